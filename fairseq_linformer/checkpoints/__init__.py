@@ -1,0 +1,1 @@
+"""Doors between checkpoints: other lengths (other formats follow)."""

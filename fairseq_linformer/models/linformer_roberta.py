@@ -1,0 +1,204 @@
+"""``linformer_roberta``: fairseq's RoBERTa with the Linformer's encoder inside.
+
+    fairseq-train DATA --user-dir fairseq_linformer --task masked_lm --criterion masked_lm \\
+        --arch linformer_roberta_base --projected-dim 256 --sharing layerwise ...
+
+    B sentences, n positions, d width, V entries of the dictionary
+"""
+
+import logging
+import os
+from functools import partial
+
+import torch
+from fairseq.checkpoint_utils import prune_state_dict
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.modules import LayerNorm
+from fairseq.modules.quant_noise import quant_noise
+from omegaconf import DictConfig, OmegaConf, open_dict
+from torch import Tensor, nn
+
+from ..modules import LinformerEncoder
+from ..modules.projection import count_matrices
+from .compatibility import count_layers, describe_mismatch
+from .options import ARCHITECTURES, LinformerRobertaConfig, resolve, to_linformer_config
+
+logger = logging.getLogger(__name__)
+
+
+@register_model("linformer_roberta", dataclass=LinformerRobertaConfig)
+class LinformerRobertaModel(RobertaModel):
+    """A RoBERTa whose self-attention is linear in the length of the input.
+
+    Everything that RoBERTa's model offers in fairseq is here: heads, hub interface,
+    tasks and criterions; see ``options.py`` for the options.
+    """
+
+    @classmethod
+    def add_args(cls, parser):
+        # Past RobertaModel, which declares its options by hand: ours are the dataclass.
+        super(RobertaModel, cls).add_args(parser)
+
+    @classmethod
+    def hub_models(cls):
+        return {}
+
+    @classmethod
+    def build_model(cls, cfg, task):
+        args = resolve(cfg, task.max_positions())
+        encoder = LinformerRobertaEncoder(args, task.source_dictionary)
+        _write_back(cfg, args)
+        _report(args, encoder)
+        return cls(args, encoder)
+
+    @classmethod
+    def from_pretrained(
+        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs
+    ):
+        """fairseq's RoBERTa hub interface around a checkpoint of this model.
+
+        Args:
+            model_name_or_path: folder of the checkpoint.
+            checkpoint_file: file in it.
+            data_name_or_path: folder of ``dict.txt``; one that starts with "." lies in
+                the folder of the checkpoint.
+            bpe: the tokenizer; by default ``sentencepiece`` if the folder of the
+                checkpoint has a ``sentencepiece.bpe.model`` or one is given, else ``gpt2``.
+        """
+        if bpe is None:
+            has_model = os.path.exists(os.path.join(model_name_or_path, "sentencepiece.bpe.model"))
+            bpe = "sentencepiece" if has_model or "sentencepiece_model" in kwargs else "gpt2"
+        return super().from_pretrained(
+            model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs
+        )
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        classification_head_name=None,
+        **kwargs,
+    ):
+        """
+        Args:
+            src_tokens: (B, n) integers.
+            features_only: stop before the head of the language model.
+            return_all_hiddens: also return the hidden states, each (n, B, d) as in fairseq.
+            classification_head_name: the head to apply; it reads the first position only.
+            masked_tokens: (B, n) boolean, the positions whose logits are wanted.
+
+        Returns:
+            (B, n, V) logits, or (masked tokens, V), or (B, n, d) features, or (B, classes),
+            and a dictionary with ``inner_states``.
+        """
+        if classification_head_name is not None and not return_all_hiddens:
+            kwargs["positions"] = src_tokens.new_zeros(src_tokens.size(0), 1)
+        return super().forward(
+            src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs
+        )
+
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        """Load a checkpoint of this model; layers are dropped if ``encoder_layers_to_keep`` says so.
+
+        Raises:
+            ValueError: it does not fit; the sentence names what differs.
+        """
+        if self.args.encoder_layers_to_keep and count_layers(state_dict) != self.args.encoder_layers:
+            # A copy: fairseq clears the option in the configuration that it is given.
+            state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
+        problem = describe_mismatch(self.state_dict(), state_dict)
+        if problem:
+            # The trainer replaces what is raised here by a sentence of its own.
+            logger.error(problem)
+            raise ValueError(problem)
+        return super().load_state_dict(state_dict, strict)
+
+
+class LinformerRobertaEncoder(RobertaEncoder):
+    """RobertaEncoder, batch first, which computes what is read and no more in its last layer."""
+
+    def build_encoder(self, args, dictionary, embed_tokens):
+        noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)
+        width = args.encoder_embed_dim
+        return LinformerEncoder(
+            to_linformer_config(args, len(dictionary), dictionary.pad()),
+            embed_tokens,
+            linear=lambda inputs, outputs: noisy(nn.Linear(inputs, outputs)),
+            layer_norm=LayerNorm,  # apex's, where apex and a GPU are at hand
+            wrap_layer=partial(
+                fsdp_wrap, min_num_params=0 if args.checkpoint_activations else args.min_params_to_wrap
+            ),
+            embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
+        )
+
+    def forward(
+        self, src_tokens, features_only=False, return_all_hiddens=False, masked_tokens=None, positions=None, **kwargs
+    ):
+        """See the model. ``positions`` (B, m) restricts the features to those: (B, m, d)."""
+        if features_only or masked_tokens is None or return_all_hiddens:
+            x, extra = self.extract_features(src_tokens, return_all_hiddens, positions=positions, **kwargs)
+            return x if features_only else self.output_layer(x, masked_tokens=masked_tokens), extra
+        positions, wanted = masked_positions(masked_tokens)
+        x, extra = self.extract_features(src_tokens, positions=positions, **kwargs)
+        return self.output_layer(x[wanted]), extra
+
+    def extract_features(self, src_tokens, return_all_hiddens=False, positions=None, token_embeddings=None, **unused):
+        x, hiddens = self.sentence_encoder(src_tokens, positions, return_all_hiddens, token_embeddings)
+        # fairseq hands hidden states on as (n, B, d).
+        return x, {"inner_states": hiddens and [h.transpose(0, 1) for h in hiddens]}
+
+
+def masked_positions(masked_tokens: Tensor):
+    """The positions to compute, (B, m), and which of them are wanted, (B, m) boolean.
+
+    m is the largest number of masked tokens in a sentence; a sentence with fewer is filled
+    up with others. Taken in order, the wanted ones are ``masked_tokens.nonzero()``.
+    """
+    counts = masked_tokens.sum(1)
+    order = masked_tokens.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
+    positions = order[:, : int(counts.max())]
+    wanted = torch.arange(positions.size(1), device=counts.device) < counts.unsqueeze(1)
+    return positions, wanted
+
+
+def _write_back(cfg, args) -> None:
+    """Put the resolved options into the configuration that the checkpoint will carry, so that
+    it means the same model for ever. Layers to keep were dropped from this model: what it
+    saves has no others."""
+    if not isinstance(cfg, DictConfig):
+        return
+    values = {key: value for key, value in vars(args).items() if key != "arch"}
+    values["encoder_layers_to_keep"] = None
+    # fairseq hands on a merged copy if the architecture has the name of the model.
+    parent = cfg._get_parent()
+    for target in (cfg, parent.get("model") if isinstance(parent, DictConfig) else None):
+        if isinstance(target, DictConfig):
+            with open_dict(target):
+                for key, value in values.items():
+                    OmegaConf.update(target, key, value)
+
+
+def _report(args, encoder) -> None:
+    logger.info(
+        "linformer: n = %d, k = %d, %s sharing, %d projection matrices; apex: %s",
+        args.max_positions,
+        args.projected_dim,
+        args.sharing,
+        count_matrices(encoder),
+        apex_status(),
+    )
+
+
+def apex_status() -> str:
+    """One word or two: what fairseq takes from apex here."""
+    from fairseq.modules.layer_norm import has_fused_layernorm
+
+    return "fused layer norm" if has_fused_layernorm else "not importable"
+
+
+for _arch in ARCHITECTURES:
+    if _arch != "linformer_roberta":  # registered with the model itself
+        register_model_architecture("linformer_roberta", _arch)(lambda args: None)

@@ -1,0 +1,191 @@
+"""The options of ``linformer_roberta``, the same for ``fairseq-train`` flags and YAML.
+
+An option that is left out is None here and takes the value of the architecture; that
+happens once, in ``resolve``, so that ``--arch linformer_roberta_large`` and
+``model: {_name: linformer_roberta_large}`` mean the same.
+"""
+
+from argparse import Namespace
+from dataclasses import dataclass, field, fields
+from typing import Any, Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
+
+from ..config import ACTIVATIONS, SHARING, LinformerConfig
+
+
+def option(help: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class LinformerRobertaConfig(FairseqDataclass):
+    """RoBERTa's options, and the Linformer's."""
+
+    projected_dim: Optional[int] = option("k: positions that keys and values are projected to")
+    sharing: ChoiceEnum(SHARING) = option(
+        "which layers and heads share a projection: none (E and F for each head), headwise (for each "
+        "layer), key-value (one E = F for each layer), layerwise (one for the model)",
+        "headwise",
+    )
+    projection_lr_scale: float = option(
+        "learning rate of E and F relative to the other weights, in (0, 1], under Adam and its kin",
+        LinformerConfig.projection_lr_scale,
+    )
+    freeze_projections: bool = option("do not train E and F", False)
+
+    encoder_layers: Optional[int] = option("num encoder layers")
+    encoder_embed_dim: Optional[int] = option("encoder embedding dimension")
+    encoder_ffn_embed_dim: Optional[int] = option("encoder embedding dimension for FFN")
+    encoder_attention_heads: Optional[int] = option("num encoder attention heads")
+    activation_fn: ChoiceEnum(ACTIVATIONS) = option("activation function to use", "gelu")
+    pooler_activation_fn: ChoiceEnum(ACTIVATIONS) = option(
+        "activation function to use for pooler layer", "tanh"
+    )
+    encoder_normalize_before: bool = option("apply layernorm before each encoder block", False)
+    layernorm_embedding: Optional[bool] = option(
+        "add layernorm to embedding (on unless YAML says false)"
+    )
+    dropout: float = option("dropout probability", 0.1)
+    attention_dropout: float = option("dropout probability for attention weights", 0.1)
+    activation_dropout: float = option("dropout probability after activation in FFN", 0.0)
+    pooler_dropout: float = option("dropout probability in the masked_lm pooler layers", 0.0)
+    max_positions: Optional[int] = option(
+        "n: positions of the longest input, columns of E and F (default: the task's length)"
+    )
+    load_checkpoint_heads: bool = option(
+        "(re-)register and load heads when loading checkpoints", False
+    )
+    untie_weights_roberta: bool = option(
+        "Untie weights between embeddings and classifiers in RoBERTa", False
+    )
+    encoder_layerdrop: float = option("LayerDrop probability for encoder", 0.0)
+    encoder_layers_to_keep: Optional[str] = option(
+        "which layers to *keep* when pruning as a comma-separated list"
+    )
+    quant_noise_pq: float = option("iterative PQ quantization noise at training time", 0.0)
+    quant_noise_pq_block_size: int = option("block size of quantization noise at training time", 8)
+    quant_noise_scalar: float = option(
+        "scalar quantization noise and scalar quantization at training time", 0.0
+    )
+    spectral_norm_classification_head: bool = option(
+        "Apply spectral normalization on the classification head", False
+    )
+    checkpoint_activations: bool = option("recompute activations of each layer in backward", False)
+    offload_activations: bool = option(
+        "keep checkpointed activations in host memory; sets --checkpoint-activations", False
+    )
+    min_params_to_wrap: int = option(
+        "minimum number of params for a layer to be wrapped with FSDP() when training with "
+        "--ddp-backend=fully_sharded; 0 with --checkpoint-activations",
+        DEFAULT_MIN_PARAMS_TO_WRAP,
+    )
+    mha_reg_scale_factor: float = option("scaling factor for regularization of attention heads", 0.0)
+    ffn_reg_scale_factor: float = option("scaling factor for regularization of FFN units", 0.0)
+    mha_heads_to_keep: int = option("pruning of heads is not supported; only -1, keep all", -1)
+    ffn_blocks_to_remove: int = option("pruning of FFN units is not supported; only -1, keep all", -1)
+
+
+def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int) -> dict:
+    return {
+        "encoder_layers": layers,
+        "encoder_embed_dim": embed_dim,
+        "encoder_ffn_embed_dim": 4 * embed_dim,
+        "encoder_attention_heads": heads,
+        "projected_dim": projected_dim,
+        "layernorm_embedding": True,
+    }
+
+
+# k = 256 is the paper's larger choice at n = 512 (Table 2). The two small ones train on
+# a CPU: k = 32 is half of n = 64, k = 64 half of n = 128.
+ARCHITECTURES = {
+    "linformer_roberta": _architecture(12, 768, 12, 256),
+    "linformer_roberta_base": _architecture(12, 768, 12, 256),
+    "linformer_roberta_large": _architecture(24, 1024, 16, 256),
+    "linformer_roberta_mini": _architecture(4, 256, 4, 64),
+    "linformer_roberta_tiny": _architecture(2, 128, 4, 32),
+}
+
+
+def resolve(cfg: Any, task_positions: Any) -> Namespace:
+    """Every option with its value: what ``cfg`` says, else the architecture, else the default.
+
+    Args:
+        cfg: a Namespace or DictConfig with some of the options and ``_name`` or ``arch``.
+        task_positions: the length of the task's samples; None if it has none.
+
+    Raises:
+        ValueError: pruning is asked for, or lengths, layers or block sizes do not fit.
+    """
+    arch = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    args = Namespace(arch=arch)
+    for f in fields(LinformerRobertaConfig):
+        if f.name.startswith("_"):
+            continue
+        value = getattr(cfg, f.name, None)
+        if value is None:
+            value = ARCHITECTURES[arch].get(f.name, f.default)
+        setattr(args, f.name, getattr(value, "value", value))
+    if args.max_positions is None:
+        args.max_positions = task_positions
+    args.offload_activations = bool(args.offload_activations)
+    args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
+    _check(args, task_positions)
+    return args
+
+
+def _check(args: Namespace, task_positions: Any) -> None:
+    if isinstance(task_positions, int) and task_positions > args.max_positions:
+        raise ValueError(
+            f"max_positions is {args.max_positions}, and the task makes samples of up to {task_positions} "
+            "tokens (tokens_per_sample); they must be at most max_positions long"
+        )
+    for name in ("mha_heads_to_keep", "ffn_blocks_to_remove"):
+        if getattr(args, name) != -1:
+            raise ValueError(
+                f"{name} is {getattr(args, name)}; linformer_roberta does not prune heads or FFN units, "
+                "only -1 is allowed"
+            )
+    if args.encoder_layers_to_keep:
+        parts = args.encoder_layers_to_keep.split(",")
+        if not all(part.strip().isdigit() and int(part) < args.encoder_layers for part in parts):
+            raise ValueError(
+                f"encoder_layers_to_keep is {args.encoder_layers_to_keep!r}; it must be a list of layers "
+                f"between 0 and {args.encoder_layers - 1}, separated by commas"
+            )
+        args.encoder_layers = len(parts)
+    if args.quant_noise_pq > 0:
+        for name in ("encoder_embed_dim", "encoder_ffn_embed_dim"):
+            if getattr(args, name) % args.quant_noise_pq_block_size:
+                raise ValueError(
+                    f"quant_noise_pq_block_size is {args.quant_noise_pq_block_size}; it must divide "
+                    f"{name}, which is {getattr(args, name)}"
+                )
+
+
+def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:
+    """The shape of the modules that these options ask for."""
+    return LinformerConfig(
+        vocab_size=vocab_size,
+        max_positions=args.max_positions,
+        projected_dim=args.projected_dim,
+        sharing=args.sharing,
+        projection_lr_scale=args.projection_lr_scale,
+        freeze_projections=args.freeze_projections,
+        layers=args.encoder_layers,
+        embed_dim=args.encoder_embed_dim,
+        ffn_embed_dim=args.encoder_ffn_embed_dim,
+        attention_heads=args.encoder_attention_heads,
+        activation_fn=args.activation_fn,
+        normalize_before=args.encoder_normalize_before,
+        layernorm_embedding=args.layernorm_embedding,
+        dropout=args.dropout,
+        attention_dropout=args.attention_dropout,
+        activation_dropout=args.activation_dropout,
+        layerdrop=args.encoder_layerdrop,
+        padding_idx=padding_idx,
+        checkpoint_activations=args.checkpoint_activations,
+        offload_activations=args.offload_activations,
+    )

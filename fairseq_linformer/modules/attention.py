@@ -1,0 +1,191 @@
+"""Multi-head linear attention, equation (7) of the paper.
+
+    head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
+
+    B sentences, n positions of this input, m positions that ask (queries), k projected
+    positions, H heads, d width, d_h = d / H width of a head
+"""
+
+import math
+from typing import Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .order import Order, cheapest_order
+from .projection import Projection
+
+
+class LinearMultiheadAttention(nn.Module):
+    """Self-attention whose keys and values are projected from n to k positions.
+
+    What the formula leaves open is settled so:
+
+    - Biases are added after the projection, ``E (x W) + b``, as in the authors' code.
+    - Padding never reaches E or F: padded rows count as zero.
+    - A projected position that no real token of a sentence reaches, because all weights
+      that E and F give to its tokens are exactly zero (the windows behind the end of a
+      short sentence), is masked out of the attention of that sentence. With k = n and
+      E = F = identity this is PyTorch's own multi-head attention with its padding mask.
+
+    Args:
+        embed_dim: d.
+        num_heads: H, which divides d.
+        E: projects keys. None if the caller hands one to ``forward`` (layerwise sharing).
+        F: projects values. None if values are projected with E.
+        dropout: probability of dropping an attention weight in training.
+        linear: makes the four linear maps from (inputs, outputs).
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        E: Optional[Projection] = None,
+        F: Optional[Projection] = None,
+        dropout: float = 0.0,
+        linear=nn.Linear,
+    ):
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(f"num_heads is {num_heads}; it must divide embed_dim, which is {embed_dim}")
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.head_dim = embed_dim // num_heads
+        self.dropout = dropout
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            linear(embed_dim, embed_dim) for _ in range(4)
+        )
+        self.E, self.F = E, F
+
+    def forward(
+        self,
+        x: Tensor,
+        padding_mask: Optional[Tensor] = None,
+        projection: Optional[Tensor] = None,
+        positions: Optional[Tensor] = None,
+        need_weights: bool = False,
+        order: Optional[Order] = None,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """
+        Args:
+            x: (B, n, d), n at most the columns of E.
+            padding_mask: (B, n), True at padding; None if there is none.
+            projection: (k, columns), the matrix that all layers share, where this one
+                has none of its own.
+            positions: (B, m), the positions that ask; None for all of them.
+            need_weights: return the attention weights too.
+            order: the order of multiplication; None for the cheapest. It changes the
+                time, and the result by rounding only.
+
+        Returns:
+            (B, m, d), and the weights (B, H, m, k) or None. What stands at padded
+            positions has no meaning.
+        """
+        n = x.size(1)
+        E = projection[:, :n] if self.E is None else self.E(n)  # (k, n) or (H, k, n)
+        F_ = E if self.F is None else self.F(n)
+        q = self._split_heads(self.q_proj(x if positions is None else gather(x, positions)))
+        mask = None
+        full_E = projection if self.E is None else self.E.weight
+        if padding_mask is not None or n < full_E.size(-1):
+            full_F = full_E if self.F is None else self.F.weight
+            mask = reached_positions(full_E, full_F, n, padding_mask)  # (B or 1, H or 1, 1, k)
+        if padding_mask is not None:
+            x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+        if order is None:
+            order = cheapest_order(q.size(2), n, E.size(-2), self.embed_dim, self.num_heads,
+                                   per_head=E.dim() == 3, separate_values=F_ is not E)  # fmt: skip
+
+        if order is Order.SCORES:
+            context, weights = self._attend_through_scores(q, x, E, F_, mask)
+        else:
+            keys, values = self._project(x, E, F_, order)
+            context, weights = self._attend(q, keys, values, mask, need_weights)
+        context = self.out_proj(context.transpose(1, 2).flatten(2))
+        return context, weights if need_weights else None
+
+    def _project(self, x: Tensor, E: Tensor, F_: Tensor, order: Order) -> Tuple[Tensor, Tensor]:
+        """E K W^K and F V W^V with their biases, each (B, H, k, d_h)."""
+        if order is Order.INPUT:
+            if E.dim() == 3:
+                raise ValueError("Order.INPUT needs one E for all heads; this layer has one for each")
+            projected = E @ x  # (B, k, d)
+            keys = self.k_proj(projected)
+            values = self.v_proj(projected if F_ is E else F_ @ x)
+            return self._split_heads(keys), self._split_heads(values)
+        keys = E @ self._split_heads(product(self.k_proj, x))
+        values = F_ @ self._split_heads(product(self.v_proj, x))
+        return keys + self._head_bias(self.k_proj), values + self._head_bias(self.v_proj)
+
+    def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
+        """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
+        dropout = self.dropout if self.training else 0.0
+        if not need_weights:
+            return F.scaled_dot_product_attention(q, keys, values, mask, dropout), None
+        weights = self._softmax(q @ keys.transpose(-2, -1), mask)
+        return F.dropout(weights, dropout) @ values, weights
+
+    def _attend_through_scores(self, q, x, E, F_, mask) -> Tuple[Tensor, Tensor]:
+        """The same with (q K^T) E^T in place of q (E K)^T, and (weights F) V for weights (F V)."""
+        keys = self._split_heads(product(self.k_proj, x))  # (B, H, n, d_h)
+        values = self._split_heads(product(self.v_proj, x))
+        # The bias of the keys is the same for all k scores of a query and cancels in the
+        # softmax. It is added so that its gradient is there (and zero) in every order.
+        bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
+        scores = (q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1) + bias  # (B, H, m, k)
+        weights = self._softmax(scores, mask)
+        kept = F.dropout(weights, self.dropout, self.training)
+        # Weights sum to one before dropout, not after it.
+        bias = kept.sum(-1, keepdim=True) * self._head_bias(self.v_proj)
+        return (kept @ F_) @ values + bias, weights
+
+    def _softmax(self, scores: Tensor, mask: Optional[Tensor]) -> Tensor:
+        scores = scores / math.sqrt(self.head_dim)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        return torch.softmax(scores, -1)
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """(B, length, d) -> (B, H, length, d_h)"""
+        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+
+    def _head_bias(self, linear: nn.Module) -> Tensor:
+        """The bias of a linear map as (H, 1, d_h)."""
+        return linear.bias.view(self.num_heads, 1, self.head_dim)
+
+
+def product(linear: nn.Module, x: Tensor) -> Tensor:
+    """``x W^T``: a linear map without its bias."""
+    if type(linear) is nn.Linear and not linear._forward_pre_hooks:
+        return F.linear(x, linear.weight)
+    # Quantisation noise and the like work in the call of the module.
+    return linear(x) - linear.bias
+
+
+def gather(x: Tensor, positions: Tensor) -> Tensor:
+    """The rows ``positions`` (B, m) of ``x`` (B, n, d): (B, m, d)."""
+    return x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.size(-1)))
+
+
+def reached_positions(E: Tensor, F_: Tensor, n: int, padding_mask: Optional[Tensor]) -> Tensor:
+    """Which projected positions take part in attention: boolean, (B or 1, H or 1, 1, k).
+
+    Those that a real token of the sentence reaches, and those that no token of any
+    sentence could (rows of zeros, which mean the same in every batch). A sentence that
+    is left with none attends to all, so that no softmax is empty.
+
+    Args:
+        E, F_: all columns, (k, columns) or (H, k, columns).
+        n: positions of this input.
+        padding_mask: (B, n), True at padding, or None.
+    """
+    nonzero = E.detach() != 0 if F_ is E else (E.detach() != 0) | (F_.detach() != 0)
+    if padding_mask is None:
+        reached = nonzero[..., :n].any(-1).unsqueeze(0)  # (1, k) or (1, H, k)
+    else:
+        hits = torch.einsum("...kn,bn->b...k", nonzero[..., :n].float(), (~padding_mask).float())
+        reached = hits > 0
+    reached = reached | ~nonzero.any(-1)
+    reached = reached | ~reached.any(-1, keepdim=True)
+    return reached.unsqueeze(-2) if E.dim() == 3 else reached[:, None, None]

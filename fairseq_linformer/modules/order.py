@@ -1,0 +1,54 @@
+"""In which order to multiply the chain Q W^Q (E K W^K)^T and P (F V W^V).
+
+    n positions of this input, m positions that ask, k projected positions, H heads, d width
+
+Matrix products are associative: the result is the same, the work is not. Projecting the
+input first is right for long inputs, where n is many times k; for an input shorter than k
+it multiplies k rows by the d x d weights where n would do.
+"""
+
+import enum
+import math
+
+
+class Order(enum.Enum):
+    INPUT = "input"
+    """(E x) W: project the input, then map k rows to keys and values. The authors' order."""
+    KEYS = "keys"
+    """E (x W): map n rows to keys and values, then project those."""
+    SCORES = "scores"
+    """((q (x W)^T) E^T): as for the Transformer, with the n x n scores projected."""
+
+
+def multiplications(
+    order: Order, m: int, n: int, k: int, d: int, H: int, per_head: bool, separate_values: bool
+) -> float:
+    """Multiplications for one sentence and one layer, without those that no order changes
+    (queries, output). Softmax and copies are not counted.
+
+    Args:
+        per_head: every head has matrices of its own (``none`` sharing).
+        separate_values: F is not E.
+    """
+    if order is Order.INPUT:
+        if per_head:
+            return math.inf  # H projections of the whole width; not offered
+        projected = (2 if separate_values else 1) * k * n * d  # E x, F x
+        mapped = 2 * k * d * d  # (E x) W^K, (F x) W^V
+        attended = 2 * m * k * d  # q keys^T, weights values
+    elif order is Order.KEYS:
+        mapped = 2 * n * d * d  # x W^K, x W^V
+        projected = 2 * k * n * d  # E keys, F values
+        attended = 2 * m * k * d
+    else:
+        mapped = 2 * n * d * d
+        projected = 2 * H * m * n * k  # scores E^T, weights F
+        attended = 2 * m * n * d  # q keys^T, (weights F) values
+    return projected + mapped + attended
+
+
+def cheapest_order(
+    m: int, n: int, k: int, d: int, H: int, per_head: bool = False, separate_values: bool = True
+) -> Order:
+    """The order with the fewest multiplications, the first of equals."""
+    return min(Order, key=lambda order: multiplications(order, m, n, k, d, H, per_head, separate_values))
