@@ -1,0 +1,1 @@
+"""Text to documents, to pieces, to what ``fairseq-preprocess`` reads. Needs no model."""

@@ -1,0 +1,40 @@
+"""Files that are there whole or not at all."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Iterable, Iterator
+
+
+@contextmanager
+def atomic(path, mode: str = "w") -> Iterator[IO]:
+    """Open a file beside ``path`` for writing, and rename it to ``path`` at the end.
+
+    If the block raises or the process dies, ``path`` is as it was before. The folder is
+    made if it is missing. Text is UTF-8 with ``\\n`` at the end of a line on every platform.
+
+    Args:
+        path: where the file shall be.
+        mode: ``"w"`` for text, ``"wb"`` for bytes.
+
+    Raises:
+        OSError: the folder cannot be made or written to.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The process's own number keeps two runs on the same folder out of each other's way.
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with open(beside, mode, **text) as file:
+            yield file
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_lines(path, lines: Iterable[str]) -> None:
+    """Write ``lines``, which carry no line ends of their own, to ``path``: whole or not at all."""
+    with atomic(path) as file:
+        for line in lines:
+            file.write(line + "\n")

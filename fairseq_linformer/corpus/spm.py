@@ -1,0 +1,167 @@
+"""Pieces: train a sentencepiece model, write its dictionary for fairseq, encode text with it.
+
+    python -m fairseq_linformer.corpus.spm train OUT --input train.txt --vocab-size 2000
+    python -m fairseq_linformer.corpus.spm encode OUT/spm.model --input train.txt --output train.spm
+
+``train`` writes OUT/spm.model and OUT/dict.txt; ``encode`` writes the pieces of each line,
+separated by spaces. Then
+
+    fairseq-preprocess --only-source --srcdict OUT/dict.txt --trainpref train.spm ...
+
+binarises them. fairseq puts its own symbols around the dictionary (<s>, <pad>, </s>, <unk>
+before it, <mask> after it), so that a model of V pieces, of which one is <unk>, gives
+V - 1 + 5 entries.
+"""
+
+import argparse
+import io
+import sys
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+import sentencepiece
+
+from .files import atomic, write_lines
+
+FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def train(
+    inputs: Sequence, vocab_size: int, model_type: str = "bpe", fold_case: bool = True
+) -> bytes:
+    """Train a model on text files, one sentence or paragraph a line.
+
+    The same text gives the same bytes: one thread, all lines, in their order.
+
+    Args:
+        inputs: UTF-8 text files.
+        vocab_size: V, pieces of the model, <unk> included.
+        model_type: ``bpe`` or ``unigram``.
+        fold_case: take upper case for lower case; a small vocabulary goes further.
+
+    Returns:
+        The model, as its file would hold it.
+
+    Raises:
+        OSError: an input cannot be read.
+        ValueError: the text does not carry that many pieces, or has fewer than its characters.
+    """
+    for path in inputs:
+        open(path, "rb").close()  # sentencepiece names no file and no reason
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            input=[str(path) for path in inputs],
+            model_writer=model,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            normalization_rule_name="nmt_nfkc_cf" if fold_case else "nmt_nfkc",
+            # Sentence marks and padding are fairseq's; here they would be pieces never used.
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            # The longest line is a whole paragraph, in bytes; longer ones would be left out.
+            max_sentence_length=1 << 20,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        # Its messages read "INTERNAL: file.cc(12) [condition] Sentence for a human."
+        raise ValueError(str(error).split("] ")[-1].strip() or "sentencepiece failed") from None
+    return model.getvalue()
+
+
+def dictionary(model) -> List[str]:
+    """The pieces of a model in its order, without those that fairseq adds by itself.
+
+    Args:
+        model: path of a sentencepiece model, or its bytes.
+
+    Raises:
+        ValueError: a piece of ordinary text has the name of one of fairseq's symbols.
+    """
+    processor = _load(model)
+    pieces = []
+    for i in range(processor.get_piece_size()):
+        if processor.is_unknown(i) or processor.is_control(i):
+            continue
+        piece = processor.id_to_piece(i)
+        if piece in FAIRSEQ_SYMBOLS:
+            raise ValueError(f"{piece} is a piece of this model; fairseq would take it for its own symbol")
+        pieces.append(piece)
+    return pieces
+
+
+def write_dictionary(model, path) -> None:
+    """Write ``path`` as fairseq's ``dict.txt``: a line "piece count" for each piece."""
+    # Counts only serve to sort and cut a dictionary, which this one must not be.
+    write_lines(path, (f"{piece} 1" for piece in dictionary(model)))
+
+
+def encode(model, input, output) -> int:
+    """Write the pieces of each line of ``input`` to ``output``. A blank line stays one.
+
+    Args:
+        model: path of a sentencepiece model, or its bytes.
+        input: UTF-8 text file.
+        output: file to write, whole or not at all.
+
+    Returns:
+        The number of pieces written.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    processor = _load(model)
+    total = 0
+    with open(input, encoding="utf-8") as lines, atomic(output) as out:
+        for line in lines:
+            pieces = processor.encode(line.rstrip("\n"), out_type=str)
+            total += len(pieces)
+            out.write(" ".join(pieces) + "\n")
+    return total
+
+
+def _load(model) -> sentencepiece.SentencePieceProcessor:
+    content = model if isinstance(model, bytes) else Path(model).read_bytes()
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=content)
+    except RuntimeError:
+        raise ValueError(f"{model!s:.80} is no sentencepiece model") from None
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    """The command line; see the top of this file."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_linformer.corpus.spm", description="Sentencepiece for fairseq."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("train", help="write OUT/spm.model and OUT/dict.txt")
+    command.add_argument("out", metavar="OUT", type=Path)
+    command.add_argument("--input", nargs="+", required=True, help="text files")
+    command.add_argument("--vocab-size", type=int, required=True, help="pieces, <unk> included")
+    command.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe")
+    command.add_argument("--keep-case", action="store_true", help="do not fold case")
+    command = commands.add_parser("encode", help="write the pieces of text files")
+    command.add_argument("model", metavar="MODEL")
+    command.add_argument("--input", nargs="+", required=True, help="text files")
+    command.add_argument("--output", nargs="+", required=True, help="as many, in the same order")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "train":
+            model = train(options.input, options.vocab_size, options.model_type, not options.keep_case)
+            # The dictionary first: a model without it would look finished.
+            write_dictionary(model, options.out / "dict.txt")
+            with atomic(options.out / "spm.model", "wb") as file:
+                file.write(model)
+        else:
+            if len(options.input) != len(options.output):
+                raise ValueError("encode wants as many outputs as inputs")
+            for input, output in zip(options.input, options.output):
+                encode(options.model, input, output)
+    except (OSError, ValueError) as error:
+        sys.exit(f"spm: {error}")
+
+
+if __name__ == "__main__":
+    main()
