@@ -7,6 +7,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
-# Two processes share the cores in some tests; more threads than cores slow all of them down.
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+# The models are tiny and some tests run two processes: more threads only wait for each other.
+export OMP_NUM_THREADS=1
 exec .venv/bin/python -m pytest -q "$@"

@@ -21,11 +21,10 @@ def window_average(k: int, n: int) -> Tensor:
     """
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}; it must be between 1 and n, which is {n}")
-    matrix = torch.zeros(k, n)
-    for i in range(k):
-        start, stop = i * n // k, (i + 1) * n // k
-        matrix[i, start:stop] = 1.0 / (stop - start)
-    return matrix
+    edges = torch.arange(k + 1).unsqueeze(1) * n // k
+    positions = torch.arange(n)
+    window = (edges[:-1] <= positions) & (positions < edges[1:])  # (k, n)
+    return window / window.sum(1, keepdim=True)
 
 
 class Projection(nn.Module):

@@ -1,0 +1,322 @@
+"""The adapter: names, counts, RoBERTa's options, heads, what the last layer computes."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.models.roberta import RobertaModel
+from omegaconf import OmegaConf
+from torch._subclasses import FakeTensorMode
+
+from fairseq_linformer.config import SHARING
+from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
+from fairseq_linformer.models.linformer_roberta import masked_positions
+from fairseq_linformer.modules.projection import Projection, count_matrices
+
+SMALL = dict(encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=2, projected_dim=6)
+
+
+class Task:
+    """As much of a fairseq task as building a model needs."""
+
+    def __init__(self, positions=16, words=30):
+        self.source_dictionary = Dictionary()
+        for i in range(words):
+            self.source_dictionary.add_symbol(f"w{i}")
+        self.source_dictionary.add_symbol("<mask>")
+        self.max_positions = lambda: positions
+
+
+def build(task=None, arch="linformer_roberta_tiny", seed=0, **options):
+    torch.manual_seed(seed)
+    cfg = OmegaConf.merge(OmegaConf.structured(LinformerRobertaConfig), {**SMALL, **options})
+    cfg._name = arch
+    return build_model(OmegaConf.create({"model": cfg}).model, task or Task())
+
+
+def without_dropout(**options):
+    return dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, pooler_dropout=0.0, **options)
+
+
+def tokens(*lengths, padded_to=None):
+    batch = torch.ones(len(lengths), padded_to or max(lengths), dtype=torch.long)
+    for row, length in zip(batch, lengths):
+        row[:length] = torch.randint(4, 34, (length,))
+        row[0] = 0
+    return batch
+
+
+@pytest.mark.parametrize("sharing, expected", zip(SHARING, (288, 24, 12, 1)))
+def test_base_has_as_many_matrices_as_the_paper_says_and_saves_each_once(sharing, expected):
+    model = build(arch="linformer_roberta_base", sharing=sharing, projected_dim=6, encoder_layers=12,
+                  encoder_embed_dim=48, encoder_attention_heads=12)  # fmt: skip
+    assert count_matrices(model) == expected
+    state = model.state_dict()
+    saved = [v for key, v in state.items() if key.endswith((".E.weight", ".F.weight"))]
+    assert sum(v.numel() for v in saved) == expected * 6 * 16
+    pointers = [v.data_ptr() for key, v in state.items() if "lm_head.weight" not in key and v.numel()]
+    assert len(set(pointers)) == len(pointers)
+
+
+def test_architectures():
+    assert {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith("linformer_roberta")} == set(ARCHITECTURES)
+    assert ARCHITECTURES["linformer_roberta"] == ARCHITECTURES["linformer_roberta_base"]
+    sizes = {}
+    for arch in ARCHITECTURES:
+        with FakeTensorMode():  # base and large are built without being allocated
+            cfg = OmegaConf.structured(LinformerRobertaConfig)
+            cfg._name = arch
+            model = build_model(OmegaConf.create({"model": cfg}).model, Task(positions=512))
+        sizes[arch] = sum(p.numel() for key, p in model.named_parameters() if "embed" not in key and "lm_head" not in key)
+    layer = lambda d: 12 * d * d + 13 * d  # noqa: E731
+    k = lambda arch: ARCHITECTURES[arch]["projected_dim"]  # noqa: E731
+    for arch, (layers, d) in {
+        "linformer_roberta": (12, 768), "linformer_roberta_base": (12, 768), "linformer_roberta_large": (24, 1024),
+        "linformer_roberta_mini": (4, 256), "linformer_roberta_tiny": (2, 128),
+    }.items():  # fmt: skip
+        assert sizes[arch] == layers * (layer(d) + 2 * k(arch) * 512), arch
+
+
+def test_names_are_those_of_roberta_plus_projections():
+    args = argparse.Namespace(arch="roberta", max_positions=16, encoder_layers=2, encoder_embed_dim=16,
+                              encoder_ffn_embed_dim=32, encoder_attention_heads=2)  # fmt: skip
+    theirs = RobertaModel.build_model(args, Task()).state_dict()
+    ours = build(sharing="layerwise").state_dict()
+    assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
+    assert ours.keys() - theirs.keys() == {"encoder.sentence_encoder.E.weight", "encoder.sentence_encoder.E.scale"}
+    assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
+
+
+@pytest.mark.parametrize("prenorm", [False, True])
+def test_with_identity_projections_the_model_is_roberta(prenorm):
+    """Same weights, k = n, window averages of one position: features and logits equal fairseq's RoBERTa."""
+    args = argparse.Namespace(arch="roberta", max_positions=16, encoder_layers=2, encoder_embed_dim=16,
+                              encoder_ffn_embed_dim=32, encoder_attention_heads=2, encoder_normalize_before=prenorm)  # fmt: skip
+    task = Task()
+    theirs = RobertaModel.build_model(args, task).eval()
+    for p in theirs.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    ours = build(task, projected_dim=16, encoder_normalize_before=prenorm).eval()
+    missing = torch.nn.Module.load_state_dict(ours, theirs.state_dict(), strict=False)
+    assert all(".E." in key or ".F." in key for key in missing.missing_keys)
+    batch = tokens(16, 9, 1)
+    real = batch.ne(1)
+    torch.testing.assert_close(ours(batch, features_only=True)[0][real], theirs(batch, features_only=True)[0][real], rtol=0, atol=2e-5)
+    hiddens, their_hiddens = (m(batch, return_all_hiddens=True)[1]["inner_states"] for m in (ours, theirs))
+    assert len(hiddens) == len(their_hiddens) == 3
+    for ours_, theirs_ in zip(hiddens, their_hiddens):
+        torch.testing.assert_close(ours_.transpose(0, 1)[real], theirs_.transpose(0, 1)[real], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("prenorm", [False, True])
+def test_computing_only_masked_positions_changes_nothing(sharing, prenorm):
+    model = build(sharing=sharing, encoder_normalize_before=prenorm, **without_dropout()).train()
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    batch = tokens(16, 11, 5, 16)
+    masked = (torch.rand(batch.shape) < 0.3) & batch.ne(1)
+    masked[3] = False  # a sentence without a masked token
+
+    def loss_and_gradients(logits):
+        model.zero_grad()
+        loss = torch.nn.functional.cross_entropy(logits, batch[masked], reduction="sum")
+        loss.backward()
+        return loss, {key: p.grad.clone() for key, p in model.named_parameters()}
+
+    restricted = model(batch, masked_tokens=masked)[0]
+    everywhere = model(batch)[0][masked]
+    torch.testing.assert_close(restricted, everywhere, rtol=1e-5, atol=2e-5)
+    loss, gradients = loss_and_gradients(restricted)
+    expected_loss, expected = loss_and_gradients(model(batch)[0][masked])
+    torch.testing.assert_close(loss, expected_loss, rtol=1e-6, atol=0)
+    for key in expected:
+        torch.testing.assert_close(gradients[key], expected[key], rtol=1e-4, atol=1e-4, msg=lambda m: f"{key}: {m}")
+
+
+def test_a_classification_head_reads_the_first_position_only():
+    model = build(**without_dropout()).eval()
+    model.register_classification_head("topic", num_classes=3)
+    batch = tokens(16, 7)
+    logits = model(batch, classification_head_name="topic")[0]
+    features = model(batch, features_only=True)[0]
+    torch.testing.assert_close(logits, model.classification_heads["topic"](features), rtol=0, atol=1e-6)
+    computed = []
+    model.encoder.sentence_encoder.layers[-1].fc1.register_forward_hook(lambda _, x, y: computed.append(y.shape[:2]))
+    model(batch, classification_head_name="topic")
+    hidden = model(batch, classification_head_name="topic", return_all_hiddens=True)
+    assert computed == [(2, 1), (2, 16)] and len(hidden[1]["inner_states"]) == 3
+
+
+def test_masked_positions_are_those_of_nonzero_in_order():
+    masked = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]], dtype=torch.bool)
+    positions, wanted = masked_positions(masked)
+    assert positions[0].tolist() == [1, 3, 4] and wanted.sum(1).tolist() == [3, 0, 1]
+    rows = torch.arange(3).unsqueeze(1).expand_as(positions)
+    assert torch.stack([rows[wanted], positions[wanted]], 1).tolist() == masked.nonzero().tolist()
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_padding_does_not_reach_features_after_training(sharing):
+    """The sentence alone, and in a batch padded to n, after 200 steps with a rate that moves E and F."""
+    model = build(sharing=sharing, projection_lr_scale=1.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    start = {key: p.clone() for key, p in model.named_parameters() if key.endswith("E.weight")}
+    for step in range(200):
+        batch = tokens(16, 12, 5, 9)
+        masked = (torch.rand(batch.shape) < 0.3) & batch.ne(1)
+        loss = torch.nn.functional.cross_entropy(model(batch, masked_tokens=masked)[0], batch[masked])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for key, p in model.named_parameters():
+        if key in start:
+            assert (p - start[key]).abs().mean() > 0.01
+    model.eval()
+    sentence = tokens(7)
+    alone = model(sentence, return_all_hiddens=True)[1]["inner_states"]
+    for padded_to in (8, 16):
+        batch = torch.cat([torch.nn.functional.pad(sentence, (0, padded_to - 7), value=1), tokens(padded_to)])
+        together = model(batch, return_all_hiddens=True)[1]["inner_states"]
+        for a, b in zip(alone, together):
+            assert (a[:, 0] - b[:7, 0]).abs().max() <= 1e-5
+
+
+OPTIONS = {
+    "prenorm": dict(encoder_normalize_before=True),
+    "no embedding norm": dict(layernorm_embedding=False),
+    "layer drop": dict(encoder_layerdrop=0.5),
+    "quantisation noise": dict(quant_noise_pq=0.1, quant_noise_pq_block_size=8),
+    "scalar quantisation": dict(quant_noise_scalar=0.1),
+    "untied": dict(untie_weights_roberta=True),
+    "checkpointing": dict(checkpoint_activations=True),
+    "offloading": dict(offload_activations=True),
+    "frozen": dict(freeze_projections=True),
+    "relu": dict(activation_fn="relu", pooler_activation_fn="relu"),
+}
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_train(name, sharing):
+    """Each option builds, gives finite gradients to all that trains, and learns a batch by heart."""
+    model = build(sharing=sharing, encoder_layers=3, **{**without_dropout(), **OPTIONS[name]}).train()
+    batch = tokens(16, 9, 12, 3)
+    masked = torch.zeros_like(batch, dtype=torch.bool)
+    masked[:, 1] = True
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=0.01)
+    losses = []
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(model(batch, masked_tokens=masked)[0], batch[masked])
+        optimizer.zero_grad()
+        loss.backward()
+        if name != "layer drop":
+            assert all(p.grad is not None and p.grad.isfinite().all() for p in trained)
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 0.5
+
+
+def test_quantisation_noise_is_applied_where_roberta_applies_it():
+    noisy = build(quant_noise_pq=0.5)
+    hooked = {name for name, m in noisy.named_modules() if m._forward_pre_hooks}
+    layer = "encoder.sentence_encoder.layers.0."
+    assert {layer + f"self_attn.{p}_proj" for p in ("q", "k", "v", "out")} | {layer + "fc1", layer + "fc2"} <= hooked
+    assert "encoder.sentence_encoder.quant_noise" in hooked
+    batch = tokens(16)
+    before = {name: noisy.get_submodule(name).weight.clone() for name in hooked}
+    noisy.train()(batch)
+    assert all(not torch.equal(before[name], noisy.get_submodule(name).weight) for name in hooked)
+
+
+def test_checkpointing_and_offloading_change_nothing_but_memory():
+    batch = tokens(16, 9)
+    results, stored = [], []
+    for options in ({}, dict(checkpoint_activations=True), dict(offload_activations=True)):
+        model = build(sharing="layerwise", dropout=0.2, **options).train()
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (sizes.append(t.numel()), t)[1], lambda t: t):
+            torch.manual_seed(3)
+            loss = model(batch)[0].square().sum()
+        loss.backward()
+        stored.append(sum(sizes))
+        results.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
+    assert stored[1] < stored[0] / 2
+    for other in results[1:]:
+        for a, b in zip(results[0], other):
+            torch.testing.assert_close(a, b)
+
+
+def test_layer_drop_skips_layers_in_training_only():
+    model = build(encoder_layers=8, encoder_layerdrop=0.5)
+    calls = []
+    for layer in model.encoder.sentence_encoder.layers:
+        layer.register_forward_hook(lambda *_: calls.append(1))
+    model.eval()(tokens(9))
+    assert len(calls) == 8
+    for _ in range(50):
+        model.train()(tokens(9))
+    assert 8 + 50 * 2.5 < len(calls) < 8 + 50 * 5.5
+    everything_dropped = build(encoder_layers=1, encoder_layerdrop=0.999, **without_dropout()).train()
+    batch = tokens(9, 4)
+    masked = batch.eq(batch[0, 1])
+    torch.testing.assert_close(everything_dropped(batch, masked_tokens=masked)[0], everything_dropped(batch)[0][masked])
+
+
+def test_fsdp_wraps_each_layer_from_its_size_on(monkeypatch):
+    """The wrapper itself needs several GPUs; that fairseq's is called with the right threshold is seen here."""
+    asked = []
+
+    def wrap(module, min_num_params=None, **kwargs):
+        asked.append((type(module).__name__, min_num_params))
+        return module
+
+    monkeypatch.setattr("fairseq_linformer.models.linformer_roberta.fsdp_wrap", wrap)
+    build(min_params_to_wrap=123)
+    build(min_params_to_wrap=123, checkpoint_activations=True)
+    assert asked == [("LinformerEncoderLayer", 123)] * 2 + [("LinformerEncoderLayer", 0)] * 2
+
+
+def test_spectral_norm_head_and_head_pruning_regularisation():
+    model = build(spectral_norm_classification_head=True, mha_reg_scale_factor=0.1, ffn_reg_scale_factor=0.1)
+    model.register_classification_head("topic", num_classes=3)
+    assert hasattr(model.classification_heads["topic"].out_proj, "weight_orig")
+    attention = model.encoder.sentence_encoder.layers[0].self_attn
+    maps = [attention.q_proj, attention.k_proj, attention.v_proj]
+    first = sum(0.1 * (m.weight.abs().sum() + m.bias.abs().sum()) for m in maps)
+    assert model._get_adaptive_head_loss() > first > 0
+    assert model._get_adaptive_ffn_loss() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("sharing", SHARING)
+def test_half_precision_is_close_to_single(dtype, sharing):
+    model = build(sharing=sharing).eval()
+    batch = tokens(16, 9, 3)
+    expected = model(batch)[0]
+    half = model.to(dtype)(batch)[0]
+    assert half.dtype == dtype
+    real = batch.ne(1)
+    torch.testing.assert_close(half[real].float(), expected[real], rtol=0.05, atol=0.05)
+
+
+def test_projections_learn_at_their_own_rate_and_loading_keeps_them():
+    """One step of Adam moves E by scale * lr, and a checkpoint of one scale loads as the same E at another."""
+    slow, fast = build(projection_lr_scale=0.0625), build(projection_lr_scale=1.0)
+    torch.testing.assert_close(*(next(m for m in model.modules() if isinstance(m, Projection))() for model in (slow, fast)))
+    moved = []
+    for model in (slow, fast):
+        E = next(m for m in model.modules() if isinstance(m, Projection))
+        before = E().detach().clone()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        torch.manual_seed(1)
+        (1e4 * model.eval()(tokens(16, 16))[0].square().sum()).backward()
+        optimizer.step()
+        moved.append((E() - before).abs().median().item())
+    assert moved[1] == pytest.approx(0.01, rel=0.05) and moved[0] == pytest.approx(0.01 / 16, rel=0.05)
+    fast.load_state_dict(slow.state_dict())
+    batch = tokens(16, 5)
+    assert torch.equal(fast.eval()(batch)[0], slow.eval()(batch)[0])

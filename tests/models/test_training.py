@@ -1,0 +1,101 @@
+"""Stock fairseq with the plugin: training, resuming, validation, finetuning, both front doors."""
+
+import logging
+
+import pytest
+import torch
+
+from fairseq_linformer.config import SHARING
+
+from .. import stock
+from ..stock import PLUGIN, TINY, command, last_number, load, train
+
+
+def assert_equal_models(a, b):
+    assert a["model"].keys() == b["model"].keys()
+    for key in a["model"]:
+        assert torch.equal(a["model"][key], b["model"][key]), key
+
+
+# 30 updates of TINY with layerwise sharing at seed 7, every fifth, in bits. A change here is
+# a change of the model, its start, the order of random numbers, or of what fairseq does.
+GOLDEN = [5.5235, 5.7523, 5.4671, 5.3690, 5.1251, 5.2294]
+
+
+def test_golden_loss_curve(mlm_data, tmp_path):
+    losses = train(mlm_data, tmp_path, "--sharing", "layerwise", "--lr", "0.03", "--no-save", updates=30)
+    assert losses[::5] == pytest.approx(GOLDEN, abs=2e-3)
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_resuming_is_bit_identical(mlm_data, tmp_path, sharing):
+    """Stopped at any update, in the middle of an epoch or across its end, with dropout on."""
+    options = ["--sharing", sharing, "--save-interval-updates", "1", "--keep-interval-updates", "9"]
+    train(mlm_data, tmp_path / "whole", *options, updates=9)
+    whole = load(tmp_path / "whole")
+    for stop in (1, 4, 8):
+        train(mlm_data, tmp_path / f"{stop}", *options, updates=stop)
+        train(mlm_data, tmp_path / f"{stop}", *options, updates=9)
+        resumed = load(tmp_path / f"{stop}")
+        assert_equal_models(whole, resumed)
+        ours, theirs = (c["last_optimizer_state"]["state"] for c in (resumed, whole))
+        assert all(torch.equal(ours[i]["exp_avg_sq"], theirs[i]["exp_avg_sq"]) for i in theirs)
+
+
+def test_validation_of_a_checkpoint_gives_the_loss_seen_in_training(mlm_data, tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        stock.command("train", mlm_data, "--user-dir", PLUGIN, *stock.TRAIN[:-1], *TINY,
+                      "--save-dir", tmp_path, "--max-update", 5)  # fmt: skip
+        seen = last_number(caplog.text, "valid_loss")
+        caplog.clear()
+        command("validate", mlm_data, "--user-dir", PLUGIN, "--task", "masked_lm", "--batch-size", 8,
+                "--path", tmp_path / "checkpoint_last.pt", "--cpu", "--num-workers", 0, "--log-format", "json")  # fmt: skip
+        assert last_number(caplog.text, "valid_loss") == pytest.approx(seen, abs=2e-3)
+
+
+def test_finetuning_beats_the_majority_and_keeps_what_was_pretrained(mlm_data, class_data, tmp_path, caplog):
+    train(mlm_data, tmp_path / "pretrained", updates=3)
+    with caplog.at_level(logging.INFO):
+        command(
+            "train", class_data, "--user-dir", PLUGIN, *TINY, "--task", "sentence_prediction",
+            "--criterion", "sentence_prediction", "--num-classes", 2, "--init-token", 0,
+            "--max-positions", 16, "--finetune-from-model", tmp_path / "pretrained" / "checkpoint_last.pt",
+            "--save-dir", tmp_path / "finetuned", "--batch-size", 8, "--optimizer", "adam", "--lr", 0.005,
+            "--lr-scheduler", "fixed", "--max-epoch", 15, "--cpu", "--num-workers", 0, "--log-format", "json",
+            "--dropout", 0, "--attention-dropout", 0, "--no-epoch-checkpoints",
+            "--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric",
+        )  # fmt: skip
+    assert last_number(caplog.text, "valid_best_accuracy") >= 90  # half of the sentences have odd words
+    assert "loading pretrained model" in caplog.text
+    assert any(key.startswith("classification_heads.sentence_classification_head") for key in load(tmp_path / "finetuned")["model"])
+
+
+@pytest.mark.parametrize("arch", ["linformer_roberta", "linformer_roberta_tiny"])
+def test_flags_and_yaml_build_the_same_model_with_the_same_first_loss(mlm_data, tmp_path, arch):
+    """The YAML of configs/pretrain, made small, and the flags that say the same."""
+    flags = train(
+        mlm_data, tmp_path / "flags", *stock.PAPER_ADAM, "--sharing", "key-value", "--encoder-normalize-before",
+        "--encoder-layers", "2", "--dropout", "0", "--attention-dropout", "0", "--warmup-updates", "250",
+        "--clip-norm", "1.0", model=["--arch", arch, *TINY[2:]], updates=2,
+    )  # fmt: skip
+    yaml = stock.hydra_train(
+        mlm_data, tmp_path / "yaml", "+run=tiny", f"model._name={arch}", "+model.encoder_embed_dim=16",
+        "+model.encoder_ffn_embed_dim=32", "+model.encoder_attention_heads=2", "model.projected_dim=8",
+        "model.sharing=key-value", "+model.encoder_layers=2",
+        "task.tokens_per_sample=16", "dataset.batch_size=8", "optimization.lr=[0.01]", "optimization.max_update=2",
+        "common.seed=7",
+    )  # fmt: skip
+    assert flags == yaml and len(flags) == 2
+    assert_equal_models(load(tmp_path / "flags"), load(tmp_path / "yaml"))
+    ours, theirs = (load(tmp_path / door)["cfg"]["model"] for door in ("flags", "yaml"))
+    assert ours == theirs
+
+
+def test_update_freq_adds_up_gradients(mlm_data, tmp_path):
+    """Two batches an update give the sum of two batches of one: same parameters as one of both."""
+    options = ["--dropout", "0", "--attention-dropout", "0", "--optimizer", "sgd", "--curriculum", "9"]
+    train(mlm_data, tmp_path / "halves", *options, "--batch-size", "8", "--update-freq", "2", updates=1)
+    train(mlm_data, tmp_path / "whole", *options, "--batch-size", "16", updates=1)
+    halves, whole = load(tmp_path / "halves")["model"], load(tmp_path / "whole")["model"]
+    for key in whole:
+        torch.testing.assert_close(halves[key], whole[key], rtol=0, atol=1e-6)
