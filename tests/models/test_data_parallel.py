@@ -1,0 +1,61 @@
+"""Two processes over gloo, as stock fairseq starts them on CPU, against one process."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fairseq_linformer.config import SHARING
+
+from ..stock import PLUGIN, TINY, TRAIN, load, train
+
+OPTIONS = ["--dropout", "0", "--attention-dropout", "0", "--curriculum", "99", "--lr", "0.001"]
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(rank, port, data, save_dir, *options):
+    arguments = [
+        data, "--user-dir", PLUGIN, *TRAIN, *TINY, *OPTIONS, *options, "--save-dir", save_dir, "--max-update", "5",
+        "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-no-spawn",
+        "--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-world-size", "2",
+        "--distributed-rank", rank,
+    ]  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-c", "from fairseq_cli.train import cli_main; cli_main()", *map(str, arguments)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", SHARING)
+def test_two_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, sharing):
+    port = free_port()
+    ranks = [
+        start(rank, port, mlm_data, tmp_path / "two", "--sharing", sharing, "--batch-size", 4) for rank in (0, 1)
+    ]
+    logs = [rank.communicate(timeout=300)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], logs
+    # fairseq ends with status 0 where nothing was distributed, too.
+    assert all(re.search(f"initialized host .* as rank {i}", log) for i, log in enumerate(logs)), logs
+
+    train(mlm_data, tmp_path / "one", *OPTIONS, "--sharing", sharing, "--batch-size", 8, updates=5)
+    two, one = load(tmp_path / "two")["model"], load(tmp_path / "one")["model"]
+    moved = load_start(mlm_data, tmp_path, sharing)
+    for key in one:
+        torch.testing.assert_close(two[key], one[key], rtol=0, atol=1e-5, msg=lambda m: f"{key}: {m}")
+    assert max((one[key] - moved[key]).abs().max() for key in one if key.endswith("E.weight")) > 1e-4
+
+
+def load_start(data, tmp_path, sharing):
+    """The parameters before the first update: those of a step without a rate."""
+    train(data, tmp_path / "start", *OPTIONS, "--sharing", sharing, "--lr", "0", "--stop-min-lr", "-1", updates=1)
+    return load(tmp_path / "start")["model"]

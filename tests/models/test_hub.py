@@ -1,0 +1,83 @@
+"""from_pretrained gives fairseq's RoBERTa hub interface."""
+
+import shutil
+
+import pytest
+import torch
+
+from fairseq_linformer.models import LinformerRobertaModel
+
+from .. import stock
+from ..stock import TINY, command, train
+
+spm = pytest.importorskip("sentencepiece")
+
+TEXT = ["the cat sat on the mat", "a dog ran to the mat", "the dog and the cat ran on", "a cat and a dog sat"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A pretrained and finetuned model with its sentencepiece model and dictionary."""
+    folder = tmp_path_factory.mktemp("hub")
+    (folder / "text.txt").write_text("\n".join(TEXT * 30) + "\n")
+    spm.SentencePieceTrainer.train(
+        input=str(folder / "text.txt"), model_prefix=str(folder / "sentencepiece.bpe"), vocab_size=22, minloglevel=2
+    )
+    model = spm.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
+    pieces = [model.id_to_piece(i) for i in range(3, len(model))]
+    (folder / "srcdict.txt").write_text("".join(f"{piece} 1\n" for piece in pieces))
+    (folder / "text.spm").write_text("\n".join(" ".join(model.encode(line, out_type=str)) for line in TEXT * 30) + "\n")
+    command("preprocess", "--only-source", "--srcdict", folder / "srcdict.txt", "--trainpref", folder / "text.spm",
+            "--validpref", folder / "text.spm", "--destdir", folder / "bin")  # fmt: skip
+    # Learnt by heart, so that what is missing can be filled in.
+    train(folder / "bin", folder, "--sample-break-mode", "complete", "--tokens-per-sample", "32", "--dropout", "0",
+          "--attention-dropout", "0", "--lr", "0.005", model=[*TINY, "--encoder-normalize-before"], updates=250)  # fmt: skip
+    shutil.copy(folder / "bin" / "dict.txt", folder / "dict.txt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hub(folder):
+    return LinformerRobertaModel.from_pretrained(str(folder), "checkpoint_last.pt").eval()
+
+
+def test_encode_and_decode(hub):
+    tokens = hub.encode("the cat sat on the mat")
+    assert tokens[0] == 0 and tokens[-1] == 2
+    assert hub.decode(tokens) == "the cat sat on the mat"
+
+
+def test_extract_features(hub):
+    tokens = hub.encode("a dog ran to the mat")
+    features = hub.extract_features(tokens)
+    assert features.shape == (1, len(tokens), 16)
+    hiddens = hub.extract_features(tokens, return_all_hiddens=True)
+    assert len(hiddens) == 3 and all(h.shape == features.shape for h in hiddens)
+    with pytest.raises(ValueError, match="tokens exceeds maximum length: 33 > 32"):
+        hub.extract_features(torch.full((33,), 5))
+
+
+def test_fill_mask_finds_what_was_learnt(hub):
+    best, probability, _ = hub.fill_mask("the cat sat on the <mask>at", topk=3)[0]
+    assert probability > 0.5 and best.startswith("the cat sat on the")
+
+
+def test_heads(hub):
+    hub.register_classification_head("topic", num_classes=3)
+    tokens = hub.encode("the dog and the cat ran on")
+    log_probabilities = hub.predict("topic", tokens)
+    assert log_probabilities.shape == (1, 3)
+    torch.testing.assert_close(log_probabilities.exp().sum(), torch.tensor(1.0))
+    logits = hub.predict("topic", tokens, return_logits=True)
+    torch.testing.assert_close(logits, hub.model(tokens.unsqueeze(0), classification_head_name="topic")[0], rtol=0, atol=1e-5)
+
+
+def test_heads_travel_with_a_checkpoint(class_data, tmp_path):
+    command(
+        "train", class_data, "--user-dir", stock.PLUGIN, *TINY, "--task", "sentence_prediction",
+        "--criterion", "sentence_prediction", "--num-classes", 2, "--init-token", 0, "--max-positions", 16,
+        "--classification-head-name", "odd", "--save-dir", tmp_path, "--batch-size", 8, "--optimizer", "adam",
+        "--lr", 0.01, "--lr-scheduler", "fixed", "--max-update", 3, "--cpu", "--num-workers", 0,
+    )  # fmt: skip
+    hub = LinformerRobertaModel.from_pretrained(str(tmp_path), "checkpoint_last.pt", class_data, bpe="characters").eval()
+    assert hub.predict("odd", torch.tensor([0, 5, 6, 2])).shape == (1, 2)
