@@ -70,6 +70,14 @@ def test_finetuning_beats_the_majority_and_keeps_what_was_pretrained(mlm_data, c
     assert any(key.startswith("classification_heads.sentence_classification_head") for key in load(tmp_path / "finetuned")["model"])
 
 
+# configs/pretrain/run/tiny.yaml at the size of stock.TINY, with the batches of stock.TRAIN.
+TINY_YAML = [
+    "+run=tiny", "+model.encoder_embed_dim=16", "+model.encoder_ffn_embed_dim=32", "+model.encoder_attention_heads=2",
+    "model.projected_dim=8", "task.tokens_per_sample=16", "dataset.batch_size=8", "optimization.lr=[0.01]",
+    "optimization.max_update=2", "common.seed=7",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("arch", ["linformer_roberta", "linformer_roberta_tiny"])
 def test_flags_and_yaml_build_the_same_model_with_the_same_first_loss(mlm_data, tmp_path, arch):
     """The YAML of configs/pretrain, made small, and the flags that say the same."""
@@ -79,12 +87,8 @@ def test_flags_and_yaml_build_the_same_model_with_the_same_first_loss(mlm_data, 
         "--clip-norm", "1.0", model=["--arch", arch, *TINY[2:]], updates=2,
     )  # fmt: skip
     yaml = stock.hydra_train(
-        mlm_data, tmp_path / "yaml", "+run=tiny", f"model._name={arch}", "+model.encoder_embed_dim=16",
-        "+model.encoder_ffn_embed_dim=32", "+model.encoder_attention_heads=2", "model.projected_dim=8",
-        "model.sharing=key-value", "+model.encoder_layers=2",
-        "task.tokens_per_sample=16", "dataset.batch_size=8", "optimization.lr=[0.01]", "optimization.max_update=2",
-        "common.seed=7",
-    )  # fmt: skip
+        mlm_data, tmp_path / "yaml", *TINY_YAML, f"model._name={arch}", "model.sharing=key-value", "+model.encoder_layers=2"
+    )
     assert flags == yaml and len(flags) == 2
     assert_equal_models(load(tmp_path / "flags"), load(tmp_path / "yaml"))
     ours, theirs = (load(tmp_path / door)["cfg"]["model"] for door in ("flags", "yaml"))
@@ -99,3 +103,58 @@ def test_update_freq_adds_up_gradients(mlm_data, tmp_path):
     halves, whole = load(tmp_path / "halves")["model"], load(tmp_path / "whole")["model"]
     for key in whole:
         torch.testing.assert_close(halves[key], whole[key], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("flags", [["--memory-efficient-fp16"], ["--fp16", "--fp16-no-flatten-grads"], ["--amp"]])
+def test_half_precision_by_flags(mlm_data, tmp_path, flags):
+    """Those that fairseq can run without a GPU: the first losses are those of single precision."""
+    single = train(mlm_data, tmp_path / "single", "--no-save", updates=3)
+    half = train(mlm_data, tmp_path / "half", *flags, updates=3)
+    assert half == pytest.approx(single, abs=5e-3)
+    if "--amp" not in flags:  # saved as float32, rounded to half
+        assert all(torch.equal(v, v.half().float()) for v in load(tmp_path / "half")["model"].values())
+
+
+def test_bf16_by_yaml(mlm_data, tmp_path):
+    """fairseq takes the flag --bf16 for a TPU; YAML means what it says."""
+    single = stock.hydra_train(mlm_data, tmp_path / "single", *TINY_YAML)
+    half = stock.hydra_train(mlm_data, tmp_path / "half", *TINY_YAML, "common.bf16=true", "common.memory_efficient_bf16=true")
+    assert half == pytest.approx(single, abs=5e-2) and half != single
+    weight = load(tmp_path / "half")["model"]["encoder.sentence_encoder.layers.0.fc1.weight"]
+    assert torch.equal(weight, weight.bfloat16().float())
+
+
+def test_tensorboard_holds_the_curve(mlm_data, tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    losses = train(mlm_data, tmp_path, "--tensorboard-logdir", tmp_path / "tb", updates=5)
+    events = event_accumulator.EventAccumulator(str(tmp_path / "tb" / "train_inner"))
+    events.Reload()
+    series = events.Scalars("loss")
+    assert [e.step for e in series] == [1, 2, 3, 4, 5]
+    assert [e.value for e in series] == pytest.approx(losses, abs=1e-3)
+
+
+def test_layers_to_keep_prunes_a_checkpoint_which_then_lives_by_itself(mlm_data, tmp_path):
+    """Pruned when loaded, trained on, resumed with the same flags, validated without them."""
+    deep = ["--encoder-layers", "4", "--sharing", "none"]
+    train(mlm_data, tmp_path / "deep", *deep, updates=2)
+    keep = [*deep, "--encoder-layers-to-keep", "0,2", "--finetune-from-model", tmp_path / "deep" / "checkpoint_last.pt"]
+    train(mlm_data, tmp_path / "kept", *keep, "--lr", "0", "--stop-min-lr", "-1", updates=1)
+    old, new = load(tmp_path / "deep")["model"], load(tmp_path / "kept")["model"]
+    for name in ("fc1.weight", "self_attn.E.weight", "self_attn.q_proj.bias"):
+        for now, before in ((0, 0), (1, 2)):
+            key = "encoder.sentence_encoder.layers.{}." + name
+            assert torch.equal(new[key.format(now)], old[key.format(before)])
+    train(mlm_data, tmp_path / "kept", *keep, updates=3)
+    assert load(tmp_path / "kept")["cfg"]["model"]["encoder_layers"] == 2
+    command("validate", mlm_data, "--user-dir", PLUGIN, "--task", "masked_lm", "--batch-size", 8,
+            "--path", tmp_path / "kept" / "checkpoint_last.pt", "--cpu", "--num-workers", 0)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["linformer_roberta", "linformer_roberta_tiny"])
+def test_a_checkpoint_says_all_that_its_model_needs(mlm_data, tmp_path, name):
+    """Sizes that came from the architecture or the task are written down."""
+    train(mlm_data, tmp_path, model=["--arch", name, *TINY[2:]], updates=1)
+    saved = load(tmp_path)["cfg"]["model"]
+    assert saved["max_positions"] == 16 and saved["encoder_layers"] == {"linformer_roberta": 12}.get(name, 2)
+    assert not [key for key, value in saved.items() if value is None and key != "encoder_layers_to_keep"]

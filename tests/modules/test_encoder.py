@@ -1,0 +1,115 @@
+"""The encoder by itself, without fairseq."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_linformer.config import SHARING, LinformerConfig
+from fairseq_linformer.modules import LinformerEncoder
+
+
+def build(seed=0, **options):
+    torch.manual_seed(seed)
+    defaults = dict(vocab_size=20, max_positions=12, projected_dim=4, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2)
+    encoder = LinformerEncoder(LinformerConfig(**{**defaults, **options})).double()
+    for p in encoder.parameters():
+        torch.nn.init.normal_(p, std=0.5)
+    return encoder
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_features_depend_neither_on_the_batch_nor_on_what_else_is_read(data):
+    """Any shape, lengths, options: a sentence alone equals it in a padded batch, at every layer, and
+    reading some positions equals picking them from all."""
+    n = data.draw(st.integers(1, 12), "n")
+    encoder = build(
+        data.draw(st.integers(0, 99), "seed"),
+        max_positions=n,
+        projected_dim=data.draw(st.integers(1, n), "k"),
+        sharing=data.draw(st.sampled_from(SHARING), "sharing"),
+        layers=data.draw(st.integers(1, 3), "layers"),
+        normalize_before=data.draw(st.booleans(), "prenorm"),
+        layernorm_embedding=data.draw(st.booleans(), "embedding norm"),
+        activation_fn=data.draw(st.sampled_from(["gelu", "relu", "tanh", "gelu_accurate"]), "activation"),
+    ).eval()
+    if data.draw(st.booleans(), "average"):
+        for module in encoder.modules():
+            if hasattr(module, "reset_parameters") and hasattr(module, "k"):
+                module.reset_parameters()
+    lengths = data.draw(st.lists(st.integers(1, n), min_size=1, max_size=4), "lengths")
+    padded_to = data.draw(st.integers(max(lengths), n), "padded to")
+    batch = torch.ones(len(lengths), padded_to, dtype=torch.long)
+    for row, length in zip(batch, lengths):
+        row[:length] = torch.randint(2, 20, (length,))
+    features, hiddens = encoder(batch, return_all_hiddens=True)
+    for b, length in enumerate(lengths):
+        alone, alone_hiddens = encoder(batch[b : b + 1, :length], return_all_hiddens=True)
+        for a, h in zip([alone, *alone_hiddens], [features, *hiddens]):
+            torch.testing.assert_close(h[b, :length], a[0], rtol=0, atol=1e-9)
+    m = data.draw(st.integers(1, min(lengths)), "m")
+    positions = torch.stack([torch.randperm(length)[:m] for length in lengths])
+    read, _ = encoder(batch, positions)
+    torch.testing.assert_close(read, torch.stack([f[p] for f, p in zip(features, positions)]), rtol=0, atol=1e-9)
+
+
+def test_the_last_layer_computes_only_what_is_read():
+    encoder = build(layers=3).eval()
+    rows = []
+    for layer in encoder.layers:
+        layer.fc1.register_forward_hook(lambda _, x, y: rows.append(y.size(1)))
+    encoder(torch.randint(2, 20, (2, 12)), torch.zeros(2, 5, dtype=torch.long))
+    assert rows == [12, 12, 5]
+
+
+def test_padding_may_stand_anywhere():
+    """Left padding, as some tokenizers make it: positions are counted over real tokens."""
+    encoder = build(sharing="layerwise", projected_dim=12).eval()
+    encoder.E.reset_parameters()  # the identity: a token is a token wherever it stands
+    sentence = torch.randint(2, 20, (1, 5))
+    left = torch.nn.functional.pad(sentence, (4, 0), value=1)
+    torch.testing.assert_close(encoder(left)[0][:, 4:], encoder(sentence)[0])
+
+
+def test_refusals():
+    encoder = build()
+    with pytest.raises(ValueError, match="the input has 13 positions; this model takes at most 12"):
+        encoder(torch.full((1, 13), 5))
+    with pytest.raises(ValueError, match="hidden states need all of them"):
+        encoder(torch.full((1, 3), 5), torch.zeros(1, 1, dtype=torch.long), return_all_hiddens=True)
+
+
+def test_token_embeddings_may_be_given():
+    encoder = build().eval()
+    batch = torch.randint(2, 20, (2, 7))
+    given_ = encoder(batch, token_embeddings=encoder.embed_tokens(batch))[0]
+    assert torch.equal(given_, encoder(batch)[0])
+
+
+def test_start_is_berts_and_averages():
+    encoder = LinformerEncoder(LinformerConfig(vocab_size=500, max_positions=64, projected_dim=32, layers=1, embed_dim=64, ffn_embed_dim=64, attention_heads=2))
+    attention = encoder.layers[0].self_attn
+    assert attention.q_proj.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert encoder.embed_tokens.weight[1].abs().sum() == 0 and attention.q_proj.bias.abs().sum() == 0
+    assert attention.E()[0, :2].tolist() == [0.5, 0.5]
+
+
+def test_modules_need_neither_fairseq_nor_transformers():
+    """With both hidden the modules import and run: what a bare machine with PyTorch has."""
+    code = (
+        "import sys, importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name in ('fairseq', 'transformers') else real(name, *a)\n"
+        "sys.modules['fairseq'] = sys.modules['transformers'] = sys.modules['hydra'] = None\n"
+        "import torch; from fairseq_linformer.config import LinformerConfig\n"
+        "from fairseq_linformer.modules import LinformerEncoder\n"
+        "m = LinformerEncoder(LinformerConfig(vocab_size=9, max_positions=8, projected_dim=2, layers=1, embed_dim=4, ffn_embed_dim=4, attention_heads=1))\n"
+        "print(tuple(m(torch.tensor([[2, 3, 4]]))[0].shape))"
+    )
+    root = Path(__file__).parents[2]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
+    assert result.stdout.strip() == "(1, 3, 4)", result.stderr

@@ -1,0 +1,38 @@
+"""The order of multiplication: its counts are those of the products that are made."""
+
+import itertools
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from fairseq_linformer.modules.order import Order, cheapest_order, multiplications
+
+from .test_attention import make
+
+
+@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])
+@pytest.mark.parametrize("order", Order)
+def test_counts_are_what_pytorch_counts(order, sharing):
+    if sharing == "none" and order is Order.INPUT:
+        pytest.skip("not offered")
+    B, n, m, k, d, H = 3, 20, 7, 12, 24, 4
+    attention, _, _, _ = make(sharing, n=n, k=k, d=d, heads=H)
+    x, positions = torch.randn(B, n, d, dtype=torch.float64), torch.zeros(B, m, dtype=torch.long)
+    with FlopCounterMode(display=False) as counter:
+        attention(x, positions=positions, order=order, need_weights=True)
+    counted = counter.get_total_flops() / 2 / B  # a multiplication and an addition each
+    queries_and_output = 2 * m * d * d
+    expected = multiplications(order, m, n, k, d, H, sharing == "none", sharing != "key-value")
+    assert counted == expected + queries_and_output
+
+
+def test_the_cheapest_is_chosen():
+    for m, n, k, per_head, separate in itertools.product((1, 40), (2, 32, 300), (1, 8, 256), (0, 1), (0, 1)):
+        costs = {o: multiplications(o, min(m, n), n, k, 64, 4, per_head, separate) for o in Order}
+        assert costs[cheapest_order(min(m, n), n, k, 64, 4, per_head, separate)] == min(costs.values())
+
+
+def test_base_size_at_the_lengths_of_the_paper_and_of_finetuning():
+    chosen = [cheapest_order(n, n, 256, 768, 12) for n in (16, 32, 512, 4096)]
+    assert chosen == [Order.SCORES, Order.SCORES, Order.INPUT, Order.INPUT]
