@@ -1,0 +1,119 @@
+"""The ledger: one JSON file in results/ for each thing that was measured.
+
+An entry carries all that is needed to believe it and to measure it again; one that lacks
+something is refused. Reports are made from entries alone.
+"""
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+SCALES = ("smoke", "cpu", "gpu", "paper")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number."""
+
+    value: float
+    unit: str
+    spread: Optional[List[float]]
+    """Lowest and highest of the repetitions; None if there was one."""
+    repetitions: int
+
+    def __post_init__(self):
+        if self.repetitions < 1 or (self.repetitions > 1) != (self.spread is not None):
+            raise ValueError(f"{self.repetitions} repetitions with spread {self.spread}; several have one, one has none")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was claimed and what was measured.
+
+    Raises:
+        ValueError: a field is empty, or the scale is unknown.
+    """
+
+    identifier: str
+    """Also the name of the file."""
+    claim: str
+    """What the numbers are about, in a sentence."""
+    paper: Dict[str, Any]
+    """``value`` and ``where`` in the paper; the value is None where the paper has none."""
+    measured: Dict[str, Measurement]
+    scale: str
+    hardware: Dict[str, Any]
+    versions: Dict[str, str]
+    commit: str
+    configuration: Dict[str, Any]
+    data: str
+    command: str
+    seconds: float
+    date: str
+    """Year-month-day."""
+    curves: Dict[str, List[List[float]]] = field(default_factory=dict)
+    """Name: pairs (update, value). May be empty."""
+
+    def __post_init__(self):
+        for f in fields(self):
+            if f.name != "curves" and not getattr(self, f.name):
+                raise ValueError(f"the ledger entry {self.identifier!r} has no {f.name}")
+        if set(self.paper) != {"value", "where"}:
+            raise ValueError(f"the ledger entry {self.identifier!r} must say value and where of the paper")
+        if self.scale not in SCALES:
+            raise ValueError(f"scale is {self.scale!r}; it must be one of {', '.join(SCALES)}")
+
+
+def write(entry: Entry, folder) -> Path:
+    """Write ``FOLDER/IDENTIFIER.json``, whole or not at all; a measurement made anew takes its place."""
+    path = Path(folder) / f"{entry.identifier}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(asdict(entry), indent=1) + "\n")
+    os.replace(beside, path)
+    return path
+
+
+def read(path) -> Entry:
+    """The entry in a file.
+
+    Raises:
+        ValueError: the file is no entry, or lacks something.
+    """
+    try:
+        content = json.loads(Path(path).read_text())
+        content["measured"] = {name: Measurement(**m) for name, m in content["measured"].items()}
+        return Entry(**content)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is no ledger entry: {error}") from None
+
+
+def hardware() -> Dict[str, Any]:
+    """This machine, in words: processor, cores, memory, accelerators."""
+    import torch
+
+    model = platform.processor() or platform.machine()
+    cpuinfo, meminfo = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0] if names else model
+    result: Dict[str, Any] = {"processor": model, "cores": os.cpu_count()}
+    if meminfo.exists():
+        result["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20)
+    result["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return result
+
+
+def versions() -> Dict[str, str]:
+    """Python and the packages that a number depends on, those that are installed."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

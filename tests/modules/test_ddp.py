@@ -1,0 +1,34 @@
+"""PyTorch's DistributedDataParallel, which refuses parameters that get no gradient."""
+
+import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from fairseq_linformer.config import SHARING, LinformerConfig
+from fairseq_linformer.modules import LinformerEncoder
+
+
+@pytest.fixture
+def group(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/init", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_every_parameter_gets_a_gradient_in_every_order(group, sharing):
+    """Lengths for which the orders of multiplication differ, with padding and without, one after the
+    other; the authors' shared layer has a bias that gets none. Attention dropout is on."""
+    config = LinformerConfig(
+        vocab_size=20, max_positions=64, projected_dim=16, sharing=sharing, layers=2, embed_dim=8, ffn_embed_dim=16,
+        attention_heads=2,
+    )  # fmt: skip
+    model = DistributedDataParallel(LinformerEncoder(config))
+    for n, padding in ((64, 0), (3, 0), (20, 5), (3, 1), (64, 30)):
+        batch = torch.randint(2, 20, (2, n))
+        if padding:
+            batch[1, -padding:] = 1
+        model.zero_grad()
+        # Raises if a parameter was left out the time before.
+        model(batch, torch.zeros(2, 1, dtype=torch.long))[0].square().sum().backward()
+        assert all(p.grad is not None for p in model.parameters())

@@ -1,0 +1,51 @@
+"""The ledger refuses what cannot be believed."""
+
+import dataclasses
+import json
+
+import pytest
+
+from fairseq_linformer.reproduce.ledger import Entry, Measurement, hardware, read, versions, write
+
+
+def entry(**changes):
+    fields = dict(
+        identifier="thing", claim="a thing", paper={"value": None, "where": "not in the paper"},
+        measured={"x": Measurement(1.5, "s", [1.0, 2.0], 3)}, scale="smoke", hardware=hardware(), versions=versions(),
+        commit="abc", configuration={"n": 4}, data="none of it", command="true", seconds=1.0, date="2026-01-01",
+    )  # fmt: skip
+    return Entry(**{**fields, **changes})
+
+
+def test_round_trip(tmp_path):
+    path = write(entry(), tmp_path)
+    assert path.name == "thing.json" and read(path) == entry()
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize("name", ["claim", "measured", "hardware", "versions", "commit", "configuration", "data", "command", "seconds", "date"])
+def test_an_entry_that_lacks_something_is_refused(name, tmp_path):
+    with pytest.raises(ValueError, match=f"has no {name}"):
+        dataclasses.replace(entry(), **{name: type(getattr(entry(), name))()})
+    path = write(entry(), tmp_path)
+    content = json.loads(path.read_text())
+    del content[name]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="is no ledger entry"):
+        read(path)
+
+
+def test_other_refusals(tmp_path):
+    with pytest.raises(ValueError, match="scale is 'huge'; it must be one of smoke, cpu, gpu, paper"):
+        entry(scale="huge")
+    with pytest.raises(ValueError, match="value and where"):
+        entry(paper={"value": 3})
+    with pytest.raises(ValueError, match="3 repetitions with spread None"):
+        Measurement(1.0, "s", None, 3)
+    (tmp_path / "x.json").write_text("{cut off")
+    with pytest.raises(ValueError, match="x.json is no ledger entry"):
+        read(tmp_path / "x.json")
+
+
+def test_what_this_machine_is():
+    assert hardware()["cores"] >= 1 and {"python", "torch"} <= versions().keys()
