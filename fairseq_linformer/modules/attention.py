@@ -110,13 +110,18 @@ class LinearMultiheadAttention(nn.Module):
         if order is Order.INPUT:
             if E.dim() == 3:
                 raise ValueError("Order.INPUT needs one E for all heads; this layer has one for each")
-            projected = E @ x  # (B, k, d)
+            projected = project(E, x)  # (B, k, d)
             keys = self.k_proj(projected)
-            values = self.v_proj(projected if F_ is E else F_ @ x)
+            values = self.v_proj(projected if F_ is E else project(F_, x))
             return self._split_heads(keys), self._split_heads(values)
-        keys = E @ self._split_heads(product(self.k_proj, x))
-        values = F_ @ self._split_heads(product(self.v_proj, x))
-        return keys + self._head_bias(self.k_proj), values + self._head_bias(self.v_proj)
+        keys, values = product(self.k_proj, x), product(self.v_proj, x)
+        if E.dim() == 2:
+            keys = project(E, keys) + self.k_proj.bias
+            values = project(F_, values) + self.v_proj.bias
+            return self._split_heads(keys), self._split_heads(values)
+        keys = E @ self._split_heads(keys) + self._head_bias(self.k_proj)
+        values = F_ @ self._split_heads(values) + self._head_bias(self.v_proj)
+        return keys, values
 
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
@@ -153,6 +158,12 @@ class LinearMultiheadAttention(nn.Module):
     def _head_bias(self, linear: nn.Module) -> Tensor:
         """The bias of a linear map as (H, 1, d_h)."""
         return linear.bias.view(self.num_heads, 1, self.head_dim)
+
+
+def project(E: Tensor, x: Tensor) -> Tensor:
+    """``E x`` for each sentence: (k, n) and (B, n, d) to (B, k, d)."""
+    # As fast as E @ x at its best and twice as fast at its worst, where that copies x.
+    return torch.bmm(E.expand(x.size(0), -1, -1), x)
 
 
 def product(linear: nn.Module, x: Tensor) -> Tensor:
