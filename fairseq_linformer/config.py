@@ -1,7 +1,7 @@
 """The shape of a Linformer: one dataclass, checked once, read everywhere.
 
-Letters, as in the paper: n = ``max_positions``, k = ``projected_dim``,
-d = ``embed_dim``, H = ``attention_heads``, L = ``layers``.
+Letters: n = ``max_positions`` and k = ``projected_dim`` as in the paper, d = ``embed_dim``
+(its d_m), H = ``attention_heads`` (its h), d_h = d / H (its d_k).
 """
 
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ class LinformerConfig:
     projected_dim: int = 256
     """k: the rows of E and F, 1 <= k <= n."""
     sharing: str = "headwise"
-    """Which layers and heads use the same matrix (section 4 of the paper): ``none``
-    (an E and an F for each head), ``headwise`` (an E and an F for each layer),
+    """Which layers and heads use the same matrix: ``none`` (an E and an F for each head),
+    or, named as in section 4 of the paper, ``headwise`` (an E and an F for each layer),
     ``key-value`` (one E = F for each layer) or ``layerwise`` (one for the model)."""
     projection_lr_scale: float = 0.0625
-    """How fast E and F learn, relative to the other weights, under an optimizer that
-    ignores the scale of gradients (Adam and its kin): see ``modules/projection.py``."""
+    """Learning rate of E and F relative to that of the other weights, under Adam and its
+    kin: see ``modules/projection.py``."""
     freeze_projections: bool = False
     """Leave E and F as they start (or as they were loaded)."""
 

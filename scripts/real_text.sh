@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Pretrain RoBERTa and Linformers of equal small size on real text with stock fairseq, same
 # data and updates: n = 64 from scratch, then n = 512 by growing each of them. The result is
-# results/real_text.json with its figure and table. On one core it takes 70 minutes; killed
-# and started again it goes on where it was.
+# results/real-text-*.json, with results/real_text.md and its figure. On one core it takes
+# two hours; killed and started again it goes on where it was.
 #
 #   scripts/real_text.sh WIKI OUT       WIKI holds train.txt and valid.txt (a paragraph a line,
 #                                       a blank line between documents), OUT takes the runs
@@ -14,7 +14,11 @@ wiki=$1 out=$2
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$out"
-git rev-parse HEAD > "$out/commit"
+# All runs in a folder are of one commit, the one that the results will name.
+commit=$(git describe --always --abbrev=40 --dirty)
+[ -e "$out/commit" ] || echo "$commit" > "$out/commit"
+[ "$commit" = "$(cat "$out/commit")" ] || {
+    echo "real_text.sh: the runs in $out were made at $(cat "$out/commit"), this is $commit; take another folder" >&2; exit 1; }
 
 # 17 M tokens of 1,000 case-folded pieces. The curves are drawn from `valid`, the final
 # perplexities are those of `test`, the rest of the same file.
@@ -57,7 +61,7 @@ pretrain() {  # MODEL N UPDATES OPTIONS...
 }
 score() {  # MODEL N: perplexity of the last checkpoint on `test`
     local run=$out/$1-$2
-    [ -s "$run/test.log" ] && grep -q '"test_loss"\|test_loss' "$run/test.log" && return
+    [ -s "$run/test.log" ] && grep -q test_loss "$run/test.log" && return
     fairseq-validate "$out/bin" --user-dir fairseq_linformer --task masked_lm --path "$run/checkpoint_last.pt" \
         --valid-subset test --batch-size $((4096 / $2)) --cpu --num-workers 0 --log-format json > "$run/test.log" 2>&1
 }
@@ -89,4 +93,6 @@ for round in 1 2 3 4 5; do
             --save-dir "$out/none" --log-format json --log-interval 20 > "$log" 2>&1
     done
 done
-python -m fairseq_linformer.reproduce.real_text "$out" --data wiki --results results
+sum=$(sha256sum "$wiki/train.txt" "$wiki/valid.txt" | cut -c1-12 | paste -sd' ')
+python -m fairseq_linformer.reproduce.real_text "$out" --results results \
+    --data "${DATA_NAME:-wiki}: 140,000 lines of train.txt, valid.txt; sha256 $sum"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Install everything into .venv. Does nothing if that was done and setup.py has not changed.
+# Install everything into .venv, made anew. Does nothing if that was done and neither setup.py
+# nor this script has changed.
 #
 #   scripts/setup.sh                    with the first of python3, python3.13, 3.12, 3.11 that fits
 #   PYTHON=/path/to/python scripts/setup.sh

@@ -26,7 +26,7 @@ TINY = [
 TRAIN = [
     "--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", "16", "--batch-size", "8",
     "--optimizer", "adam", "--lr", "0.01", "--lr-scheduler", "fixed", "--seed", "7",
-    "--cpu", "--num-workers", "0", "--log-format", "json", "--log-interval", "1", "--disable-validation",
+    "--cpu", "--num-workers", "0", "--log-format", "json", "--log-interval", "1",
 ]  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def losses_of_updates():
 def train(data, save_dir, *options, model=TINY, updates=4):
     """``fairseq-train`` with the plugin; later options win. Returns the loss of each update."""
     with losses_of_updates() as losses:
-        command("train", data, "--user-dir", PLUGIN, *TRAIN, *model, "--save-dir", save_dir,
+        command("train", data, "--user-dir", PLUGIN, *TRAIN, "--disable-validation", *model, "--save-dir", save_dir,
                 "--max-update", updates, *options)  # fmt: skip
     return losses
 
@@ -76,7 +76,7 @@ def hydra_train(data, save_dir, *overrides, config="base", group="pretrain"):
 
 
 # The optimizer of configs/pretrain/base.yaml, as flags.
-PAPER_ADAM = ["--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6", "--weight-decay", "0.01"]
+BASE_ADAM = ["--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6", "--weight-decay", "0.01"]
 
 
 def load(save_dir, name="checkpoint_last.pt"):

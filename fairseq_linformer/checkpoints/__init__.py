@@ -1,1 +1,1 @@
-"""Doors between checkpoints: other lengths (other formats follow)."""
+"""Converting checkpoints: to other lengths."""

@@ -10,16 +10,21 @@ every stretch of n positions is projected as before and k grows with n. Works fo
 
 import argparse
 import os
+import pickle
 from typing import Any, Dict
 
 import torch
 from torch import Tensor
 
+from ..files import atomic
+
+PADDING_IDX = 1
+"""What every fairseq dictionary pads with."""
 _PROJECTIONS = (".E.weight", ".F.weight")
 _POSITIONS = "sentence_encoder.embed_positions.weight"
 
 
-def lengthen(checkpoint: Dict[str, Any], factor: int, padding_idx: int = 1) -> Dict[str, Any]:
+def lengthen(checkpoint: Dict[str, Any], factor: int, padding_idx: int = PADDING_IDX) -> Dict[str, Any]:
     """A new checkpoint for inputs ``factor`` times as long; the old one is not changed.
 
     Args:
@@ -38,6 +43,8 @@ def lengthen(checkpoint: Dict[str, Any], factor: int, padding_idx: int = 1) -> D
     model = checkpoint.get("model") if isinstance(checkpoint, dict) else None
     if not isinstance(model, dict) or not any(key.endswith(_POSITIONS) for key in model):
         raise ValueError("this is no fairseq checkpoint of linformer_roberta or roberta")
+    if not isinstance(checkpoint.get("cfg"), dict):
+        raise ValueError("this checkpoint has no cfg (older than fairseq 0.12): resave it with fairseq 0.12 first")
     new_model = {key: _lengthen_tensor(key, value, factor, padding_idx) for key, value in model.items()}
     rows = next(value for key, value in new_model.items() if key.endswith(_POSITIONS)).size(0)
     k = {value.size(-2) for key, value in new_model.items() if key.endswith(_PROJECTIONS)}
@@ -82,13 +89,20 @@ def main() -> None:
         parser.error(f"{args.target} exists; nothing is overwritten")
     if not os.path.isfile(args.source):
         parser.error(f"{args.source} is not a file")
+    if not os.path.isdir(os.path.dirname(args.target) or "."):
+        parser.error(f"{os.path.dirname(args.target)} is not a folder")
     try:
-        new = lengthen(torch.load(args.source, map_location="cpu", weights_only=True), args.factor)
+        checkpoint = torch.load(args.source, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        parser.error(f"{args.source} cannot be read as weights only: {str(error).splitlines()[0]}")
+    try:
+        new = lengthen(checkpoint, args.factor)
     except ValueError as error:
-        parser.error(str(error))
-    torch.save(new, args.target + ".part")
-    os.replace(args.target + ".part", args.target)
-    print(f"{args.target}: {new['model'][next(k for k in new['model'] if k.endswith(_POSITIONS))].size(0) - 2} positions")
+        parser.error(f"{args.source}: {error}")
+    with atomic(args.target, "wb") as file:
+        torch.save(new, file)
+    rows = next(value for key, value in new["model"].items() if key.endswith(_POSITIONS)).size(0)
+    print(f"{args.target}: {rows - PADDING_IDX - 1} positions")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import List, Optional, Sequence
 
 import sentencepiece
 
-from .files import atomic, write_lines
+from ..files import atomic, write_lines
 
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 

@@ -35,7 +35,7 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor]) -
     checks = (
         ("dictionary entries", "embed_tokens.weight", 0, 0),
         ("encoder_embed_dim", "embed_tokens.weight", 1, 0),
-        # Rows of padding stand before the first position.
+        # padding_idx + 1 = 2 rows stand before the first position.
         ("max_positions", "embed_positions.weight", 0, -2),
     )
     differing = [

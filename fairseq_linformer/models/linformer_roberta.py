@@ -38,7 +38,7 @@ class LinformerRobertaModel(RobertaModel):
 
     @classmethod
     def add_args(cls, parser):
-        # Past RobertaModel, which declares its options by hand: ours are the dataclass.
+        # Skip RobertaModel.add_args: its flags clash with those made from the dataclass.
         super(RobertaModel, cls).add_args(parser)
 
     @classmethod
@@ -137,7 +137,17 @@ class LinformerRobertaEncoder(RobertaEncoder):
     def forward(
         self, src_tokens, features_only=False, return_all_hiddens=False, masked_tokens=None, positions=None, **kwargs
     ):
-        """See the model. ``positions`` (B, m) restricts the features to those: (B, m, d)."""
+        """
+        Args:
+            src_tokens: (B, n) integers.
+            masked_tokens: (B, n) boolean, the positions whose logits are wanted.
+            positions: (B, m), the positions whose features are wanted. Not used together
+                with ``masked_tokens``, which says it.
+
+        Returns:
+            logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and a
+            dictionary with ``inner_states``.
+        """
         if features_only or masked_tokens is None or return_all_hiddens:
             x, extra = self.extract_features(src_tokens, return_all_hiddens, positions=positions, **kwargs)
             return x if features_only else self.output_layer(x, masked_tokens=masked_tokens), extra
@@ -146,6 +156,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
         return self.output_layer(x[wanted]), extra
 
     def extract_features(self, src_tokens, return_all_hiddens=False, positions=None, token_embeddings=None, **unused):
+        """(B, n) tokens to (B, n, d) features, or (B, m, d) of ``positions`` (B, m)."""
         x, hiddens = self.sentence_encoder(src_tokens, positions, return_all_hiddens, token_embeddings)
         # fairseq hands hidden states on as (n, B, d).
         return x, {"inner_states": hiddens and [h.transpose(0, 1) for h in hiddens]}
@@ -166,8 +177,8 @@ def masked_positions(masked_tokens: Tensor):
 
 def _write_back(cfg, args) -> None:
     """Put the resolved options into the configuration that the checkpoint will carry, so that
-    it means the same model for ever. Layers to keep were dropped from this model: what it
-    saves has no others."""
+    it does not depend on later defaults. Layers that are not to be kept are gone from this
+    model already."""
     if not isinstance(cfg, DictConfig):
         return
     values = {key: value for key, value in vars(args).items() if key != "arch"}
@@ -193,7 +204,7 @@ def _report(args, encoder) -> None:
 
 
 def apex_status() -> str:
-    """One word or two: what fairseq takes from apex here."""
+    """What fairseq takes from apex, for the log."""
     from fairseq.modules.layer_norm import has_fused_layernorm
 
     return "fused layer norm" if has_fused_layernorm else "not importable"

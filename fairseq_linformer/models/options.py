@@ -44,6 +44,7 @@ class LinformerRobertaConfig(FairseqDataclass):
         "activation function to use for pooler layer", "tanh"
     )
     encoder_normalize_before: bool = option("apply layernorm before each encoder block", False)
+    # None and not True: fairseq makes of a bool that is True a flag that switches it off.
     layernorm_embedding: Optional[bool] = option(
         "add layernorm to embedding (on unless YAML says false)"
     )
@@ -117,7 +118,8 @@ def resolve(cfg: Any, task_positions: Any) -> Namespace:
         task_positions: the length of the task's samples; None if it has none.
 
     Raises:
-        ValueError: pruning is asked for, or lengths, layers or block sizes do not fit.
+        ValueError: pruning is asked for, lengths, layers or block sizes do not fit, or no
+            length is given at all.
     """
     arch = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     args = Namespace(arch=arch)
@@ -127,16 +129,17 @@ def resolve(cfg: Any, task_positions: Any) -> Namespace:
         value = getattr(cfg, f.name, None)
         if value is None:
             value = ARCHITECTURES[arch].get(f.name, f.default)
-        setattr(args, f.name, getattr(value, "value", value))
+        setattr(args, f.name, getattr(value, "value", value))  # a choice in YAML is an Enum
     if args.max_positions is None:
         args.max_positions = task_positions
-    args.offload_activations = bool(args.offload_activations)
     args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
     _check(args, task_positions)
     return args
 
 
 def _check(args: Namespace, task_positions: Any) -> None:
+    if args.max_positions is None:
+        raise ValueError("max_positions is not given, and the task has no length to take it from")
     if isinstance(task_positions, int) and task_positions > args.max_positions:
         raise ValueError(
             f"max_positions is {args.max_positions}, and the task makes samples of up to {task_positions} "

@@ -2,8 +2,8 @@
 
     head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
 
-    B sentences, n positions of this input, m positions that ask (queries), k projected
-    positions, H heads, d width, d_h = d / H width of a head
+    B sentences, n positions of this input, m query positions (those whose output is
+    needed), k projected positions, H heads, d width, d_h = d / H (the paper's d_k)
 """
 
 import math
@@ -20,14 +20,17 @@ from .projection import Projection
 class LinearMultiheadAttention(nn.Module):
     """Self-attention whose keys and values are projected from n to k positions.
 
-    What the formula leaves open is settled so:
+    Choices that the equation leaves open:
 
     - Biases are added after the projection, ``E (x W) + b``, as in the authors' code.
     - Padding never reaches E or F: padded rows count as zero.
     - A projected position that no real token of a sentence reaches, because all weights
-      that E and F give to its tokens are exactly zero (the windows behind the end of a
-      short sentence), is masked out of the attention of that sentence. With k = n and
-      E = F = identity this is PyTorch's own multi-head attention with its padding mask.
+      that E and F give to its tokens are exactly zero, is masked out of the attention of
+      that sentence. So with k = n and E = F = identity this is PyTorch's own multi-head
+      attention with its padding mask. It concerns the windows behind the end of a short
+      sentence, for E and F as they are initialised or lengthened, and while frozen:
+      training on longer inputs makes their entries non-zero, and equation (7) then attends
+      to all k.
 
     Args:
         embed_dim: d.
@@ -35,7 +38,10 @@ class LinearMultiheadAttention(nn.Module):
         E: projects keys. None if the caller hands one to ``forward`` (layerwise sharing).
         F: projects values. None if values are projected with E.
         dropout: probability of dropping an attention weight in training.
-        linear: makes the four linear maps from (inputs, outputs).
+        linear: makes the four linear maps, with bias, from (inputs, outputs).
+
+    Raises:
+        ValueError: H does not divide d.
     """
 
     def __init__(
@@ -73,7 +79,7 @@ class LinearMultiheadAttention(nn.Module):
             padding_mask: (B, n), True at padding; None if there is none.
             projection: (k, columns), the matrix that all layers share, where this one
                 has none of its own.
-            positions: (B, m), the positions that ask; None for all of them.
+            positions: (B, m), the query positions; None for all of them.
             need_weights: return the attention weights too.
             order: the order of multiplication; None for the cheapest. It changes the
                 time, and the result by rounding only.
@@ -81,16 +87,19 @@ class LinearMultiheadAttention(nn.Module):
         Returns:
             (B, m, d), and the weights (B, H, m, k) or None. What stands at padded
             positions has no meaning.
+
+        Raises:
+            ValueError: ``order`` is INPUT and every head has an E of its own.
         """
         n = x.size(1)
-        E = projection[:, :n] if self.E is None else self.E(n)  # (k, n) or (H, k, n)
-        F_ = E if self.F is None else self.F(n)
-        q = self._split_heads(self.q_proj(x if positions is None else gather(x, positions)))
+        E = projection if self.E is None else self.E()  # (k, columns) or (H, k, columns)
+        F_ = E if self.F is None else self.F()
         mask = None
-        full_E = projection if self.E is None else self.E.weight
-        if padding_mask is not None or n < full_E.size(-1):
-            full_F = full_E if self.F is None else self.F.weight
-            mask = reached_positions(full_E, full_F, n, padding_mask)  # (B or 1, H or 1, 1, k)
+        if padding_mask is not None or n < E.size(-1):
+            mask = reached_positions(E, F_, n, padding_mask)  # (B or 1, H or 1, 1, k)
+        E = E[..., :n]
+        F_ = E if self.F is None else F_[..., :n]
+        q = self._split_heads(self.q_proj(x if positions is None else gather(x, positions)))
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
         if order is None:
@@ -162,7 +171,7 @@ class LinearMultiheadAttention(nn.Module):
 
 def project(E: Tensor, x: Tensor) -> Tensor:
     """``E x`` for each sentence: (k, n) and (B, n, d) to (B, k, d)."""
-    # As fast as E @ x at its best and twice as fast at its worst, where that copies x.
+    # bmm, because E @ x may copy x and then takes twice as long.
     return torch.bmm(E.expand(x.size(0), -1, -1), x)
 
 

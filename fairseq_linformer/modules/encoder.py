@@ -1,6 +1,6 @@
 """The whole encoder, batch first from the tokens to the last norm.
 
-    B sentences, n positions, m positions that are read, d width, L layers
+    B sentences, n positions, m positions whose output is needed, d width
 """
 
 from typing import Callable, List, Optional, Tuple
@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..config import LinformerConfig
 from .attention import gather
 from .encoder_layer import LinformerEncoderLayer
-from .projection import Projection
+from .projection import projection_of
 
 
 class LinformerEncoder(nn.Module):
@@ -53,12 +53,7 @@ class LinformerEncoder(nn.Module):
         self.dropout_module = nn.Dropout(config.dropout)
         self.E = None
         if config.sharing == "layerwise":
-            self.E = Projection(
-                config.max_positions,
-                config.projected_dim,
-                lr_scale=config.projection_lr_scale,
-                frozen=config.freeze_projections,
-            )
+            self.E = projection_of(config)
         self.layers = nn.ModuleList(
             wrap_layer(LinformerEncoderLayer(config, linear, layer_norm)) for _ in range(config.layers)
         )
@@ -75,7 +70,7 @@ class LinformerEncoder(nn.Module):
         """
         Args:
             tokens: (B, n) integers, ``padding_idx`` at padding.
-            positions: (B, m), the positions whose features are read. The last layer
+            positions: (B, m), the positions whose features are needed. The last layer
                 computes no others; the result is the same. None for all positions.
             return_all_hiddens: return the input of the first layer and the output of
                 each. Refused together with ``positions``.
@@ -86,7 +81,8 @@ class LinformerEncoder(nn.Module):
             stands at padded positions has no meaning.
 
         Raises:
-            ValueError: n is larger than ``max_positions``.
+            ValueError: n is larger than ``max_positions``, or both ``positions`` and
+                ``return_all_hiddens`` are given.
         """
         self._check_input(tokens, positions, return_all_hiddens)
         padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
@@ -147,7 +143,7 @@ class LinformerEncoder(nn.Module):
 
 
 def init_bert_weights(module: nn.Module) -> None:
-    """BERT's start, as fairseq's ``init_bert_params``: N(0, 0.02), biases and padding zero.
+    """BERT's initialisation, as fairseq's ``init_bert_params``: N(0, 0.02), biases and padding zero.
     E and F are not touched."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=0.02)

@@ -1,6 +1,6 @@
 """One layer: linear attention and feed-forward, each with its residual and norm.
 
-    B sentences, n positions, m positions that are read on, d width
+    B sentences, n positions, m positions whose output is needed, d width
 """
 
 from typing import Callable, Optional
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ..config import LinformerConfig
 from .attention import LinearMultiheadAttention, gather
-from .projection import Projection
+from .projection import projection_of
 
-ACTIVATIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
+_ACTIVATIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
     "gelu": F.gelu,
     "gelu_accurate": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
@@ -33,21 +33,11 @@ class LinformerEncoderLayer(nn.Module):
 
     def __init__(self, config: LinformerConfig, linear=nn.Linear, layer_norm=nn.LayerNorm):
         super().__init__()
-
-        def projection() -> Projection:
-            return Projection(
-                config.max_positions,
-                config.projected_dim,
-                heads=config.attention_heads if config.sharing == "none" else None,
-                lr_scale=config.projection_lr_scale,
-                frozen=config.freeze_projections,
-            )
-
         self.self_attn = LinearMultiheadAttention(
             config.embed_dim,
             config.attention_heads,
-            E=None if config.sharing == "layerwise" else projection(),
-            F=projection() if config.sharing in ("none", "headwise") else None,
+            E=None if config.sharing == "layerwise" else projection_of(config),
+            F=projection_of(config) if config.sharing in ("none", "headwise") else None,
             dropout=config.attention_dropout,
             linear=linear,
         )
@@ -55,7 +45,7 @@ class LinformerEncoderLayer(nn.Module):
         self.fc1 = linear(config.embed_dim, config.ffn_embed_dim)
         self.fc2 = linear(config.ffn_embed_dim, config.embed_dim)
         self.final_layer_norm = layer_norm(config.embed_dim)
-        self.activation_fn = ACTIVATIONS[config.activation_fn]
+        self.activation_fn = _ACTIVATIONS[config.activation_fn]
         self.dropout_module = nn.Dropout(config.dropout)
         self.activation_dropout_module = nn.Dropout(config.activation_dropout)
         self.normalize_before = config.normalize_before
@@ -72,7 +62,7 @@ class LinformerEncoderLayer(nn.Module):
             x: (B, n, d)
             padding_mask: (B, n), True at padding, or None.
             projection: (k, n), the matrix of layerwise sharing.
-            positions: (B, m), the positions that are read on; None for all.
+            positions: (B, m), the positions whose output is needed; None for all.
 
         Returns:
             (B, m, d), or (B, n, d) without ``positions``.

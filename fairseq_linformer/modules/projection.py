@@ -3,8 +3,8 @@
     B sentences, n positions, k projected positions, H heads
 
 Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing
-key and value". They are plain (k, n) parameters without bias. An input of n' < n
-positions uses their first n' columns.
+key and value". It writes them as n x k and multiplies them as (k, n); here they are plain
+(k, n) parameters without bias. An input of n' < n positions uses their first n' columns.
 """
 
 from typing import Optional
@@ -12,12 +12,17 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from ..config import LinformerConfig
+
 
 def window_average(k: int, n: int) -> Tensor:
     """The (k, n) matrix whose row i averages the i-th of k adjoining windows of positions.
 
     Row i covers the positions ``i * n // k`` up to, not including, ``(i + 1) * n // k``;
     with k = n it is the identity, and the Linformer is the Transformer.
+
+    Raises:
+        ValueError: k is not between 1 and n.
     """
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}; it must be between 1 and n, which is {n}")
@@ -30,18 +35,18 @@ def window_average(k: int, n: int) -> Tensor:
 class Projection(nn.Module):
     """One E or F, or one of them for each head: ``scale * weight``.
 
-    It starts as window averages and learns slowly. Both matter more than anything else
-    in training a small Linformer: from N(0, 0.02) at the common rate the model does not
-    leave the plateau of a model without context for thousands of updates. The reason:
-    Adam moves every entry by about the learning rate, whatever its gradient, and a row
-    has n entries, so that at the common rate its random walk soon outweighs the average
-    it started from.
+    It is initialised with window averages and learns slowly. Both matter more than anything
+    else in training a small Linformer: from N(0, 0.02) at the common rate the model does not
+    leave the plateau of a model without context for thousands of updates. The reason: Adam
+    moves every entry by about the learning rate, whatever its gradient, and a row has n
+    entries, so that at the common rate its random walk soon outweighs the average.
 
-    The slow rate is in the parametrisation, so that it holds for every front door and
-    every way of sharding: the parameter is E / scale, and a step of size lr on it is a
-    step of size ``scale * lr`` on E. That is exact for optimizers that ignore the scale
-    of gradients (Adam, Adamax, LAMB, Adafactor); plain SGD sees the square of it. Decay of
-    the weights is relative, and so the same as for all others.
+    The slow rate is in the parametrisation, so that it works from flags and YAML and under
+    any kind of data parallelism: the parameter is E / scale, and a step of size lr on it is a
+    step of size ``scale * lr`` on E. This holds, up to eps and the clipping of gradients, for
+    optimizers whose step depends neither on the size of the gradient nor on that of the
+    parameter: Adam, Adamax, Adafactor without ``--scale-parameter``. LAMB undoes it, and SGD
+    gets ``scale`` squared. Decoupled weight decay shrinks E at the common rate.
 
     ``scale`` travels in the state dict beside ``weight``: whatever scale a checkpoint was
     trained with, what is loaded is its E, and learns on at the rate of this module.
@@ -52,6 +57,9 @@ class Projection(nn.Module):
         heads: None for one matrix that all heads use; H for a matrix for each head.
         lr_scale: learning rate of E relative to that of the other weights.
         frozen: do not train it.
+
+    Raises:
+        ValueError: k is not between 1 and n.
     """
 
     def __init__(
@@ -68,10 +76,9 @@ class Projection(nn.Module):
         """Set every matrix to window averages."""
         self.set_(window_average(self.k, self.n))
 
-    def forward(self, length: Optional[int] = None) -> Tensor:
-        """The matrix itself, its first ``length`` columns: (k, length) or (H, k, length)."""
-        weight = self.weight if length is None else self.weight[..., :length]
-        return self.scale * weight
+    def forward(self) -> Tensor:
+        """The matrix itself: (k, n) or (H, k, n)."""
+        return self.scale * self.weight
 
     def set_(self, matrix: Tensor) -> None:
         """Make this matrix, of shape (k, n) or (H, k, n), the projection."""
@@ -93,7 +100,18 @@ class Projection(nn.Module):
         return f"{heads}k={self.k}, n={self.n}, lr_scale={self.lr_scale:g}{frozen}"
 
 
+def projection_of(config: LinformerConfig) -> Projection:
+    """One E or F as a model of this shape has it."""
+    return Projection(
+        config.max_positions,
+        config.projected_dim,
+        heads=config.attention_heads if config.sharing == "none" else None,
+        lr_scale=config.projection_lr_scale,
+        frozen=config.freeze_projections,
+    )
+
+
 def count_matrices(module: nn.Module) -> int:
-    """How many distinct (k, n) matrices a model has: 288, 24, 12 and 1 for the four kinds
-    of sharing at 12 layers of 12 heads (section 4)."""
+    """How many distinct (k, n) matrices a model has. At 12 layers of 12 heads: 288 without
+    sharing, and as section 4 of the paper counts 24, 12 and 1 with the three kinds of it."""
     return sum(m.heads or 1 for m in module.modules() if isinstance(m, Projection))

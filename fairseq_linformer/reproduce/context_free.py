@@ -27,7 +27,8 @@ frequent one nearly. Its expected cost when the text follows q, in bits, is
     (m + c) C  +  c sum_{s in R, s != <mask>} sum_x q(x) (-log2 Q(x | s))  +  u sum_x q(x) (-log2 Q(x | x))
 
 where C = sum_x q(x) (-log2 p(x)) is the cost of the unigram. In the inner sum only x = s
-differs from (c p(x)) / P(s), which leaves sums over the vocabulary alone. Near 0.9 H + 0.2.
+differs from (c p(x)) / P(s), which leaves sums over the vocabulary alone. For usual vocabularies
+this is about 0.9 H + 0.2 bits.
 
 Position is not context either: the first token of each sample is always <s>, which fairseq
 masks like any other and which costs a model that knows positions nothing. With samples of
@@ -47,7 +48,7 @@ class ContextFree:
     """Levels of a data set, in bits a token; their perplexities are 2 to that power."""
 
     unigram_bits: float
-    """H: cross entropy of the validation split under the unigram of the training split."""
+    """H: cross entropy of the split under the unigram of the training split."""
     masked_bits: float
     """The least loss that ``masked_lm`` can report for a model without context."""
 
@@ -136,6 +137,7 @@ def measure(
     tokens_per_sample: int,
     random_token_prob: float = 0.1,
     leave_unmasked_prob: float = 0.1,
+    split: str = "valid",
 ) -> ContextFree:
     """The levels of a data set as ``fairseq-preprocess --only-source`` leaves it.
 
@@ -144,6 +146,7 @@ def measure(
         tokens_per_sample: n, as given to the task ``masked_lm``.
         random_token_prob: as given to the task.
         leave_unmasked_prob: as given to the task.
+        split: the one to predict.
 
     Raises:
         FileNotFoundError: the folder lacks one of these.
@@ -153,7 +156,7 @@ def measure(
     vocabulary = Dictionary.load(str(data_bin) + "/dict.txt")
     special = vocabulary.nspecial
     mask_idx = vocabulary.add_symbol("<mask>")
-    train, valid = (_counts(data_bin, name, vocabulary) for name in ("train", "valid"))
+    train, valid = (_counts(data_bin, name, vocabulary) for name in ("train", split))
 
     # Of the special symbols only </s> and <unk> stand in binarised text.
     can_occur = np.arange(len(vocabulary)) >= special

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from ..files import atomic
+
 SCALES = ("smoke", "cpu", "gpu", "paper")
 
 
@@ -71,10 +73,8 @@ class Entry:
 def write(entry: Entry, folder) -> Path:
     """Write ``FOLDER/IDENTIFIER.json``, whole or not at all; a measurement made anew takes its place."""
     path = Path(folder) / f"{entry.identifier}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    beside.write_text(json.dumps(asdict(entry), indent=1) + "\n")
-    os.replace(beside, path)
+    with atomic(path) as file:
+        file.write(json.dumps(asdict(entry), indent=1) + "\n")
     return path
 
 

@@ -5,12 +5,14 @@
 
 import argparse
 import datetime
-import math
 import re
 import statistics
 import sys
 from pathlib import Path
 from typing import Dict, List
+
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+from omegaconf import OmegaConf
 
 from . import context_free, curves, ledger
 from .ledger import Entry, Measurement
@@ -39,10 +41,14 @@ def training_seconds(log: Path) -> float:
 
 def pretraining(out: Path, n: int, common: dict) -> Entry:
     """Final perplexities and curves of the three models at one length."""
-    levels = context_free.measure(out / "bin", n)
+    levels = context_free.measure(out / "bin", n, split="test")
     measured = {
         "context_free_perplexity": Measurement(levels.masked_perplexity, "perplexity", None, 1),
+        "context_free_loss": Measurement(levels.masked_bits, "bits", None, 1),
         "unigram_perplexity": Measurement(levels.unigram_perplexity, "perplexity", None, 1),
+        "valid_context_free_perplexity": Measurement(
+            context_free.measure(out / "bin", n).masked_perplexity, "perplexity", None, 1
+        ),
     }
     series: Dict[str, List[List[float]]] = {}
     seconds = 0.0
@@ -61,16 +67,28 @@ def pretraining(out: Path, n: int, common: dict) -> Entry:
         "perplexity on held-out text, one seed",
         paper={"value": None, "where": "Figure 3 compares at 250k updates of base-size models; not comparable"},
         measured=measured,
-        configuration={
-            "layers": 2, "embed_dim": 128, "ffn_embed_dim": 512, "heads": 4, "prenorm": True, "n": n, "k": n // 2,
-            "vocabulary": 1000, "updates": updates, "tokens_per_update": 2048, "lr": 1e-3, "seed": 1,
-            "schedule": "constant after 250 updates" if n == 64 else "linear to zero over 3,000 updates",
-            "resumed_at_update": 4000 if n == 64 else 1500, "dropout": 0.0, "threads": 1,
-        },
+        configuration={"resumed_at_update": updates // 2, **configuration(out / f"headwise-{n}")},
         seconds=round(seconds, 1),
         curves=series,
         **common,
     )  # fmt: skip
+
+
+def configuration(run: Path) -> dict:
+    """What the checkpoint of a Linformer says of its model and its training; that of RoBERTa is
+    the same without k and sharing."""
+    cfg = load_checkpoint_to_cpu(str(run / "checkpoint_last.pt"))["cfg"]
+    model = {key: value for key, value in cfg.model.items() if key.startswith(("encoder", "proj", "max_p", "dropout"))}
+    return {
+        "threads": 1,
+        "model": model,
+        "task": {key: cfg.task[key] for key in ("tokens_per_sample", "mask_prob", "sample_break_mode")},
+        "batch_size": cfg.dataset.batch_size,
+        "optimization": {key: OmegaConf.to_container(cfg.optimization)[key] for key in ("lr", "clip_norm", "max_update")},
+        "optimizer": {key: cfg.optimizer[key] for key in ("_name", "adam_betas", "adam_eps", "weight_decay")},
+        "lr_scheduler": dict(cfg.lr_scheduler),
+        "seed": cfg.common.seed,
+    }
 
 
 def speed(out: Path, common: dict) -> Entry:
@@ -94,7 +112,7 @@ def speed(out: Path, common: dict) -> Entry:
         "in turn, the rate of the last 20; ratios within a round",
         paper={"value": None, "where": "the paper gives no training speed"},
         measured=measured,
-        configuration={"n": 512, "k": 256, "layers": 2, "embed_dim": 128, "heads": 4, "batch": 4, "threads": 1},
+        configuration={"as": "real-text-pretraining-n512", "threads": 1},
         seconds=round(sum(training_seconds(log) for log in out.glob("speed-*.log")), 1),
         **common,
     )
@@ -109,7 +127,7 @@ def draw(path: Path, entries: List[Entry]) -> None:
     FigureCanvasAgg(figure)
     styles = {"roberta": ("black", "-", "o"), "headwise": ("#0072B2", "--", "s"), "layerwise": ("#D55E00", ":", "^")}
     for axes, entry in zip(figure.subplots(1, 2, sharey=True), entries):
-        level = entry.measured["context_free_perplexity"].value
+        level = entry.measured["valid_context_free_perplexity"].value
         axes.axhline(level, color="grey", linewidth=1)
         axes.annotate(f"without context: {level:.0f}", (0.98, level), xycoords=("axes fraction", "data"),
                       ha="right", va="bottom", fontsize=8, color="grey")  # fmt: skip
@@ -117,8 +135,8 @@ def draw(path: Path, entries: List[Entry]) -> None:
             color, line, marker = styles[model]
             axes.plot([u for u, _ in points], [2**bits for _, bits in points], line, color=color, marker=marker,
                       markersize=4, markevery=2, label=NAMES[model])  # fmt: skip
-        c = entry.configuration
-        axes.set(title=f"n = {c['n']}, k = {c['k']}", xlabel="updates of 2,048 tokens", yscale="log")
+        m = entry.configuration["model"]
+        axes.set(title=f"n = {m['max_positions']}, k = {m['projected_dim']}", xlabel="updates of 2,048 tokens", yscale="log")
     figure.axes[0].set_ylabel("validation perplexity")
     ticks = [20, 30, 50, 100, 200, 400]
     figure.axes[0].set_yticks(ticks, [str(t) for t in ticks])
@@ -132,11 +150,11 @@ def table(pretrained: List[Entry], speeds: Entry) -> str:
     lines = ["# Real text: RoBERTa and Linformer of equal small size", ""]
     for entry in pretrained:
         lines += [f"{entry.claim}.", "", "| model | perplexity | bits | bits below a model without context |", "|---|---|---|---|"]
-        level = entry.measured["context_free_perplexity"].value
+        level = entry.measured["context_free_loss"].value
         for model in MODELS:
             value, bits = (entry.measured[f"{model}_{what}"].value for what in ("perplexity", "loss"))
-            lines.append(f"| {NAMES[model]} | {value:.2f} | {bits:.3f} | {math.log2(level) - bits:.2f} |")
-        lines += [f"| without context | {level:.1f} | {math.log2(level):.3f} | 0 |", ""]
+            lines.append(f"| {NAMES[model]} | {value:.2f} | {bits:.3f} | {level - bits:.2f} |")
+        lines += [f"| without context | {2**level:.1f} | {level:.3f} | 0 |", ""]
     lines += [f"{speeds.claim}.", "", "| model | tokens/s, median (lowest to highest) | over RoBERTa |", "|---|---|---|"]
     for model in MODELS:
         m = speeds.measured[f"{model}_tokens_per_second"]

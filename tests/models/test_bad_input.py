@@ -33,7 +33,7 @@ BAD_FLAGS = {
     "head pruning": (["--mha-heads-to-keep", "1"], "mha_heads_to_keep is 1; .*only -1"),
     "FFN pruning": (["--ffn-blocks-to-remove", "1"], "ffn_blocks_to_remove is 1; .*only -1"),
     "layers to keep": (["--encoder-layers-to-keep", "0,5"], "encoder_layers_to_keep is '0,5'; .*between 0 and 1"),
-    "no layers": (["--encoder-layers-to-keep", "a"], "encoder_layers_to_keep is 'a'"),
+    "layers not a list": (["--encoder-layers-to-keep", "a"], "encoder_layers_to_keep is 'a'"),
     "noise blocks": (["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "5"], "quant_noise_pq_block_size is 5; it must divide encoder_embed_dim, which is 16"),
 }  # fmt: skip
 
@@ -50,6 +50,7 @@ def test_flags(name, mlm_data, tmp_path):
 def test_unknown_names_of_flags(flag, value, mlm_data, tmp_path, capsys):
     with pytest.raises(SystemExit):
         train(mlm_data, tmp_path, flag, value)
+    # fairseq's own spelling of the flag is --arch/-a
     assert f"argument {flag}: invalid choice: '{value}'" in capsys.readouterr().err.replace("/-a", "")
     assert not list(tmp_path.glob("*.pt"))
 
@@ -97,6 +98,20 @@ def test_input_longer_than_n(mlm_data, tmp_path):
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "checkpoint_last.pt")])
     with pytest.raises(ValueError, match="the input has 17 positions; this model takes at most 16"):
         model(torch.full((1, 17), 5))
+
+
+def test_a_text_longer_than_n_in_finetuning(class_data, tmp_path):
+    """Training leaves it out, validation refuses; --shorten-method truncate cuts it."""
+    options = [
+        class_data, "--user-dir", PLUGIN, *TINY, "--task", "sentence_prediction", "--criterion", "sentence_prediction",
+        "--num-classes", 2, "--init-token", 0, "--max-positions", 8, "--batch-size", 8, "--optimizer", "adam",
+        "--lr", 0.01, "--lr-scheduler", "fixed", "--max-epoch", 1, "--cpu", "--num-workers", 0, "--save-dir", tmp_path,
+    ]  # fmt: skip
+    with pytest.raises(Exception, match=r"Size of sample #\d+ is invalid \(=1\d+\) since max_positions=8"):
+        command("train", *options)
+    assert not list(tmp_path.glob("*.pt"))
+    command("train", *options, "--shorten-method", "truncate")
+    assert list(tmp_path.glob("*.pt"))
 
 
 MISMATCHES = {
@@ -147,7 +162,6 @@ class Code:
 def test_a_checkpoint_that_carries_code_is_refused(mlm_data, tmp_path, capsys):
     train(mlm_data, tmp_path, updates=1)
     checkpoint = load(tmp_path)
-    assert isinstance(checkpoint, dict)
     checkpoint["extra_state"]["innocent"] = Code()
     torch.save(checkpoint, tmp_path / "checkpoint_last.pt")
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):

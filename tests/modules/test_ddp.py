@@ -6,6 +6,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_linformer.config import SHARING, LinformerConfig
 from fairseq_linformer.modules import LinformerEncoder
+from fairseq_linformer.modules.order import Order, cheapest_order
 
 
 @pytest.fixture
@@ -17,14 +18,17 @@ def group(tmp_path):
 
 @pytest.mark.parametrize("sharing", SHARING)
 def test_every_parameter_gets_a_gradient_in_every_order(group, sharing):
-    """Lengths for which the orders of multiplication differ, with padding and without, one after the
-    other; the authors' shared layer has a bias that gets none. Attention dropout is on."""
+    """Lengths for which the orders of multiplication differ, one after the other, with padding and
+    without. (In the authors' code the bias of the shared projection gets no gradient.)"""
     config = LinformerConfig(
         vocab_size=20, max_positions=64, projected_dim=16, sharing=sharing, layers=2, embed_dim=8, ffn_embed_dim=16,
         attention_heads=2,
     )  # fmt: skip
     model = DistributedDataParallel(LinformerEncoder(config))
-    for n, padding in ((64, 0), (3, 0), (20, 5), (3, 1), (64, 30)):
+    separate, per_head = sharing in ("none", "headwise"), sharing == "none"
+    orders = {cheapest_order(n, n, 16, 8, 2, per_head, separate) for n in (64, 7, 3)}
+    assert orders == ({Order.KEYS, Order.SCORES} if per_head else set(Order))
+    for n, padding in ((64, 0), (3, 0), (7, 5), (3, 1), (64, 30)):
         batch = torch.randint(2, 20, (2, n))
         if padding:
             batch[1, -padding:] = 1
