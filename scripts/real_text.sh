@@ -4,6 +4,7 @@
 # results/real-text-*.json, with results/real_text.md and its figure. On one core it takes
 # two hours; killed and started again it goes on where it was.
 #
+#   MODELS=headwise scripts/real_text.sh WIKI OUT    only that one; several can run side by side
 #   scripts/real_text.sh WIKI OUT       WIKI holds train.txt and valid.txt (a paragraph a line,
 #                                       a blank line between documents), OUT takes the runs
 set -euo pipefail
@@ -14,11 +15,7 @@ wiki=$1 out=$2
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mkdir -p "$out"
-# All runs in a folder are of one commit, the one that the results will name.
 commit=$(git describe --always --abbrev=40 --dirty)
-[ -e "$out/commit" ] || echo "$commit" > "$out/commit"
-[ "$commit" = "$(cat "$out/commit")" ] || {
-    echo "real_text.sh: the runs in $out were made at $(cat "$out/commit"), this is $commit; take another folder" >&2; exit 1; }
 
 # 17 M tokens of 1,000 case-folded pieces. The curves are drawn from `valid`, the final
 # perplexities are those of `test`, the rest of the same file.
@@ -48,6 +45,10 @@ pretrain() {  # MODEL N UPDATES OPTIONS...
     local model=$1 n=$2 updates=$3 run=$out/$1-$2; shift 3
     [ -e "$run/done-$updates" ] && return
     mkdir -p "$run"
+    # A run is of one commit, the one that the results will name.
+    [ -e "$run/commit" ] || echo "$commit" > "$run/commit"
+    [ "$commit" = "$(cat "$run/commit")" ] || {
+        echo "real_text.sh: $run was begun at $(cat "$run/commit"), this is $commit; delete it or go back" >&2; exit 1; }
     set -x
     fairseq-train "$out/bin" --user-dir fairseq_linformer --task masked_lm --criterion masked_lm \
         $(shape "$model" "$n") --encoder-normalize-before --dropout 0 --attention-dropout 0 \
@@ -66,13 +67,11 @@ score() {  # MODEL N: perplexity of the last checkpoint on `test`
         --valid-subset test --batch-size $((4096 / $2)) --cpu --num-workers 0 --log-format json > "$run/test.log" 2>&1
 }
 
-for model in roberta headwise layerwise; do
+for model in ${MODELS:-roberta headwise layerwise}; do
     # Stopped half-way and resumed: the second command goes on from the first one's checkpoint.
     pretrain $model 64 4000 --lr-scheduler fixed --warmup-updates 250
     pretrain $model 64 8000 --lr-scheduler fixed --warmup-updates 250
     score $model 64
-done
-for model in roberta headwise layerwise; do
     [ -e "$out/$model-grown.pt" ] || python -m fairseq_linformer.checkpoints.lengthen \
         "$out/$model-64/checkpoint_last.pt" "$out/$model-grown.pt" --factor 8
     decay="--lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update 3000"
@@ -80,6 +79,7 @@ for model in roberta headwise layerwise; do
     pretrain $model 512 3000 $decay --finetune-from-model "$out/$model-grown.pt"
     score $model 512
 done
+[ -z "${MODELS:-}" ] || exit 0
 
 # Tokens a second at n = 512: short runs in turn, so that all three see the same machine.
 for round in 1 2 3 4 5; do

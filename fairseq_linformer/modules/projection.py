@@ -32,6 +32,22 @@ def window_average(k: int, n: int) -> Tensor:
     return window / window.sum(1, keepdim=True)
 
 
+class _Scale(torch.autograd.Function):
+    """``scale * weight``, and the gradient of the product handed to ``weight`` as it is.
+
+    Not the derivative, on purpose. The derivative is ``scale`` times smaller, and Adam's eps,
+    which is 1e-6 in RoBERTa's recipe, would then slow E down a second time.
+    """
+
+    @staticmethod
+    def forward(ctx, weight: Tensor, scale: Tensor) -> Tensor:
+        return weight * scale
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        return gradient, None
+
+
 class Projection(nn.Module):
     """One E or F, or one of them for each head: ``scale * weight``.
 
@@ -42,11 +58,11 @@ class Projection(nn.Module):
     entries, so that at the common rate its random walk soon outweighs the average.
 
     The slow rate is in the parametrisation, so that it works from flags and YAML and under
-    any kind of data parallelism: the parameter is E / scale, and a step of size lr on it is a
-    step of size ``scale * lr`` on E. This holds, up to eps and the clipping of gradients, for
-    optimizers whose step depends neither on the size of the gradient nor on that of the
-    parameter: Adam, Adamax, Adafactor without ``--scale-parameter``. LAMB undoes it, and SGD
-    gets ``scale`` squared. Decoupled weight decay shrinks E at the common rate.
+    any kind of data parallelism: the parameter is E / scale, the optimizer is handed the
+    gradient with respect to E, and so its step on the parameter, whatever it is, arrives at E
+    times ``scale``. That is a learning rate times ``scale`` for SGD, Adam, Adagrad and all
+    optimizers whose step does not depend on the size of the parameter; LAMB and Adafactor's
+    ``--scale-parameter`` undo it. Weight decay shrinks E at the common rate.
 
     ``scale`` travels in the state dict beside ``weight``: whatever scale a checkpoint was
     trained with, what is loaded is its E, and learns on at the rate of this module.
@@ -78,7 +94,7 @@ class Projection(nn.Module):
 
     def forward(self) -> Tensor:
         """The matrix itself: (k, n) or (H, k, n)."""
-        return self.scale * self.weight
+        return _Scale.apply(self.weight, self.scale)
 
     def set_(self, matrix: Tensor) -> None:
         """Make this matrix, of shape (k, n) or (H, k, n), the projection."""

@@ -12,7 +12,6 @@ import json
 import logging
 import re
 import sys
-import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import List, Optional
@@ -175,12 +174,12 @@ def table(summary: dict) -> str:
         ("  finetuned", f"{s['accuracy_percent']:10.1f} %"),
         ("", ""),
     ]  # fmt: skip
-    steps = [f"{name} {seconds}" for name, seconds in s["seconds"].items()]
-    steps.append(f"together {sum(s['seconds'].values())}")
+    seconds = {**s["seconds"], "together": sum(s["seconds"].values())}
+    steps = [f"{n:10} s  {name}" for name, n in seconds.items()]
     files = [f"{size / 1024:8,.0f} KiB  {name}" for name, size in s["files"].items()]
-    for title, lines in (("seconds", textwrap.wrap(", ".join(steps), 66)), ("files", files)):
-        rows += zip([title] + [""] * len(lines), lines)
-    return "\n".join(f"{name:<30} {value}".rstrip() for name, value in rows)
+    for title, lines in (("steps", steps), ("files", files)):
+        rows += [(title, lines[0]), *(("", line) for line in lines[1:]), ("", "")]
+    return "\n".join(f"{name:<30} {value}".rstrip() for name, value in rows).rstrip()
 
 
 def _level(perplexity: float, bits: float) -> str:

@@ -74,6 +74,16 @@ def pretraining(out: Path, n: int, common: dict) -> Entry:
     )  # fmt: skip
 
 
+def commits(out: Path) -> str:
+    """The commit of all runs, or if they differ the commit of each."""
+    found = {path.parent.name: path.read_text().strip() for path in sorted(out.glob("*/commit"))}
+    if not found:
+        raise ValueError(f"{out} has no runs that name their commit")
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return ", ".join(f"{name}: {commit}" for name, commit in found.items())
+
+
 def configuration(run: Path) -> dict:
     """What the checkpoint of a Linformer says of its model and its training; that of RoBERTa is
     the same without k and sharing."""
@@ -163,7 +173,7 @@ def table(pretrained: List[Entry], speeds: Entry) -> str:
         lines.append(f"| {NAMES[model]} | {m.value:,.0f} ({m.spread[0]:,.0f} to {m.spread[1]:,.0f}) | {over} |")
     e = speeds
     lines += ["", "![curves](real_text.png)", "",
-              f"Command `{e.command}` at commit {e.commit[:12]}, {e.date}; data: {e.data}; {e.hardware['processor']}, "
+              f"Command `{e.command}` at commit {e.commit}, {e.date}; data: {e.data}; {e.hardware['processor']}, "
               f"{e.hardware['cores']} cores; " + ", ".join(f"{k} {v}" for k, v in e.versions.items()) + ".", ""]  # fmt: skip
     return "\n".join(lines)
 
@@ -179,7 +189,7 @@ def main() -> None:
             scale="cpu",
             hardware=ledger.hardware(),
             versions=ledger.versions(),
-            commit=(args.out / "commit").read_text().strip(),
+            commit=commits(args.out),
             data=args.data,
             command=COMMAND,
             date=datetime.date.today().isoformat(),

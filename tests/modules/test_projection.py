@@ -58,3 +58,23 @@ def test_a_plain_matrix_without_a_scale_loads_as_itself():
     matrix = torch.randn(3, 6)
     E.load_state_dict({"weight": matrix})
     assert torch.equal(E(), matrix)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "Adagrad", "Adamax", "RMSprop"])
+@pytest.mark.parametrize("size", [1.0, 1e-6])
+def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
+    """However small the gradients, with RoBERTa's eps: E moves scale times as far, in every update."""
+    options = {"eps": 1e-6} if optimizer != "SGD" else {"momentum": 0.9}
+    matrices = []
+    for scale in (1.0, 0.0625):
+        E = Projection(6, 3, lr_scale=scale).double()
+        trainer = getattr(torch.optim, optimizer)(E.parameters(), lr=0.01, **options)
+        generator = torch.Generator().manual_seed(0)
+        start = E().detach()
+        for _ in range(3):
+            trainer.zero_grad()
+            # Linear in E: the gradients do not depend on how far it has moved.
+            (size * torch.randn(3, 6, generator=generator, dtype=torch.float64) * E()).sum().backward()
+            trainer.step()
+        matrices.append(E().detach() - start)
+    torch.testing.assert_close(matrices[1], 0.0625 * matrices[0], rtol=1e-9, atol=1e-15)
