@@ -20,6 +20,7 @@ FAIRSEQ_NEEDS = [
     "omegaconf==2.3.0",
     "packaging",
     "regex",
+    "requests",
     "sacrebleu",
     "scikit-learn",
     "scipy",

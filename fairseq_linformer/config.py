@@ -84,9 +84,10 @@ class LinformerConfig:
         for name in ("dropout", "attention_dropout", "activation_dropout", "layerdrop"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be in [0, 1)")
-        if not 0 < self.projection_lr_scale <= 1:
+        # Below 1e-4 the parameter E / scale would not fit half precision, which ends at 65,504.
+        if not 1e-4 <= self.projection_lr_scale <= 1:
             raise ValueError(
-                f"projection_lr_scale is {self.projection_lr_scale}; it must be in (0, 1]; "
+                f"projection_lr_scale is {self.projection_lr_scale}; it must be in [0.0001, 1]; "
                 "to keep E and F as they are, use freeze_projections"
             )
         if not 0 <= self.padding_idx < self.vocab_size:

@@ -18,7 +18,7 @@ demo=${1:-${DEMO_DIR:-}}
 [ -z "$demo" ] || demo=$(mkdir -p "$demo" && cd "$demo" && pwd)
 cd "$(dirname "$0")/.."
 demo=${demo:-data/demo}
-updates=${DEMO_UPDATES:-3000}           # of pretraining, 1,024 tokens each
+updates=${DEMO_UPDATES:-2500}           # of pretraining, 1,024 tokens each
 n=32                                    # tokens a sample, positions of the model
 k=16                                    # positions that keys and values are projected to
 

@@ -7,13 +7,15 @@
 #
 # Needs Python 3.11 to 3.13, a C++ compiler and the package registry; takes 3 to 5 minutes.
 set -euo pipefail
+[ $# = 0 ] || { echo "setup.sh takes no arguments; PYTHON=... chooses the Python" >&2; exit 2; }
+python=${PYTHON:-}
+case $python in */*) python=$(realpath "$python") ;; esac
 cd "$(dirname "$0")/.."
 
 done_mark=.venv/.installed-$(cat setup.py scripts/setup.sh | cksum | cut -d' ' -f1)
 [ -e "$done_mark" ] && exit 0
 
 fits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
-python=${PYTHON:-}
 if [ -z "$python" ]; then
     for candidate in python3 python3.13 python3.12 python3.11; do
         if fits "$candidate"; then python=$candidate; break; fi

@@ -15,7 +15,7 @@ from fairseq_linformer.config import LinformerConfig
         (dict(sharing="all"), "sharing is 'all'; it must be one of none, headwise, key-value, layerwise"),
         (dict(activation_fn="swish"), "activation_fn is 'swish'; it must be one of gelu"),
         (dict(layerdrop=1.0), r"layerdrop is 1.0; it must be in \[0, 1\)"),
-        (dict(projection_lr_scale=2.0), r"projection_lr_scale is 2.0; it must be in \(0, 1\]"),
+        (dict(projection_lr_scale=2.0), r"projection_lr_scale is 2.0; it must be in \[0.0001, 1\]"),
         (dict(padding_idx=100), "padding_idx is 100; it must be an entry of the dictionary, 0 to 99"),
     ],
 )

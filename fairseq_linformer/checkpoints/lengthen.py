@@ -43,21 +43,26 @@ def lengthen(checkpoint: Dict[str, Any], factor: int, padding_idx: int = PADDING
     model = checkpoint.get("model") if isinstance(checkpoint, dict) else None
     if not isinstance(model, dict) or not any(key.endswith(_POSITIONS) for key in model):
         raise ValueError("this is no fairseq checkpoint of linformer_roberta or roberta")
-    if not isinstance(checkpoint.get("cfg"), dict):
+    cfg = checkpoint.get("cfg")
+    if not isinstance(cfg, dict) or not {"model", "task"} <= cfg.keys():
         raise ValueError("this checkpoint has no cfg (older than fairseq 0.12): resave it with fairseq 0.12 first")
-    new_model = {key: _lengthen_tensor(key, value, factor, padding_idx) for key, value in model.items()}
+
+    def longer(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+        return {key: _lengthen_tensor(key, value, factor, padding_idx) for key, value in state.items()}
+
+    new_model = longer(model)
     rows = next(value for key, value in new_model.items() if key.endswith(_POSITIONS)).size(0)
     k = {value.size(-2) for key, value in new_model.items() if key.endswith(_PROJECTIONS)}
 
     new = {key: value for key, value in checkpoint.items() if key != "last_optimizer_state"}
     new["model"] = new_model
-    new["cfg"] = dict(checkpoint["cfg"])
+    if "ema" in checkpoint.get("extra_state", {}):
+        new["extra_state"] = {**checkpoint["extra_state"], "ema": longer(checkpoint["extra_state"]["ema"])}
     n = rows - padding_idx - 1
-    new["cfg"]["task"] = _updated(checkpoint["cfg"]["task"], tokens_per_sample=n)
-    changes = {"max_positions": n, "tokens_per_sample": n}
+    changes = {"max_positions": n, "max_source_positions": n, "tokens_per_sample": n}
     if k:
         changes["projected_dim"] = k.pop()
-    new["cfg"]["model"] = _updated(checkpoint["cfg"]["model"], **changes)
+    new["cfg"] = {**cfg, **{node: _updated(cfg[node], **changes) for node in ("task", "model")}}
     return new
 
 
@@ -93,8 +98,9 @@ def main() -> None:
         parser.error(f"{os.path.dirname(args.target)} is not a folder")
     try:
         checkpoint = torch.load(args.source, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        parser.error(f"{args.source} cannot be read as weights only: {str(error).splitlines()[0]}")
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError) as error:
+        reason = (str(error).splitlines() or ["it ends early"])[0]
+        parser.error(f"{args.source} cannot be read as a checkpoint of weights only: {reason}")
     try:
         new = lengthen(checkpoint, args.factor)
     except ValueError as error:

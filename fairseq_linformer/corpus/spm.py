@@ -46,8 +46,12 @@ def train(
         OSError: an input cannot be read.
         ValueError: the text does not carry that many pieces, or has fewer than its characters.
     """
-    for path in inputs:
-        open(path, "rb").close()  # sentencepiece names no file and no reason
+    if vocab_size < 1:
+        raise ValueError(f"vocab_size is {vocab_size}; it must be at least 1")
+    for path in inputs:  # sentencepiece names no file and no reason
+        with open(path, "rb") as file:
+            if not file.read(1):
+                raise ValueError(f"{path} is empty")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -114,11 +118,15 @@ def encode(model, input, output) -> int:
     """
     processor = _load(model)
     total = 0
-    with open(input, encoding="utf-8") as lines, atomic(output) as out:
-        for line in lines:
-            pieces = processor.encode(line.rstrip("\n"), out_type=str)
-            total += len(pieces)
-            out.write(" ".join(pieces) + "\n")
+    # newline: a lone carriage return is no end of line, here or in a file of labels beside.
+    with open(input, encoding="utf-8", newline="\n") as lines, atomic(output) as out:
+        try:
+            for line in lines:
+                pieces = processor.encode(line.rstrip("\n"), out_type=str)
+                total += len(pieces)
+                out.write(" ".join(pieces) + "\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{input} is not UTF-8: {error}") from None
     return total
 
 
@@ -155,8 +163,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
             with atomic(options.out / "spm.model", "wb") as file:
                 file.write(model)
         else:
-            if len(options.input) != len(options.output):
-                raise ValueError("encode wants as many outputs as inputs")
+            if len(options.input) != len(options.output) or len(set(options.output)) != len(options.output):
+                raise ValueError("encode wants as many different outputs as inputs")
             for input, output in zip(options.input, options.output):
                 encode(options.model, input, output)
     except (OSError, ValueError) as error:

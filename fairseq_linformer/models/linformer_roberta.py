@@ -8,6 +8,7 @@
 
 import logging
 import os
+from dataclasses import fields
 from functools import partial
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 from ..modules import LinformerEncoder
 from ..modules.projection import count_matrices
-from .compatibility import count_layers, describe_mismatch
+from .compatibility import HEADS, count_layers, describe_mismatch
 from .options import ARCHITECTURES, LinformerRobertaConfig, resolve, to_linformer_config
 
 logger = logging.getLogger(__name__)
@@ -106,19 +107,33 @@ class LinformerRobertaModel(RobertaModel):
         Raises:
             ValueError: it does not fit; the sentence names what differs.
         """
-        if self.args.encoder_layers_to_keep and count_layers(state_dict) != self.args.encoder_layers:
+        if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy: fairseq clears the option in the configuration that it is given.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
-        problem = describe_mismatch(self.state_dict(), state_dict)
+        problem = describe_mismatch(self.state_dict(), state_dict, tied=not self.args.untie_weights_roberta)
         if problem:
             # The trainer replaces what is raised here by a sentence of its own.
             logger.error(problem)
             raise ValueError(problem)
+        state_dict = {HEADS: self.encoder.attention_heads, **state_dict}
         return super().load_state_dict(state_dict, strict)
+
+    def upgrade_state_dict_named(self, state_dict, name):
+        # fairseq looks for out_proj.weight, which spectral normalisation has renamed.
+        renamed = [key for key in state_dict if key.endswith("out_proj.weight_orig")]
+        aliases = {key.removesuffix("_orig"): state_dict[key] for key in renamed}
+        state_dict.update(aliases)
+        super().upgrade_state_dict_named(state_dict, name)
+        for alias in aliases:
+            state_dict.pop(alias, None)
 
 
 class LinformerRobertaEncoder(RobertaEncoder):
     """RobertaEncoder, batch first, which computes what is read and no more in its last layer."""
+
+    def __init__(self, args, dictionary):
+        super().__init__(args, dictionary)
+        self.register_buffer("attention_heads", torch.tensor(args.encoder_attention_heads))
 
     def build_encoder(self, args, dictionary, embed_tokens):
         noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)
@@ -181,7 +196,7 @@ def _write_back(cfg, args) -> None:
     model already."""
     if not isinstance(cfg, DictConfig):
         return
-    values = {key: value for key, value in vars(args).items() if key != "arch"}
+    values = {f.name: getattr(args, f.name) for f in fields(LinformerRobertaConfig) if not f.name.startswith("_")}
     values["encoder_layers_to_keep"] = None
     # fairseq hands on a merged copy if the architecture has the name of the model.
     parent = cfg._get_parent()

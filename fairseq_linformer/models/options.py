@@ -5,6 +5,7 @@ happens once, in ``resolve``, so that ``--arch linformer_roberta_large`` and
 ``model: {_name: linformer_roberta_large}`` mean the same.
 """
 
+import math
 from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Optional
@@ -82,8 +83,10 @@ class LinformerRobertaConfig(FairseqDataclass):
         "--ddp-backend=fully_sharded; 0 with --checkpoint-activations",
         DEFAULT_MIN_PARAMS_TO_WRAP,
     )
-    mha_reg_scale_factor: float = option("scaling factor for regularization of attention heads", 0.0)
-    ffn_reg_scale_factor: float = option("scaling factor for regularization of FFN units", 0.0)
+    mha_reg_scale_factor: float = option(
+        "scaling factor for regularization of attention heads, in sentence_prediction", 0.0
+    )
+    ffn_reg_scale_factor: float = option("scaling factor for regularization of FFN units, in sentence_prediction", 0.0)
     mha_heads_to_keep: int = option("pruning of heads is not supported; only -1, keep all", -1)
     ffn_blocks_to_remove: int = option("pruning of FFN units is not supported; only -1, keep all", -1)
 
@@ -122,6 +125,8 @@ def resolve(cfg: Any, task_positions: Any) -> Namespace:
             length is given at all.
     """
     arch = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    if arch not in ARCHITECTURES:
+        raise ValueError(f"the architecture is {arch!r}; it must be one of {', '.join(ARCHITECTURES)}")
     args = Namespace(arch=arch)
     for f in fields(LinformerRobertaConfig):
         if f.name.startswith("_"):
@@ -151,21 +156,53 @@ def _check(args: Namespace, task_positions: Any) -> None:
                 f"{name} is {getattr(args, name)}; linformer_roberta does not prune heads or FFN units, "
                 "only -1 is allowed"
             )
+    for name in ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads",
+                 "quant_noise_pq_block_size"):  # fmt: skip
+        if getattr(args, name) < 1:
+            raise ValueError(f"{name} is {getattr(args, name)}; it must be at least 1")
+    for name in ("pooler_dropout", "encoder_layerdrop", "quant_noise_pq", "quant_noise_scalar"):
+        if not 0 <= getattr(args, name) < 1:
+            raise ValueError(f"{name} is {getattr(args, name)}; it must be in [0, 1)")
+    for name in ("mha_reg_scale_factor", "ffn_reg_scale_factor"):
+        if not 0 <= getattr(args, name) < math.inf:
+            raise ValueError(f"{name} is {getattr(args, name)}; it must be 0 or more")
+    if args.encoder_embed_dim % args.encoder_attention_heads:
+        raise ValueError(
+            f"encoder_attention_heads is {args.encoder_attention_heads}; it must divide encoder_embed_dim, "
+            f"which is {args.encoder_embed_dim}"
+        )
+    _check_quantisation_noise(args)
     if args.encoder_layers_to_keep:
-        parts = args.encoder_layers_to_keep.split(",")
-        if not all(part.strip().isdigit() and int(part) < args.encoder_layers for part in parts):
+        _check_layers_to_keep(args)
+
+
+def _check_quantisation_noise(args: Namespace) -> None:
+    if args.quant_noise_pq == 0:
+        return
+    for name in ("encoder_embed_dim", "encoder_ffn_embed_dim"):
+        if getattr(args, name) % args.quant_noise_pq_block_size:
             raise ValueError(
-                f"encoder_layers_to_keep is {args.encoder_layers_to_keep!r}; it must be a list of layers "
-                f"between 0 and {args.encoder_layers - 1}, separated by commas"
+                f"quant_noise_pq_block_size is {args.quant_noise_pq_block_size}; it must divide "
+                f"{name}, which is {getattr(args, name)}"
             )
-        args.encoder_layers = len(parts)
-    if args.quant_noise_pq > 0:
-        for name in ("encoder_embed_dim", "encoder_ffn_embed_dim"):
-            if getattr(args, name) % args.quant_noise_pq_block_size:
-                raise ValueError(
-                    f"quant_noise_pq_block_size is {args.quant_noise_pq_block_size}; it must divide "
-                    f"{name}, which is {getattr(args, name)}"
-                )
+    if args.checkpoint_activations:
+        # fairseq's noise overwrites the weights; the recomputation would draw it a second time.
+        raise ValueError(
+            f"quant_noise_pq is {args.quant_noise_pq} and checkpoint_activations is on; only one of them can be"
+        )
+
+
+def _check_layers_to_keep(args: Namespace) -> None:
+    """Also set ``encoder_layers`` to how many are left, and remember how many there were."""
+    parts = args.encoder_layers_to_keep.split(",")
+    allowed = [str(i) for i in range(args.encoder_layers)]
+    if not all(part in allowed for part in parts) or parts != sorted(set(parts), key=int):
+        raise ValueError(
+            f"encoder_layers_to_keep is {args.encoder_layers_to_keep!r}; it must be different layers between 0 "
+            f"and {args.encoder_layers - 1} in rising order, separated by commas"
+        )
+    args.encoder_layers_before = args.encoder_layers
+    args.encoder_layers = len(parts)
 
 
 def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:

@@ -4,9 +4,12 @@ An entry carries all that is needed to believe it and to measure it again; one t
 something is refused. Reports are made from entries alone.
 """
 
+import datetime
 import json
+import math
 import os
 import platform
+import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,8 +31,15 @@ class Measurement:
     repetitions: int
 
     def __post_init__(self):
+        numbers = [self.value, *(self.spread or [])]
+        if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in numbers):
+            raise ValueError(f"a measurement is {numbers}; it must be finite numbers")
+        if not self.unit:
+            raise ValueError(f"the measurement {self.value} has no unit")
         if self.repetitions < 1 or (self.repetitions > 1) != (self.spread is not None):
             raise ValueError(f"{self.repetitions} repetitions with spread {self.spread}; several have one, one has none")
+        if self.spread is not None and not (len(self.spread) == 2 and self.spread[0] <= self.value <= self.spread[1]):
+            raise ValueError(f"spread is {self.spread}; it must be the lowest and the highest, with {self.value} between")
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,14 @@ class Entry:
         for f in fields(self):
             if f.name != "curves" and not getattr(self, f.name):
                 raise ValueError(f"the ledger entry {self.identifier!r} has no {f.name}")
-        if set(self.paper) != {"value", "where"}:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.identifier):
+            raise ValueError(f"identifier is {self.identifier!r}; it must be lower-case letters, digits and hyphens")
+        if not all(isinstance(m, Measurement) for m in self.measured.values()):
+            raise ValueError(f"the ledger entry {self.identifier!r} has something measured that is no Measurement")
+        if not self.seconds > 0:
+            raise ValueError(f"seconds is {self.seconds}; it must be more than 0")
+        datetime.date.fromisoformat(self.date)  # its ValueError names the date
+        if set(self.paper) != {"value", "where"} or not self.paper["where"]:
             raise ValueError(f"the ledger entry {self.identifier!r} must say value and where of the paper")
         if self.scale not in SCALES:
             raise ValueError(f"scale is {self.scale!r}; it must be one of {', '.join(SCALES)}")
@@ -87,9 +104,12 @@ def read(path) -> Entry:
     try:
         content = json.loads(Path(path).read_text())
         content["measured"] = {name: Measurement(**m) for name, m in content["measured"].items()}
-        return Entry(**content)
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        entry = Entry(**content)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no ledger entry: {error}") from None
+    if entry.identifier != Path(path).stem:
+        raise ValueError(f"{path} is no ledger entry: it calls itself {entry.identifier}")
+    return entry
 
 
 def hardware() -> Dict[str, Any]:

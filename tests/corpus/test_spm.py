@@ -86,7 +86,7 @@ def test_control_pieces_are_left_out(text):
         (["train", "OUT", "--input", "MISSING", "--vocab-size", "40"], "No such file"),
         (["encode", "TEXT", "--input", "TEXT", "--output", "OUT"], "is no sentencepiece model"),
         (["encode", "MISSING", "--input", "TEXT", "--output", "OUT"], "No such file"),
-        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT", "OUT2"], "as many outputs as inputs"),
+        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT", "OUT2"], "as many different outputs as inputs"),
     ],
 )
 def test_bad_input_is_one_sentence(text, tmp_path, arguments, expected):

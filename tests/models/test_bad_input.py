@@ -25,15 +25,22 @@ BAD_FLAGS = {
     "k > n": (["--projected-dim", "17"], "projected_dim is 17; it must be between 1 and max_positions, which is 16"),
     "k = 0": (["--projected-dim", "0"], "projected_dim is 0; it must be at least 1"),
     "k < 0": (["--projected-dim", "-3"], "projected_dim is -3; it must be at least 1"),
-    "heads": (["--encoder-attention-heads", "3"], "attention_heads is 3; it must divide embed_dim, which is 16"),
-    "layers": (["--encoder-layers", "0"], "layers is 0; it must be at least 1"),
+    "heads": (["--encoder-attention-heads", "3"], "encoder_attention_heads is 3; it must divide encoder_embed_dim, which is 16"),
+    "layers": (["--encoder-layers", "0"], "encoder_layers is 0; it must be at least 1"),
     "dropout": (["--dropout", "1.5"], r"dropout is 1.5; it must be in \[0, 1\)"),
-    "scale": (["--projection-lr-scale", "0"], r"projection_lr_scale is 0.0; it must be in \(0, 1\]"),
+    "scale": (["--projection-lr-scale", "0"], r"projection_lr_scale is 0.0; it must be in \[0.0001, 1\]"),
     "n below the task's": (["--max-positions", "8"], "max_positions is 8, and the task makes samples of up to 16 tokens"),
     "head pruning": (["--mha-heads-to-keep", "1"], "mha_heads_to_keep is 1; .*only -1"),
     "FFN pruning": (["--ffn-blocks-to-remove", "1"], "ffn_blocks_to_remove is 1; .*only -1"),
     "layers to keep": (["--encoder-layers-to-keep", "0,5"], "encoder_layers_to_keep is '0,5'; .*between 0 and 1"),
     "layers not a list": (["--encoder-layers-to-keep", "a"], "encoder_layers_to_keep is 'a'"),
+    "layers twice": (["--encoder-layers-to-keep", "1,1"], "encoder_layers_to_keep is '1,1'; .*different layers"),
+    "noise": (["--quant-noise-pq", "1"], r"quant_noise_pq is 1.0; it must be in \[0, 1\)"),
+    "noise and recomputation": (["--quant-noise-pq", "0.1", "--offload-activations"], "quant_noise_pq is 0.1 and checkpoint_activations is on"),
+    "scalar noise": (["--quant-noise-scalar", "2"], "quant_noise_scalar is 2.0"),
+    "head dropout": (["--pooler-dropout", "-1"], "pooler_dropout is -1.0"),
+    "regularisation": (["--mha-reg-scale-factor", "nan"], "mha_reg_scale_factor is nan; it must be 0 or more"),
+    "block size": (["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "0"], "quant_noise_pq_block_size is 0"),
     "noise blocks": (["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "5"], "quant_noise_pq_block_size is 5; it must divide encoder_embed_dim, which is 16"),
 }  # fmt: skip
 
@@ -107,7 +114,7 @@ def test_a_text_longer_than_n_in_finetuning(class_data, tmp_path):
         "--num-classes", 2, "--init-token", 0, "--max-positions", 8, "--batch-size", 8, "--optimizer", "adam",
         "--lr", 0.01, "--lr-scheduler", "fixed", "--max-epoch", 1, "--cpu", "--num-workers", 0, "--save-dir", tmp_path,
     ]  # fmt: skip
-    with pytest.raises(Exception, match=r"Size of sample #\d+ is invalid \(=1\d+\) since max_positions=8"):
+    with pytest.raises(Exception, match=r"Size of sample #\d+ is invalid \(=\d+\) since max_positions=8"):
         command("train", *options)
     assert not list(tmp_path.glob("*.pt"))
     command("train", *options, "--shorten-method", "truncate")
@@ -121,6 +128,8 @@ MISMATCHES = {
     "none": (["--sharing", "none"], "made with sharing headwise, this model has none"),
     "width": (["--encoder-embed-dim", "24"], "made with encoder_embed_dim 16, this model has 24"),
     "layers": (["--encoder-layers", "3"], "made with encoder_layers 2, this model has 3"),
+    "heads": (["--encoder-attention-heads", "4"], "made with encoder_attention_heads 2, this model has 4"),
+    "prenorm": (["--encoder-normalize-before"], "this model has encoder.sentence_encoder.layer_norm.bias, the checkpoint has not"),
     "FFN": (["--encoder-ffn-embed-dim", "16"], r"fc1.weight is \(32, 16\) in the checkpoint and \(16, 16\)"),
 }
 
@@ -133,6 +142,14 @@ def test_a_checkpoint_that_does_not_fit(name, mlm_data, tmp_path):
         train(mlm_data, tmp_path / "b", *flags, "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
     assert re.search(sentence, chain(error.value)), chain(error.value)
     assert not list((tmp_path / "b").glob("*.pt"))
+
+
+def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp_path):
+    train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=1)
+    with pytest.raises(Exception) as error:
+        train(mlm_data, tmp_path / "b", "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
+    assert "made with untie_weights_roberta, this model without" in chain(error.value)
+    train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=2)
 
 
 def test_a_dictionary_that_does_not_fit_the_checkpoint(mlm_data, tmp_path):

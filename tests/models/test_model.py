@@ -13,6 +13,7 @@ from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
 from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
+from fairseq_linformer.models.compatibility import HEADS
 from fairseq_linformer.models.linformer_roberta import masked_positions
 from fairseq_linformer.modules.projection import count_matrices
 
@@ -87,7 +88,8 @@ def test_names_are_those_of_roberta_plus_projections():
     theirs = RobertaModel.build_model(args, Task()).state_dict()
     ours = build(sharing="layerwise").state_dict()
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
-    assert ours.keys() - theirs.keys() == {"encoder.sentence_encoder.E.weight", "encoder.sentence_encoder.E.scale"}
+    E = "encoder.sentence_encoder.E."
+    assert ours.keys() - theirs.keys() == {E + "weight", E + "scale", "encoder.attention_heads"}
     assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
 
 
@@ -102,7 +104,7 @@ def test_with_identity_projections_the_model_is_roberta(prenorm):
         torch.nn.init.normal_(p, std=0.3)
     ours = build(task, projected_dim=16, encoder_normalize_before=prenorm).eval()
     missing = torch.nn.Module.load_state_dict(ours, theirs.state_dict(), strict=False)
-    assert all(".E." in key or ".F." in key for key in missing.missing_keys)
+    assert all(".E." in key or ".F." in key or key == HEADS for key in missing.missing_keys)
     batch = tokens(16, 9, 1)
     real = batch.ne(1)
     torch.testing.assert_close(ours(batch, features_only=True)[0][real], theirs(batch, features_only=True)[0][real], rtol=0, atol=2e-5)
@@ -314,6 +316,11 @@ def test_spectral_norm_head_and_head_pruning_regularisation():
     model = build(spectral_norm_classification_head=True, mha_reg_scale_factor=0.1, ffn_reg_scale_factor=0.1)
     model.register_classification_head("topic", num_classes=3)
     assert hasattr(model.classification_heads["topic"].out_proj, "weight_orig")
+    again = build(spectral_norm_classification_head=True, load_checkpoint_heads=True, seed=5)
+    again.load_state_dict(model.state_dict())
+    batch = tokens(9)
+    logits, expected = (m.eval()(batch, classification_head_name="topic")[0] for m in (again, model))
+    assert torch.equal(logits, expected)
     attention = model.encoder.sentence_encoder.layers[0].self_attn
     maps = [attention.q_proj, attention.k_proj, attention.v_proj]
     first = sum(0.1 * (m.weight.abs().sum() + m.bias.abs().sum()) for m in maps)

@@ -42,6 +42,24 @@ def test_other_refusals(tmp_path):
         entry(paper={"value": 3})
     with pytest.raises(ValueError, match="3 repetitions with spread None"):
         Measurement(1.0, "s", None, 3)
+    for changes, sentence in (
+        (dict(identifier="../evil"), "identifier is '../evil'"),
+        (dict(measured={"x": 5}), "no Measurement"),
+        (dict(seconds=-5), "seconds is -5; it must be more than 0"),
+        (dict(date="yesterday"), "yesterday"),
+        (dict(paper={"value": None, "where": ""}), "value and where"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            entry(**changes)
+    for arguments, sentence in (
+        ((float("nan"), "s", None, 1), "finite"), (("abc", "s", None, 1), "finite"), ((1.0, "", None, 1), "no unit"),
+        ((5.0, "s", [9, 7], 2), "lowest and the highest"), ((5.0, "s", [1, 5, 9], 3), "lowest and the highest"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=sentence):
+            Measurement(*arguments)
+    (tmp_path / "y.json").write_text(write(entry(), tmp_path).read_text())
+    with pytest.raises(ValueError, match="y.json is no ledger entry: it calls itself thing"):
+        read(tmp_path / "y.json")
     (tmp_path / "x.json").write_text("{cut off")
     with pytest.raises(ValueError, match="x.json is no ledger entry"):
         read(tmp_path / "x.json")
