@@ -116,6 +116,7 @@ def test_nothing_half_written_is_left(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_this_python_has_enough(tmp_path):
     embedded.write(tmp_path)
     train = (tmp_path / "text/train.txt").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import torch
 
 from .. import stock
 from ..stock import PLUGIN, TINY, command, load, train
+from .test_model import build
 
 
 def chain(error: BaseException) -> str:
@@ -21,33 +22,42 @@ def chain(error: BaseException) -> str:
     return "\n".join(parts)
 
 
-BAD_FLAGS = {
-    "k > n": (["--projected-dim", "17"], "projected_dim is 17; it must be between 1 and max_positions, which is 16"),
-    "k = 0": (["--projected-dim", "0"], "projected_dim is 0; it must be at least 1"),
-    "k < 0": (["--projected-dim", "-3"], "projected_dim is -3; it must be at least 1"),
-    "heads": (["--encoder-attention-heads", "3"], "encoder_attention_heads is 3; it must divide encoder_embed_dim, which is 16"),
-    "layers": (["--encoder-layers", "0"], "encoder_layers is 0; it must be at least 1"),
-    "dropout": (["--dropout", "1.5"], r"dropout is 1.5; it must be in \[0, 1\)"),
-    "scale": (["--projection-lr-scale", "0"], r"projection_lr_scale is 0.0; it must be in \[0.0001, 1\]"),
-    "n below the task's": (["--max-positions", "8"], "max_positions is 8, and the task makes samples of up to 16 tokens"),
-    "head pruning": (["--mha-heads-to-keep", "1"], "mha_heads_to_keep is 1; .*only -1"),
-    "FFN pruning": (["--ffn-blocks-to-remove", "1"], "ffn_blocks_to_remove is 1; .*only -1"),
-    "layers to keep": (["--encoder-layers-to-keep", "0,5"], "encoder_layers_to_keep is '0,5'; .*between 0 and 1"),
-    "layers not a list": (["--encoder-layers-to-keep", "a"], "encoder_layers_to_keep is 'a'"),
-    "layers twice": (["--encoder-layers-to-keep", "1,1"], "encoder_layers_to_keep is '1,1'; .*different layers"),
-    "noise": (["--quant-noise-pq", "1"], r"quant_noise_pq is 1.0; it must be in \[0, 1\)"),
-    "noise and recomputation": (["--quant-noise-pq", "0.1", "--offload-activations"], "quant_noise_pq is 0.1 and checkpoint_activations is on"),
-    "scalar noise": (["--quant-noise-scalar", "2"], "quant_noise_scalar is 2.0"),
-    "head dropout": (["--pooler-dropout", "-1"], "pooler_dropout is -1.0"),
-    "regularisation": (["--mha-reg-scale-factor", "nan"], "mha_reg_scale_factor is nan; it must be 0 or more"),
-    "block size": (["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "0"], "quant_noise_pq_block_size is 0"),
-    "noise blocks": (["--quant-noise-pq", "0.1", "--quant-noise-pq-block-size", "5"], "quant_noise_pq_block_size is 5; it must divide encoder_embed_dim, which is 16"),
+BAD_OPTIONS = {
+    "k > n": (dict(projected_dim=17), "projected_dim is 17; it must be between 1 and max_positions, which is 16"),
+    "k = 0": (dict(projected_dim=0), "projected_dim is 0; it must be at least 1"),
+    "k < 0": (dict(projected_dim=-3), "projected_dim is -3; it must be at least 1"),
+    "heads": (dict(encoder_attention_heads=3), "encoder_attention_heads is 3; it must divide encoder_embed_dim, which is 16"),
+    "layers": (dict(encoder_layers=0), "encoder_layers is 0; it must be at least 1"),
+    "dropout": (dict(dropout=1.5), r"dropout is 1.5; it must be in \[0, 1\)"),
+    "scale": (dict(projection_lr_scale=0.0), r"projection_lr_scale is 0.0; it must be in \[0.0001, 1\]"),
+    "n below the task's": (dict(max_positions=8), "max_positions is 8, and the task makes samples of up to 16 tokens"),
+    "head pruning": (dict(mha_heads_to_keep=1), "mha_heads_to_keep is 1; .*only -1"),
+    "FFN pruning": (dict(ffn_blocks_to_remove=1), "ffn_blocks_to_remove is 1; .*only -1"),
+    "layers to keep": (dict(encoder_layers_to_keep="0,5"), "encoder_layers_to_keep is '0,5'; .*between 0 and 1"),
+    "layers not a list": (dict(encoder_layers_to_keep="a"), "encoder_layers_to_keep is 'a'"),
+    "layers twice": (dict(encoder_layers_to_keep="1,1"), "encoder_layers_to_keep is '1,1'; .*different layers"),
+    "noise": (dict(quant_noise_pq=1.0), r"quant_noise_pq is 1.0; it must be in \[0, 1\)"),
+    "noise and recomputation": (dict(quant_noise_pq=0.1, offload_activations=True), "quant_noise_pq is 0.1 and checkpoint_activations is on"),
+    "scalar noise": (dict(quant_noise_scalar=2.0), "quant_noise_scalar is 2.0"),
+    "head dropout": (dict(pooler_dropout=-1.0), "pooler_dropout is -1.0"),
+    "regularisation": (dict(mha_reg_scale_factor=float("nan")), "mha_reg_scale_factor is nan; it must be 0 or more"),
+    "no block": (dict(quant_noise_pq=0.1, quant_noise_pq_block_size=0), "quant_noise_pq_block_size is 0"),
+    "block": (dict(quant_noise_pq=0.1, quant_noise_pq_block_size=5), "quant_noise_pq_block_size is 5; it must divide encoder_embed_dim, which is 16"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD_FLAGS)
-def test_flags(name, mlm_data, tmp_path):
-    flags, sentence = BAD_FLAGS[name]
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_options(name):
+    options, sentence = BAD_OPTIONS[name]
+    with pytest.raises(ValueError, match=sentence):
+        build(**options)
+
+
+@pytest.mark.parametrize("flags, sentence", [
+    (["--projected-dim", "17"], "projected_dim is 17; it must be between 1 and max_positions, which is 16"),
+    (["--encoder-attention-heads", "3"], "encoder_attention_heads is 3; it must divide encoder_embed_dim"),
+])  # fmt: skip
+def test_flags(flags, sentence, mlm_data, tmp_path):
     with pytest.raises(ValueError, match=sentence):
         train(mlm_data, tmp_path, *flags)
     assert not list(tmp_path.glob("*.pt"))
@@ -134,14 +144,21 @@ MISMATCHES = {
 }
 
 
+@pytest.fixture(scope="module")
+def trained(mlm_data, tmp_path_factory):
+    """A checkpoint of TINY."""
+    folder = tmp_path_factory.mktemp("trained")
+    train(mlm_data, folder, updates=1)
+    return folder / "checkpoint_last.pt"
+
+
 @pytest.mark.parametrize("name", MISMATCHES)
-def test_a_checkpoint_that_does_not_fit(name, mlm_data, tmp_path):
+def test_a_checkpoint_that_does_not_fit(name, mlm_data, trained, tmp_path):
     flags, sentence = MISMATCHES[name]
-    train(mlm_data, tmp_path / "a", updates=1)
     with pytest.raises(Exception) as error:
-        train(mlm_data, tmp_path / "b", *flags, "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
+        train(mlm_data, tmp_path, *flags, "--finetune-from-model", trained)
     assert re.search(sentence, chain(error.value)), chain(error.value)
-    assert not list((tmp_path / "b").glob("*.pt"))
+    assert not list(tmp_path.glob("*.pt"))
 
 
 def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp_path):

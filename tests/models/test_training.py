@@ -27,7 +27,12 @@ def test_golden_loss_curve(mlm_data, tmp_path):
     assert losses[::5] == pytest.approx(GOLDEN, abs=2e-3)
 
 
-@pytest.mark.parametrize("sharing, stops", [("none", [3, 7, 9]), ("headwise", [4]), ("key-value", [6]), ("layerwise", [9])])
+@pytest.mark.parametrize("sharing, stops", [
+    ("headwise", [4]),
+    pytest.param("none", [3, 7, 9], marks=pytest.mark.slow),
+    pytest.param("key-value", [6], marks=pytest.mark.slow),
+    pytest.param("layerwise", [9], marks=pytest.mark.slow),
+])  # fmt: skip
 def test_resuming_is_bit_identical(mlm_data, tmp_path, sharing, stops):
     """Stopped in the middle of an epoch, which has 7 updates here, at its end, and in the next; dropout is on."""
     options = ["--sharing", sharing, "--batch-size", "32"]
