@@ -5,6 +5,7 @@
 
 import argparse
 import datetime
+import logging
 import re
 import statistics
 import sys
@@ -79,24 +80,30 @@ def commits(out: Path) -> str:
     found = {path.parent.name: path.read_text().strip() for path in sorted(out.glob("*/commit"))}
     if not found:
         raise ValueError(f"{out} has no runs that name their commit")
-    if len(set(found.values())) == 1:
-        return next(iter(found.values()))
-    return ", ".join(f"{name}: {commit}" for name, commit in found.items())
+    runs = {commit: [name for name in found if found[name] == commit] for commit in sorted(set(found.values()))}
+    if len(runs) == 1:
+        return next(iter(runs))
+    return "; ".join(f"{commit} ({', '.join(names)})" for commit, names in runs.items())
 
 
 def configuration(run: Path) -> dict:
     """What the checkpoint of a Linformer says of its model and its training; that of RoBERTa is
     the same without k and sharing."""
     cfg = load_checkpoint_to_cpu(str(run / "checkpoint_last.pt"))["cfg"]
-    model = {key: value for key, value in cfg.model.items() if key.startswith(("encoder", "proj", "max_p", "dropout"))}
+
+    def pick(node: str, keys) -> dict:
+        values = OmegaConf.to_container(cfg[node])
+        return {key: values[key] for key in keys}
+
+    model = [key for key in cfg.model if key.startswith(("encoder", "proj", "max_p", "dropout"))]
     return {
         "threads": 1,
-        "model": model,
-        "task": {key: cfg.task[key] for key in ("tokens_per_sample", "mask_prob", "sample_break_mode")},
+        "model": pick("model", model),
+        "task": pick("task", ("tokens_per_sample", "mask_prob", "sample_break_mode")),
         "batch_size": cfg.dataset.batch_size,
-        "optimization": {key: OmegaConf.to_container(cfg.optimization)[key] for key in ("lr", "clip_norm", "max_update")},
-        "optimizer": {key: cfg.optimizer[key] for key in ("_name", "adam_betas", "adam_eps", "weight_decay")},
-        "lr_scheduler": dict(cfg.lr_scheduler),
+        "optimization": pick("optimization", ("lr", "clip_norm", "max_update")),
+        "optimizer": pick("optimizer", ("_name", "adam_betas", "adam_eps", "weight_decay")),
+        "lr_scheduler": pick("lr_scheduler", cfg.lr_scheduler),
         "seed": cfg.common.seed,
     }
 
@@ -184,6 +191,8 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="what the text is, in words")
     parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args()
+    # Importing fairseq sets the root logger to DEBUG, and matplotlib tells about every font.
+    logging.getLogger().setLevel(logging.WARNING)
     try:
         common = dict(
             scale="cpu",
