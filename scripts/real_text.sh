@@ -82,6 +82,7 @@ done
 [ -z "${MODELS:-}" ] || exit 0
 
 # Tokens a second at n = 512: short runs in turn, so that all three see the same machine.
+[ -e "$out/speed-commit" ] || echo "$commit" > "$out/speed-commit"
 for round in 1 2 3 4 5; do
     for model in roberta headwise layerwise; do
         log=$out/speed-$model-$round.log

@@ -13,10 +13,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def start(folder):
-    environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
     return subprocess.Popen(
         [ROOT / "scripts" / "demo.sh", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, env=environment,
+        start_new_session=True,
     )  # fmt: skip
 
 

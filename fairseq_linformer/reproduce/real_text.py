@@ -131,7 +131,7 @@ def speed(out: Path, common: dict) -> Entry:
         measured=measured,
         configuration={"as": "real-text-pretraining-n512", "threads": 1},
         seconds=round(sum(training_seconds(log) for log in out.glob("speed-*.log")), 1),
-        **common,
+        **{**common, "commit": (out / "speed-commit").read_text().strip()},
     )
 
 
@@ -180,7 +180,7 @@ def table(pretrained: List[Entry], speeds: Entry) -> str:
         lines.append(f"| {NAMES[model]} | {m.value:,.0f} ({m.spread[0]:,.0f} to {m.spread[1]:,.0f}) | {over} |")
     e = speeds
     lines += ["", "![curves](real_text.png)", "",
-              f"Command `{e.command}` at commit {e.commit}, {e.date}; data: {e.data}; {e.hardware['processor']}, "
+              f"Command `{e.command}` at commit {pretrained[0].commit}, speed at {e.commit}; {e.date}; data: {e.data}; {e.hardware['processor']}, "
               f"{e.hardware['cores']} cores; " + ", ".join(f"{k} {v}" for k, v in e.versions.items()) + ".", ""]  # fmt: skip
     return "\n".join(lines)
 
