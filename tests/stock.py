@@ -4,7 +4,7 @@ import importlib
 import os
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -35,8 +35,12 @@ def command(module: str, *args) -> None:
     # What a process remembers of an earlier run.
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
     progress_bar._tensorboard_writers.clear()
-    with mock.patch.object(sys, "argv", [f"fairseq-{module}", *map(str, args)]):
-        importlib.import_module(f"fairseq_cli.{module}").cli_main()
+    cli = importlib.import_module(f"fairseq_cli.{module}")
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(sys, "argv", [f"fairseq-{module}", *map(str, args)]))
+        if hasattr(cli, "reset_logging"):  # it would take away the handler that pytest listens with
+            patches.enter_context(mock.patch.object(cli, "reset_logging"))
+        cli.cli_main()
 
 
 @contextmanager

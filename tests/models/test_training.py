@@ -19,7 +19,7 @@ def assert_equal_models(a, b):
 
 # 30 updates of TINY with layerwise sharing at seed 7, every fifth, in bits. A change here is
 # a change of the model, its start, the order of random numbers, or of what fairseq does.
-GOLDEN = [5.5235, 5.7523, 5.4671, 5.3690, 5.1251, 5.2294]
+GOLDEN = [5.5235, 5.7524, 5.4671, 5.3687, 5.1271, 5.2295]
 
 
 def test_golden_loss_curve(mlm_data, tmp_path):
