@@ -9,7 +9,7 @@
 # docstring is from. In between all is stock fairseq; logs/STEP.log begins with its command.
 #
 # Needs what scripts/setup.sh needs; after the installation neither network nor GPU. Takes
-# about 4 minutes on 2 cores. Killed and started again it goes on where it was; finished and
+# under 5 minutes on 2 cores. Killed and started again it goes on where it was; finished and
 # started again it only makes the table again. To start afresh, delete the folder.
 set -euo pipefail
 
