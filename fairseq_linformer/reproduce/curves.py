@@ -43,6 +43,16 @@ def read(logdir, split: str, name: str) -> Series:
     return sorted(latest.items())
 
 
+def new_figure():
+    """An empty figure for two plots side by side, made without pyplot, which would look for a display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def draw(
     path,
     train_loss: Series,
@@ -71,12 +81,7 @@ def draw(
     for what, series in (("train loss", train_loss), ("valid loss", valid_loss), ("accuracy", accuracy)):
         if not series:
             raise ValueError(f"the curve of the {what} is empty")
-    # The figure is made without pyplot, which would look for a display.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure()
     figure.suptitle(title, fontsize=11)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
 

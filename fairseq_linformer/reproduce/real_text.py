@@ -137,11 +137,7 @@ def speed(out: Path, common: dict) -> Entry:
 
 def draw(path: Path, entries: List[Entry]) -> None:
     """The validation curves of both lengths, side by side, in a PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = curves.new_figure()
     styles = {"roberta": ("black", "-", "o"), "headwise": ("#0072B2", "--", "s"), "layerwise": ("#D55E00", ":", "^")}
     for axes, entry in zip(figure.subplots(1, 2, sharey=True), entries):
         level = entry.measured["valid_context_free_perplexity"].value
