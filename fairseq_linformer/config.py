@@ -30,8 +30,8 @@ class LinformerConfig:
     or, named as in section 4 of the paper, ``headwise`` (an E and an F for each layer),
     ``key-value`` (one E = F for each layer) or ``layerwise`` (one for the model)."""
     projection_lr_scale: float = 0.0625
-    """Learning rate of E and F relative to that of the other weights, under Adam and its
-    kin: see ``modules/projection.py``."""
+    """Learning rate of E and F relative to that of the other weights; for which
+    optimizers it is that, see ``modules/projection.py``."""
     freeze_projections: bool = False
     """Leave E and F as they start (or as they were loaded)."""
 

@@ -31,7 +31,7 @@ class LinformerRobertaConfig(FairseqDataclass):
         "headwise",
     )
     projection_lr_scale: float = option(
-        "learning rate of E and F relative to the other weights, in (0, 1], under Adam and its kin",
+        "learning rate of E and F relative to the other weights, in [0.0001, 1]",
         LinformerConfig.projection_lr_scale,
     )
     freeze_projections: bool = option("do not train E and F", False)
