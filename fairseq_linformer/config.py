@@ -5,8 +5,19 @@ Letters: n = ``max_positions`` and k = ``projected_dim`` as in the paper, d = ``
 """
 
 from dataclasses import dataclass
+from typing import Any, List, Optional
+
+from .projected_dim import Dim, parse
 
 SHARING = ("none", "headwise", "key-value", "layerwise")
+PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
+POOLS = ("mean-pool", "max-pool")
+"""Those without a matrix or kernel; there is nothing to share."""
+STARTS = {
+    "linear": ("average", "normal", "xavier", "jl"),
+    "conv": ("average", "normal"),
+}
+"""How the kinds that learn can start; the first is the default."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
 
@@ -23,15 +34,23 @@ class LinformerConfig:
     """Entries of the dictionary, special symbols included."""
     max_positions: int = 512
     """n: the longest input, and the columns of E and F."""
-    projected_dim: int = 256
-    """k: the rows of E and F, 1 <= k <= n."""
+    projected_dim: Any = 256
+    """k: the rows of E and F, 1 <= k <= n. A number, or a form or list with one for each layer
+    or, without sharing, for each head; see ``projected_dim.py``."""
     sharing: str = "headwise"
     """Which layers and heads use the same matrix: ``none`` (an E and an F for each head),
     or, named as in section 4 of the paper, ``headwise`` (an E and an F for each layer),
     ``key-value`` (one E = F for each layer) or ``layerwise`` (one for the model)."""
-    projection_lr_scale: float = 0.0625
-    """Learning rate of E and F relative to that of the other weights; for which
-    optimizers it is that, see ``modules/projection.py``."""
+    projection: str = "linear"
+    """What E and F are: ``linear`` maps that are learnt, or of section 4's "general
+    projections" ``mean-pool``, ``max-pool`` and ``conv`` (kernel and stride n / k), or a
+    ``random`` matrix, N(0, 1/k), that stays as it is."""
+    projection_init: str = "average"
+    """How E and F start: as window averages, ``average``, or ``normal``, ``xavier`` or ``jl``;
+    see ``modules/projection.py``."""
+    projection_lr_scale: Optional[float] = None
+    """Learning rate of E and F relative to that of the other weights; None for the rule of
+    ``modules/rate.py``."""
     freeze_projections: bool = False
     """Leave E and F as they start (or as they were loaded)."""
 
@@ -61,22 +80,18 @@ class LinformerConfig:
 
     def __post_init__(self):
         for name in (
-            "vocab_size", "max_positions", "projected_dim", "layers", "embed_dim",
-            "ffn_embed_dim", "attention_heads",
+            "vocab_size", "max_positions", "layers", "embed_dim", "ffn_embed_dim", "attention_heads",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.projected_dim > self.max_positions:
-            raise ValueError(
-                f"projected_dim is {self.projected_dim}; it must be between 1 and "
-                f"max_positions, which is {self.max_positions}"
-            )
         if self.embed_dim % self.attention_heads:
             raise ValueError(
                 f"attention_heads is {self.attention_heads}; it must divide embed_dim, "
                 f"which is {self.embed_dim}"
             )
-        for name, allowed in (("sharing", SHARING), ("activation_fn", ACTIVATIONS)):
+        for name, allowed in (
+            ("sharing", SHARING), ("projection", PROJECTIONS), ("activation_fn", ACTIVATIONS),
+        ):  # fmt: skip
             if getattr(self, name) not in allowed:
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}"
@@ -84,12 +99,6 @@ class LinformerConfig:
         for name in ("dropout", "attention_dropout", "activation_dropout", "layerdrop"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be in [0, 1)")
-        # Below 1e-4 the parameter E / scale would not fit half precision, which ends at 65,504.
-        if not 1e-4 <= self.projection_lr_scale <= 1:
-            raise ValueError(
-                f"projection_lr_scale is {self.projection_lr_scale}; it must be in [0.0001, 1]; "
-                "to keep E and F as they are, use freeze_projections"
-            )
         if not 0 <= self.padding_idx < self.vocab_size:
             raise ValueError(
                 f"padding_idx is {self.padding_idx}; it must be an entry of the dictionary, "
@@ -97,3 +106,56 @@ class LinformerConfig:
             )
         if self.offload_activations:
             self.checkpoint_activations = True
+        self._check_projections()
+
+    @property
+    def projected_dims(self) -> List[Dim]:
+        """k of each layer, or of each head of each layer."""
+        return parse(self.projected_dim, self.layers, self.attention_heads)
+
+    @property
+    def one_for_all_layers(self) -> bool:
+        """All layers use the same E."""
+        return self.sharing == "layerwise" and self.projection not in POOLS
+
+    @property
+    def separate_values(self) -> bool:
+        """Values have a projection F of their own."""
+        return self.sharing in ("none", "headwise") and self.projection not in POOLS
+
+    def _check_projections(self) -> None:
+        dims = self.projected_dims
+        for k in (k for dim in dims for k in ((dim,) if isinstance(dim, int) else dim)):
+            if not 1 <= k <= self.max_positions:
+                raise ValueError(
+                    f"projected_dim is {self.projected_dim}; it must be between 1 and "
+                    f"max_positions, which is {self.max_positions}"
+                )
+        if self.sharing == "layerwise" and len(set(dims)) > 1:
+            raise ValueError(
+                f"projected_dim is {self.projected_dim!r}; with layerwise sharing all layers have one E, "
+                "and it must be one number"
+            )
+        if self.sharing != "none" and not all(isinstance(dim, int) for dim in dims):
+            raise ValueError(
+                f"projected_dim is {self.projected_dim!r}; only with sharing none can heads differ, "
+                f"not with {self.sharing}"
+            )
+        starts = STARTS.get(self.projection, ("average",))
+        if self.projection_init not in starts:
+            raise ValueError(
+                f"projection_init is {self.projection_init!r}; with projection {self.projection} it must be "
+                + (f"one of {', '.join(starts)}" if self.projection in STARTS else "left out, it has a start of its own")
+            )
+        if self.projection_lr_scale is None:
+            return
+        if self.projection not in STARTS:
+            raise ValueError(
+                f"projection_lr_scale is {self.projection_lr_scale}; projection {self.projection} does not learn, "
+                "and it must be left out"
+            )
+        if not 0 < self.projection_lr_scale <= 1:
+            raise ValueError(
+                f"projection_lr_scale is {self.projection_lr_scale}; it must be above 0 and at most 1; "
+                "to keep E and F as they are, use freeze_projections"
+            )

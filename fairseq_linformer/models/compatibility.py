@@ -1,31 +1,12 @@
 """Whether a checkpoint fits a model, said in one sentence."""
 
-import re
 from typing import Dict, Optional
 
 import torch
 from torch import Tensor
 
-_ENCODER = "encoder.sentence_encoder."
-HEADS = "encoder.attention_heads"
-"""A buffer with the number of heads, which no shape tells."""
-
-
-def count_layers(state: Dict[str, Tensor]) -> int:
-    """Encoder layers in a state dict."""
-    return len({m[1] for m in (re.match(r"encoder\.sentence_encoder\.layers\.(\d+)\.", k) for k in state) if m})
-
-
-def sharing_of(state: Dict[str, Tensor]) -> Optional[str]:
-    """Which sharing a state dict was made with; None if it has no projections."""
-    if _ENCODER + "E.weight" in state:
-        return "layerwise"
-    E = state.get(_ENCODER + "layers.0.self_attn.E.weight")
-    if E is None:
-        return None
-    if E.dim() == 3:
-        return "none"
-    return "headwise" if _ENCODER + "layers.0.self_attn.F.weight" in state else "key-value"
+from ..projected_dim import short_form
+from .shapes import ENCODER, HEADS, count_layers, kind_of, max_positions, projected_dims, projections, sharing_of
 
 
 def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], tied: bool) -> Optional[str]:
@@ -38,24 +19,20 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
         checkpoint: state dict to load.
         tied: the model uses its input embeddings as output embeddings.
     """
-    if sharing_of(checkpoint) is None:
+    if not projections(checkpoint):
         return "the checkpoint has no projections E and F: it was not made by linformer_roberta"
-    checks = (
-        ("dictionary entries", "embed_tokens.weight", 0, 0),
-        ("encoder_embed_dim", "embed_tokens.weight", 1, 0),
-        # padding_idx + 1 = 2 rows stand before the first position.
-        ("max_positions", "embed_positions.weight", 0, -2),
-    )
     differing = [
-        (what, checkpoint[_ENCODER + key].size(dim) + offset, model[_ENCODER + key].size(dim) + offset)
-        for what, key, dim, offset in checks
-        if _ENCODER + key in checkpoint
+        (what, checkpoint[ENCODER + key].size(dim), model[ENCODER + key].size(dim))
+        for what, key, dim in (("dictionary entries", "embed_tokens.weight", 0), ("encoder_embed_dim", "embed_tokens.weight", 1))
+        if ENCODER + key in checkpoint
     ]
     differing += [
+        ("max_positions", max_positions(checkpoint), max_positions(model)),
         ("encoder_layers", count_layers(checkpoint), count_layers(model)),
         ("encoder_attention_heads", int(checkpoint.get(HEADS, model[HEADS])), int(model[HEADS])),
+        ("projection", kind_of(checkpoint), kind_of(model)),
         ("sharing", sharing_of(checkpoint), sharing_of(model)),
-        ("projected_dim", _projected_dim(checkpoint), _projected_dim(model)),
+        ("projected_dim", short_form(projected_dims(checkpoint)), short_form(projected_dims(model))),
     ]
     for what, theirs, ours in differing:
         if theirs != ours:
@@ -71,17 +48,13 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
         alone = sorted(key for key in these if key not in those and not _may_be_missing(key))
         if alone:
             return what.format(alone[0]) + "; options such as pre-norm or quantisation noise must be those of the checkpoint"
-    output, embedding = (checkpoint.get(key) for key in ("encoder.lm_head.weight", _ENCODER + "embed_tokens.weight"))
+    output, embedding = (checkpoint.get(key) for key in ("encoder.lm_head.weight", ENCODER + "embed_tokens.weight"))
     if tied and output is not None and embedding is not None and not torch.equal(output, embedding):
         return "the checkpoint was made with untie_weights_roberta, this model without; they must be equal"
     return None
 
 
 def _may_be_missing(key: str) -> bool:
-    """Heads come and go; a projection without a scale is a plain matrix; old checkpoints count no heads."""
-    return key.startswith("classification_heads.") or key.endswith(".scale") or key == HEADS
-
-
-def _projected_dim(state: Dict[str, Tensor]) -> int:
-    key = "E.weight" if _ENCODER + "E.weight" in state else "layers.0.self_attn.E.weight"
-    return state[_ENCODER + key].size(-2)
+    """Heads come and go; a matrix without the rest of a projection is that matrix; old checkpoints
+    count no heads."""
+    return key.startswith("classification_heads.") or key.endswith((".start", ".scale", ".windows")) or key == HEADS

@@ -22,9 +22,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
 from ..modules import LinformerEncoder
-from ..modules.projection import count_matrices
-from .compatibility import HEADS, count_layers, describe_mismatch
+from ..modules.kinds import count_matrices
+from .compatibility import describe_mismatch
 from .options import ARCHITECTURES, LinformerRobertaConfig, resolve, to_linformer_config
+from .shapes import HEADS, count_layers
 
 logger = logging.getLogger(__name__)
 
@@ -209,9 +210,10 @@ def _write_back(cfg, args) -> None:
 
 def _report(args, encoder) -> None:
     logger.info(
-        "linformer: n = %d, k = %d, %s sharing, %d projection matrices; apex: %s",
+        "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",
         args.max_positions,
         args.projected_dim,
+        args.projection,
         args.sharing,
         count_matrices(encoder),
         apex_status(),

@@ -12,8 +12,10 @@ from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
+from omegaconf import ListConfig, OmegaConf
 
-from ..config import ACTIVATIONS, SHARING, LinformerConfig
+from ..config import ACTIVATIONS, PROJECTIONS, SHARING, STARTS, LinformerConfig
+from ..projected_dim import parse, short_form
 
 
 def option(help: str, default: Any = None) -> Any:
@@ -24,15 +26,25 @@ def option(help: str, default: Any = None) -> Any:
 class LinformerRobertaConfig(FairseqDataclass):
     """RoBERTa's options, and the Linformer's."""
 
-    projected_dim: Optional[int] = option("k: positions that keys and values are projected to")
+    projected_dim: Any = option(
+        "k: positions that keys and values are projected to; a number, or one for each layer as in 256x4,128x8, "
+        "or with sharing none one for each head as in 128/64/64/32x2,64x10"
+    )
     sharing: ChoiceEnum(SHARING) = option(
         "which layers and heads share a projection: none (E and F for each head), headwise (for each "
         "layer), key-value (one E = F for each layer), layerwise (one for the model)",
         "headwise",
     )
-    projection_lr_scale: float = option(
-        "learning rate of E and F relative to the other weights, in [0.0001, 1]",
-        LinformerConfig.projection_lr_scale,
+    projection: ChoiceEnum(PROJECTIONS) = option(
+        "what E and F are: linear maps, pooling or convolution of windows of n / k positions, or a fixed random matrix",
+        LinformerConfig.projection,
+    )
+    projection_init: ChoiceEnum(STARTS["linear"]) = option(
+        "how E and F start: average (of windows), normal (N(0, 0.02), as the authors'), xavier, jl (N(0, 1/k))",
+        LinformerConfig.projection_init,
+    )
+    projection_lr_scale: Optional[float] = option(
+        "learning rate of E and F relative to the other weights, above 0 and at most 1 (default: a rule over n and k)"
     )
     freeze_projections: bool = option("do not train E and F", False)
 
@@ -132,6 +144,8 @@ def resolve(cfg: Any, task_positions: Any) -> Namespace:
         if f.name.startswith("_"):
             continue
         value = getattr(cfg, f.name, None)
+        if isinstance(value, ListConfig):
+            value = OmegaConf.to_container(value)
         if value is None:
             value = ARCHITECTURES[arch].get(f.name, f.default)
         setattr(args, f.name, getattr(value, "value", value))  # a choice in YAML is an Enum
@@ -171,6 +185,7 @@ def _check(args: Namespace, task_positions: Any) -> None:
             f"encoder_attention_heads is {args.encoder_attention_heads}; it must divide encoder_embed_dim, "
             f"which is {args.encoder_embed_dim}"
         )
+    args.projected_dim = short_form(parse(args.projected_dim, args.encoder_layers, args.encoder_attention_heads))
     _check_quantisation_noise(args)
     if args.encoder_layers_to_keep:
         _check_layers_to_keep(args)
@@ -193,7 +208,8 @@ def _check_quantisation_noise(args: Namespace) -> None:
 
 
 def _check_layers_to_keep(args: Namespace) -> None:
-    """Also set ``encoder_layers`` to how many are left, and remember how many there were."""
+    """Also set ``encoder_layers`` to how many are left, and remember how many there were;
+    ``projected_dim`` is for all those that there were."""
     parts = args.encoder_layers_to_keep.split(",")
     allowed = [str(i) for i in range(args.encoder_layers)]
     if not all(part in allowed for part in parts) or parts != sorted(set(parts), key=int):
@@ -201,6 +217,8 @@ def _check_layers_to_keep(args: Namespace) -> None:
             f"encoder_layers_to_keep is {args.encoder_layers_to_keep!r}; it must be different layers between 0 "
             f"and {args.encoder_layers - 1} in rising order, separated by commas"
         )
+    dims = parse(args.projected_dim, args.encoder_layers, args.encoder_attention_heads)
+    args.projected_dim = short_form([dims[int(part)] for part in parts])
     args.encoder_layers_before = args.encoder_layers
     args.encoder_layers = len(parts)
 
@@ -212,6 +230,8 @@ def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> L
         max_positions=args.max_positions,
         projected_dim=args.projected_dim,
         sharing=args.sharing,
+        projection=args.projection,
+        projection_init=args.projection_init,
         projection_lr_scale=args.projection_lr_scale,
         freeze_projections=args.freeze_projections,
         layers=args.encoder_layers,

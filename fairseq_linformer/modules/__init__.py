@@ -3,11 +3,16 @@
 from .attention import LinearMultiheadAttention
 from .encoder import LinformerEncoder
 from .encoder_layer import LinformerEncoderLayer
-from .projection import Projection
+from .pooling import Convolution, MaxPool, MeanPool
+from .projection import LinearProjection, Projection
 
 __all__ = [
+    "Convolution",
     "LinearMultiheadAttention",
+    "LinearProjection",
     "LinformerEncoder",
     "LinformerEncoderLayer",
+    "MaxPool",
+    "MeanPool",
     "Projection",
 ]

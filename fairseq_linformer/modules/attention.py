@@ -7,6 +7,7 @@
 """
 
 import math
+from functools import partial
 from typing import Optional, Tuple
 
 import torch
@@ -24,19 +25,17 @@ class LinearMultiheadAttention(nn.Module):
 
     - Biases are added after the projection, ``E (x W) + b``, as in the authors' code.
     - Padding never reaches E or F: padded rows count as zero.
-    - A projected position that no real token of a sentence reaches, because all weights
-      that E and F give to its tokens are exactly zero, is masked out of the attention of
-      that sentence. So with k = n and E = F = identity this is PyTorch's own multi-head
-      attention with its padding mask. It concerns the windows behind the end of a short
-      sentence, for E and F as they are initialised or lengthened, and while frozen:
-      training on longer inputs makes their entries non-zero, and equation (7) then attends
-      to all k.
+    - Where projected positions stand for windows of the input (``Projection.windowed``), those
+      whose window holds no real token of a sentence are masked out of its attention. So with
+      k = n and E = F = identity this is PyTorch's own multi-head attention with its padding
+      mask. Where they do not, as in the authors' code, all k are attended to.
 
     Args:
         embed_dim: d.
         num_heads: H, which divides d.
-        E: projects keys. None if the caller hands one to ``forward`` (layerwise sharing).
+        E: projects keys.
         F: projects values. None if values are projected with E.
+        shared: E belongs to the caller, who hands its matrix to ``forward`` (layerwise sharing).
         dropout: probability of dropping an attention weight in training.
         linear: makes the four linear maps, with bias, from (inputs, outputs).
 
@@ -48,8 +47,9 @@ class LinearMultiheadAttention(nn.Module):
         self,
         embed_dim: int,
         num_heads: int,
-        E: Optional[Projection] = None,
+        E: Projection,
         F: Optional[Projection] = None,
+        shared: bool = False,
         dropout: float = 0.0,
         linear=nn.Linear,
     ):
@@ -62,7 +62,9 @@ class LinearMultiheadAttention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
             linear(embed_dim, embed_dim) for _ in range(4)
         )
-        self.E, self.F = E, F
+        self.E, self.F = None if shared else E, F
+        # In a tuple, so that it is not a submodule here: it is one of the caller's.
+        self._shared = (E,) if shared else ()
 
     def forward(
         self,
@@ -77,8 +79,7 @@ class LinearMultiheadAttention(nn.Module):
         Args:
             x: (B, n, d), n at most the columns of E.
             padding_mask: (B, n), True at padding; None if there is none.
-            projection: (k, columns), the matrix that all layers share, where this one
-                has none of its own.
+            projection: the matrix or kernel of the E that is shared by all layers.
             positions: (B, m), the query positions; None for all of them.
             need_weights: return the attention weights too.
             order: the order of multiplication; None for the cheapest. It changes the
@@ -89,48 +90,44 @@ class LinearMultiheadAttention(nn.Module):
             positions has no meaning.
 
         Raises:
-            ValueError: ``order`` is INPUT and every head has an E of its own.
+            ValueError: ``order`` is none that this kind of projection allows.
         """
         n = x.size(1)
-        E = projection if self.E is None else self.E()  # (k, columns) or (H, k, columns)
-        F_ = E if self.F is None else self.F()
-        mask = None
-        if padding_mask is not None or n < E.size(-1):
-            mask = reached_positions(E, F_, n, padding_mask)  # (B or 1, H or 1, 1, k)
-        E = E[..., :n]
-        F_ = E if self.F is None else F_[..., :n]
+        E = self.E or self._shared[0]
+        F_ = self.F or E
+        E_value = E() if self.E is not None else projection
+        F_value = E_value if F_ is E else F_()
+        mask = E.mask(n, padding_mask)
         q = self._split_heads(self.q_proj(x if positions is None else gather(x, positions)))
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
         if order is None:
-            order = cheapest_order(q.size(2), n, E.size(-2), self.embed_dim, self.num_heads,
-                                   per_head=E.dim() == 3, separate_values=F_ is not E)  # fmt: skip
+            order = cheapest_order(q.size(2), n, E.reached(n), self.embed_dim, self.num_heads,
+                                   separate_values=F_ is not E, among=E.orders)  # fmt: skip
+        elif order not in E.orders:
+            raise ValueError(f"order is {order}; with {type(E).__name__} it must be one of {E.orders}")
 
         if order is Order.SCORES:
-            context, weights = self._attend_through_scores(q, x, E, F_, mask)
+            reached = E.reached(n)
+            context, weights = self._attend_through_scores(q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask)
         else:
-            keys, values = self._project(x, E, F_, order)
+            reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)
+            reduce_values = reduce_keys if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
+            keys, values = self._project(x, reduce_keys, reduce_values, order)
             context, weights = self._attend(q, keys, values, mask, need_weights)
         context = self.out_proj(context.transpose(1, 2).flatten(2))
         return context, weights if need_weights else None
 
-    def _project(self, x: Tensor, E: Tensor, F_: Tensor, order: Order) -> Tuple[Tensor, Tensor]:
-        """E K W^K and F V W^V with their biases, each (B, H, k, d_h)."""
+    def _project(self, x: Tensor, reduce_keys, reduce_values, order: Order) -> Tuple[Tensor, Tensor]:
+        """E K W^K and F V W^V with their biases, each (B, H, k', d_h)."""
         if order is Order.INPUT:
-            if E.dim() == 3:
-                raise ValueError("Order.INPUT needs one E for all heads; this layer has one for each")
-            projected = project(E, x)  # (B, k, d)
-            keys = self.k_proj(projected)
-            values = self.v_proj(projected if F_ is E else project(F_, x))
-            return self._split_heads(keys), self._split_heads(values)
-        keys, values = product(self.k_proj, x), product(self.v_proj, x)
-        if E.dim() == 2:
-            keys = project(E, keys) + self.k_proj.bias
-            values = project(F_, values) + self.v_proj.bias
-            return self._split_heads(keys), self._split_heads(values)
-        keys = E @ self._split_heads(keys) + self._head_bias(self.k_proj)
-        values = F_ @ self._split_heads(values) + self._head_bias(self.v_proj)
-        return keys, values
+            reduced = reduce_keys(x)  # (B, k', d)
+            keys = self.k_proj(reduced)
+            values = self.v_proj(reduced if reduce_values is reduce_keys else reduce_values(x))
+        else:
+            keys = reduce_keys(product(self.k_proj, x)) + self.k_proj.bias
+            values = reduce_values(product(self.v_proj, x)) + self.v_proj.bias
+        return self._split_heads(keys), self._split_heads(values)
 
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
@@ -169,12 +166,6 @@ class LinearMultiheadAttention(nn.Module):
         return linear.bias.view(self.num_heads, 1, self.head_dim)
 
 
-def project(E: Tensor, x: Tensor) -> Tensor:
-    """``E x`` for each sentence: (k, n) and (B, n, d) to (B, k, d)."""
-    # bmm, because E @ x may copy x and then takes twice as long.
-    return torch.bmm(E.expand(x.size(0), -1, -1), x)
-
-
 def product(linear: nn.Module, x: Tensor) -> Tensor:
     """``x W^T``: a linear map without its bias."""
     if type(linear) is nn.Linear and not linear._forward_pre_hooks:
@@ -186,26 +177,3 @@ def product(linear: nn.Module, x: Tensor) -> Tensor:
 def gather(x: Tensor, positions: Tensor) -> Tensor:
     """The rows ``positions`` (B, m) of ``x`` (B, n, d): (B, m, d)."""
     return x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.size(-1)))
-
-
-def reached_positions(E: Tensor, F_: Tensor, n: int, padding_mask: Optional[Tensor]) -> Tensor:
-    """Which projected positions take part in attention: boolean, (B or 1, H or 1, 1, k).
-
-    Those that a real token of the sentence reaches, and those that no token of any
-    sentence could (rows of zeros, which mean the same in every batch). A sentence that
-    is left with none attends to all, so that no softmax is empty.
-
-    Args:
-        E, F_: all columns, (k, columns) or (H, k, columns).
-        n: positions of this input.
-        padding_mask: (B, n), True at padding, or None.
-    """
-    nonzero = E.detach() != 0 if F_ is E else (E.detach() != 0) | (F_.detach() != 0)
-    if padding_mask is None:
-        reached = nonzero[..., :n].any(-1).unsqueeze(0)  # (1, k) or (1, H, k)
-    else:
-        hits = torch.einsum("...kn,bn->b...k", nonzero[..., :n].float(), (~padding_mask).float())
-        reached = hits > 0
-    reached = reached | ~nonzero.any(-1)
-    reached = reached | ~reached.any(-1, keepdim=True)
-    return reached.unsqueeze(-2) if E.dim() == 3 else reached[:, None, None]

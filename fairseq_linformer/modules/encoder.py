@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..config import LinformerConfig
 from .attention import gather
 from .encoder_layer import LinformerEncoderLayer
-from .projection import projection_of
+from .kinds import projection_of
 
 
 class LinformerEncoder(nn.Module):
@@ -52,10 +52,10 @@ class LinformerEncoder(nn.Module):
         self.quant_noise = embedding_noise
         self.dropout_module = nn.Dropout(config.dropout)
         self.E = None
-        if config.sharing == "layerwise":
+        if config.one_for_all_layers:
             self.E = projection_of(config)
         self.layers = nn.ModuleList(
-            wrap_layer(LinformerEncoderLayer(config, linear, layer_norm)) for _ in range(config.layers)
+            wrap_layer(LinformerEncoderLayer(config, i, self.E, linear, layer_norm)) for i in range(config.layers)
         )
         self.layer_norm = layer_norm(config.embed_dim) if config.normalize_before else None
         self.apply(init_bert_weights)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ..config import LinformerConfig
 from .attention import LinearMultiheadAttention, gather
-from .projection import projection_of
+from .kinds import projection_of
+from .projection import Projection
 
 _ACTIVATIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
     "gelu": F.gelu,
@@ -27,17 +28,27 @@ class LinformerEncoderLayer(nn.Module):
 
     Args:
         config: widths, sharing, dropouts.
+        index: which layer it is; k may differ from layer to layer.
+        shared: the projection of all layers, where they share one.
         linear: makes a linear map from (inputs, outputs).
         layer_norm: makes a norm from a width.
     """
 
-    def __init__(self, config: LinformerConfig, linear=nn.Linear, layer_norm=nn.LayerNorm):
+    def __init__(
+        self,
+        config: LinformerConfig,
+        index: int = 0,
+        shared: Optional[Projection] = None,
+        linear=nn.Linear,
+        layer_norm=nn.LayerNorm,
+    ):
         super().__init__()
         self.self_attn = LinearMultiheadAttention(
             config.embed_dim,
             config.attention_heads,
-            E=None if config.sharing == "layerwise" else projection_of(config),
-            F=projection_of(config) if config.sharing in ("none", "headwise") else None,
+            E=shared or projection_of(config, index),
+            F=projection_of(config, index) if config.separate_values else None,
+            shared=shared is not None,
             dropout=config.attention_dropout,
             linear=linear,
         )
@@ -61,7 +72,7 @@ class LinformerEncoderLayer(nn.Module):
         Args:
             x: (B, n, d)
             padding_mask: (B, n), True at padding, or None.
-            projection: (k, n), the matrix of layerwise sharing.
+            projection: the matrix or kernel of layerwise sharing.
             positions: (B, m), the positions whose output is needed; None for all.
 
         Returns:

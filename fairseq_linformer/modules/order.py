@@ -9,7 +9,7 @@ layer the cheapest is SCORES up to n = 102, KEYS up to 255 and INPUT from 256 on
 """
 
 import enum
-import math
+from typing import Iterable
 
 
 class Order(enum.Enum):
@@ -21,19 +21,14 @@ class Order(enum.Enum):
     """((q (x W)^T) E^T): as for the Transformer, with the n x n scores projected."""
 
 
-def multiplications(
-    order: Order, m: int, n: int, k: int, d: int, H: int, per_head: bool, separate_values: bool
-) -> float:
-    """Multiplications for one sentence and one layer, without those that no order changes
-    (queries, output). Softmax and copies are not counted.
+def multiplications(order: Order, m: int, n: int, k: int, d: int, H: int, separate_values: bool) -> float:
+    """Multiplications for one sentence and one layer with a matrix E, without those that no order
+    changes (queries, output). Softmax and copies are not counted.
 
     Args:
-        per_head: every head has matrices of its own (``none`` sharing).
         separate_values: F is not E.
     """
     if order is Order.INPUT:
-        if per_head:
-            return math.inf  # H projections of the whole width; not offered
         projected = (2 if separate_values else 1) * k * n * d  # E x, F x
         mapped = 2 * k * d * d  # (E x) W^K, (F x) W^V
         attended = 2 * m * k * d  # q keys^T, weights values
@@ -49,7 +44,7 @@ def multiplications(
 
 
 def cheapest_order(
-    m: int, n: int, k: int, d: int, H: int, per_head: bool = False, separate_values: bool = True
+    m: int, n: int, k: int, d: int, H: int, separate_values: bool = True, among: Iterable[Order] = tuple(Order)
 ) -> Order:
     """The order with the fewest multiplications, the first of equals."""
-    return min(Order, key=lambda order: multiplications(order, m, n, k, d, H, per_head, separate_values))
+    return min(among, key=lambda order: multiplications(order, m, n, k, d, H, separate_values))

@@ -1,71 +1,136 @@
-"""E and F: the matrices that shorten keys and values from n to k positions.
+"""E and F: what shortens keys and values from n to k positions.
 
-    B sentences, n positions, k projected positions, H heads
+    B sentences, n positions of this input, N the most positions, k projected positions, k' those
+    that this input reaches, H heads, d width, d_h = d / H
 
-Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing
-key and value". It writes them as n x k and multiplies them as (k, n); here they are plain
-(k, n) parameters without bias. An input of n' < n positions uses their first n' columns.
+Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing key and
+value", and under "general projections" pooling and convolution in place of them (pooling.py).
+A matrix is written n x k in the paper and multiplied as (k, n); here it is a plain (k, N)
+parameter without bias. An input of n < N positions uses its first n columns.
 """
 
-from typing import Optional
+import math
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from ..config import LinformerConfig
-
-
-def window_average(k: int, n: int) -> Tensor:
-    """The (k, n) matrix whose row i averages the i-th of k adjoining windows of positions.
-
-    Row i covers the positions ``i * n // k`` up to, not including, ``(i + 1) * n // k``;
-    with k = n it is the identity, and the Linformer is the Transformer.
-
-    Raises:
-        ValueError: k is not between 1 and n.
-    """
-    if not 1 <= k <= n:
-        raise ValueError(f"k is {k}; it must be between 1 and n, which is {n}")
-    edges = torch.arange(k + 1).unsqueeze(1) * n // k
-    positions = torch.arange(n)
-    window = (edges[:-1] <= positions) & (positions < edges[1:])  # (k, n)
-    return window / window.sum(1, keepdim=True)
-
-
-class _Scale(torch.autograd.Function):
-    """``scale * weight``, and the gradient of the product handed to ``weight`` as it is.
-
-    Not the derivative, on purpose. The derivative is ``scale`` times smaller, and Adam's eps,
-    which is 1e-6 in RoBERTa's recipe, would then slow E down a second time.
-    """
-
-    @staticmethod
-    def forward(ctx, weight: Tensor, scale: Tensor) -> Tensor:
-        return weight * scale
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        return gradient, None
+from .order import Order
+from .windows import window_average, window_mask, windows_reached
 
 
 class Projection(nn.Module):
-    """One E or F, or one of them for each head: ``scale * weight``.
+    """What every kind of projection is for the attention.
 
-    It is initialised with window averages and learns slowly. Both matter more than anything
-    else in training a small Linformer: from N(0, 0.02) at the common rate the model does not
-    leave the plateau of a model without context for thousands of updates. The reason: Adam
-    moves every entry by about the learning rate, whatever its gradient, and a row has n
-    entries, so that at the common rate its random walk soon outweighs the average.
+    Calling it gives its matrix or kernel, or None if it has none; that is handed back to
+    ``reduce``, so that layers which share a projection can compute it once.
 
-    The slow rate is in the parametrisation, so that it works from flags and YAML and under
-    any kind of data parallelism: the parameter is E / scale, the optimizer is handed the
-    gradient with respect to E, and so its step on the parameter, whatever it is, arrives at E
-    times ``scale``. That is a learning rate times ``scale`` for SGD, Adam, Adagrad and all
-    optimizers whose step does not depend on the size of the parameter; LAMB and Adafactor's
-    ``--scale-parameter`` undo it. Weight decay shrinks E at the common rate.
+    Attributes:
+        n, k: as above (N and k).
+        windowed: projected position i stands for window i of the input (windows.py). One whose
+            window holds no real token of a sentence is then masked out of its attention: a
+            short sentence attends to its own windows, and the rest costs nothing. If not
+            windowed, every sentence attends to all k, as equation (7) says.
+        orders: the orders of multiplication that this kind allows, the first one if there is
+            nothing to choose by.
+    """
 
-    ``scale`` travels in the state dict beside ``weight``: whatever scale a checkpoint was
-    trained with, what is loaded is its E, and learns on at the rate of this module.
+    orders: Tuple[Order, ...] = (Order.KEYS,)
+    windowed = True
+
+    def __init__(self, n: int, k: int):
+        super().__init__()
+        if not 1 <= k <= n:
+            raise ValueError(f"k is {k}; it must be between 1 and n, which is {n}")
+        self.n, self.k = n, k
+
+    def forward(self) -> Optional[Tensor]:
+        """The matrix or kernel."""
+        return None
+
+    def reached(self, n: int) -> int:
+        """k', the projected positions of an input of n positions."""
+        return windows_reached(self.k, self.n, n) if self.windowed else self.k
+
+    def mask(self, n: int, padding_mask: Optional[Tensor]) -> Optional[Tensor]:
+        """Which of the k' projected positions are attended to: (B, 1 or H, 1, k'), or None for all."""
+        return window_mask(self.k, self.n, n, padding_mask) if self.windowed else None
+
+    def reduce(self, x: Tensor, value: Optional[Tensor], padding_mask: Optional[Tensor]) -> Tensor:
+        """(B, n, d) to (B, k', d).
+
+        Args:
+            x: what to shorten; zero at padding.
+            value: what calling the projection gave.
+            padding_mask: (B, n), True at padding, or None.
+        """
+        raise NotImplementedError
+
+
+class LearnedProjection(Projection):
+    """A projection with a parameter that learns slowly: E = start + scale * (weight - start).
+
+    A slow E matters more than anything else in training a small Linformer; how slow, and why,
+    is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML
+    and under any kind of data parallelism: ``weight`` begins at E and is handed the gradient of
+    E, so the optimizer does to it what it would do to E, and of the way that it goes E goes
+    ``scale`` times as far. That is a learning rate times ``scale`` for every optimizer, for
+    those too whose step depends on the size of the parameter (LAMB, Adafactor's
+    ``--scale-parameter``), and weight decay is scaled alike.
+
+    ``start`` and ``scale`` travel in the state dict beside ``weight``. A checkpoint with
+    another scale, or with none (a plain matrix), is loaded as its E, and learns on from there
+    at the rate of this module.
+    """
+
+    def __init__(self, n: int, k: int, shape: Tuple[int, ...], lr_scale: float, frozen: bool, windowed: bool):
+        super().__init__(n, k)
+        self.lr_scale, self.windowed = lr_scale, windowed
+        self.weight = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
+        self._slow = not frozen and lr_scale != 1
+        if self._slow:
+            self.register_buffer("start", torch.zeros(shape))
+            self.register_buffer("scale", torch.tensor(float(lr_scale)))
+        self.register_buffer("windows", torch.tensor(windowed))
+
+    def forward(self) -> Tensor:
+        """E itself: (k, N) or (H, k, N); of a convolution its kernel."""
+        if not self._slow:
+            return self.weight
+        return self.weight + (1 - self.scale) * (self.start - self.weight).detach()
+
+    def set_(self, value: Tensor) -> None:
+        """Make ``value``, or for each head ``value``, the matrix or kernel."""
+        with torch.no_grad():
+            self.weight.copy_(value.expand_as(self.weight))
+            if self._slow:
+                self.start.copy_(self.weight)
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        if prefix + "weight" in state_dict:
+            # A plain matrix, from wherever it comes, is attended to in all its rows.
+            windows = state_dict.setdefault(prefix + "windows", torch.tensor(False))
+            self.windowed = bool(windows)
+            scale = state_dict.get(prefix + "scale")
+            if not self._slow or scale is None or float(scale) != float(self.scale):
+                entries = {name: state_dict.pop(prefix + name, None) for name in ("weight", "start", "scale")}
+                state_dict[prefix + "weight"] = value_of(**entries)
+                if self._slow:
+                    state_dict[prefix + "start"], state_dict[prefix + "scale"] = state_dict[prefix + "weight"], self.scale
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        state = f"lr_scale={self.lr_scale:g}" if self.weight.requires_grad else "frozen"
+        return f"{tuple(self.weight.shape)}, {state}{'' if self.windowed else ', no windows'}"
+
+
+def value_of(weight: Tensor, start: Optional[Tensor] = None, scale: Optional[Tensor] = None) -> Tensor:
+    """E as the entries of a state dict make it; the entries are left as they are."""
+    return weight.clone() if start is None else weight + (1 - scale) * (start - weight)
+
+
+class LinearProjection(LearnedProjection):
+    """One matrix E or F, or one for each head.
 
     Args:
         n: positions of the longest input.
@@ -73,61 +138,48 @@ class Projection(nn.Module):
         heads: None for one matrix that all heads use; H for a matrix for each head.
         lr_scale: learning rate of E relative to that of the other weights.
         frozen: do not train it.
+        init: how it starts, one of ``STARTS``.
 
     Raises:
         ValueError: k is not between 1 and n.
     """
 
     def __init__(
-        self, n: int, k: int, heads: Optional[int] = None, lr_scale: float = 1.0, frozen: bool = False
+        self,
+        n: int,
+        k: int,
+        heads: Optional[int] = None,
+        lr_scale: float = 1.0,
+        frozen: bool = False,
+        init: str = "average",
     ):
-        super().__init__()
-        self.n, self.k, self.heads, self.lr_scale = n, k, heads, lr_scale
         shape = (k, n) if heads is None else (heads, k, n)
-        self.register_buffer("scale", torch.tensor(float(lr_scale)))
-        self.weight = nn.Parameter(torch.empty(shape), requires_grad=not frozen)
-        self.reset_parameters()
+        super().__init__(n, k, shape, lr_scale, frozen, windowed=init == "average")
+        self.heads = heads
+        # E for all heads can be multiplied first; E_1 ... E_H cannot, without doing it H times.
+        self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
+        self.set_(torch.stack([starting_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
 
-    def reset_parameters(self) -> None:
-        """Set every matrix to window averages."""
-        self.set_(window_average(self.k, self.n))
-
-    def forward(self) -> Tensor:
-        """The matrix itself: (k, n) or (H, k, n)."""
-        return _Scale.apply(self.weight, self.scale)
-
-    def set_(self, matrix: Tensor) -> None:
-        """Make this matrix, of shape (k, n) or (H, k, n), the projection."""
-        with torch.no_grad():
-            self.weight.copy_((matrix / self.lr_scale).expand_as(self.weight))
-
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
-        # A checkpoint without a scale holds E itself.
-        key = prefix + "weight"
-        theirs = float(state_dict.get(prefix + "scale", 1.0))
-        if key in state_dict and theirs != float(self.scale):
-            state_dict[key] = state_dict[key] * (theirs / float(self.scale))
-        state_dict[prefix + "scale"] = self.scale
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-    def extra_repr(self) -> str:
-        heads = "" if self.heads is None else f"heads={self.heads}, "
-        frozen = "" if self.weight.requires_grad else ", frozen"
-        return f"{heads}k={self.k}, n={self.n}, lr_scale={self.lr_scale:g}{frozen}"
+    def reduce(self, x, value, padding_mask=None):
+        E = value[..., : self.reached(x.size(1)), : x.size(1)]
+        if self.heads is None:
+            # bmm, because E @ x may copy x and then takes twice as long.
+            return torch.bmm(E.expand(x.size(0), -1, -1), x)
+        return (E @ x.unflatten(-1, (self.heads, -1)).transpose(1, 2)).transpose(1, 2).flatten(2)
 
 
-def projection_of(config: LinformerConfig) -> Projection:
-    """One E or F as a model of this shape has it."""
-    return Projection(
-        config.max_positions,
-        config.projected_dim,
-        heads=config.attention_heads if config.sharing == "none" else None,
-        lr_scale=config.projection_lr_scale,
-        frozen=config.freeze_projections,
-    )
+def starting_matrix(init: str, k: int, n: int) -> Tensor:
+    """A new (k, n) matrix. ``rate.py`` has the table of what each start leads to.
 
-
-def count_matrices(module: nn.Module) -> int:
-    """How many distinct (k, n) matrices a model has. At 12 layers of 12 heads: 288 without
-    sharing, and as section 4 of the paper counts 24, 12 and 1 with the three kinds of it."""
-    return sum(m.heads or 1 for m in module.modules() if isinstance(m, Projection))
+    Args:
+        init: ``average``: row i averages window i. ``normal``: N(0, 0.02), which is what the
+            authors' code ends up with. ``xavier``: uniform with gain 1/sqrt(2), which is what it
+            means to do. ``jl``: N(0, 1/k), the Johnson-Lindenstrauss projection of the proofs
+            of the paper's theorems.
+    """
+    if init == "average":
+        return window_average(k, n)
+    matrix = torch.empty(k, n)
+    if init == "xavier":
+        return nn.init.xavier_uniform_(matrix, gain=1 / math.sqrt(2))
+    return nn.init.normal_(matrix, std={"normal": 0.02, "jl": 1 / math.sqrt(k)}[init])

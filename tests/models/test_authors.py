@@ -9,7 +9,7 @@ import fairseq
 import pytest
 import torch
 
-from fairseq_linformer.modules import Projection
+from fairseq_linformer.modules import LinearProjection
 
 from .test_model import SMALL, Task, build, tokens, without_dropout
 
@@ -40,7 +40,7 @@ def pair(theirs, sharing):
     embed = torch.nn.Embedding(len(task.source_dictionary), 16, 1)
     their = theirs(args, task.source_dictionary, embed).eval()
     their.apply(fairseq.models.roberta.model.init_bert_params)
-    ours = build(task, sharing=sharing, **{**without_dropout(), "projected_dim": 8}).encoder.sentence_encoder.eval()
+    ours = build(task, sharing=sharing, projection_init="normal", **{**without_dropout(), "projected_dim": 8}).encoder.sentence_encoder.eval()
     state = their.state_dict()
     for i, layer in enumerate(ours.layers):
         if layer.self_attn.E is not None:
@@ -67,7 +67,7 @@ def test_features_are_equal_without_padding(theirs, sharing, length):
 def test_padding_changes_their_features_and_not_ours(theirs, sharing):
     their, ours = pair(theirs, sharing)
     for projection in ours.modules():
-        if isinstance(projection, Projection):
+        if isinstance(projection, LinearProjection):
             projection.set_(100 * projection())
     for name, p in their.named_parameters():
         if "compress" in name and not (sharing == "layerwise" and "layers.0" not in name):

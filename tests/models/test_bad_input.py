@@ -24,12 +24,12 @@ def chain(error: BaseException) -> str:
 
 BAD_OPTIONS = {
     "k > n": (dict(projected_dim=17), "projected_dim is 17; it must be between 1 and max_positions, which is 16"),
-    "k = 0": (dict(projected_dim=0), "projected_dim is 0; it must be at least 1"),
-    "k < 0": (dict(projected_dim=-3), "projected_dim is -3; it must be at least 1"),
+    "k = 0": (dict(projected_dim=0), "projected_dim is 0; it must be between 1 and max_positions"),
+    "k < 0": (dict(projected_dim=-3), "projected_dim is -3; it must be between 1 and max_positions"),
     "heads": (dict(encoder_attention_heads=3), "encoder_attention_heads is 3; it must divide encoder_embed_dim, which is 16"),
     "layers": (dict(encoder_layers=0), "encoder_layers is 0; it must be at least 1"),
     "dropout": (dict(dropout=1.5), r"dropout is 1.5; it must be in \[0, 1\)"),
-    "scale": (dict(projection_lr_scale=0.0), r"projection_lr_scale is 0.0; it must be in \[0.0001, 1\]"),
+    "scale": (dict(projection_lr_scale=0.0), "projection_lr_scale is 0.0; it must be above 0 and at most 1"),
     "n below the task's": (dict(max_positions=8), "max_positions is 8, and the task makes samples of up to 16 tokens"),
     "head pruning": (dict(mha_heads_to_keep=1), "mha_heads_to_keep is 1; .*only -1"),
     "FFN pruning": (dict(ffn_blocks_to_remove=1), "ffn_blocks_to_remove is 1; .*only -1"),

@@ -13,9 +13,9 @@ from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
 from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
-from fairseq_linformer.models.compatibility import HEADS
+from fairseq_linformer.models.shapes import HEADS
 from fairseq_linformer.models.linformer_roberta import masked_positions
-from fairseq_linformer.modules.projection import count_matrices
+from fairseq_linformer.modules.kinds import count_matrices
 
 SMALL = dict(encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=2, projected_dim=6)
 
@@ -89,7 +89,7 @@ def test_names_are_those_of_roberta_plus_projections():
     ours = build(sharing="layerwise").state_dict()
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
     E = "encoder.sentence_encoder.E."
-    assert ours.keys() - theirs.keys() == {E + "weight", E + "scale", "encoder.attention_heads"}
+    assert ours.keys() - theirs.keys() == {E + "weight", E + "start", E + "scale", E + "windows", "encoder.attention_heads"}
     assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
 
 

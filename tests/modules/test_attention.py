@@ -5,34 +5,43 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_linformer.config import SHARING
-from fairseq_linformer.modules import LinearMultiheadAttention, Projection
+from fairseq_linformer.config import PROJECTIONS, SHARING, LinformerConfig
+from fairseq_linformer.modules import LinearMultiheadAttention, LinearProjection
+from fairseq_linformer.modules.kinds import HeadProjections, projection_of
 from fairseq_linformer.modules.order import Order
+from fairseq_linformer.modules.projection import LearnedProjection
 
-from .reference import linear_attention
+from .reference import linear_attention, rows_of
 
 N, K, D, H = 12, 5, 12, 3
 
 
-def make(sharing, n=N, k=K, d=D, heads=H, start="normal", seed=0, lr_scale=0.0625):
-    """An attention module with random weights, and E and F as (H, k, n)."""
+def make(sharing, n=N, k=K, d=D, heads=H, init="average", projection="linear", seed=0):
+    """An attention module with random weights, and its projections E and F. With an ``init`` of
+    "random" E and F have random entries and windows, as a trained model has them."""
     torch.manual_seed(seed)
-    per_head = heads if sharing == "none" else None
-    E = Projection(n, k, per_head, lr_scale)
-    F = Projection(n, k, per_head, lr_scale) if sharing in ("none", "headwise") else None
-    attention = LinearMultiheadAttention(d, heads, None if sharing == "layerwise" else E, F)
+    config = LinformerConfig(
+        10, n, k, sharing, projection, "average" if init == "random" else init, layers=1, embed_dim=d, attention_heads=heads
+    )
+    E = projection_of(config)
+    F = projection_of(config) if config.separate_values else None
+    attention = LinearMultiheadAttention(d, heads, E, F, shared=config.one_for_all_layers)
     for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
         torch.nn.init.normal_(linear.weight, std=0.4)
         torch.nn.init.normal_(linear.bias, std=0.4)
-    if start == "normal":
-        for projection in filter(None, (E, F)):
-            torch.nn.init.normal_(projection.weight, std=0.5 / lr_scale)
     attention.double(), E.double()
+    if init == "random":
+        for module in [*E.modules(), *(F.modules() if F else ())]:
+            if isinstance(module, LearnedProjection):
+                torch.nn.init.normal_(module.weight, std=0.5)
+                if module.weight.requires_grad:  # not the same as what it started from
+                    torch.nn.init.normal_(module.start, std=0.5)
+    return attention, E, F or E
 
-    def full(projection):
-        return projection().expand(heads, k, n)
 
-    return attention, E, (lambda: full(E)), (lambda: full(F or E))
+def expected_of(attention, E, F, x, lengths):
+    heads = attention.num_heads
+    return linear_attention(attention, x, lengths, rows_of(E, heads), rows_of(F, heads))
 
 
 def run(attention, E, x, lengths, **kwargs):
@@ -43,10 +52,6 @@ def run(attention, E, x, lengths, **kwargs):
     return [out[b, :length] for b, length in enumerate(lengths)]
 
 
-def orders(sharing):
-    return [order for order in Order if not (sharing == "none" and order is Order.INPUT)]
-
-
 LENGTHS = {
     "n": [N, N],
     "shorter than k": [K - 2, K - 2],
@@ -55,41 +60,63 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("start", ["normal", "average"])
+@pytest.mark.parametrize("init", ["random", "average", "normal"])
 @pytest.mark.parametrize("case", LENGTHS)
 @pytest.mark.parametrize("sharing", SHARING)
-def test_equals_equation_7(sharing, case, start):
-    attention, E, full_E, full_F = make(sharing, start=start)
+def test_equals_equation_7(sharing, case, init):
+    attention, E, F = make(sharing, init=init)
     lengths = LENGTHS[case]
     x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)
-    expected = linear_attention(attention, x, lengths, full_E(), full_F())
-    for order in [None, *orders(sharing)]:
+    expected = expected_of(attention, E, F, x, lengths)
+    for order in [None, *E.orders]:
         for ours, theirs in zip(run(attention, E, x, lengths, order=order), expected):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
     attention.float(), E.float()
-    for order in orders(sharing):
+    for order in E.orders:
         for ours, theirs in zip(run(attention, E, x.float(), lengths, order=order), expected):
             torch.testing.assert_close(ours, theirs.float(), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", LENGTHS)
+@pytest.mark.parametrize("n", [12, 11, 13])
+@pytest.mark.parametrize("k", [1, 4, 5, "1/4/11", "11/4/4"])
 @pytest.mark.parametrize("sharing", SHARING)
-def test_gradients_equal_those_of_equation_7(sharing, case):
-    attention, E, full_E, full_F = make(sharing)
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_every_kind_of_projection_in_every_sharing_and_form_of_k(projection, sharing, k, n):
+    """Whole and short inputs, with padding and without; windows of equal and of unequal length."""
+    if isinstance(k, str) and sharing != "none":
+        pytest.skip("only without sharing can heads differ in k")
+    attention, E, F = make(sharing, n=n, k=k, projection=projection, init="average" if projection == "random" else "random")
+    assert isinstance(E, HeadProjections) == isinstance(k, str)
+    for lengths in ([n], [3], [1], [7, 4, 1], [n, 10, 2]):
+        x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)
+        for order in [None, *E.orders]:
+            for ours, theirs in zip(run(attention, E, x, lengths, order=order), expected_of(attention, E, F, x, lengths)):
+                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", LENGTHS)
+@pytest.mark.parametrize("projection, k", [("linear", K), ("linear", "2/5/12"), ("conv", K), ("max-pool", K), ("mean-pool", K)])
+@pytest.mark.parametrize("sharing", SHARING)
+def test_gradients_equal_those_of_equation_7(sharing, projection, k, case):
+    if isinstance(k, str) and sharing != "none":
+        pytest.skip("only without sharing can heads differ in k")
+    attention, E, F = make(sharing, k=k, projection=projection, init="random")
     lengths = LENGTHS[case]
     x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64, requires_grad=True)
-    parameters = dict(attention.named_parameters(), x=x, E=E.weight)
+    parameters = {id(p): p for p in [x, *attention.parameters(), *E.parameters()]}
     coefficients = [torch.randn(length, D, dtype=torch.float64) for length in lengths]
 
     def gradients(outputs):
         loss = sum((c * out).sum() for c, out in zip(coefficients, outputs))
-        return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values()))))
+        return torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
 
-    expected = gradients(linear_attention(attention, x, lengths, full_E(), full_F()))
-    for order in orders(sharing):
-        for name, gradient in gradients(run(attention, E, x, lengths, order=order)).items():
-            torch.testing.assert_close(gradient, expected[name], rtol=0, atol=1e-10, msg=lambda m: f"{order} {name}: {m}")
+    expected = gradients(expected_of(attention, E, F, x, lengths))
+    for order in E.orders:
+        for p, ours, theirs in zip(parameters.values(), gradients(run(attention, E, x, lengths, order=order)), expected):
+            # A matrix for windows that no sentence reaches has no gradient in the one, zeros in the other.
+            ours, theirs = (torch.zeros_like(p) if g is None else g for g in (ours, theirs))
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,12 +128,15 @@ def test_any_shape_length_mask_and_positions(data):
     d = heads * data.draw(st.integers(1, 3), "head_dim")
     sharing = data.draw(st.sampled_from(SHARING), "sharing")
     lengths = data.draw(st.lists(st.integers(1, n), min_size=1, max_size=4), "lengths")
-    start = data.draw(st.sampled_from(["normal", "average"]), "start")
-    order = data.draw(st.sampled_from([None, *orders(sharing)]), "order")
-    attention, E, full_E, full_F = make(sharing, n, k, d, heads, start, seed=data.draw(st.integers(0, 99)))
+    projection = data.draw(st.sampled_from(PROJECTIONS), "projection")
+    init = "average" if projection == "random" else data.draw(st.sampled_from(["random", "average"]), "start")
+    if sharing == "none" and data.draw(st.booleans(), "nonuniform"):
+        k = "/".join(str(data.draw(st.integers(1, n))) for _ in range(heads))
+    attention, E, F = make(sharing, n, k, d, heads, init, projection, seed=data.draw(st.integers(0, 99)))
+    order = data.draw(st.sampled_from([None, *E.orders]), "order")
     padded_to = data.draw(st.integers(max(lengths), n), "padded to")
     x = torch.randn(len(lengths), padded_to, d, dtype=torch.float64)
-    expected = linear_attention(attention, x, lengths, full_E(), full_F())
+    expected = expected_of(attention, E, F, x, lengths)
     for ours, theirs in zip(run(attention, E, x, lengths, order=order), expected):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
@@ -122,7 +152,7 @@ def test_any_shape_length_mask_and_positions(data):
 @pytest.mark.parametrize("sharing", ["headwise", "key-value", "layerwise"])
 def test_with_identity_projections_it_is_multihead_attention(sharing, order):
     """k = n and E = F = identity: PyTorch's own module, masks included, outputs and gradients."""
-    attention, E, _, _ = make(sharing, n=N, k=N, start="average")
+    attention, E, _ = make(sharing, k=N)
     theirs = torch.nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64)
     linears = (attention.q_proj, attention.k_proj, attention.v_proj)
     with torch.no_grad():
@@ -150,7 +180,7 @@ def test_with_identity_projections_it_is_multihead_attention(sharing, order):
 def test_attention_dropout_keeps_the_expectation_in_every_order():
     """Dropped weights are scaled up: the mean over many draws is the output without dropout."""
     for order in Order:
-        attention, E, _, _ = make("headwise")
+        attention, E, _ = make("headwise", init="random")
         x = torch.randn(1, 6, D, dtype=torch.float64)
         expected, _ = attention.eval()(x, order=order)
         attention.train().dropout = 0.3
@@ -160,32 +190,33 @@ def test_attention_dropout_keeps_the_expectation_in_every_order():
 
 
 def test_a_matrix_for_each_head_refuses_the_order_it_has_not():
-    attention, E, _, _ = make("none")
-    with pytest.raises(ValueError, match="one E for all heads"):
+    attention, _, _ = make("none")
+    with pytest.raises(ValueError, match="order is Order.INPUT; with LinearProjection it must be one of .*KEYS.*SCORES"):
         attention(torch.randn(1, 4, D, dtype=torch.float64), order=Order.INPUT)
 
 
 def test_heads_must_divide_the_width():
     with pytest.raises(ValueError, match="num_heads is 5; it must divide embed_dim, which is 12"):
-        LinearMultiheadAttention(12, 5)
+        LinearMultiheadAttention(12, 5, LinearProjection(4, 2))
 
 
-def test_a_row_of_zeros_means_the_same_alone_and_in_a_padded_batch():
-    attention, E, _, _ = make("key-value")
+def test_windows_go_on_to_matter_after_training():
+    """A short sentence attends to its own windows, however little the other rows of E stay zero."""
+    attention, _, _ = make("key-value")
+    x = torch.randn(1, 4, D, dtype=torch.float64)
+    before, weights = attention(x, need_weights=True)
+    assert weights.size(-1) == 2  # windows start at 0, 2, 4, ...
     with torch.no_grad():
-        attention.E.weight[2] = 0
-    x = torch.randn(2, N, D, dtype=torch.float64)
-    alone = run(attention, E, x[:1], [N])[0]
-    together = run(attention, E, x, [N, 4])[0]
-    torch.testing.assert_close(alone, together, rtol=0, atol=1e-12)
+        attention.E.weight += 1e-9
+    torch.testing.assert_close(attention(x)[0], before, rtol=0, atol=1e-6)
 
 
 def test_a_sentence_of_padding_only_gives_no_nan():
-    for sharing, order in [(sharing, order) for sharing in SHARING for order in [None, *orders(sharing)]]:
-        attention, E, _, _ = make(sharing, start="average")
+    for sharing, projection in [(sharing, projection) for sharing in SHARING for projection in PROJECTIONS]:
+        attention, E, _ = make(sharing, projection=projection)
         x = torch.randn(2, N, D, dtype=torch.float64, requires_grad=True)
         mask = torch.zeros(2, N, dtype=torch.bool)
         mask[1] = True
-        out, _ = attention(x, mask, None if attention.E else E(), order=order)
+        out, _ = attention(x, mask, None if attention.E else E())
         out[0].sum().backward()
         assert out.isfinite().all() and x.grad.isfinite().all()

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_linformer.config import SHARING, LinformerConfig
-from fairseq_linformer.modules import LinformerEncoder, Projection
+from fairseq_linformer.config import PROJECTIONS, SHARING, STARTS, LinformerConfig
+from fairseq_linformer.modules import LinformerEncoder
 
 
 def build(seed=0, **options):
@@ -28,20 +28,27 @@ def test_features_depend_neither_on_the_batch_nor_on_what_else_is_read(data):
     """Any shape, lengths, options: a sentence alone equals it in a padded batch, at every layer, and
     reading some positions equals picking them from all."""
     n = data.draw(st.integers(1, 12), "n")
+    layers = data.draw(st.integers(1, 3), "layers")
+    sharing = data.draw(st.sampled_from(SHARING), "sharing")
+    projection = data.draw(st.sampled_from(PROJECTIONS), "projection")
+    k = data.draw(st.integers(1, n), "k")
+    if sharing != "layerwise" and data.draw(st.booleans(), "nonuniform"):
+        k = data.draw(st.lists(st.integers(1, n), min_size=layers, max_size=layers), "k of each layer")
+        if sharing == "none":
+            k[0] = [k[0], data.draw(st.integers(1, n), "k of the other head")]
+    starts = STARTS.get(projection, ("average",))
     encoder = build(
         data.draw(st.integers(0, 99), "seed"),
         max_positions=n,
-        projected_dim=data.draw(st.integers(1, n), "k"),
-        sharing=data.draw(st.sampled_from(SHARING), "sharing"),
-        layers=data.draw(st.integers(1, 3), "layers"),
+        projected_dim=k,
+        sharing=sharing,
+        projection=projection,
+        projection_init=data.draw(st.sampled_from(starts), "init"),
+        layers=layers,
         normalize_before=data.draw(st.booleans(), "prenorm"),
         layernorm_embedding=data.draw(st.booleans(), "embedding norm"),
         activation_fn=data.draw(st.sampled_from(["gelu", "relu", "tanh", "gelu_accurate"]), "activation"),
     ).eval()
-    if data.draw(st.booleans(), "average"):
-        for module in encoder.modules():
-            if isinstance(module, Projection):
-                module.reset_parameters()
     lengths = data.draw(st.lists(st.integers(1, n), min_size=1, max_size=4), "lengths")
     padded_to = data.draw(st.integers(max(lengths), n), "padded to")
     batch = torch.ones(len(lengths), padded_to, dtype=torch.long)
@@ -70,7 +77,7 @@ def test_the_last_layer_computes_only_what_is_read():
 def test_padding_may_stand_anywhere():
     """Left padding, as some tokenizers make it: positions are counted over real tokens."""
     encoder = build(sharing="layerwise", projected_dim=12).eval()
-    encoder.E.reset_parameters()  # the identity: a token is a token wherever it stands
+    encoder.E.set_(torch.eye(12))  # the identity: a token is a token wherever it stands
     sentence = torch.randint(2, 20, (1, 5))
     left = torch.nn.functional.pad(sentence, (4, 0), value=1)
     torch.testing.assert_close(encoder(left)[0][:, 4:], encoder(sentence)[0])

@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from fairseq.optim.adafactor import Adafactor
 
-from fairseq_linformer.modules.projection import Projection, window_average
+from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
+from fairseq_linformer.modules.projection import starting_matrix
+from fairseq_linformer.modules.windows import inside_windows, split_windows, window_average, window_mask, windows_reached
 
 
 def test_window_averages_by_hand():
@@ -29,7 +32,7 @@ def test_more_rows_than_positions_are_refused():
 
 
 def test_columns_and_heads():
-    E = Projection(6, 3, heads=2, lr_scale=0.25)
+    E = LinearProjection(6, 3, heads=2, lr_scale=0.25)
     assert E().shape == (2, 3, 6)
     assert torch.equal(E()[1], window_average(3, 6))
     matrix = torch.randn(3, 6)
@@ -38,43 +41,130 @@ def test_columns_and_heads():
 
 
 def test_frozen():
-    assert not Projection(6, 3, frozen=True).weight.requires_grad
+    assert not LinearProjection(6, 3, frozen=True).weight.requires_grad
 
 
-@pytest.mark.parametrize("mine, theirs", [(0.0625, 1.0), (1.0, 0.0625), (0.1, 0.3)])
+def trained(**options):
+    """A projection that has gone some way from where it started."""
+    E = LinearProjection(6, 3, **options)
+    with torch.no_grad():
+        E.weight.add_(torch.randn(3, 6))
+    return E
+
+
+@pytest.mark.parametrize("mine, theirs", [(0.0625, 1.0), (1.0, 0.0625), (0.1, 0.3), (0.1, 0.1)])
 def test_loading_keeps_the_matrix_whatever_the_scale(mine, theirs):
-    saved, loaded = Projection(6, 3, lr_scale=theirs), Projection(6, 3, lr_scale=mine)
-    saved.set_(torch.randn(3, 6))
+    saved, loaded = trained(lr_scale=theirs), LinearProjection(6, 3, lr_scale=mine)
     state = {key: value.clone() for key, value in saved.state_dict().items()}
     loaded.load_state_dict(state)
     torch.testing.assert_close(loaded(), saved())
-    assert float(loaded.scale) == pytest.approx(mine)
+    assert loaded.lr_scale == mine and (mine == 1 or float(loaded.scale) == pytest.approx(mine))
     # The checkpoint is left as it was.
-    assert torch.equal(state["weight"], saved.weight) and state["scale"] == saved.scale
+    assert all(torch.equal(value, saved.state_dict()[key]) for key, value in state.items())
+    if mine == theirs:  # every bit is as it was: training goes on as if it had not stopped
+        assert all(torch.equal(value, loaded.state_dict()[key]) for key, value in state.items())
 
 
-def test_a_plain_matrix_without_a_scale_loads_as_itself():
-    E = Projection(6, 3, lr_scale=0.0625)
+def test_a_frozen_projection_loads_a_learnt_one_and_the_other_way_round():
+    learnt, frozen = trained(lr_scale=0.0625), LinearProjection(6, 3, frozen=True)
+    frozen.load_state_dict(learnt.state_dict())
+    torch.testing.assert_close(frozen(), learnt())
+    again = LinearProjection(6, 3, lr_scale=0.0625)
+    again.load_state_dict(frozen.state_dict())
+    assert torch.equal(again(), frozen())
+
+
+def test_a_plain_matrix_loads_as_itself_and_all_its_rows_are_attended_to():
+    E = LinearProjection(6, 3, lr_scale=0.0625)
+    assert E.windowed and E.reached(2) == 1
     matrix = torch.randn(3, 6)
     E.load_state_dict({"weight": matrix})
     assert torch.equal(E(), matrix)
+    assert not E.windowed and E.reached(2) == 3 and not E.state_dict()["windows"]
+    # And that is remembered.
+    again = LinearProjection(6, 3)
+    again.load_state_dict(E.state_dict())
+    assert not again.windowed
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "Adagrad", "Adamax", "RMSprop"])
+@pytest.mark.parametrize("init, std", [("normal", 0.02), ("jl", 50**-0.5), ("xavier", (1 / (50 + 400)) ** 0.5)])
+def test_starts(init, std):
+    matrix = starting_matrix(init, 50, 400)
+    assert matrix.std().item() == pytest.approx(std, rel=0.05) and abs(matrix.mean()) < std / 20
+    assert not LinearProjection(400, 50, init=init).windowed
+
+
+def test_a_convolution_that_averages_is_mean_pooling_where_windows_are_whole():
+    x = torch.randn(2, 12, 8)
+    conv = Convolution(12, 4, channels=4)
+    torch.testing.assert_close(conv.reduce(x, conv()), MeanPool(12, 4).reduce(x))
+    assert conv().shape == (4, 3) and Convolution(12, 5, 4, heads=2)().shape == (2, 4, 3)
+
+
+def test_pools_by_hand():
+    x = torch.tensor([[1.0, 5.0, -2.0, -4.0, -6.0]]).unsqueeze(-1)  # windows of an input of up to 6: two positions each
+    assert MeanPool(6, 3).reduce(x).flatten().tolist() == [3, -3, -6]
+    assert MaxPool(6, 3).reduce(x).flatten().tolist() == [5, -2, -6]
+    padding = torch.tensor([[False, False, False, True, True]])
+    x = x.masked_fill(padding.unsqueeze(-1), 0)
+    assert MeanPool(6, 3).reduce(x, None, padding).flatten().tolist() == [3, -2, 0]
+    assert MaxPool(6, 3).reduce(x, None, padding).flatten().tolist() == [5, -2, 0]
+    assert window_mask(3, 6, 5, padding).flatten().tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("N", range(1, 12))
+def test_windows_by_counting(N):
+    """split_windows, inside_windows and windows_reached against the definition, for every k and n."""
+    for k in range(1, N + 1):
+        windows = [range(i * N // k, (i + 1) * N // k) for i in range(k)]
+        for n in range(1, N + 1):
+            held = [[p for p in window if p < n] for window in windows]
+            held = [window for window in held if window]
+            assert windows_reached(k, N, n) == len(held)
+            inside = inside_windows(k, N, n, None)[0]
+            split = split_windows(1.0 + torch.arange(n).view(1, n, 1), k, N)[0, ..., 0]
+            assert [(row[keep] - 1).tolist() for row, keep in zip(split, inside)] == held
+            assert (split[~inside] == 0).all()
+
+
+def lamb(parameters, lr, eps):
+    """The step of LAMB (You et al. 2020) without momentum: as long as lr times the parameter."""
+
+    class Lamb(torch.optim.SGD):
+        def step(self):
+            for p in parameters:
+                update = p.grad / (p.grad.abs() + eps)
+                p.data -= lr * p.data.norm() / update.norm() * update
+
+    return Lamb(parameters, lr)
+
+
+OPTIMIZERS = {
+    "SGD": lambda p, lr, eps: torch.optim.SGD(p, lr, momentum=0.9, weight_decay=0.1),
+    "Adafactor, scale_parameter": lambda p, lr, eps: Adafactor(p, lr, relative_step=False, scale_parameter=True),
+    "LAMB": lamb,
+} | {
+    name: lambda p, lr, eps, name=name: getattr(torch.optim, name)(p, lr, eps=eps, weight_decay=0.1)
+    for name in ("Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RMSprop")
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("size", [1.0, 1e-6])
 def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
-    """However small the gradients, with RoBERTa's eps: E moves scale times as far, in every update."""
-    options = {"eps": 1e-6} if optimizer != "SGD" else {"momentum": 0.9}
-    matrices = []
+    """However small the gradients, with RoBERTa's eps and weight decay: E moves scale times as far, in
+    every update."""
+    moved = []
     for scale in (1.0, 0.0625):
-        E = Projection(6, 3, lr_scale=scale).double()
-        trainer = getattr(torch.optim, optimizer)(E.parameters(), lr=0.01, **options)
+        E = LinearProjection(6, 3, lr_scale=scale).double()
+        trainer = OPTIMIZERS[optimizer](list(E.parameters()), 0.01, 1e-6)
         generator = torch.Generator().manual_seed(0)
-        start = E().detach()
+        start = E().detach().clone()
         for _ in range(3):
             trainer.zero_grad()
             # Linear in E: the gradients do not depend on how far it has moved.
             (size * torch.randn(3, 6, generator=generator, dtype=torch.float64) * E()).sum().backward()
             trainer.step()
-        matrices.append(E().detach() - start)
-    torch.testing.assert_close(matrices[1], 0.0625 * matrices[0], rtol=1e-9, atol=1e-15)
+        moved.append(E().detach() - start)
+    assert moved[0].abs().max() > 0
+    torch.testing.assert_close(moved[1], 0.0625 * moved[0], rtol=1e-9, atol=1e-15)
