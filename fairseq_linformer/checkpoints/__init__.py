@@ -1,1 +1,1 @@
-"""Converting checkpoints: to other lengths."""
+"""Doors between formats: RoBERTa, other lengths, Hugging Face."""

@@ -20,7 +20,10 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
         tied: the model uses its input embeddings as output embeddings.
     """
     if not projections(checkpoint):
-        return "the checkpoint has no projections E and F: it was not made by linformer_roberta"
+        return (
+            "the checkpoint has no projections E and F: it was not made by linformer_roberta; "
+            "`fairseq-linformer convert from-roberta` makes one of RoBERTa's"
+        )
     differing = [
         (what, checkpoint[ENCODER + key].size(dim), model[ENCODER + key].size(dim))
         for what, key, dim in (("dictionary entries", "embed_tokens.weight", 0), ("encoder_embed_dim", "embed_tokens.weight", 1))
@@ -36,7 +39,8 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
     ]
     for what, theirs, ours in differing:
         if theirs != ours:
-            return f"the checkpoint was made with {what} {theirs}, this model has {ours}; they must be equal"
+            hint = ", or use --resize-checkpoint" if what in ("max_positions", "projected_dim") else ""
+            return f"the checkpoint was made with {what} {theirs}, this model has {ours}; they must be equal{hint}"
     for key, value in model.items():
         if key in checkpoint and value.shape != checkpoint[key].shape and "classification_heads" not in key:
             return (

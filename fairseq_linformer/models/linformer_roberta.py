@@ -23,9 +23,12 @@ from torch import Tensor, nn
 
 from ..modules import LinformerEncoder
 from ..modules.kinds import count_matrices
+from ..projected_dim import short_form
+from . import authors
 from .compatibility import describe_mismatch
 from .options import ARCHITECTURES, LinformerRobertaConfig, resolve, to_linformer_config
-from .shapes import HEADS, count_layers
+from .resize import resize_state
+from .shapes import HEADS, POSITIONS, count_layers, max_positions, projected_dims, sharing_of
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +56,9 @@ class LinformerRobertaModel(RobertaModel):
         encoder = LinformerRobertaEncoder(args, task.source_dictionary)
         _write_back(cfg, args)
         _report(args, encoder)
-        return cls(args, encoder)
+        model = cls(args, encoder)
+        model._cfg = cfg
+        return model
 
     @classmethod
     def from_pretrained(
@@ -103,14 +108,22 @@ class LinformerRobertaModel(RobertaModel):
         )
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """Load a checkpoint of this model; layers are dropped if ``encoder_layers_to_keep`` says so.
+        """Load a checkpoint of this model or of the authors' model.
+
+        Layers are dropped if ``encoder_layers_to_keep`` says so, and E, F and the position
+        embeddings are made to fit if ``resize_checkpoint`` does.
 
         Raises:
             ValueError: it does not fit; the sentence names what differs.
         """
+        if authors.is_authors(state_dict):
+            state_dict, old, untied = authors.convert(state_dict)
+            self._become(sharing_of(state_dict) if old else self.args.sharing, untied)
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy: fairseq clears the option in the configuration that it is given.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
+        if self.args.resize_checkpoint and POSITIONS in state_dict:
+            state_dict = self._resized(state_dict)
         problem = describe_mismatch(self.state_dict(), state_dict, tied=not self.args.untie_weights_roberta)
         if problem:
             # The trainer replaces what is raised here by a sentence of its own.
@@ -118,6 +131,37 @@ class LinformerRobertaModel(RobertaModel):
             raise ValueError(problem)
         state_dict = {HEADS: self.encoder.attention_heads, **state_dict}
         return super().load_state_dict(state_dict, strict)
+
+    def _become(self, sharing, untied) -> None:
+        """What a checkpoint of the authors' version 1 is, whatever its options say: not shared by layers, and untied."""
+        unshared = self.args.sharing == "layerwise" and sharing in ("headwise", "key-value")
+        untied = untied and not self.args.untie_weights_roberta
+        if not (unshared or untied):
+            return
+        if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+            raise ValueError(
+                f"this checkpoint is of version 1 of the authors' code, which did not share what it says: give --sharing {sharing}"
+                + " --untie-weights-roberta" * untied
+            )
+        if unshared:
+            self.args.sharing = sharing
+        self.args.untie_weights_roberta = self.args.untie_weights_roberta or untied
+        logger.warning("the checkpoint is of version 1 of the authors' code: sharing is %s, %s", self.args.sharing,
+                       "output embeddings are untied" if untied else "output embeddings are as they were")  # fmt: skip
+        some = next(self.encoder.parameters())
+        self.encoder = LinformerRobertaEncoder(self.args, self.encoder.dictionary).to(some)
+        _write_back(self._cfg, self.args)
+
+    def _resized(self, state_dict):
+        """The state dict for this model's n and k, or as it is if it has them."""
+        ours = self.state_dict()
+        n, dims = max_positions(ours), projected_dims(ours)
+        if (max_positions(state_dict), projected_dims(state_dict)) == (n, dims):
+            return state_dict
+        if len(dims) != count_layers(state_dict):
+            return state_dict  # refused in a moment, with a sentence about layers
+        logger.info("resizing the checkpoint from n = %d, k = %s", max_positions(state_dict), short_form(projected_dims(state_dict)))
+        return resize_state(state_dict, n, dims)
 
     def upgrade_state_dict_named(self, state_dict, name):
         # fairseq looks for out_proj.weight, which spectral normalisation has renamed.
@@ -209,6 +253,9 @@ def _write_back(cfg, args) -> None:
 
 
 def _report(args, encoder) -> None:
+    if args.translated:
+        logger.info("the options of the authors' plugin mean: %s; E and F start and learn as here by default, and as "
+                    "theirs with --projection-init normal --projection-lr-scale 1", args.translated)  # fmt: skip
     logger.info(
         "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",
         args.max_positions,

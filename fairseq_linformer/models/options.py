@@ -16,6 +16,7 @@ from omegaconf import ListConfig, OmegaConf
 
 from ..config import ACTIVATIONS, PROJECTIONS, SHARING, STARTS, LinformerConfig
 from ..projected_dim import parse, short_form
+from . import authors
 
 
 def option(help: str, default: Any = None) -> Any:
@@ -47,6 +48,13 @@ class LinformerRobertaConfig(FairseqDataclass):
         "learning rate of E and F relative to the other weights, above 0 and at most 1 (default: a rule over n and k)"
     )
     freeze_projections: bool = option("do not train E and F", False)
+    resize_checkpoint: bool = option(
+        "load a checkpoint of another max_positions or projected_dim too, as `fairseq-linformer convert resize` would", False
+    )
+    compressed: Optional[int] = option("authors' plugin: projected_dim is max_positions divided by this, rounded down")
+    shared_kv_compressed: Optional[int] = option("authors' plugin: 1 is sharing key-value")
+    shared_layer_kv_compressed: Optional[int] = option("authors' plugin: 1 is sharing layerwise")
+    freeze_compress: Optional[int] = option("authors' plugin: 1 is freeze_projections")
 
     encoder_layers: Optional[int] = option("num encoder layers")
     encoder_embed_dim: Optional[int] = option("encoder embedding dimension")
@@ -146,11 +154,16 @@ def resolve(cfg: Any, task_positions: Any) -> Namespace:
         value = getattr(cfg, f.name, None)
         if isinstance(value, ListConfig):
             value = OmegaConf.to_container(value)
-        if value is None:
+        if value is None and f.name != "projected_dim":
             value = ARCHITECTURES[arch].get(f.name, f.default)
         setattr(args, f.name, getattr(value, "value", value))  # a choice in YAML is an Enum
     if args.max_positions is None:
         args.max_positions = task_positions
+    args.translated = None
+    if args.max_positions is not None:
+        args.translated = authors.translate(args, sharing_given=args.sharing != LinformerRobertaConfig.sharing)
+    if args.projected_dim is None:
+        args.projected_dim = ARCHITECTURES[arch]["projected_dim"]
     args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
     _check(args, task_positions)
     return args

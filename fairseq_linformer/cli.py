@@ -1,0 +1,90 @@
+"""``fairseq-linformer COMMAND``: parses, calls one function, prints.
+
+    fairseq-linformer convert from-roberta roberta.base/model.pt --projected-dim 256 --sharing layerwise
+    fairseq-linformer convert resize checkpoint_best.pt long.pt --max-positions 1024
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from .config import PROJECTIONS, SHARING, STARTS
+
+NAME = "fairseq-linformer"
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    """The command line. Bad input ends with one sentence and status 1, a wrong command with status 2."""
+    options = _parser().parse_args(arguments)
+    # What fairseq and hydra have to say when they are imported is not for the user of a converter.
+    import logging
+
+    import fairseq_linformer.models  # noqa: F401
+
+    logging.getLogger().setLevel(logging.WARNING)
+    try:
+        print(options.run(options))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{NAME}: {error}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=NAME, description="Tools around fairseq's own commands.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    convert = commands.add_parser("convert", help="checkpoints from one form to another")
+    forms = convert.add_subparsers(dest="form", required=True, metavar="FORM")
+
+    form = forms.add_parser("from-roberta", help="a Linformer with the weights of a fairseq RoBERTa")
+    form.add_argument("checkpoint", type=Path, help="fairseq's RoBERTa, for instance roberta.base/model.pt")
+    form.add_argument("out", type=Path, nargs="?", help="checkpoint to write; beside the first, NAME-linformer.pt, if left out")
+    form.add_argument("--projected-dim", required=True, help="k: a number, or one for each layer as in 256x4,128x8")
+    form.add_argument("--sharing", choices=SHARING, help="headwise if left out")
+    form.add_argument("--projection", choices=PROJECTIONS, help="linear if left out")
+    form.add_argument("--projection-init", choices=STARTS["linear"], help="average if left out")
+    form.add_argument("--max-positions", type=int, help="n; that of RoBERTa if left out")
+    form.add_argument("--seed", type=int, default=1, help="of what starts at random")
+    form.set_defaults(run=_from_roberta)
+
+    form = forms.add_parser("resize", help="a checkpoint for other lengths or another k")
+    form.add_argument("checkpoint", type=Path)
+    form.add_argument("out", type=Path, help="checkpoint to write")
+    form.add_argument("--max-positions", type=int, help="the new n")
+    form.add_argument("--projected-dim", help="the new k, in any form; in proportion to n if left out")
+    form.set_defaults(run=_resize)
+    return parser
+
+
+def _from_roberta(options: argparse.Namespace) -> str:
+    import torch
+
+    from .checkpoints.files import check_target, read_checkpoint, write_checkpoint
+    from .checkpoints.roberta import from_roberta
+
+    out = options.out or options.checkpoint.with_name(options.checkpoint.stem + "-linformer.pt")
+    check_target(out)
+    torch.manual_seed(options.seed)
+    names = ("projected_dim", "sharing", "projection", "projection_init", "max_positions")
+    new = from_roberta(read_checkpoint(options.checkpoint), **{name: getattr(options, name) for name in names})
+    write_checkpoint(new, out)
+    return _described(out, new)
+
+
+def _resize(options: argparse.Namespace) -> str:
+    from .checkpoints.files import check_target, read_checkpoint, write_checkpoint
+    from .checkpoints.resize import resize
+
+    check_target(options.out)
+    new = resize(read_checkpoint(options.checkpoint), options.max_positions, options.projected_dim)
+    write_checkpoint(new, options.out)
+    return _described(options.out, new)
+
+
+def _described(path: Path, checkpoint: dict) -> str:
+    """What was written, as options to train it with."""
+    from .checkpoints.files import options_of
+
+    model = options_of(checkpoint["cfg"]["model"])
+    names = ("max_positions", "projected_dim", "sharing", "projection")
+    said = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) is not None]
+    return f"{path}: " + " ".join(said)

@@ -1,0 +1,85 @@
+"""A state dict for other lengths and another k; the mathematics is in ``modules/resize.py``."""
+
+from typing import Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from ..modules.projection import value_of
+from ..modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
+from ..projected_dim import Dim
+from .shapes import POSITIONS, kind_and_k, max_positions, projected_dims, projections
+
+_LEARNED = ("weight", "start", "scale")
+
+
+def default_dims(state: Dict[str, Tensor], n: int) -> List[Dim]:
+    """k of each layer for ``n`` positions that leaves the features of short inputs as they are."""
+    windowed = all(entries.get("windows", True) for entries in projections(state).values())
+
+    def scaled(k: int) -> int:
+        return same_ratio(k, max_positions(state), n, windowed)
+
+    return [scaled(k) if isinstance(k, int) else tuple(scaled(k_i) for k_i in k) for k in projected_dims(state)]
+
+
+def resize_state(state: Dict[str, Tensor], n: int, dims: Optional[Sequence[Dim]] = None) -> Dict[str, Tensor]:
+    """A state dict of RoBERTa or of ``linformer_roberta`` for ``n`` positions; the old one is not changed.
+
+    Args:
+        n: the new ``max_positions``.
+        dims: the new k of each layer, or of each head; None for ``default_dims``.
+
+    Raises:
+        ValueError: k is not between 1 and n.
+    """
+    if n < 1:
+        raise ValueError(f"max_positions is {n}; it must be at least 1")
+    found = projections(state)
+    if found and dims is None:
+        dims = default_dims(state, n)
+    new = {key: value for key, value in state.items() if not any(key.startswith(prefix) for prefix in found)}
+    new[POSITIONS] = resize_positions(state[POSITIONS], n)
+    for prefix, heads in _by_module(found).items():
+        layer = prefix.split(".layers.")[-1].split(".")[0]
+        dim = dims[int(layer) if layer.isdigit() else 0]
+        for name, entries in _resized(heads, n, dim).items():
+            new.update({f"{prefix}{name}{key}": value for key, value in entries.items()})
+    return new
+
+
+def _by_module(found: Dict[str, Dict[str, Tensor]]) -> Dict[str, List[Dict[str, Tensor]]]:
+    """Projections that are of one for each head, gathered: prefix of the module, entries of its heads in order."""
+    modules: Dict[str, List[Dict[str, Tensor]]] = {}
+    for prefix in sorted(found, key=lambda p: (p.split("heads.")[0], int((p.split("heads.") + ["0."])[1][:-1]))):
+        modules.setdefault(prefix.split("heads.")[0], []).append(found[prefix])
+    return modules
+
+
+def _resized(heads: List[Dict[str, Tensor]], n: int, dim: Dim) -> Dict[str, Dict[str, Tensor]]:
+    """The entries of one module for k = ``dim``, by what comes between its prefix and their names."""
+    count = len(heads)
+    stacked = count == 1 and "weight" in heads[0] and heads[0]["weight"].dim() == 3
+    if stacked:  # of one k for all heads: (H, k, n) or (H, d_h, W)
+        values = value_of(**{key: heads[0][key] for key in _LEARNED if key in heads[0]})
+        heads = [{**heads[0], "weight": value, "start": None, "scale": None} for value in values]
+    if isinstance(dim, int):
+        resized = [_one(entries, n, dim) for entries in heads]
+        if len(resized) > 1 and "weight" in resized[0]:
+            return {"": {**resized[0], "weight": torch.stack([entries["weight"] for entries in resized])}}
+        return {"": resized[0]}
+    if len(heads) == 1:  # a pool for all heads becomes one for each
+        heads = heads * len(dim)
+    return {f"heads.{i}.": _one(entries, n, k) for i, (entries, k) in enumerate(zip(heads, dim))}
+
+
+def _one(entries: Dict[str, Tensor], n: int, k: int) -> Dict[str, Tensor]:
+    """One projection, without ``start`` and ``scale``: the new matrix is where it starts from."""
+    kind, _ = kind_and_k(entries)
+    rest = {key: value for key, value in entries.items() if key not in _LEARNED}
+    if kind in ("mean-pool", "max-pool"):
+        return {key: torch.full_like(value, k) for key, value in rest.items()}
+    value = value_of(**{key: entries[key] for key in _LEARNED if entries.get(key) is not None})
+    if kind == "conv":
+        return {**rest, "conv": torch.full_like(entries["conv"], k), "weight": resize_kernel(value, -(-n // k))}
+    return {**rest, "weight": resize_matrix(value, k, n, bool(entries.get("windows", False)))}

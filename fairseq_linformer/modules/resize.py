@@ -1,0 +1,72 @@
+"""E, F and position embeddings for other lengths and another k.
+
+    n, k what they were made for, n', k' what they are wanted for
+
+Made so that what the model has learnt goes on to be true as far as it can: an input of up to
+min(n, n') positions has the same features as before if the windows stay as long, k' / n' = k / n,
+or, where E has no windows, if k' is a multiple of k.
+
+- Position embeddings are repeated, or cut off at the end.
+- A matrix with windows (windows.py) is the average of its windows and what it has learnt beside
+  that. The average is made anew for k' and n'. What it has learnt is repeated along the diagonal,
+  block by block of n positions and k rows, and cut off; then rows are merged or split by the
+  share that the old and the new windows have in each other.
+- A matrix without windows, whose rows all look at the whole input, is repeated from left to
+  right, or cut off; then rows are merged or split likewise. A row that is split is repeated,
+  which leaves the attention as it was.
+- The kernel of a convolution is stretched or squeezed to the new window, its sum kept.
+"""
+
+import torch
+from torch import Tensor
+
+from .windows import window_average
+
+
+def resize_positions(table: Tensor, n: int, padding_idx: int = 1) -> Tensor:
+    """Position embeddings (padding_idx + 1 + n, d) for n' = ``n`` positions."""
+    before, real = table[: padding_idx + 1], table[padding_idx + 1 :]
+    return torch.cat([before, real.repeat(-(-n // len(real)), 1)[:n]])
+
+
+def same_ratio(k: int, old_n: int, n: int, windowed: bool) -> int:
+    """k' that leaves short inputs as they are: windows as long as before, or without windows k."""
+    return max(1, min(n, round(k * n / old_n))) if windowed else min(k, n)
+
+
+def resize_matrix(E: Tensor, k: int, n: int, windowed: bool) -> Tensor:
+    """(k, n) to (k', n').
+
+    Args:
+        E: the matrix.
+        k, n: k' and n'.
+        windowed: its rows stand for windows of the input.
+
+    Raises:
+        ValueError: k' is not between 1 and n'.
+    """
+    if not 1 <= k <= n:
+        raise ValueError(f"k is {k}; it must be between 1 and n, which is {n}")
+    old_k, old_n = E.shape
+    if (old_k, old_n) == (k, n):
+        return E.clone()
+    copies = -(-n // old_n)
+    if not windowed:
+        return _overlap(k, old_k).to(E) @ E.repeat(1, copies)[:, :n]
+    learnt = torch.block_diag(*[E - window_average(old_k, old_n).to(E)] * copies)
+    learnt = learnt[: same_ratio(old_k, old_n, n, windowed), :n]
+    return window_average(k, n).to(E) + _overlap(k, len(learnt)).to(E) @ learnt
+
+
+def resize_kernel(kernel: Tensor, width: int) -> Tensor:
+    """(d_h, W) to (d_h, W'), the sum of each channel as it was."""
+    old = kernel.size(-1)
+    return kernel.clone() if old == width else kernel @ (_overlap(width, old).T * (old / width)).to(kernel)
+
+
+def _overlap(new: int, old: int) -> Tensor:
+    """(new, old): the share that each of ``old`` equal stretches has in each of ``new``; rows sum to one."""
+    new_edges, old_edges = torch.arange(new + 1) * old, torch.arange(old + 1) * new  # in units of 1 / (new * old)
+    start = torch.maximum(new_edges[:-1].unsqueeze(1), old_edges[:-1])
+    end = torch.minimum(new_edges[1:].unsqueeze(1), old_edges[1:])
+    return (end - start).clamp(min=0) / old
