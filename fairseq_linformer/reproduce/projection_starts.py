@@ -1,0 +1,80 @@
+"""Other starts of E and F within equation (7), tried to come closer to RoBERTa at k = n / 2.
+
+Each gives the (k, n) matrices of E and F for a layer and a head. With sharing other than
+``none`` the head is always 0.
+"""
+
+from typing import Callable, Dict, Tuple
+
+import torch
+from torch import Tensor
+
+from ..models.shapes import ENCODER, count_layers, projections
+from ..modules.windows import window_average, window_edges
+
+
+def shifted(k: int, n: int, offset: int) -> Tensor:
+    """Window averages of windows that begin ``offset`` positions later; the first takes what is before."""
+    inside = window_average(k, n).roll(offset, 1) > 0
+    inside[:, :offset] = False
+    inside[0, :offset] = True
+    return inside / inside.sum(1, keepdim=True)
+
+
+def overlapping(k: int, n: int, reach: float) -> Tensor:
+    """Weights that fall in a straight line from the middle of the window to ``reach`` windows from it."""
+    edges = window_edges(k, n).double()
+    middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
+    weights = (1 - (torch.arange(n) - middles).abs() / (reach * n / k)).clamp(min=0)
+    return (weights / weights.sum(1, keepdim=True)).float()
+
+
+def picked(k: int, n: int, place: int) -> Tensor:
+    """One position of each window, its place modulo the window's length."""
+    edges = window_edges(k, n)
+    lengths = edges[1:] - edges[:-1]
+    return torch.eye(n)[edges[:-1] + place % lengths]
+
+
+def mixed(k: int, n: int, place: int, share: float) -> Tensor:
+    """The average, with a ``share`` of the weight moved to one position of the window."""
+    return (1 - share) * window_average(k, n) + share * picked(k, n, place)
+
+
+Start = Callable[[int, int, int, int], Tuple[Tensor, Tensor]]
+"""(k, n, layer, head) to E, F."""
+
+
+def _both(matrix: Tensor) -> Tuple[Tensor, Tensor]:
+    return matrix, matrix
+
+
+STARTS: Dict[str, Tuple[str, Start]] = {
+    "average": ("headwise", lambda k, n, layer, head: _both(window_average(k, n))),
+    "average for each head": ("none", lambda k, n, layer, head: _both(window_average(k, n))),
+    "overlapping windows": ("headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.0))),
+    "offset by layer": ("headwise", lambda k, n, layer, head: _both(shifted(k, n, layer % 2))),
+    "offset by head": ("none", lambda k, n, layer, head: _both(shifted(k, n, head % 2))),
+    "one position a head": ("none", lambda k, n, layer, head: _both(picked(k, n, head))),
+    "average for keys, one position for values": (
+        "none", lambda k, n, layer, head: (window_average(k, n), picked(k, n, head))),
+    "one position for keys, average for values": (
+        "none", lambda k, n, layer, head: (picked(k, n, head), window_average(k, n))),
+    "half average, half one position": ("none", lambda k, n, layer, head: _both(mixed(k, n, head, 0.5))),
+    "average in half the heads, one position in the others": (
+        "none", lambda k, n, layer, head: _both(window_average(k, n) if head % 2 else picked(k, n, head // 2))),
+}  # fmt: skip
+"""The sharing that a start needs, and the start."""
+
+
+def write(state: Dict[str, Tensor], name: str, k: int, n: int) -> None:
+    """Put a start into a converted state dict, in the place of its E and F."""
+    sharing, start = STARTS[name]
+    for layer in range(count_layers(state)):
+        for which in "EF":
+            prefix = f"{ENCODER}layers.{layer}.self_attn.{which}."
+            entries = projections(state)[prefix]
+            heads = range(len(entries["weight"])) if sharing == "none" else range(1)
+            matrices = [start(k, n, layer, head)["EF".index(which)] for head in heads]
+            state[prefix + "weight"] = torch.stack(matrices).reshape(entries["weight"].shape)
+            state[prefix + "start"] = state[prefix + "weight"].clone()
