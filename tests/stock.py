@@ -65,6 +65,14 @@ def train(data, save_dir, *options, model=TINY, updates=4):
     return losses
 
 
+def finetune(data, save_dir, *options, updates=2):
+    """``fairseq-train`` of a classifier with the plugin; the architecture is among the options."""
+    command("train", data, "--user-dir", PLUGIN, "--task", "sentence_prediction", "--criterion", "sentence_prediction",
+            "--num-classes", "2", "--init-token", "0", "--max-positions", "16", "--shorten-method", "truncate", "--batch-size", "8",
+            "--optimizer", "adam", "--lr", "0.01", "--lr-scheduler", "fixed", "--cpu", "--num-workers", "0", "--disable-validation",
+            "--max-update", updates, "--save-dir", save_dir, *options)  # fmt: skip
+
+
 def hydra_train(data, save_dir, *overrides, config="base", group="pretrain"):
     """``fairseq-hydra-train`` with a YAML of configs/. Returns the loss of each update."""
     with losses_of_updates() as losses:

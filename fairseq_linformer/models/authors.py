@@ -73,8 +73,8 @@ def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
     """The state dict with this model's names; the old one is not changed.
 
     Their ``version`` 1 did not share what it should have: with layerwise sharing each layer
-    had a matrix of its own, and the output embeddings were not the input embeddings. Such a
-    checkpoint becomes what it was: headwise or key-value sharing, untied.
+    had a matrix of its own for keys and values, and the output embeddings were not the input
+    embeddings. Such a checkpoint becomes what it was: key-value sharing, untied.
 
     Returns:
         the state dict, whether its layers are of version 1, and whether its output embeddings are untied.
@@ -83,13 +83,14 @@ def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
                for k, v in state.items()}  # fmt: skip
     old = _version(renamed, ENCODER + "layers.0.version") < 2
     shared = None if old else renamed.get(ENCODER + "compress_layer.weight")
+    one_a_layer = old and any(".shared_compress_layer." in key for key in renamed)
     new = {}
     for key, value in renamed.items():
         compress = _COMPRESS.fullmatch(key)
         if compress is None:
             if not re.search(r"\.(version|(shared_)?compress_layer\.\w+)$", key):
                 new[key] = value
-        elif shared is None and compress[2] == "weight":
+        elif shared is None and compress[2] == "weight" and not (one_a_layer and compress[1] == "v"):
             new[re.sub(r"compress_[kv]", {"k": "E", "v": "F"}[compress[1]], key)] = value
     if shared is not None:
         new[ENCODER + "E.weight"] = shared

@@ -1,0 +1,113 @@
+"""Checkpoints for other lengths and another k."""
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.resize import resize
+from fairseq_linformer.config import SHARING
+from fairseq_linformer.models.shapes import max_positions, projected_dims
+
+from ..stock import TINY, finetune, load, train
+
+SHAPES = [  # sharing, projection, k before, n and k after
+    *[(sharing, "linear", 8, 32, None) for sharing in SHARING],
+    *[(sharing, "linear", 8, 16, 4) for sharing in SHARING],
+    ("none", "linear", 8, 12, "6/3,2"),
+    ("none", "linear", "8/4,3", 32, None),
+    ("none", "linear", "8/4,3", 20, 5),
+    ("headwise", "linear", "8,4", 24, "10,7"),
+    ("none", "conv", 8, 32, 5),
+    ("layerwise", "conv", 4, 12, None),
+    ("none", "max-pool", 8, 32, "5/4"),
+    ("layerwise", "mean-pool", 8, 7, None),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(mlm_data, tmp_path_factory):
+    """Makes, once each, a checkpoint of n = 16 after a few updates."""
+    made = {}
+
+    def make(sharing, projection, k):
+        key = (sharing, projection, k)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("trained")
+            train(mlm_data, made[key], "--sharing", sharing, "--projection", projection, "--projected-dim", k, updates=3)
+        return made[key] / "checkpoint_last.pt"
+
+    return make
+
+
+def model_of(path):
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    return model.eval()
+
+
+@pytest.mark.parametrize("sharing, projection, k, n, new_k", SHAPES)
+def test_explicitly_and_on_the_fly_are_the_same(trained, mlm_data, class_data, tmp_path, sharing, projection, k, n, new_k):
+    old = trained(sharing, projection, k)
+    new = resize(read_checkpoint(old), n, new_k)
+    options = new["cfg"]["model"]
+    assert options["max_positions"] == n == max_positions(new["model"])
+    torch.save(new, tmp_path / "new.pt")
+    model = model_of(tmp_path / "new.pt")
+    assert max_positions(model.state_dict()) == n
+    assert projected_dims(model.state_dict()) == projected_dims(new["model"])
+
+    # On the fly, while a classifier is finetuned with a rate of zero.
+    finetune(class_data, tmp_path / "task", "--max-positions", n, *TINY, "--sharing", sharing, "--projection", projection,
+             "--projected-dim", options["projected_dim"], "--resize-checkpoint", "--finetune-from-model", old, "--lr", "0", updates=1)  # fmt: skip
+    finetuned = model_of(tmp_path / "task" / "checkpoint_last.pt")
+    for key, value in model.state_dict().items():
+        torch.testing.assert_close(finetuned.state_dict()[key], value, rtol=0, atol=1e-7, msg=key)
+
+    # And it is trained on.
+    train(mlm_data, tmp_path / "more", "--sharing", sharing, "--projection", projection, "--projected-dim", options["projected_dim"],
+          "--tokens-per-sample", n, "--finetune-from-model", tmp_path / "new.pt", updates=1)  # fmt: skip
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_after_lengthening_the_first_positions_are_as_before(trained, tmp_path, sharing):
+    old = trained(sharing, "linear", 8)
+    torch.save(resize(read_checkpoint(old), 40), tmp_path / "new.pt")
+    tokens = torch.randint(4, 40, (2, 16))
+    tokens[1, 10:] = 1
+    real = tokens.ne(1)
+    torch.testing.assert_close(model_of(tmp_path / "new.pt")(tokens)[0][real], model_of(old)(tokens)[0][real], rtol=0, atol=1e-5)
+
+
+def test_the_old_checkpoint_and_its_heads_are_left(class_data, trained, tmp_path):
+    """Also a finetuned one, whose head travels."""
+    finetune(class_data, tmp_path, *TINY, "--finetune-from-model", trained("headwise", "linear", 8))
+    before, checkpoint = load(tmp_path), read_checkpoint(tmp_path / "checkpoint_last.pt")
+    new = resize(checkpoint, 32, 4)
+    assert all(torch.equal(value, checkpoint["model"][key]) for key, value in before["model"].items())
+    assert "last_optimizer_state" not in new and "last_optimizer_state" in checkpoint
+    head = "classification_heads.sentence_classification_head.dense.weight"
+    assert torch.equal(new["model"][head], before["model"][head])
+
+
+def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path, caplog):
+    with pytest.raises(Exception):
+        train(mlm_data, tmp_path, "--tokens-per-sample", "32", "--finetune-from-model", trained("headwise", "linear", 8), updates=1)
+    said = "the checkpoint was made with max_positions 16, this model has 32; they must be equal, or use --resize-checkpoint"
+    assert any(said in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "sharing, projection, n, k, sentence",
+    [
+        ("headwise", "linear", None, None, "neither max_positions nor projected_dim is given"),
+        ("headwise", "linear", 0, None, "max_positions is 0; it must be at least 1"),
+        ("headwise", "linear", None, 17, "projected_dim is 17; it must be between 1 and max_positions, which is 16"),
+        ("headwise", "linear", None, "4/8", "only with sharing none can heads differ"),
+        ("headwise", "linear", None, "4x3", "which is for 3 layers; it must be one number or 2"),
+        ("layerwise", "linear", None, "4,8", "with layerwise sharing it must be one number"),
+        ("headwise", "random", 32, None, "projection is random: its matrices are drawn, not learnt"),
+    ],
+)
+def test_refusals(trained, sharing, projection, n, k, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        resize(read_checkpoint(trained(sharing, projection, 8)), n, k)
