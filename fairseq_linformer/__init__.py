@@ -6,7 +6,7 @@ installed. ``fairseq_linformer.modules`` needs PyTorch only.
 
 from importlib.util import find_spec
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if find_spec("fairseq") is not None:
     import argparse

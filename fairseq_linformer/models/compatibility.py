@@ -24,6 +24,8 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
             "the checkpoint has no projections E and F: it was not made by linformer_roberta; "
             "`fairseq-linformer convert from-roberta` makes one of RoBERTa's"
         )
+    if any("scale" in entries and "start" not in entries for entries in projections(checkpoint).values()):
+        return "the checkpoint is of a development version before 0.2, whose E was scale * weight; train it anew"
     differing = [
         (what, checkpoint[ENCODER + key].size(dim), model[ENCODER + key].size(dim))
         for what, key, dim in (("dictionary entries", "embed_tokens.weight", 0), ("encoder_embed_dim", "embed_tokens.weight", 1))
