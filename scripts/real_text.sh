@@ -72,8 +72,8 @@ for model in ${MODELS:-roberta headwise layerwise}; do
     pretrain $model 64 4000 --lr-scheduler fixed --warmup-updates 250
     pretrain $model 64 8000 --lr-scheduler fixed --warmup-updates 250
     score $model 64
-    [ -e "$out/$model-grown.pt" ] || python -m fairseq_linformer.checkpoints.lengthen \
-        "$out/$model-64/checkpoint_last.pt" "$out/$model-grown.pt" --factor 8
+    [ -e "$out/$model-grown.pt" ] || fairseq-linformer convert resize \
+        "$out/$model-64/checkpoint_last.pt" "$out/$model-grown.pt" --max-positions 512
     decay="--lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update 3000"
     pretrain $model 512 1500 $decay --finetune-from-model "$out/$model-grown.pt"
     pretrain $model 512 3000 $decay --finetune-from-model "$out/$model-grown.pt"
