@@ -1,1 +1,1 @@
-"""Converting checkpoints: to other lengths."""
+"""Converting checkpoints: to other lengths, to Hugging Face and back."""
