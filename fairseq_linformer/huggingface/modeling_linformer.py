@@ -38,17 +38,22 @@ class LinformerPreTrainedModel(PreTrainedModel):
     ``transformers`` copies the files itself; see ``__init__.py``."""
 
     def post_init(self):
+        frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         super().post_init()
+        self._frozen = frozen - self.all_tied_weights_keys.keys()
         self._complete = True
 
     def initialize_weights(self):
-        """Give a value to what a loaded file does not hold.
+        """Give a value to what a loaded file does not hold, and freeze again what is frozen.
 
         The modules initialise themselves as they are made, E and F not like other matrices. So
-        what is missing is taken from a model that is made anew.
+        what is missing is taken from a model that is made anew. ``transformers`` calls this at
+        the end of loading, where it has made new parameters of all, each with a gradient.
         """
         if not getattr(self, "_complete", False):
             return  # they just did
+        for name in self._frozen:
+            self.get_parameter(name).requires_grad_(False)
         missing = {
             name: tensor
             for name, tensor in [*self.named_parameters(), *self.named_buffers()]
