@@ -153,8 +153,11 @@ class LinformerTokenizer(PreTrainedTokenizer):
         self.files = {name: path for name, path in files.items() if path}
         self.numbers = {self.pieces.name(entry): i for entry, i in read_dictionary(vocab_file).items()}
         self.entries = {i: entry for entry, i in self.numbers.items()}
-        # The space before a masked word belongs to the word that is missing.
-        kwargs["mask_token"] = AddedToken(MASK, lstrip=True, normalized=False, special=True)
+        # The space before a masked word belongs to the word that is missing. Only a token that is
+        # there by its number keeps this.
+        mask = AddedToken(MASK, lstrip=True, normalized=False, special=True)
+        kwargs["added_tokens_decoder"] = {**kwargs.get("added_tokens_decoder", {}), self.numbers[MASK]: mask}
+        kwargs["mask_token"] = mask
         for name, symbol in zip(("bos_token", "pad_token", "eos_token", "unk_token"), FIRST_SYMBOLS):
             kwargs[name] = symbol
         kwargs.update(cls_token="<s>", sep_token="</s>", special_tokens_pattern="cls_double_sep",
