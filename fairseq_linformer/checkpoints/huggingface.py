@@ -241,8 +241,8 @@ def _read_weights(folder: Path) -> Dict[str, torch.Tensor]:
 def _checkpoint(config: LinformerPreTrainedConfig, state: Dict[str, torch.Tensor]) -> Dict[str, Any]:
     """A checkpoint as fairseq saves it, without an optimizer's state."""
     details = config.fairseq
-    # fairseq looks at these parts even if there is nothing in them.
-    cfg = dict.fromkeys(("_name", "common", "common_eval", "bpe", "tokenizer", "generation", "scoring"))
+    # The hub interface puts into these parts what it is given for them.
+    cfg = dict.fromkeys(("_name", "bpe", "tokenizer"))
     cfg.update(details["cfg"])
     return {
         "args": None,
