@@ -111,11 +111,10 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     if config.fairseq is None:
         raise ValueError(f"{folder / 'config.json'} has no 'fairseq'; only a model that comes from fairseq goes back to it")
     theirs = _read_weights(folder)
-    tied = config.tie_word_embeddings
-    state = to_ours(theirs, config.classification_head_name, tied, config.attention_heads)
     problem = _problem(theirs, config)
     if problem:
         raise ValueError(f"{folder}: {problem}")
+    state = to_ours(theirs, config.classification_head_name, config.tie_word_embeddings, config.attention_heads)
     if dictionary is None and (folder / DICTIONARY).is_file():
         dictionary = folder / DICTIONARY
     if dictionary is not None:

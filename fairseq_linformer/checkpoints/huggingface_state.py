@@ -73,24 +73,19 @@ def to_theirs(state: State, head: Optional[str], tied: bool) -> State:
 
 
 def to_ours(state: State, head: str, tied: bool, attention_heads: int) -> State:
-    """The inverse of ``to_theirs``.
+    """The inverse of ``to_theirs``, for the tensors of a whole model.
 
-    Raises:
-        ValueError: a tensor is not one of this model's.
+    Args:
+        head: what fairseq calls the classifier.
+        attention_heads: H.
     """
     ours = {ATTENTION_HEADS: torch.tensor(attention_heads)}
     for key, value in state.items():
-        if key.startswith(THEIR_ENCODER):
-            name = ENCODER + key[len(THEIR_ENCODER) :]
-        elif key.startswith(THEIR_LM_HEAD):
-            name = LM_HEAD + key[len(THEIR_LM_HEAD) :]
-        elif key.startswith(THEIR_HEAD):
-            name = f"{HEADS}{head}." + key[len(THEIR_HEAD) :]
-        elif key.startswith(HEADS):
-            name = key
-        else:
-            raise ValueError(f"{key} is in the weights and belongs to no part of a Linformer")
-        ours[name] = value
+        for theirs, prefix in ((THEIR_ENCODER, ENCODER), (THEIR_LM_HEAD, LM_HEAD), (THEIR_HEAD, f"{HEADS}{head}.")):
+            if key.startswith(theirs):
+                key = prefix + key[len(theirs) :]
+                break
+        ours[key] = value
     if tied:
         ours[OUTPUT] = ours[EMBEDDINGS]
     return ours

@@ -37,6 +37,17 @@ def test_same_bits(sharing, options, trained, tmp_path):
     same_bits(tmp_path / "again", source)
 
 
+def test_architecture_of_the_models_name(trained, mlm_data, tmp_path):
+    # fairseq merges its configuration in another way than that of linformer_roberta_tiny.
+    source = trained("--arch", "linformer_roberta", "--encoder-layers", "1")
+    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    same_bits(tmp_path / "back", source)
+    tokens = torch.tensor([0, 5, 6, 2])
+    again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
+    assert again.equal(hub(source, mlm_data, bpe="characters").extract_features(tokens))
+
+
 def test_half_precision(trained, tmp_path):
     source = trained("--sharing", "layerwise")
     checkpoint = stock.load(source)
