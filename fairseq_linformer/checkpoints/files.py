@@ -29,7 +29,8 @@ def read_checkpoint(path) -> Dict[str, Any]:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
         if code := re.search(r"Unsupported (?:global: GLOBAL|class|operand) (\S+)", str(error)):
-            raise ValueError(f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only") from None
+            sentence = f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only"
+            raise ValueError(sentence) from None
         raise ValueError(f"{path} cannot be read as a checkpoint: it is cut short, or not a file of PyTorch") from None
     check_model(checkpoint, path)
     return checkpoint

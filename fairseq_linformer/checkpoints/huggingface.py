@@ -109,7 +109,8 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     folder = Path(folder)
     config = _read_config(folder)
     if config.fairseq is None:
-        raise ValueError(f"{folder / 'config.json'} has no 'fairseq'; only a model that comes from fairseq goes back to it")
+        path = folder / "config.json"
+        raise ValueError(f"{path} has no 'fairseq'; only a model that comes from fairseq goes back to it")
     theirs = _read_weights(folder)
     problem = _problem(theirs, config)
     if problem:
@@ -146,7 +147,9 @@ def _config(data: Dict[str, Any], path) -> LinformerPreTrainedConfig:
     model, state = node(data, "model"), data["model"]
     for option, allowed in _NO_EXPORT.items():
         if model.get(option, allowed) != allowed:
-            raise ValueError(f"{path} was trained with {option} {model[option]}, which cannot be exported; only {allowed} can")
+            raise ValueError(
+                f"{path} was trained with {option} {model[option]}, which cannot be exported; only {allowed} can"
+            )
     if EMBEDDINGS not in state:
         raise ValueError(f"{path} has no {EMBEDDINGS}; a checkpoint of linformer_roberta is wanted")
     padding = 1  # what every fairseq dictionary pads with

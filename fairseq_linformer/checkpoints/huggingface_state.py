@@ -53,7 +53,9 @@ def to_theirs(state: State, head: Optional[str], tied: bool) -> State:
         ValueError: a tensor has no place there, or the embeddings are not tied.
     """
     if tied and OUTPUT in state and not torch.equal(state[OUTPUT], state[EMBEDDINGS]):
-        raise ValueError(f"{OUTPUT} differs from {EMBEDDINGS}, and the cfg has no untie_weights_roberta; they must be equal")
+        raise ValueError(
+            f"{OUTPUT} differs from {EMBEDDINGS}, and the cfg has no untie_weights_roberta; they must be equal"
+        )
     theirs = {}
     for key, value in state.items():
         if key == ATTENTION_HEADS or (tied and key == OUTPUT):
@@ -67,7 +69,9 @@ def to_theirs(state: State, head: Optional[str], tied: bool) -> State:
         elif key.startswith(HEADS):
             name = key
         else:
-            raise ValueError(f"{key} is in the checkpoint and belongs to no part of linformer_roberta that can be exported")
+            raise ValueError(
+                f"{key} is in the checkpoint and belongs to no part of linformer_roberta that can be exported"
+            )
         theirs[name] = value.contiguous()
     return theirs
 

@@ -121,7 +121,7 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines += ["", "| | |", "|---|---|"]
     lines += [f"| {what} | {_cell(value)} |" for what, value in rows if value not in (None, "")]
-    lines += ["", "What is not in this table the checkpoint did not say. The settings are in `config.json` under `fairseq`."]
+    lines += ["", "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`."]
     return "\n".join(lines) + "\n"
 
 

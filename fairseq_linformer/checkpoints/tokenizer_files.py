@@ -63,7 +63,8 @@ def check_size(dictionary, vocab_size: int) -> None:
     entries = max(read_dictionary(dictionary).values()) + 1
     if entries != vocab_size:
         raise ValueError(
-            f"{dictionary} gives {entries} entries, fairseq's own symbols included; the model has embeddings for {vocab_size}"
+            f"{dictionary} gives {entries} entries, fairseq's own symbols included; the model has embeddings for "
+            f"{vocab_size}"
         )
 
 

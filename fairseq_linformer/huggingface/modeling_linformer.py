@@ -68,7 +68,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
 
     def save_pretrained(self, save_directory, *args, **kwargs):
         super().save_pretrained(save_directory, *args, **kwargs)
-        if self.write_code is not None:
+        if self.write_code is not None and kwargs.get("is_main_process", True):
             type(self).write_code(save_directory)
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -115,7 +115,8 @@ class LinformerPreTrainedModel(PreTrainedModel):
         config = self.config
         if config.output_attentions if output_attentions is None else output_attentions:
             raise ValueError(
-                "output_attentions is True; the weights over k projected positions are not returned, only False is allowed"
+                "output_attentions is True; the weights over k projected positions are not returned, only False is "
+                "allowed"
             )
         return (
             config.return_dict if return_dict is None else return_dict,

@@ -4,7 +4,7 @@ This file is copied into exported folders: it needs ``transformers``, and ``sent
 for a model that was trained with it. The pieces come from sentencepiece itself, or from the
 byte-level BPE of ``tokenizers``; fairseq's ``dict.txt`` numbers them. A ``tokenizer.json``
 would be faster but not exact: it cannot number two pieces alike, which a dictionary that
-lacks pieces needs, and its normalisation is not sentencepiece's.
+lacks pieces needs (they are all <unk>), and its white space is not in all cases sentencepiece's.
 """
 
 import json
@@ -41,7 +41,8 @@ def read_dictionary(path) -> Dict[str, int]:
                 if overwrite := field == "#fairseq:overwrite":
                     symbol, _, field = symbol.rpartition(" ")
                 if not symbol or not field.isdecimal():
-                    raise ValueError(f"{path}, line {i}: {line.rstrip()[:60]!r} is not an entry of a dictionary, 'PIECE COUNT'")
+                    entry = line.rstrip()[:60]
+                    raise ValueError(f"{path}, line {i}: {entry!r} is not an entry of a dictionary, 'PIECE COUNT'")
                 if symbol in numbers and not overwrite:
                     raise ValueError(f"{path}, line {i}: {symbol!r} is there a second time; an entry stands once")
                 numbers[symbol] = count

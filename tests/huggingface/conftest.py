@@ -27,8 +27,8 @@ def shake(path, seed: int = 0) -> None:
     shaken = {}
     for key, value in checkpoint["model"].items():
         if value.is_floating_point() and value.dim():
-            shared = shaken.setdefault((value.data_ptr(), value.shape), value + 0.2 * torch.randn(value.shape, generator=generator))
-            checkpoint["model"][key] = shared
+            noisy = value + 0.2 * torch.randn(value.shape, generator=generator)
+            checkpoint["model"][key] = shaken.setdefault((value.data_ptr(), value.shape), noisy)
     torch.save(checkpoint, path)
 
 

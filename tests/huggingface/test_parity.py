@@ -20,7 +20,9 @@ def real(features, tokens):
 
 
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
-@pytest.mark.parametrize("options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"])
+@pytest.mark.parametrize(
+    "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]
+)
 def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
     folder = trained("--sharing", sharing, *options)
     theirs = hub(folder, mlm_data, bpe="characters")

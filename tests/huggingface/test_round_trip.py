@@ -23,7 +23,9 @@ def same_bits(folder, source, name="model.pt"):
 
 
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
-@pytest.mark.parametrize("options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"])
+@pytest.mark.parametrize(
+    "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]
+)
 def test_same_bits(sharing, options, trained, tmp_path):
     source = trained("--sharing", sharing, *options)
     to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
