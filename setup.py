@@ -41,6 +41,7 @@ setup(
     extras_require={
         "text": ["sentencepiece"],
         "curves": ["tensorboard", "matplotlib"],
-        "test": ["pytest", "hypothesis"],
+        "huggingface": ["transformers>=5,<6", "safetensors"],
+        "test": ["pytest", "hypothesis", "accelerate"],
     },
 )

@@ -2,6 +2,8 @@
 
     fairseq-linformer convert from-roberta roberta.base/model.pt --projected-dim 256 --sharing layerwise
     fairseq-linformer convert resize checkpoint_best.pt long.pt --max-positions 1024
+    fairseq-linformer convert to-huggingface checkpoint_best.pt folder
+    fairseq-linformer convert from-huggingface folder back
 """
 
 import argparse
@@ -52,6 +54,24 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--max-positions", type=int, help="the new n")
     form.add_argument("--projected-dim", help="the new k, in any form; in proportion to n if left out")
     form.set_defaults(run=_resize)
+
+    form = forms.add_parser("to-huggingface", help="a folder for transformers")
+    form.add_argument("checkpoint", type=Path)
+    form.add_argument("out", type=Path, help="folder to write, new or empty")
+    form.add_argument("--dictionary", type=Path, help="fairseq's dict.txt; the one beside the checkpoint if left out")
+    form.add_argument("--sentencepiece", type=Path, help="sentencepiece.bpe.model beside the checkpoint if left out")
+    form.add_argument("--gpt2-encoder", type=Path, help="GPT-2's encoder.json, in place of sentencepiece")
+    form.add_argument("--gpt2-vocab", type=Path, help="GPT-2's vocab.bpe")
+    form.add_argument("--no-tokenizer", dest="tokenizer", action="store_false", help="write none")
+    form.add_argument("--head", help="the classification head to take along as classifier, if there are several")
+    form.add_argument("--labels", type=Path, help="dict.txt of the labels; label/dict.txt beside the checkpoint if left out")
+    form.set_defaults(run=_to_huggingface)
+
+    form = forms.add_parser("from-huggingface", help="a folder of transformers back to fairseq")
+    form.add_argument("folder", type=Path, help="what to-huggingface wrote, or Trainer after it")
+    form.add_argument("out", type=Path, help="folder to write, new or empty")
+    form.add_argument("--dictionary", type=Path, help="fairseq's dict.txt; the one in the folder if left out")
+    form.set_defaults(run=_from_huggingface)
     return parser
 
 
@@ -80,11 +100,26 @@ def _resize(options: argparse.Namespace) -> str:
     return _described(options.out, new)
 
 
+def _to_huggingface(options: argparse.Namespace) -> str:
+    from .checkpoints.huggingface import to_huggingface
+
+    names = ("dictionary", "sentencepiece", "gpt2_encoder", "gpt2_vocab", "tokenizer", "head", "labels")
+    to_huggingface(options.checkpoint, options.out, **{name: getattr(options, name) for name in names})
+    return f"{options.out}: load it with trust_remote_code=True"
+
+
+def _from_huggingface(options: argparse.Namespace) -> str:
+    from .checkpoints.huggingface import from_huggingface
+
+    from_huggingface(options.folder, options.out, dictionary=options.dictionary)
+    return f"{options.out}: model.pt"
+
+
 def _described(path: Path, checkpoint: dict) -> str:
     """What was written, as options to train it with."""
-    from .checkpoints.files import options_of
+    from .checkpoints.files import node
 
-    model = options_of(checkpoint["cfg"]["model"])
+    model = node(checkpoint, "model")
     names = ("max_positions", "projected_dim", "sharing", "projection")
     said = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) is not None]
     return f"{path}: " + " ".join(said)

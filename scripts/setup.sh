@@ -34,7 +34,7 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 # isolation, which would fetch another torch; and without its dependencies: see setup.py.
 # It comes last, so that pip does not complain of the one that is left out, torchaudio.
 pip install torch==2.13.0 numpy 'setuptools<81' wheel cython
-pip install --no-build-isolation --editable '.[text,curves,test]'
+pip install --no-build-isolation --editable '.[text,curves,huggingface,test]'
 pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1
 .venv/bin/python -c 'import fairseq_linformer.models' 2>/dev/null || {
     echo "setup.sh: installed, but importing fairseq_linformer.models fails:" >&2

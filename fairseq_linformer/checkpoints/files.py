@@ -1,46 +1,94 @@
-"""Checkpoints as files: read as weights only, written whole or not at all."""
+"""Checkpoints as files: read as weights only, written whole or not at all, and so are folders."""
 
 import os
+import re
+import shutil
 from argparse import Namespace
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import torch
-from fairseq.checkpoint_utils import _upgrade_state_dict
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from omegaconf import OmegaConf
 
 from ..files import atomic
 
 
 def read_checkpoint(path) -> Dict[str, Any]:
-    """A checkpoint as fairseq saves it: ``model``, ``cfg``, ``extra_state``, ...
+    """A checkpoint of ``linformer_roberta``, of the authors' model or of ``roberta``, as fairseq saves
+    it: ``model``, ``cfg``, ``extra_state``, ... It is read as weights only: code in it is not run.
 
     Those older than fairseq 0.12 have ``args`` in place of ``cfg``; they are given one.
 
     Raises:
-        ValueError: this is no file, no whole one, one that carries code, or no checkpoint of an
-            encoder such as RoBERTa's.
+        ValueError: it is not a file, is cut short, carries code, or is no checkpoint of an
+            encoder such as RoBERTa's; one sentence.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file; a checkpoint of fairseq is wanted")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # what is no pickle at all makes torch's reader fail in any way
-        if "weights_only" in str(error) or "Unsupported" in str(error):
-            raise ValueError(f"{path} carries more than weights and options; code in a checkpoint is refused") from None
-        raise ValueError(f"{path} cannot be read as a checkpoint: it is cut off, or no such file") from None
-    model = checkpoint.get("model") if isinstance(checkpoint, dict) else None
-    if not isinstance(model, dict) or not any(key.endswith("sentence_encoder.embed_positions.weight") for key in model):
-        raise ValueError(f"{path} is no fairseq checkpoint of linformer_roberta or roberta")
+        if code := re.search(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)", str(error)):
+            raise ValueError(f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only") from None
+        raise ValueError(f"{path} cannot be read as a checkpoint: it is cut short, or not a file of PyTorch") from None
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
+        raise ValueError(f"{path} has no model in it; a checkpoint of fairseq is wanted")
     if isinstance(checkpoint.get("args"), Namespace):
-        checkpoint = _upgrade_state_dict(checkpoint)
-        cfg = convert_namespace_to_omegaconf(checkpoint.pop("args"))
-        checkpoint["cfg"] = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+        checkpoint = _with_cfg(checkpoint)
     cfg = checkpoint.get("cfg")
     if not isinstance(cfg, dict) or cfg.get("model") is None or cfg.get("task") is None:
         raise ValueError(f"{path} has neither cfg nor args; it does not say what model it is")
+    for name in ("embed_tokens", "embed_positions"):
+        if not any(key.endswith(f"sentence_encoder.{name}.weight") for key in checkpoint["model"]):
+            raise ValueError(
+                f"{path} has no sentence_encoder.{name}.weight and is of architecture {architecture(checkpoint)!r}; "
+                "linformer_roberta or roberta is wanted"
+            )
     return checkpoint
+
+
+def _with_cfg(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """An old checkpoint in the layout of fairseq 0.12, as fairseq itself would read it."""
+    from fairseq.checkpoint_utils import _upgrade_state_dict
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from omegaconf import OmegaConf
+
+    checkpoint = _upgrade_state_dict(checkpoint)
+    cfg = convert_namespace_to_omegaconf(checkpoint.pop("args"))
+    return {**checkpoint, "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)}
+
+
+def node(checkpoint: Dict[str, Any], name: str) -> Dict[str, Any]:
+    """A copy of a part of the ``cfg``; empty if there is none. fairseq keeps some as a Namespace."""
+    value = checkpoint["cfg"].get(name)
+    return dict(value if isinstance(value, dict) else vars(value) if value is not None else {})
+
+
+def architecture(checkpoint: Dict[str, Any]) -> Any:
+    """Which architecture a checkpoint says that it is."""
+    model = node(checkpoint, "model")
+    return model.get("_name") or model.get("arch")
+
+
+def derived(checkpoint: Dict[str, Any], model: Dict[str, Any], options: Dict[str, Any], n: int) -> Dict[str, Any]:
+    """A checkpoint to train on from, with another model in it; the old one is not changed.
+
+    Args:
+        model: its new state dict.
+        options: all options of its new model.
+        n: positions of the new model; the task makes samples as long.
+
+    Returns:
+        it, without the optimizer's state, which fits no longer, and without moving averages.
+    """
+    task = node(checkpoint, "task")
+    task.update({key: n for key in ("max_positions", "tokens_per_sample", "max_source_positions") if key in task})
+    new = {key: value for key, value in checkpoint.items() if key != "last_optimizer_state"}
+    new["extra_state"] = {key: value for key, value in checkpoint.get("extra_state", {}).items() if key != "ema"}
+    new["model"] = model
+    same = isinstance(checkpoint["cfg"]["task"], dict)
+    new["cfg"] = {**checkpoint["cfg"], "model": options, "task": task if same else Namespace(**task)}
+    return new
 
 
 def write_checkpoint(checkpoint: Dict[str, Any], path) -> None:
@@ -63,27 +111,36 @@ def check_target(path) -> None:
         raise ValueError(f"{folder} is not a folder; {Path(path).name} cannot be written there")
 
 
-def options_of(node: Any) -> Dict[str, Any]:
-    """A node of a configuration, a dict or a Namespace, as a dict of its own."""
-    return dict(vars(node)) if isinstance(node, Namespace) else dict(node)
+@contextmanager
+def new_folder(path) -> Iterator[Path]:
+    """A folder beside ``path`` to write into, which is renamed to ``path`` at the end.
 
+    If the block raises, nothing is left. The folders above are made if they are missing.
 
-def derived(checkpoint: Dict[str, Any], model: Dict[str, Any], options: Dict[str, Any], n: int) -> Dict[str, Any]:
-    """A checkpoint to train on from, with another model in it; the old one is not changed.
-
-    Args:
-        model: its new state dict.
-        options: all options of its new model.
-        n: positions of the new model; the task makes samples as long.
-
-    Returns:
-        it, without the optimizer's state, which fits no longer, and without moving averages.
+    Raises:
+        ValueError: ``path`` exists and is not an empty folder.
+        OSError: it cannot be written.
     """
-    task = options_of(checkpoint["cfg"]["task"])
-    task.update({key: n for key in ("max_positions", "tokens_per_sample", "max_source_positions") if key in task})
-    new = {key: value for key, value in checkpoint.items() if key != "last_optimizer_state"}
-    new["extra_state"] = {key: value for key, value in checkpoint.get("extra_state", {}).items() if key != "ema"}
-    new["model"] = model
-    same = isinstance(checkpoint["cfg"]["task"], dict)
-    new["cfg"] = {**checkpoint["cfg"], "model": options, "task": task if same else Namespace(**task)}
-    return new
+    path = Path(path).absolute()
+    check_new(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.mkdir()
+    try:
+        yield beside
+        os.replace(beside, path)  # takes the place of an empty folder
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_new(path) -> None:
+    """Refuse a folder to write that has something in it.
+
+    Raises:
+        ValueError: ``path`` exists and is not an empty folder.
+    """
+    if os.path.isdir(path):
+        if os.listdir(path):
+            raise ValueError(f"{path} has files in it; a new or an empty folder is wanted, nothing is overwritten")
+    elif os.path.lexists(path):
+        raise ValueError(f"{path} is not a folder; a new or an empty folder is wanted, nothing is overwritten")

@@ -1,12 +1,15 @@
 """A checkpoint for other lengths and another k; what is done is in ``modules/resize.py``."""
 
+from argparse import Namespace
 from typing import Any, Dict, Optional
 
-from ..models import authors
+from ..models.options import resolve, to_linformer_config
 from ..models.resize import default_dims, resize_state
-from ..models.shapes import HEADS, count_layers, max_positions, projected_dims, projections, sharing_of
+from ..models.shapes import EMBEDDINGS, HEADS, count_layers, max_positions, projections, sharing_of
 from ..projected_dim import parse, short_form
-from .files import derived, options_of
+from .authors import PADDING_IDX, modern
+from .files import derived, node
+from .projections import with_projections
 from .roberta import modern_names
 
 
@@ -28,10 +31,8 @@ def resize(checkpoint: Dict[str, Any], n: Optional[int] = None, projected_dim: A
     """
     if n is None and projected_dim is None:
         raise ValueError("neither max_positions nor projected_dim is given; there is nothing to resize")
-    options = options_of(checkpoint["cfg"]["model"])
-    state = modern_names(checkpoint["model"])
-    if authors.is_authors(state):
-        raise ValueError("this is a checkpoint of the authors' plugin; finetune from it with --resize-checkpoint instead")
+    checkpoint = modern(checkpoint)
+    options, state = node(checkpoint, "model"), modern_names(checkpoint["model"])
     n = max_positions(state) if n is None else n
     if n < 1:
         raise ValueError(f"max_positions is {n}; it must be at least 1")
@@ -50,6 +51,6 @@ def resize(checkpoint: Dict[str, Any], n: Optional[int] = None, projected_dim: A
         raise ValueError(f"projected_dim is {short_form(dims)}; only with sharing none can heads differ")
     if sharing_of(state) == "layerwise" and len(set(dims)) > 1:
         raise ValueError(f"projected_dim is {short_form(dims)}; with layerwise sharing it must be one number")
-    new = resize_state(state, n, dims)
-    assert projected_dims(new) == dims
-    return derived(checkpoint, new, {**options, "max_positions": n, "projected_dim": short_form(dims)}, n)
+    options.update(max_positions=n, projected_dim=short_form(dims))
+    config = to_linformer_config(resolve(Namespace(**options), None), state[EMBEDDINGS].size(0), PADDING_IDX)
+    return derived(checkpoint, with_projections(resize_state(state, n, dims), config), options, n)

@@ -3,17 +3,15 @@
 import re
 from typing import Any, Dict
 
-import torch
 from torch import Tensor
 
+from ..models.authors import is_authors
 from ..models.options import LinformerRobertaConfig, resolve, to_linformer_config
 from ..models.resize import resize_state
-from ..models.shapes import ENCODER, HEADS, POSITIONS, count_layers, max_positions, projections
-from ..modules.kinds import projection_of
-from .files import derived, options_of
-
-PADDING_IDX = 1
-"""What every dictionary of fairseq pads with."""
+from ..models.shapes import EMBEDDINGS, ENCODER, POSITIONS, count_layers, max_positions, projections
+from .authors import PADDING_IDX
+from .files import derived, node
+from .projections import with_projections
 
 
 def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
@@ -35,9 +33,9 @@ def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
         ValueError: this is a Linformer already, or the options do not fit.
     """
     state = modern_names(checkpoint["model"])
-    if projections(state) or any(".compress_k." in key for key in state):
+    if projections(state) or is_authors(state):
         raise ValueError("this is a checkpoint of a Linformer already; a RoBERTa is wanted")
-    old = options_of(checkpoint["cfg"]["model"])
+    old = node(checkpoint, "model")
     if POSITIONS not in state or "encoder_attention_heads" not in old:
         raise ValueError("this is no checkpoint of fairseq's RoBERTa")
     known = LinformerRobertaConfig.__dataclass_fields__
@@ -52,29 +50,19 @@ def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
     )
     model.update({key: value for key, value in options.items() if value is not None})
     args = resolve(_Options(model), None)
-    config = to_linformer_config(args, state[ENCODER + "embed_tokens.weight"].size(0), PADDING_IDX)
+    config = to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
 
     n = args.max_positions
-    state = resize_state(state, n) if n != max_positions(state) else dict(state)
+    state = resize_state(state, n)
     state.pop(ENCODER + "version", None)
-    for layer in range(0 if config.one_for_all_layers else config.layers):
-        for name in "EF" if config.separate_values else "E":
-            state.update(_entries(f"{ENCODER}layers.{layer}.self_attn.{name}.", config, layer))
-    if config.one_for_all_layers:
-        state.update(_entries(f"{ENCODER}E.", config, 0))
-    state[HEADS] = torch.tensor(config.attention_heads)
     resolved = {key: getattr(args, key) for key in known if not key.startswith("_")}
-    return derived(checkpoint, state, {"_name": "linformer_roberta", **resolved}, n)
+    return derived(checkpoint, with_projections(state, config), {"_name": "linformer_roberta", **resolved}, n)
 
 
 class _Options(dict):
     """Options by attribute, as fairseq hands them on."""
 
     __getattr__ = dict.get
-
-
-def _entries(prefix: str, config, layer: int) -> Dict[str, Tensor]:
-    return {prefix + key: value for key, value in projection_of(config, layer).state_dict().items()}
 
 
 def modern_names(state: Dict[str, Tensor]) -> Dict[str, Tensor]:

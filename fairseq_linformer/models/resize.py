@@ -15,7 +15,7 @@ _LEARNED = ("weight", "start", "scale")
 
 def default_dims(state: Dict[str, Tensor], n: int) -> List[Dim]:
     """k of each layer for ``n`` positions that leaves the features of short inputs as they are."""
-    windowed = all(entries.get("windows", True) for entries in projections(state).values())
+    windowed = all(entries.get("windows", "weight" not in entries) for entries in projections(state).values())
 
     def scaled(k: int) -> int:
         return same_ratio(k, max_positions(state), n, windowed)

@@ -10,6 +10,7 @@ from ..projected_dim import Dim
 ENCODER = "encoder.sentence_encoder."
 HEADS = "encoder.attention_heads"
 """A buffer with the number of heads, which no shape tells."""
+EMBEDDINGS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "embed_positions.weight"
 # A projection: E or F, of all layers or of one, of all heads or of one.
 _PROJECTION = re.compile(

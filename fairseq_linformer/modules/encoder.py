@@ -66,6 +66,7 @@ class LinformerEncoder(nn.Module):
         positions: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
+        padding_mask: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Optional[List[Tensor]]]:
         """
         Args:
@@ -75,6 +76,7 @@ class LinformerEncoder(nn.Module):
             return_all_hiddens: return the input of the first layer and the output of
                 each. Refused together with ``positions``.
             token_embeddings: (B, n, d), to use in place of the embeddings of ``tokens``.
+            padding_mask: (B, n), True at padding; None for where ``tokens`` says it is.
 
         Returns:
             (B, m or n, d) features, and a list of (B, n, d) hidden states or None. What
@@ -85,7 +87,8 @@ class LinformerEncoder(nn.Module):
                 ``return_all_hiddens`` are given.
         """
         self._check_input(tokens, positions, return_all_hiddens)
-        padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
+        if padding_mask is None:
+            padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
         x = self.embed(tokens, padding_mask, token_embeddings)
         if not padding_mask.any():
             padding_mask = None

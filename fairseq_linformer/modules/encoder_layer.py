@@ -13,7 +13,7 @@ from .attention import LinearMultiheadAttention, gather
 from .kinds import projection_of
 from .projection import Projection
 
-_ACTIVATIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
+ACTIVATION_FUNCTIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
     "gelu": F.gelu,
     "gelu_accurate": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
@@ -56,7 +56,7 @@ class LinformerEncoderLayer(nn.Module):
         self.fc1 = linear(config.embed_dim, config.ffn_embed_dim)
         self.fc2 = linear(config.ffn_embed_dim, config.embed_dim)
         self.final_layer_norm = layer_norm(config.embed_dim)
-        self.activation_fn = _ACTIVATIONS[config.activation_fn]
+        self.activation_fn = ACTIVATION_FUNCTIONS[config.activation_fn]
         self.dropout_module = nn.Dropout(config.dropout)
         self.activation_dropout_module = nn.Dropout(config.activation_dropout)
         self.normalize_before = config.normalize_before

@@ -1,0 +1,262 @@
+"""A checkpoint of fairseq as a folder that ``transformers`` loads, and back.
+
+The folder has weights (safetensors), ``config.json``, tokenizer, model card and the code of
+the model, so that it works with ``trust_remote_code=True`` where neither fairseq nor this
+package is installed. Both ways weights are copied bit by bit.
+"""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from ..huggingface import (
+    LinformerForMaskedLM,
+    LinformerForSequenceClassification,
+    LinformerPreTrainedConfig,
+    write_code,
+)
+from ..models.authors import is_authors
+from ..models.shapes import EMBEDDINGS, max_positions, projections
+from .authors import PADDING_IDX, modern
+from .files import architecture, check_new, new_folder, node, read_checkpoint
+from .huggingface_state import HEADS, THEIR_HEAD, choose_head, difference, to_ours, to_theirs
+from .provenance import card, collect
+from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
+
+WEIGHTS = "model.safetensors"
+_NO_EXPORT = {"quant_noise_pq": 0, "quant_noise_scalar": 0}
+
+
+def to_huggingface(
+    checkpoint,
+    out,
+    *,
+    dictionary=None,
+    sentencepiece=None,
+    gpt2_encoder=None,
+    gpt2_vocab=None,
+    head: Optional[str] = None,
+    labels=None,
+    tokenizer: bool = True,
+) -> None:
+    """Write ``out``, a folder for ``transformers``, from a checkpoint of ``linformer_roberta``.
+
+    Args:
+        checkpoint: the checkpoint, a file of fairseq's.
+        out: the folder to write; new or empty.
+        dictionary: fairseq's ``dict.txt``; None for the one beside the checkpoint.
+        sentencepiece: model of sentencepiece; None for ``sentencepiece.bpe.model`` beside the
+            checkpoint.
+        gpt2_encoder, gpt2_vocab: GPT-2's ``encoder.json`` and ``vocab.bpe``, instead.
+        head: which classification head becomes the classifier; needed if there are several.
+            The others lie in the folder for the way back.
+        labels: the ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the
+            checkpoint if there is one, else they are called LABEL_0 and so on.
+        tokenizer: False to write none; then no dictionary is needed.
+
+    Raises:
+        ValueError: the checkpoint, a file beside it or an option is not what it should be, or
+            the model cannot be exported; one sentence. Nothing is written then.
+        OSError: the folder cannot be written.
+    """
+    check_new(out)
+    data = read_checkpoint(checkpoint)
+    if not (projections(data["model"]) or is_authors(data["model"])):
+        raise ValueError(f"{checkpoint} is a model of architecture {architecture(data)!r}; linformer_roberta is wanted")
+    data = modern(data)
+    config = _config(data, checkpoint)
+    name = choose_head(data["model"], head)
+    if name is not None:
+        _configure_head(config, data, name, _label_file(checkpoint, labels))
+    elif labels is not None:
+        raise ValueError(f"labels is {labels}; {checkpoint} has no classification head")
+    theirs = _their_state(data["model"], config, name)
+    files = dict(sentencepiece=sentencepiece, gpt2_encoder=gpt2_encoder, gpt2_vocab=gpt2_vocab)
+    if tokenizer:
+        tokens = find_tokenizer(checkpoint, config.max_positions, dictionary, **files)
+        check_size(tokens.files["vocab_file"], config.vocab_size)
+    elif given := [key for key, value in {"dictionary": dictionary, **files}.items() if value is not None]:
+        raise ValueError(f"{given[0]} is given and no tokenizer is wanted; only one of them can be")
+
+    with new_folder(out) as folder:
+        config.save_pretrained(folder)
+        save_file(theirs, folder / WEIGHTS, metadata={"format": "pt"})
+        write_code(folder)
+        if tokenizer:
+            tokens.save_pretrained(folder)
+        names = [config.id2label[i] for i in range(config.num_labels)] if name else []
+        text = card(config.fairseq, config.shape(), name, names, tokenizer)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def from_huggingface(folder, out, *, dictionary=None) -> None:
+    """Write ``out``, a folder with a checkpoint for fairseq, from a folder of ``transformers``.
+
+    It has ``model.pt``, with weights and settings but no optimizer's state, the dictionary and
+    the files of the tokenizer. ``LinformerRobertaModel.from_pretrained(out, "model.pt", out)``,
+    ``fairseq-validate`` and ``--finetune-from-model`` load it. No code of the folder is run.
+
+    Args:
+        folder: what ``to_huggingface`` wrote, or ``save_pretrained`` or ``Trainer`` afterwards.
+        out: the folder to write; new or empty.
+        dictionary: fairseq's ``dict.txt``; None for the one in the folder, if there is one.
+
+    Raises:
+        ValueError: the folder or an option is not what it should be; one sentence. Nothing is
+            written then.
+        OSError: ``out`` cannot be written.
+    """
+    check_new(out)
+    folder = Path(folder)
+    config = _read_config(folder)
+    if config.fairseq is None:
+        path = folder / "config.json"
+        raise ValueError(f"{path} has no 'fairseq'; only a model that comes from fairseq goes back to it")
+    theirs = _read_weights(folder)
+    problem = _problem(theirs, config)
+    if problem:
+        raise ValueError(f"{folder}: {problem}")
+    state = to_ours(theirs, config.classification_head_name, config.tie_word_embeddings, config.attention_heads)
+    if dictionary is None and (folder / DICTIONARY).is_file():
+        dictionary = folder / DICTIONARY
+    if dictionary is not None:
+        if not Path(dictionary).is_file():
+            raise ValueError(f"{dictionary} is not a file; fairseq's {DICTIONARY} is wanted")
+        check_size(dictionary, config.vocab_size)
+
+    with new_folder(out) as target:
+        torch.save(_checkpoint(config, state), target / "model.pt")
+        for name in ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe"):
+            if (folder / name).is_file():
+                (target / name).write_bytes((folder / name).read_bytes())
+        if dictionary is not None:
+            content = Path(dictionary).read_bytes()
+            (target / DICTIONARY).write_bytes(content)
+            task = config.fairseq["cfg"]["task"]
+            if task.get("_name") == "sentence_prediction":  # has its dictionaries in folders
+                (target / "input0").mkdir()
+                (target / "input0" / DICTIONARY).write_bytes(content)
+                if not task.get("regression_target"):
+                    labels = [config.id2label[i] for i in range(config.num_labels)]
+                    write_label_dictionary(target / "label" / DICTIONARY, labels)
+
+
+def _config(data: Dict[str, Any], path) -> LinformerPreTrainedConfig:
+    """What ``config.json`` will say, but for the classification head."""
+    from ..models.options import resolve, to_linformer_config
+
+    model, state = node(data, "model"), data["model"]
+    for option, allowed in _NO_EXPORT.items():
+        if model.get(option, allowed) != allowed:
+            raise ValueError(
+                f"{path} was trained with {option} {model[option]}, which cannot be exported; only {allowed} can"
+            )
+    # A checkpoint that does not say n has it in its position embeddings.
+    args = resolve(Namespace(**{**model, "max_positions": model.get("max_positions") or max_positions(state)}), None)
+    details = collect(data)
+    return LinformerPreTrainedConfig.of_shape(
+        to_linformer_config(args, vocab_size=state[EMBEDDINGS].size(0), padding_idx=PADDING_IDX),
+        tie_word_embeddings=not args.untie_weights_roberta,
+        pooler_activation_fn=args.pooler_activation_fn,
+        pooler_dropout=args.pooler_dropout,
+        fairseq=details,
+        dtype=str(state[EMBEDDINGS].dtype).removeprefix("torch."),
+        architectures=["LinformerForMaskedLM"],
+    )
+
+
+def _configure_head(config: LinformerPreTrainedConfig, data: Dict[str, Any], name: str, labels) -> None:
+    """Put the sizes, labels and kind of a head into ``config``."""
+    state = data["model"]
+    classes = state[f"{HEADS}{name}.out_proj.weight"].size(0)
+    config.classification_head_name = name
+    config.classifier_inner_dim = state[f"{HEADS}{name}.dense.weight"].size(0)
+    config.architectures = ["LinformerForSequenceClassification"]
+    names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)
+    config.id2label = dict(enumerate(names))
+    config.label2id = {label: i for i, label in enumerate(names)}
+    if node(data, "criterion").get("regression_target"):
+        config.problem_type = "regression"
+    elif classes > 1:
+        config.problem_type = "single_label_classification"
+
+
+def _label_file(checkpoint, labels):
+    beside = Path(checkpoint).parent / "label" / DICTIONARY
+    return labels if labels is not None else beside if beside.is_file() else None
+
+
+def _their_state(state: Dict[str, torch.Tensor], config, head: Optional[str]) -> Dict[str, torch.Tensor]:
+    """The weights for the folder, checked against the model that will load them."""
+    theirs = to_theirs(state, head, config.tie_word_embeddings)
+    problem = _problem(theirs, config)
+    if problem:
+        raise ValueError(f"the weights do not fit the cfg of the checkpoint: {problem}")
+    return theirs
+
+
+def _problem(theirs: Dict[str, torch.Tensor], config) -> Optional[str]:
+    """Why these weights are not a whole model of this configuration; None if they are."""
+    has_head = any(key.startswith(THEIR_HEAD) for key in theirs)
+    kind = LinformerForSequenceClassification if has_head else LinformerForMaskedLM
+    wanted = kind(config).state_dict()
+    if config.tie_word_embeddings:
+        del wanted["lm_head.weight"]
+    return difference(wanted, {key: value for key, value in theirs.items() if not key.startswith(HEADS)})
+
+
+def _read_config(folder: Path) -> LinformerPreTrainedConfig:
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} has no config.json; a folder of transformers is wanted")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} is not JSON; it may be cut short") from None
+    kind = values.get("model_type") if isinstance(values, dict) else None
+    if kind != LinformerPreTrainedConfig.model_type:
+        raise ValueError(f"{path} is of model_type {kind!r}; it must be {LinformerPreTrainedConfig.model_type!r}")
+    return LinformerPreTrainedConfig.from_dict(values)
+
+
+def _read_weights(folder: Path) -> Dict[str, torch.Tensor]:
+    index = folder / f"{WEIGHTS}.index.json"
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    else:
+        names = [WEIGHTS]
+    weights = {}
+    for name in names:
+        path = folder / name
+        if not path.is_file():
+            raise ValueError(f"{folder} has no {name}; weights are read from safetensors only")
+        try:
+            weights.update(load_file(path))
+        except (SafetensorError, OSError):
+            raise ValueError(f"{path} cannot be read as safetensors: it is cut short, or something else") from None
+    return weights
+
+
+def _checkpoint(config: LinformerPreTrainedConfig, state: Dict[str, torch.Tensor]) -> Dict[str, Any]:
+    """A checkpoint as fairseq saves it, without an optimizer's state."""
+    details = config.fairseq
+    # The hub interface puts into these parts what it is given for them.
+    cfg = dict.fromkeys(("_name", "bpe", "tokenizer"))
+    cfg.update(details["cfg"])
+    return {
+        "args": None,
+        "cfg": cfg,
+        "model": state,
+        "criterion": None,
+        "optimizer_history": [{"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {},
+                               "num_updates": details["num_updates"] or 0}],
+        "task_state": {},
+        "extra_state": {"val_loss": details["val_loss"], "best": details["best"],
+                        "train_iterator": {"epoch": details["epoch"] or 1}},
+        "provenance": details["versions"],
+    }  # fmt: skip

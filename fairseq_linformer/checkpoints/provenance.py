@@ -1,0 +1,133 @@
+"""What a checkpoint knows about its making: as data, and as a model card."""
+
+import os
+import re
+from typing import Any, Dict, List, Optional
+
+import torch
+
+from .. import __version__
+from .files import architecture, node
+
+# What is needed to load the model again, whole, and of the rest what a reader wants to know.
+_NODES = ("model", "task", "criterion", "optimizer", "lr_scheduler")
+_FIELDS = {
+    "common": ("seed", "fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16"),
+    "dataset": ("batch_size", "max_tokens"),
+    "optimization": ("lr", "update_freq", "max_update", "max_epoch", "clip_norm"),
+    "distributed_training": ("distributed_world_size",),
+    "checkpoint": ("best_checkpoint_metric",),
+}
+
+
+def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """The settings and the progress of a checkpoint, as JSON can hold them, without paths.
+
+    Returns:
+        ``cfg``, of the same layout as the checkpoint's; ``num_updates``, ``epoch``,
+        ``val_loss`` and ``best``, None where it does not say; ``versions``.
+    """
+    extra = checkpoint.get("extra_state") or {}
+    history = checkpoint.get("optimizer_history") or [{}]
+    nodes = {name: node(checkpoint, name) for name in (*_NODES, *_FIELDS)}
+    nodes["model"]["_name"] = architecture(checkpoint)
+    cfg = {
+        name: _plain({key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]})
+        for name, values in nodes.items()
+        if values
+    }
+    earlier = checkpoint.get("provenance") or {}
+    return {
+        "cfg": cfg,
+        "num_updates": history[-1].get("num_updates"),
+        "epoch": _plain((extra.get("train_iterator") or {}).get("epoch")),
+        "val_loss": _plain(extra.get("val_loss")),
+        "best": _plain(extra.get("best")),
+        "versions": {"fairseq": earlier.get("fairseq") or _fairseq_version(), "fairseq_linformer": __version__},
+    }
+
+
+def _fairseq_version() -> str:
+    import fairseq
+
+    return fairseq.__version__
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON knows it; of a path only the last part."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = str(value)
+    if "/" not in text and "\\" not in text:
+        return text
+    # fairseq separates several folders of data by colons.
+    return ":".join(os.path.basename(re.sub(r"[\\/]+", "/", part).rstrip("/")) for part in text.split(":"))
+
+
+def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[str], has_tokenizer: bool) -> str:
+    """The model card, README.md of an exported folder.
+
+    Args:
+        details: what ``collect`` gave.
+        shape: the ``LinformerConfig``.
+        head: the classification head that travels along, or None.
+        labels: its labels.
+        has_tokenizer: the folder has one.
+    """
+    cfg = details["cfg"]
+    task, dataset, optimization = (cfg.get(name, {}) for name in ("task", "dataset", "optimization"))
+    rows = [
+        ("architecture", cfg["model"]["_name"]),
+        ("n, the longest input", shape.max_positions),
+        ("k, projected positions", shape.projected_dim),
+        ("sharing of E and F", shape.sharing),
+        ("layers, width, heads", f"{shape.layers}, {shape.embed_dim}, {shape.attention_heads}"),
+        ("dictionary", f"{shape.vocab_size} entries"),
+        ("classification head", head and f"{head}: {', '.join(labels)}"),
+        ("task", task.get("_name")),
+        ("data", task.get("data")),
+        ("updates", details["num_updates"]),
+        ("epoch", details["epoch"]),
+        ("validation loss", details["val_loss"]),
+        (f"best {cfg.get('checkpoint', {}).get('best_checkpoint_metric', 'value')}", details["best"]),
+        ("optimizer", cfg.get("optimizer", {}).get("_name")),
+        ("learning rate", _list(optimization.get("lr"))),
+        ("schedule", cfg.get("lr_scheduler", {}).get("_name")),
+        ("sentences in a batch", dataset.get("batch_size")),
+        ("tokens in a batch", dataset.get("max_tokens")),
+        ("batches in an update", _list(optimization.get("update_freq"))),
+        ("processes", cfg.get("distributed_training", {}).get("distributed_world_size")),
+        ("seed", cfg.get("common", {}).get("seed")),
+        ("fairseq", details["versions"]["fairseq"]),
+        ("fairseq-linformer", details["versions"]["fairseq_linformer"]),
+    ]
+    pipeline = "text-classification" if head else "fill-mask"
+    auto = "AutoModelForSequenceClassification" if head else "AutoModelForMaskedLM"
+    lines = [
+        "---", "library_name: transformers", f"pipeline_tag: {pipeline}", "tags:", "- linformer", "- fairseq", "---", "",
+        "# Linformer", "",
+        "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with fairseq "
+        "and converted by fairseq-linformer. The model code is in this folder.", "",
+        "    from transformers import " + auto + ", pipeline", "",
+        f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
+    ]  # fmt: skip
+    if has_tokenizer:
+        lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
+    lines += ["", "| | |", "|---|---|"]
+    lines += [f"| {what} | {_cell(value)} |" for what, value in rows if value not in (None, "")]
+    lines += ["", "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`."]
+    return "\n".join(lines) + "\n"
+
+
+def _list(values: Any) -> Any:
+    return ", ".join(map(str, values)) if isinstance(values, list) else values
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

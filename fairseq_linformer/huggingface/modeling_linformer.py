@@ -1,0 +1,304 @@
+"""Models of ``transformers`` around the encoder: features, masked language model, classification.
+
+This file is copied into exported folders: it needs ``transformers`` and the files beside it.
+Parameters are those of fairseq's ``linformer_roberta`` under other prefixes:
+
+    linformer.encoder.*   encoder.sentence_encoder.*
+    lm_head.*             encoder.lm_head.*
+    classifier.*          classification_heads.NAME.*
+
+    B sentences, n positions, d width, V entries of the dictionary, C classes
+"""
+
+from typing import Callable, Optional, Tuple, Union
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+
+from ..modules.encoder import LinformerEncoder, init_bert_weights
+from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
+from .configuration_linformer import LinformerPreTrainedConfig
+
+
+class LinformerPreTrainedModel(PreTrainedModel):
+    """What the three models have in common: initialisation, checkpointing, what is refused."""
+
+    config_class = LinformerPreTrainedConfig
+    base_model_prefix = "linformer"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    # A folder may carry more heads than a model has.
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^classifier\.", r"^classification_heads\."]
+    write_code: Optional[Callable[[str], None]] = None
+    """Writes the code of the model into a folder. None in an exported folder, where
+    ``transformers`` copies the files itself; see ``__init__.py``."""
+
+    def post_init(self):
+        frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
+        super().post_init()
+        self._frozen = frozen - self.all_tied_weights_keys.keys()
+        self._complete = True
+
+    def initialize_weights(self):
+        """Give a value to what a loaded file does not hold, and freeze again what is frozen.
+
+        The modules initialise themselves as they are made, E and F not like other matrices. So
+        what is missing is taken from a model that is made anew. ``transformers`` calls this at
+        the end of loading, where it has made new parameters of all, each with a gradient.
+        """
+        if not getattr(self, "_complete", False):
+            return  # they just did
+        for name in self._frozen:
+            self.get_parameter(name).requires_grad_(False)
+        missing = {
+            name: tensor
+            for name, tensor in [*self.named_parameters(), *self.named_buffers()]
+            if not getattr(tensor, "_is_hf_initialized", False)
+        }
+        if missing:
+            fresh = type(self)(self.config)
+            fresh = dict([*fresh.named_parameters(), *fresh.named_buffers()])
+            with torch.no_grad():
+                for name, tensor in missing.items():
+                    tensor.copy_(fresh[name])
+
+    def save_pretrained(self, save_directory, *args, **kwargs):
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if self.write_code is not None and kwargs.get("is_main_process", True):
+            type(self).write_code(save_directory)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.base_model.encoder.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.base_model.encoder.embed_tokens = value
+
+    def resize_token_embeddings(self, new_num_tokens: Optional[int] = None, *args, **kwargs):
+        if new_num_tokens not in (None, self.config.vocab_size):
+            raise ValueError(
+                f"new_num_tokens is {new_num_tokens}; the dictionary of this model cannot be resized, "
+                f"only {self.config.vocab_size} is allowed"
+            )
+        return self.get_input_embeddings()
+
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs=None, every_n_layers=1, offload=False):
+        """Recompute each layer in the backward pass instead of storing its activations.
+
+        Args:
+            gradient_checkpointing_kwargs: only ``use_reentrant=False``, which is what is done.
+            every_n_layers: only 1.
+            offload: keep what is stored in host memory.
+        """
+        if (gradient_checkpointing_kwargs or {"use_reentrant": False}) != {"use_reentrant": False}:
+            raise ValueError(
+                f"gradient_checkpointing_kwargs is {gradient_checkpointing_kwargs}; only use_reentrant=False is allowed"
+            )
+        if every_n_layers != 1:
+            raise ValueError(f"every_n_layers is {every_n_layers}; only 1 is allowed")
+        self.base_model.encoder.config.checkpoint_activations = True
+        self.base_model.encoder.config.offload_activations = offload
+
+    def gradient_checkpointing_disable(self):
+        self.base_model.encoder.config.checkpoint_activations = False
+        self.base_model.encoder.config.offload_activations = False
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        return self.base_model.encoder.config.checkpoint_activations
+
+    def _options(self, return_dict, output_hidden_states, output_attentions) -> Tuple[bool, bool]:
+        """``return_dict`` and ``output_hidden_states`` as asked for, else as configured."""
+        config = self.config
+        if config.output_attentions if output_attentions is None else output_attentions:
+            raise ValueError(
+                "output_attentions is True; the weights over k projected positions are not returned, only False is "
+                "allowed"
+            )
+        return (
+            config.return_dict if return_dict is None else return_dict,
+            config.output_hidden_states if output_hidden_states is None else output_hidden_states,
+        )
+
+
+class LinformerModel(LinformerPreTrainedModel):
+    """The encoder: features of each position."""
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__(config)
+        self.encoder = LinformerEncoder(config.shape())
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        output_attentions: Optional[bool] = None,
+        output_hidden_states: Optional[bool] = None,
+        return_dict: Optional[bool] = None,
+    ) -> Union[BaseModelOutput, Tuple[Tensor, ...]]:
+        """
+        Args:
+            input_ids: (B, n) integers; n at most ``config.max_positions``.
+            attention_mask: (B, n), zero at padding. ``config.padding_idx`` is padding in any
+                case. E and F go by place, so that padding belongs behind the sentence.
+            inputs_embeds: (B, n, d), token embeddings instead of ``input_ids``.
+
+        Returns:
+            ``last_hidden_state`` (B, n, d); what stands at padding has no meaning.
+            ``hidden_states``: the input of the first layer and the output of each, as in
+            fairseq before the last norm of a pre-norm model.
+
+        Raises:
+            ValueError: the input is too long, or not (B, n); both or none of the two inputs
+                are given; attention weights are asked for.
+        """
+        return_dict, output_hidden_states = self._options(return_dict, output_hidden_states, output_attentions)
+        features, hiddens = self.encode(input_ids, attention_mask, inputs_embeds, output_hidden_states)
+        output = BaseModelOutput(last_hidden_state=features, hidden_states=hiddens)
+        return output if return_dict else output.to_tuple()
+
+    def encode(self, input_ids, attention_mask, inputs_embeds, hiddens=False, first_only=False):
+        """Features (B, n, d), or (B, 1, d) if ``first_only``, and a tuple of hidden states or None."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("one of input_ids and inputs_embeds must be given, and only one")
+        given = inputs_embeds[..., 0] if input_ids is None else input_ids
+        if given.dim() != 2:
+            raise ValueError(f"the input has {given.dim()} dimensions; it must be (sentences, positions)")
+        padding = torch.zeros_like(given, dtype=torch.bool) if input_ids is None else given.eq(self.config.padding_idx)
+        if attention_mask is not None:
+            if attention_mask.shape != given.shape:
+                raise ValueError(
+                    f"attention_mask is {tuple(attention_mask.shape)}; it must be {tuple(given.shape)}, as the input"
+                )
+            padding = padding | attention_mask.eq(0)
+        # Of the classification head's sentence the last layer needs to compute the first position only.
+        first = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
+        features, states = self.encoder(given, first, hiddens, inputs_embeds, padding)
+        return features, None if states is None else tuple(states)
+
+
+class LinformerLMHead(nn.Module):
+    """fairseq's head of the masked language model: (B, n, d) to logits (B, n, V)."""
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.vocab_size, config.embed_dim))
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.dense = nn.Linear(config.embed_dim, config.embed_dim)
+        self.layer_norm = nn.LayerNorm(config.embed_dim)
+        self.activation_fn = ACTIVATION_FUNCTIONS[config.activation_fn]
+        nn.init.normal_(self.weight, std=0.02)
+        self.apply(init_bert_weights)
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = self.layer_norm(self.activation_fn(self.dense(features)))
+        return F.linear(x, self.weight) + self.bias
+
+
+class LinformerClassificationHead(nn.Module):
+    """fairseq's classification head: (B, n, d), of which it reads the first position, to (B, C)."""
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__()
+        inner = config.classifier_inner_dim or config.embed_dim
+        self.dense = nn.Linear(config.embed_dim, inner)
+        self.activation_fn = ACTIVATION_FUNCTIONS[config.pooler_activation_fn]
+        self.dropout = nn.Dropout(config.pooler_dropout)
+        self.out_proj = nn.Linear(inner, config.num_labels)
+        self.apply(init_bert_weights)
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = self.activation_fn(self.dense(self.dropout(features[:, 0])))
+        return self.out_proj(self.dropout(x))
+
+
+class LinformerForMaskedLM(LinformerPreTrainedModel):
+    """The encoder and the head that names masked tokens."""
+
+    _tied_weights_keys = {"lm_head.weight": "linformer.encoder.embed_tokens.weight"}
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__(config)
+        self.linformer = LinformerModel(config)
+        self.lm_head = LinformerLMHead(config)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        labels: Optional[Tensor] = None,
+        output_attentions: Optional[bool] = None,
+        output_hidden_states: Optional[bool] = None,
+        return_dict: Optional[bool] = None,
+    ) -> Union[MaskedLMOutput, Tuple[Tensor, ...]]:
+        """
+        Args:
+            labels: (B, n), the tokens to find; -100 where nothing is to be found.
+            The others are those of ``LinformerModel.forward``.
+
+        Returns:
+            ``loss``, the mean over what is to be found, and ``logits`` (B, n, V).
+        """
+        return_dict, output_hidden_states = self._options(return_dict, output_hidden_states, output_attentions)
+        features, hiddens = self.linformer.encode(input_ids, attention_mask, inputs_embeds, output_hidden_states)
+        logits = self.lm_head(features)
+        loss = None
+        if labels is not None:
+            loss = F.cross_entropy(logits.flatten(0, 1), labels.to(logits.device).flatten())
+        output = MaskedLMOutput(loss=loss, logits=logits, hidden_states=hiddens)
+        return output if return_dict else output.to_tuple()
+
+
+class LinformerForSequenceClassification(LinformerPreTrainedModel):
+    """The encoder and a classification head.
+
+    As in fairseq, the head of the language model stays with it, unused and not trained: what
+    ``Trainer`` saves is a whole model again.
+    """
+
+    _tied_weights_keys = {"lm_head.weight": "linformer.encoder.embed_tokens.weight"}
+
+    def __init__(self, config: LinformerPreTrainedConfig):
+        super().__init__(config)
+        self.linformer = LinformerModel(config)
+        # Before it is tied, so that the embeddings go on learning.
+        self.lm_head = LinformerLMHead(config).requires_grad_(False)
+        self.classifier = LinformerClassificationHead(config)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        labels: Optional[Tensor] = None,
+        output_attentions: Optional[bool] = None,
+        output_hidden_states: Optional[bool] = None,
+        return_dict: Optional[bool] = None,
+    ) -> Union[SequenceClassifierOutput, Tuple[Tensor, ...]]:
+        """
+        Args:
+            labels: (B,) classes, or (B,) values for ``problem_type`` regression, or (B, C)
+                zeros and ones for ``multi_label_classification``.
+            The others are those of ``LinformerModel.forward``.
+
+        Returns:
+            ``loss`` and ``logits`` (B, C).
+        """
+        return_dict, output_hidden_states = self._options(return_dict, output_hidden_states, output_attentions)
+        features, hiddens = self.linformer.encode(
+            input_ids, attention_mask, inputs_embeds, output_hidden_states, first_only=True
+        )
+        logits = self.classifier(features)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
+        output = SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=hiddens)
+        return output if return_dict else output.to_tuple()

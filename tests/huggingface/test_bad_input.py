@@ -1,0 +1,217 @@
+"""One clear sentence for each bad input; nothing is overwritten, nothing half written."""
+
+import json
+import shutil
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from fairseq_linformer.checkpoints import huggingface
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.huggingface import LinformerForMaskedLM
+
+from .. import stock
+
+
+def refused(call, sentence, folder: Path):
+    """``call`` raises one sentence, and ``folder`` is as it was, to the byte."""
+    before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+    with pytest.raises(ValueError, match=sentence) as error:
+        call()
+    assert "\n" not in str(error.value)
+    assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
+
+
+@pytest.fixture
+def source(masked_lm, tmp_path):
+    """A copy of a checkpoint with its files, to spoil."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for name in ("checkpoint_last.pt", "dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(masked_lm / name, folder)
+    return folder
+
+
+@pytest.fixture
+def exported(masked_lm_folder, tmp_path):
+    """A copy of an exported folder, to spoil."""
+    return Path(shutil.copytree(masked_lm_folder, tmp_path / "exported"))
+
+
+class Code:
+    def __reduce__(self):
+        return (print, ("code was run",))
+
+
+def spoiled(spoil, source):
+    checkpoint = stock.load(source)
+    new = spoil(checkpoint)
+    torch.save(checkpoint if new is None else new, source / "checkpoint_last.pt")
+
+
+@pytest.mark.parametrize(
+    "spoil, sentence",
+    [
+        (lambda c: {**c, "extra": Code()}, r"carries code \((builtins\.)?print\); a checkpoint may hold weights and settings only"),
+        (lambda c: [1, 2], "has no model in it; a checkpoint of fairseq is wanted"),
+        (lambda c: {"model": c["model"]}, "has neither cfg nor args"),
+        (lambda c: c["cfg"]["model"].update(_name="roberta_base"), "architecture is 'roberta_base'; it must be one of linformer_roberta,"),
+        (lambda c: c["cfg"].update(model=Namespace(arch="bart_large")), "architecture is 'bart_large'; it must be one of"),
+        (lambda c: c["cfg"]["model"].update(quant_noise_pq=0.1), "trained with quant_noise_pq 0.1, which cannot be exported"),
+        (lambda c: c["cfg"]["model"].update(quant_noise_scalar=0.5), "trained with quant_noise_scalar 0.5, which cannot be exported"),
+        (lambda c: c["cfg"]["model"].update(projected_dim=4), "do not fit the cfg of the checkpoint: linformer.*must be"),
+        (lambda c: c["cfg"]["model"].update(encoder_layers=3), "do not fit the cfg of the checkpoint: .*layers.2.* is missing"),
+        (lambda c: c["model"].update({"decoder.x": torch.ones(1)}), "decoder.x is in the checkpoint and belongs to no part"),
+        (lambda c: c["model"].pop("encoder.sentence_encoder.embed_tokens.weight") * 0, "has no sentence_encoder.embed_tokens"),
+        (
+            lambda c: c["model"].update({"encoder.lm_head.weight": c["model"]["encoder.lm_head.weight"] + 1}),
+            "encoder.lm_head.weight differs from .*no untie_weights_roberta",
+        ),
+        (
+            lambda c: c["model"].update({f"classification_heads.x.{k}": torch.ones(2, 16) for k in ("dense.weight", "out_proj.weight_orig")}),
+            "the head x was trained with spectral_norm_classification_head, which cannot be exported",
+        ),
+    ],
+)  # fmt: skip
+def test_checkpoints(spoil, sentence, source, tmp_path, capsys):
+    def change(checkpoint):
+        new = spoil(checkpoint)
+        return None if isinstance(new, torch.Tensor) else new
+
+    spoiled(change, source)
+    refused(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), sentence, tmp_path)
+    assert "code was run" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kept", [0, 10, 5000, -1])
+def test_truncated(kept, source, tmp_path):
+    path = source / "checkpoint_last.pt"
+    path.write_bytes(path.read_bytes()[:kept])
+    refused(lambda: to_huggingface(path, tmp_path / "out"), "checkpoint_last.pt cannot be read as a checkpoint: it is cut short", tmp_path)
+
+
+def test_no_file(tmp_path):
+    refused(lambda: to_huggingface(tmp_path / "x.pt", tmp_path / "out"), "x.pt is not a file; a checkpoint", tmp_path)
+    refused(lambda: read_checkpoint(tmp_path), "is not a file; a checkpoint", tmp_path)
+
+
+def test_files_of_the_tokenizer(source, tmp_path):
+    path, out = source / "checkpoint_last.pt", tmp_path / "out"
+    words = tmp_path / "words.txt"
+    words.write_text("a 1\nb 1\n")
+    broken = tmp_path / "broken.model"
+    broken.write_bytes(b"nothing")
+    for options, sentence in (
+        (dict(dictionary=tmp_path / "no.txt"), "no.txt is not a file; a file of the tokenizer is wanted"),
+        (dict(dictionary=words), "words.txt gives 7 entries, .* the model has embeddings for 28"),
+        (dict(sentencepiece=tmp_path / "no.model"), "no.model is not a file"),
+        (dict(sentencepiece=broken), "broken.model is no sentencepiece model"),
+        (dict(gpt2_encoder=words), "one of --gpt2-encoder and --gpt2-vocab is given; GPT-2's BPE needs both"),
+        (dict(gpt2_encoder=words, gpt2_vocab=words), "words.txt and .*words.txt are no GPT-2 BPE"),
+        (dict(sentencepiece=broken, gpt2_encoder=words, gpt2_vocab=words), "a tokenizer has pieces of one kind"),
+        (dict(tokenizer=False, dictionary=words), "dictionary is given and no tokenizer is wanted"),
+        (dict(labels=words), "has no classification head"),
+        (dict(head="topic"), "head is 'topic'; the checkpoint has no classification head"),
+    ):
+        refused(lambda: to_huggingface(path, out, **options), sentence, tmp_path)
+    (source / "sentencepiece.bpe.model").unlink()
+    refused(lambda: to_huggingface(path, out), "there is no sentencepiece.bpe.model beside .*--no-tokenizer", tmp_path)
+    (source / "dict.txt").unlink()
+    refused(lambda: to_huggingface(path, out), "there is no dict.txt beside .*; give the dictionary with --dictionary", tmp_path)
+    to_huggingface(path, out, tokenizer=False)
+    assert not (out / "dict.txt").exists() and (out / "model.safetensors").exists()
+
+
+def test_too_few_labels(classifier, tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("cat 1\n")
+    call = lambda: to_huggingface(classifier / "checkpoint_last.pt", tmp_path / "out", labels=labels)  # noqa: E731
+    refused(call, "labels.txt names 1 labels; the head has 2 classes", tmp_path)
+    labels.unlink()
+    refused(call, "labels.txt is not a file; a dictionary of labels is wanted", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "empty"])
+def test_output_that_is_there(kind, source, exported, tmp_path):
+    out = tmp_path / "out"
+    calls = (lambda: to_huggingface(source / "checkpoint_last.pt", out), lambda: from_huggingface(exported, out))
+    if kind == "file":
+        out.write_text("mine")
+    else:
+        out.mkdir()
+    if kind == "folder":
+        (out / "mine.txt").write_text("mine")
+    for call in calls:
+        if kind == "empty":
+            call()
+            assert any(out.iterdir())
+            shutil.rmtree(out)
+            out.mkdir()
+        else:
+            refused(call, "out (has files in it|is not a folder); a new or an empty folder is wanted, nothing is overwritten", tmp_path)
+
+
+def test_what_fails_in_between_leaves_nothing(source, exported, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise ValueError("in between")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(huggingface, "card", fail)  # after weights, code and tokenizer
+        refused(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), "in between", tmp_path)
+    monkeypatch.setattr(torch, "save", fail)
+    refused(lambda: from_huggingface(exported, tmp_path / "out"), "in between", tmp_path)
+
+
+def edit_config(folder: Path, **changes) -> None:
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, **changes}))
+
+
+def edit_weights(folder: Path, edit) -> None:
+    weights = load_file(folder / "model.safetensors")
+    edit(weights)
+    save_file(weights, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    "spoil, sentence",
+    [
+        (lambda f: (f / "config.json").unlink(), "has no config.json; a folder of transformers is wanted"),
+        (lambda f: (f / "config.json").write_text('{"model_type": '), "config.json is not JSON; it may be cut short"),
+        (lambda f: edit_config(f, model_type="roberta"), "config.json is of model_type 'roberta'; it must be 'linformer'"),
+        (lambda f: edit_config(f, fairseq=None), "has no 'fairseq'; only a model that comes from fairseq goes back to it"),
+        (lambda f: edit_config(f, sharing="rowwise"), "sharing is 'rowwise'; it must be one of none, headwise"),
+        (lambda f: edit_config(f, layers=3), "exported: linformer.encoder.layers.2.* is missing"),
+        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "has no model.safetensors; weights are read from safetensors only"),
+        (
+            lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-100]),
+            "model.safetensors cannot be read as safetensors: it is cut short",
+        ),
+        (lambda f: edit_weights(f, lambda w: w.pop("lm_head.bias")), "exported: lm_head.bias is missing"),
+        (lambda f: edit_weights(f, lambda w: w.pop("linformer.encoder.embed_tokens.weight")), "exported: .*embed_tokens.weight is missing"),
+        (lambda f: edit_weights(f, lambda w: w.update(pooler=torch.ones(1))), "exported: pooler has no place in this model"),
+        (lambda f: edit_weights(f, lambda w: w.update({"linformer.encoder.x": torch.ones(1)})), "encoder.x has no place in this model"),
+        (lambda f: (f / "dict.txt").write_text("a 1\n"), "dict.txt gives 6 entries, .* the model has embeddings for 28"),
+    ],
+)  # fmt: skip
+def test_folders(spoil, sentence, exported, tmp_path):
+    spoil(exported)
+    refused(lambda: from_huggingface(exported, tmp_path / "out"), sentence, tmp_path)
+
+
+def test_dictionary_for_the_way_back(exported, tmp_path):
+    (exported / "dict.txt").unlink()
+    refused(lambda: from_huggingface(exported, tmp_path / "out", dictionary=tmp_path / "no.txt"), "no.txt is not a file", tmp_path)
+    from_huggingface(exported, tmp_path / "out")
+    assert not (tmp_path / "out" / "dict.txt").exists()
+
+
+def test_code_in_a_folder_is_not_run(exported, tmp_path):
+    for name in ("configuration_linformer.py", "modeling_linformer.py", "tokenization_linformer.py"):
+        (exported / name).write_text("raise SystemExit('code was run')")
+    from_huggingface(exported, tmp_path / "out")
+    assert LinformerForMaskedLM.from_pretrained(exported)

@@ -1,0 +1,63 @@
+"""An exported folder works where neither fairseq nor this package is."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_linformer.checkpoints.huggingface import from_huggingface
+from fairseq_linformer.huggingface.code import code, flat
+
+from .. import stock
+from .conftest import hub
+
+
+def test_imports_are_flat():
+    files = code()
+    assert {"config.py", "encoder.py", "modeling_linformer.py"} < files.keys()
+    for name, source in files.items():
+        for line in re.findall(r"^\s*(?:from|import) .*", source, flags=re.MULTILINE):
+            if match := re.match(r"\s*from \.(\w+) import", line):
+                assert f"{match[1]}.py" in files, (name, line)
+            else:
+                assert not re.search(r"from \.|fairseq", line), (name, line)
+    assert flat("    from ..modules.x import (y,\n") == "    from .x import (y,\n"
+
+
+@pytest.mark.slow
+def test_loads_without_fairseq(masked_lm, masked_lm_folder, classifier, classifier_folder, pieces, tmp_path):
+    texts, masked = ["the cat sat on the mat", "a dog ran", "a Zebra sat"], "the cat sat on the <mask>"
+    theirs, finetuned = hub(masked_lm, masked_lm), hub(classifier, pieces)
+    rows = [theirs.encode(text) for text in texts]
+    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
+    with torch.no_grad():
+        expected = {
+            "texts": texts,
+            "tokens": tokens,
+            "features": theirs.extract_features(tokens),
+            "logits": theirs.model(tokens)[0],
+            "classes": finetuned.predict("animal", tokens, return_logits=True),
+            "labels": ["animal: cat", "dog"],
+            "masked": masked,
+            "filled": [(score, token.strip()) for _, score, token in theirs.fill_mask(masked, topk=4)],
+        }
+    assert len({score for score, _ in expected["filled"]}) == 4
+    torch.save(expected, tmp_path / "expected.pt")
+    script = Path(__file__).with_name("stranger.py")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, script, masked_lm_folder, classifier_folder, tmp_path / "expected.pt", tmp_path / "saved"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0 and "as expected" in run.stdout, run.stderr[-3000:]
+    # And what was saved there comes back to fairseq as it left.
+    for folder, source in (("mlm", masked_lm), ("cls", classifier)):
+        from_huggingface(tmp_path / "saved" / folder, tmp_path / "back" / folder)
+        state = stock.load(tmp_path / "back" / folder, "model.pt")["model"]
+        before = stock.load(source)["model"]
+        assert state.keys() == before.keys() and all(torch.equal(state[key], before[key]) for key in before)

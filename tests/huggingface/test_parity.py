@@ -1,0 +1,144 @@
+"""The models of transformers give what fairseq's give."""
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
+
+from .conftest import hub
+
+TOKENS = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [0, 9, 5, 2, 1, 1, 1, 1]])
+SINGLE = torch.tensor([[0, 44, 17, 2]])
+CLOSE = dict(rtol=0, atol=1e-5)
+
+
+def real(features, tokens):
+    """Without what stands at padding, which has no meaning."""
+    return features[tokens.ne(1)]
+
+
+@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
+@pytest.mark.parametrize(
+    "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]
+)
+def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
+    folder = trained("--sharing", sharing, *options)
+    theirs = hub(folder, mlm_data, bpe="characters")
+    to_huggingface(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
+    encoder = AutoModel.from_pretrained(tmp_path / "out").eval()
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
+    tied = model.lm_head.weight is model.get_input_embeddings().weight
+    assert tied == ("--untie-weights-roberta" not in options)
+    with torch.no_grad():
+        for tokens in (TOKENS, SINGLE):
+            features = theirs.extract_features(tokens)
+            assert features.abs().max() > 0.1
+            ours = encoder(tokens).last_hidden_state
+            torch.testing.assert_close(real(ours, tokens), real(features, tokens), **CLOSE)
+            output = model(tokens, attention_mask=tokens.ne(1).long(), output_hidden_states=True)
+            logits, _ = theirs.model(tokens)
+            torch.testing.assert_close(real(output.logits, tokens), real(logits, tokens), **CLOSE)
+            hiddens = theirs.extract_features(tokens, return_all_hiddens=True)
+            assert len(output.hidden_states) == len(hiddens) == 3
+            for ours, state in zip(output.hidden_states, hiddens):
+                torch.testing.assert_close(real(ours, tokens), real(state, tokens), **CLOSE)
+
+
+def test_classification(classifier, classifier_folder, pieces):
+    theirs = hub(classifier, pieces)
+    model = AutoModelForSequenceClassification.from_pretrained(classifier_folder).eval()
+    assert model.config.id2label == {0: "animal: cat", 1: "dog"}
+    tokens = torch.tensor([[0, 5, 6, 7, 2], [0, 9, 2, 1, 1]])
+    with torch.no_grad():
+        expected = theirs.predict("animal", tokens, return_logits=True)
+        assert expected.abs().max() > 0.01
+        torch.testing.assert_close(model(tokens).logits, expected, **CLOSE)
+        # The head needs one position of the last layer; with hidden states all are computed.
+        torch.testing.assert_close(model(tokens, output_hidden_states=True).logits, expected, **CLOSE)
+        masked_lm = AutoModelForMaskedLM.from_pretrained(classifier_folder).eval()
+        torch.testing.assert_close(masked_lm(tokens[:1]).logits, theirs.model(tokens[:1])[0], **CLOSE)
+
+
+def small(**changes) -> LinformerPreTrainedConfig:
+    return LinformerPreTrainedConfig(
+        vocab_size=45, max_positions=16, projected_dim=4, layers=2, embed_dim=16, ffn_embed_dim=32, attention_heads=2, **changes
+    )
+
+
+def test_attention_mask_is_padding():
+    model = LinformerForMaskedLM(small()).eval()
+    other = TOKENS.clone()
+    other[1, 4:] = 20  # ordinary tokens where the mask says padding
+    with torch.no_grad():
+        padded = model(TOKENS).logits[1, :4]
+        torch.testing.assert_close(model(other, attention_mask=TOKENS.ne(1)).logits[1, :4], padded, **CLOSE)
+        assert not torch.allclose(model(other).logits[1, :4], padded, rtol=0, atol=1e-5)
+        embeddings = model.get_input_embeddings()(other)
+        given = model(inputs_embeds=embeddings, attention_mask=TOKENS.ne(1)).logits
+        torch.testing.assert_close(given[1, :4], padded, **CLOSE)
+
+
+def test_losses_and_tuples():
+    tokens, labels = TOKENS[:1], torch.full((1, 8), -100)
+    labels[0, 3] = 11
+    model = LinformerForMaskedLM(small()).eval()
+    loss, logits = model(tokens, labels=labels, return_dict=False)
+    torch.testing.assert_close(loss, -logits[0, 3].log_softmax(-1)[11])
+    model = LinformerForSequenceClassification(small(num_labels=3)).eval()
+    output = model(tokens, labels=torch.tensor([2]))
+    torch.testing.assert_close(output.loss, -output.logits[0].log_softmax(-1)[2])
+    model = LinformerForSequenceClassification(small(num_labels=1)).eval()
+    output = model(tokens, labels=torch.tensor([0.5]))
+    torch.testing.assert_close(output.loss, (output.logits[0, 0] - 0.5) ** 2)
+
+
+def test_names_of_transformers():
+    config = LinformerPreTrainedConfig(
+        vocab_size=9, max_position_embeddings=8, projected_dim=2, num_hidden_layers=1, hidden_size=4, num_attention_heads=2,
+        intermediate_size=8, hidden_dropout_prob=0.25,
+    )  # fmt: skip
+    shape = config.shape()
+    assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (8, 1, 4, 8, 0.25)
+    assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
+
+
+def test_what_a_file_does_not_hold_is_initialised(trained, tmp_path):
+    folder = trained("--sharing", "headwise", "--freeze-projections")
+    to_huggingface(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=5)
+    assert 0.01 < model.classifier.dense.weight.std() < 0.03
+    assert model.classifier.out_proj.weight.shape == (5, 16) and (model.classifier.out_proj.bias == 0).all()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    # E and F as the checkpoint has them, and the head of the language model without the tied embeddings.
+    assert {name.split(".")[0] for name in frozen} == {"linformer", "lm_head"}
+    assert all(".self_attn.E." in name or ".self_attn.F." in name for name in frozen if name.startswith("linformer"))
+    assert model.get_input_embeddings().weight.requires_grad and model.classifier.dense.weight.requires_grad
+    # A model that is made from a configuration starts like one of fairseq's: E and F average windows.
+    again = LinformerForMaskedLM(small(projection_lr_scale=1.0))
+    E = again.linformer.encoder.layers[0].self_attn.E()
+    torch.testing.assert_close(E.sum(-1), torch.ones(4))
+    assert sorted(E.unique().tolist()) == [0, 0.25]
+
+
+@pytest.mark.parametrize(
+    "call, sentence",
+    [
+        (lambda m: m(torch.full((1, 17), 5)), "the input has 17 positions; this model takes at most 16"),
+        (lambda m: m(), "one of input_ids and inputs_embeds must be given"),
+        (lambda m: m(torch.tensor([5, 6])), "the input has 1 dimensions"),
+        (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask is \(1, 1, 4, 4\); it must be \(1, 4\)"),
+        (lambda m: m(SINGLE, output_attentions=True), "output_attentions is True; .*only False is allowed"),
+        (lambda m: m.resize_token_embeddings(50), "new_num_tokens is 50; .*only 45 is allowed"),
+        (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "only use_reentrant=False is allowed"),
+        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers is 2; only 1 is allowed"),
+        (lambda m: small(projected_dim_=3, sharing="rowwise"), "sharing is 'rowwise'; it must be one of"),
+        (lambda m: small(pooler_dropout=1.5), r"pooler_dropout is 1.5; it must be in \[0, 1\)"),
+        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn is 'swish'; it must be one of"),
+        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim is 0; it must be at least 1"),
+    ],
+)
+def test_refused(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call(LinformerForMaskedLM(small()))

@@ -1,0 +1,164 @@
+"""To a folder of transformers and back: the same bits, and fairseq goes on with them."""
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.models import LinformerRobertaModel
+
+from .. import stock
+from .conftest import finetune, hub
+
+
+def same_bits(folder, source, name="model.pt"):
+    ours, theirs = stock.load(folder, name)["model"], stock.load(source)["model"]
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        assert ours[key].dtype == value.dtype and ours[key].equal(value), key
+
+
+@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
+@pytest.mark.parametrize(
+    "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]
+)
+def test_same_bits(sharing, options, trained, tmp_path):
+    source = trained("--sharing", sharing, *options)
+    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    same_bits(tmp_path / "back", source)
+    # Through a model of transformers, and in shards.
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
+    model.save_pretrained(tmp_path / "saved", max_shard_size="8KB")
+    assert len(list((tmp_path / "saved").glob("*.safetensors"))) > 1
+    from_huggingface(tmp_path / "saved", tmp_path / "again")
+    same_bits(tmp_path / "again", source)
+
+
+def test_architecture_of_the_models_name(trained, mlm_data, tmp_path):
+    # fairseq merges its configuration in another way than that of linformer_roberta_tiny.
+    source = trained("--arch", "linformer_roberta", "--encoder-layers", "1")
+    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    same_bits(tmp_path / "back", source)
+    tokens = torch.tensor([0, 5, 6, 2])
+    again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
+    assert again.equal(hub(source, mlm_data, bpe="characters").extract_features(tokens))
+
+
+def test_half_precision(trained, tmp_path):
+    source = trained("--sharing", "layerwise")
+    checkpoint = stock.load(source)
+    checkpoint["model"] = {k: v.half() if v.is_floating_point() else v for k, v in checkpoint["model"].items()}
+    (tmp_path / "half").mkdir()
+    torch.save(checkpoint, tmp_path / "half" / "checkpoint_last.pt")
+    to_huggingface(tmp_path / "half" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf")
+    assert {p.dtype for p in model.parameters()} == {torch.float16}
+    model.save_pretrained(tmp_path / "saved")
+    from_huggingface(tmp_path / "saved", tmp_path / "back")
+    same_bits(tmp_path / "back", tmp_path / "half")
+
+
+def test_fairseq_goes_on(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
+    back = tmp_path / "back"
+    from_huggingface(masked_lm_folder, back)
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        assert (back / name).read_bytes() == (masked_lm / name).read_bytes()
+    same_bits(back, masked_lm)
+    again = LinformerRobertaModel.from_pretrained(str(back), "model.pt", str(back)).eval()
+    before = hub(masked_lm, masked_lm)
+    assert again.fill_mask("the cat sat on the <mask>") == before.fill_mask("the cat sat on the <mask>")
+
+    caplog.set_level("INFO")
+    losses = []
+    for path in (masked_lm / "checkpoint_last.pt", back / "model.pt"):
+        caplog.clear()
+        stock.command("validate", pieces, "--user-dir", stock.PLUGIN, "--task", "masked_lm", "--path", path,
+                      "--batch-size", 8, "--cpu", "--num-workers", 0, "--log-format", "json")  # fmt: skip
+        losses.append(stock.last_number(caplog.text, "valid_loss"))
+    assert losses[0] == losses[1]
+
+    started = stock.train(pieces, tmp_path / "on", "--finetune-from-model", back / "model.pt", updates=1)
+    expected = stock.train(pieces, tmp_path / "off", "--finetune-from-model", masked_lm / "checkpoint_last.pt", updates=1)
+    assert started == expected
+
+
+def test_heads_travel(classifier, classifier_folder, tmp_path):
+    back = tmp_path / "back"
+    from_huggingface(classifier_folder, back)
+    same_bits(back, classifier)
+    again = LinformerRobertaModel.from_pretrained(str(back), "model.pt", str(back)).eval()
+    tokens = torch.tensor([0, 5, 6, 2])
+    assert again.task.label_dictionary.string([4]) == "animal: cat"
+    before = hub(classifier, back)
+    torch.testing.assert_close(again.predict("animal", tokens), before.predict("animal", tokens), rtol=0, atol=0)
+
+
+def test_one_of_several_heads(classifier, tmp_path):
+    checkpoint = stock.load(classifier)
+    for key in [key for key in checkpoint["model"] if key.startswith("classification_heads.animal.")]:
+        value = checkpoint["model"][key]
+        rows = value[:1] if ".out_proj." in key else value  # a head of one output
+        checkpoint["model"][key.replace("animal", "size")] = rows + 1
+    (tmp_path / "two").mkdir()
+    torch.save(checkpoint, tmp_path / "two" / "checkpoint_last.pt")
+    path = tmp_path / "two" / "checkpoint_last.pt"
+    with pytest.raises(ValueError, match="the checkpoint has the heads animal, size; choose one"):
+        to_huggingface(path, tmp_path / "no", tokenizer=False)
+    with pytest.raises(ValueError, match="head is 'colour'; the checkpoint has animal, size"):
+        to_huggingface(path, tmp_path / "no", head="colour", tokenizer=False)
+    for head, classes in (("size", 1), ("animal", 2)):
+        to_huggingface(path, tmp_path / head, head=head, tokenizer=False)
+        model = AutoModelForSequenceClassification.from_pretrained(tmp_path / head)
+        assert model.classifier.out_proj.weight.equal(checkpoint["model"][f"classification_heads.{head}.out_proj.weight"])
+        assert model.config.id2label == {i: f"LABEL_{i}" for i in range(classes)}
+        from_huggingface(tmp_path / head, tmp_path / f"{head}-back")
+        same_bits(tmp_path / f"{head}-back", tmp_path / "two")
+
+
+def test_regression(pieces, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(pieces / "input0", data / "input0")
+    (data / "label").mkdir()
+    for split in ("train", "valid"):
+        (data / "label" / f"{split}.label").write_text("".join(f"{i / 40}\n" for i in range(40)))
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(pieces / name, data)
+    source = finetune(data, tmp_path / "trained", "--regression-target", "--best-checkpoint-metric", "loss", classes=1)
+    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    assert model.config.problem_type == "regression" and model.config.num_labels == 1
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    expected = hub(source, data).predict("sentence_classification_head", tokens, return_logits=True)
+    torch.testing.assert_close(model(tokens).logits, expected, rtol=0, atol=1e-5)
+    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    same_bits(tmp_path / "back", source)
+    assert LinformerRobertaModel.from_pretrained(str(tmp_path / "back"), "model.pt", str(tmp_path / "back"))
+
+
+def test_model_card(classifier, classifier_folder, tmp_path):
+    card = (classifier_folder / "README.md").read_text()
+    extra = stock.load(classifier)["extra_state"]
+    for row in (
+        "| architecture | linformer_roberta_tiny |", "| k, projected positions | 8 |", "| sharing of E and F | headwise |",
+        "| task | sentence_prediction |", "| data | pieces0 |", "| updates | 2 |", "| learning rate | 0.01 |", "| seed | 1 |",
+        "| sentences in a batch | 8 |", f"| validation loss | {extra['val_loss']} |", f"| best loss | {extra['best']} |",
+        "| classification head | animal: animal: cat, dog |", "| fairseq | 0.12",
+    ):  # fmt: skip
+        assert row in card
+    assert "pipeline_tag: text-classification" in card
+    # Of the machine nothing is told, in no file.
+    for path in classifier_folder.iterdir():
+        if path.suffix in (".json", ".md"):
+            assert not re.search(r'"/|/tmp|pytest-of', path.read_text()), path
+    # It is the same after a journey to fairseq and back.
+    from_huggingface(classifier_folder, tmp_path / "back")
+    to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
+    assert (tmp_path / "again" / "README.md").read_text() == card
+    ours, theirs = (json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder))
+    assert ours == theirs

@@ -1,0 +1,158 @@
+"""The tokenizer gives fairseq's numbers, whatever the text."""
+
+import json
+import os
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from fairseq.data import Dictionary
+from fairseq.data.encoders.gpt2_bpe import GPT2BPE, GPT2BPEConfig
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
+from tokenizers import ByteLevelBPETokenizer
+from transformers import AutoTokenizer
+
+from fairseq_linformer.corpus import spm
+from fairseq_linformer.huggingface import LinformerTokenizer
+from fairseq_linformer.huggingface.tokenization_linformer import read_dictionary
+
+from .conftest import TEXT, hub
+
+ALPHABET = [
+    "the", "Cat", "CAT", "dog", "s", "at", "É", "é", "e\u0301", "ß", "İ", "ﬁ", "²", "１", "12", "'s", "don't", "中文",
+    "😀", "👩\u200d👧", ".", "...", "<", "▁", " ", "  ", "\n", "\t", "\u00a0", "\u3000", "\u200b", "\x1c", "\x85", "\ufeff",
+]  # fmt: skip
+
+
+def texts(count: int = 300):
+    generator = random.Random(3)
+    yield from ["", " ", "  the  cat ", *TEXT]
+    for _ in range(count):
+        yield "".join(generator.choices(ALPHABET, k=generator.randint(1, 12)))
+
+
+def same_numbers(bpe, dictionary, tokenizer) -> None:
+    """fairseq's hub ``encode``, word for word, for single sentences and for pairs."""
+    sentences = list(texts())
+    unknown = 0
+    for a, b in zip(sentences, reversed(sentences)):
+        single = f"<s> {bpe.encode(a)} </s>"
+        for given, line in (((a,), single), ((a, b), f"{single} </s> {bpe.encode(b)} </s>")):
+            expected = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).tolist()
+            assert tokenizer(*given)["input_ids"] == expected, given
+            unknown += expected.count(dictionary.unk())
+    assert unknown > 0  # the hard case was there
+    for text in TEXT:
+        numbers = tokenizer(text)["input_ids"]
+        assert tokenizer.decode(numbers[1:-1]) == bpe.decode(dictionary.string(numbers[1:-1]))
+
+
+def fairseqs_dictionary(path) -> Dictionary:
+    dictionary = Dictionary.load(str(path))
+    dictionary.add_symbol("<mask>")
+    return dictionary
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_sentencepiece(model_type, rule, byte_fallback, tmp_path):
+    lines = [*TEXT, "Über Äpfel, 1 + 2 = 3 ..."] * 10
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(tmp_path / "m"), vocab_size=45 + 256 * byte_fallback,
+        model_type=model_type, normalization_rule_name=rule, byte_fallback=byte_fallback, minloglevel=2,
+        hard_vocab_limit=False, num_threads=1,
+    )  # fmt: skip
+    # A dictionary may lack pieces: here every seventh.
+    entries = [entry for i, entry in enumerate(spm.dictionary(tmp_path / "m.model")) if i % 7]
+    (tmp_path / "dict.txt").write_text("".join(f"{entry} 1\n" for entry in entries), encoding="utf-8")
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(tmp_path / "m.model")))
+    tokenizer = LinformerTokenizer(str(tmp_path / "dict.txt"), str(tmp_path / "m.model"))
+    same_numbers(bpe, fairseqs_dictionary(tmp_path / "dict.txt"), tokenizer)
+
+
+def small_gpt2(folder: Path):
+    """A byte-level BPE in the files of GPT-2, and a dictionary by frequency that lacks pieces."""
+    trainer = ByteLevelBPETokenizer()
+    trainer.train_from_iterator(TEXT * 5, vocab_size=280, show_progress=False)
+    trainer.save_model(str(folder))
+    (folder / "vocab.json").rename(folder / "encoder.json")
+    (folder / "merges.txt").rename(folder / "vocab.bpe")
+    numbers = list(json.loads((folder / "encoder.json").read_text()).values())
+    random.Random(0).shuffle(numbers)
+    (folder / "dict.txt").write_text("".join(f"{number} 1\n" for number in numbers[:-40]) + "madeupword0000 0\n")
+    return folder
+
+
+def test_gpt2(tmp_path):
+    folder = small_gpt2(tmp_path)
+    bpe = GPT2BPE(GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe")))
+    tokenizer = LinformerTokenizer(str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    same_numbers(bpe, fairseqs_dictionary(folder / "dict.txt"), tokenizer)
+    # A masked word takes the space before it along, as in fill_mask of fairseq's hub interface.
+    expected = f"<s> {bpe.encode('the cat')} <mask> {bpe.encode(' on')} </s>"
+    expected = fairseqs_dictionary(folder / "dict.txt").encode_line(expected, append_eos=False, add_if_not_exist=False)
+    assert tokenizer("the cat <mask> on")["input_ids"] == expected.tolist()
+    tokenizer.save_pretrained(folder / "saved")
+    again = AutoTokenizer.from_pretrained(folder / "saved", trust_remote_code=True)
+    assert again("the cat <mask> on")["input_ids"] == expected.tolist()
+    assert [again(text)["input_ids"] for text in texts(50)] == [tokenizer(text)["input_ids"] for text in texts(50)]
+
+
+@pytest.mark.skipif("LINFORMER_DATA" not in os.environ, reason="LINFORMER_DATA names no folder with gpt2_bpe in it")
+def test_real_gpt2():
+    folder = Path(os.environ["LINFORMER_DATA"], "gpt2_bpe")
+    bpe = GPT2BPE(GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe")))
+    tokenizer = LinformerTokenizer(str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    dictionary = fairseqs_dictionary(folder / "dict.txt")
+    assert len(tokenizer) == len(dictionary) == 50265
+    for text in texts(2000):
+        expected = dictionary.encode_line(f"<s> {bpe.encode(text)} </s>", append_eos=False, add_if_not_exist=False).tolist()
+        assert tokenizer(text)["input_ids"] == expected, text
+    assert tokenizer("Hello world")["input_ids"] == [0, 31414, 232, 2]  # as fairseq documents it
+    assert tokenizer.decode([31414, 232]) == "Hello world"
+
+
+def test_against_the_hub(masked_lm, masked_lm_folder):
+    theirs = hub(masked_lm, masked_lm)
+    tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
+    for text in texts(50):
+        assert tokenizer(text)["input_ids"] == theirs.encode(text).tolist()
+        assert tokenizer(text, "a dog")["input_ids"] == theirs.encode(text, "a dog").tolist()
+    special = (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
+    assert special == (0, 1, 2, 3)
+    assert tokenizer.mask_token_id == len(tokenizer) - 1 == theirs.task.mask_idx
+    assert tokenizer.model_max_length == 16
+    batch = tokenizer(["the cat", "a dog ran to the mat"], padding=True, return_tensors="pt")
+    assert batch.keys() == {"input_ids", "attention_mask"}
+    assert batch["input_ids"].ne(1).equal(batch["attention_mask"].bool())
+    assert len(tokenizer("the cat " * 50, truncation=True)["input_ids"]) == 16
+    marks = tokenizer("the cat", "a dog", return_special_tokens_mask=True)
+    assert [i in (0, 2) for i in marks["input_ids"]] == [bool(mark) for mark in marks["special_tokens_mask"]]
+    # Workers of a data loader take it along.
+    assert pickle.loads(pickle.dumps(tokenizer))("the cat")["input_ids"] == tokenizer("the cat")["input_ids"]
+
+
+def test_mask_takes_the_space_before_it(masked_lm_folder):
+    tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
+    numbers = tokenizer("the cat <mask> on")["input_ids"]
+    on = tokenizer("on")["input_ids"][1:-1]
+    assert numbers == [*tokenizer("the cat")["input_ids"][:-1], tokenizer.mask_token_id, *on, 2]
+
+
+def test_dictionaries_like_fairseqs(tmp_path):
+    path = tmp_path / "dict.txt"
+    path.write_text("a b 3\n<s> 5 #fairseq:overwrite\n▁x 1\n<mask> 2\n", encoding="utf-8")
+    ours, theirs = read_dictionary(path), fairseqs_dictionary(path)
+    assert ours == theirs.indices
+    path.write_text("x 1\nx 2\n")
+    with pytest.raises(ValueError, match="dict.txt, line 2: 'x' is there a second time"):
+        read_dictionary(path)
+    path.write_text("x 1\nonly-a-word\n")
+    with pytest.raises(ValueError, match="dict.txt, line 2: 'only-a-word' is not an entry"):
+        read_dictionary(path)
+    path.write_bytes(b"\xff\xfe 1\n")
+    with pytest.raises(ValueError, match="dict.txt is not a dictionary: it is not UTF-8"):
+        read_dictionary(path)

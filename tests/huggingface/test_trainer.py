@@ -1,0 +1,88 @@
+"""Training in ``Trainer``: the loss falls, E learns, and what is saved goes back to fairseq."""
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainingArguments,
+)
+
+pytest.importorskip("accelerate")
+
+from fairseq_linformer.checkpoints.huggingface import from_huggingface  # noqa: E402
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig  # noqa: E402
+
+from .. import stock  # noqa: E402
+from .conftest import TEXT  # noqa: E402
+
+
+def train(model, tokenizer, rows, collator, folder, steps=25, **options) -> list:
+    """Losses of a run, one a step."""
+    arguments = TrainingArguments(
+        str(folder), max_steps=steps, per_device_train_batch_size=8, learning_rate=5e-3, lr_scheduler_type="constant",
+        logging_steps=1, save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True, seed=1, **options,
+    )  # fmt: skip
+    trainer = Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
+    trainer.train()
+    trainer.save_model(str(folder / "saved"))
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
+    rows = [tokenizer(text, truncation=True) for text in TEXT * 10]
+    model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder)
+    losses = train(model, tokenizer, rows, DataCollatorForLanguageModeling(tokenizer, seed=1), tmp_path)
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+    # The classes of this package leave their code, and the tokenizer its files: all that is needed.
+    assert {"modeling_linformer.py", "projection.py", "tokenization_linformer.py", "dict.txt"} <= {
+        path.name for path in (tmp_path / "saved").iterdir()
+    }
+    from_huggingface(tmp_path / "saved", tmp_path / "back")
+    before, after = stock.load(masked_lm)["model"], stock.load(tmp_path / "back", "model.pt")["model"]
+    assert before.keys() == after.keys()
+    for key, value in model.state_dict().items():
+        if key.startswith("linformer.encoder."):
+            assert after[key.replace("linformer.encoder.", "encoder.sentence_encoder.")].equal(value)
+    for name in ("E.weight", "F.weight", "q_proj.weight"):
+        key = f"encoder.sentence_encoder.layers.0.self_attn.{name}"
+        assert not after[key].equal(before[key])
+    assert (tmp_path / "back" / "sentencepiece.bpe.model").is_file()
+
+
+def test_classification(classifier, classifier_folder, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(classifier_folder, trust_remote_code=True)
+    rows = [{**tokenizer(text), "labels": i % 2} for i, text in enumerate(TEXT * 10)]
+    model = AutoModelForSequenceClassification.from_pretrained(classifier_folder)
+    collator = DataCollatorWithPadding(tokenizer)
+    losses = train(model, tokenizer, rows, collator, tmp_path, gradient_checkpointing=True)
+    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
+    assert model.is_gradient_checkpointing
+    from_huggingface(tmp_path / "saved", tmp_path / "back")
+    before, after = stock.load(classifier)["model"], stock.load(tmp_path / "back", "model.pt")["model"]
+    assert before.keys() == after.keys()
+    assert not after["classification_heads.animal.dense.weight"].equal(before["classification_heads.animal.dense.weight"])
+    # Not used by this head, and not touched.
+    assert after["encoder.lm_head.dense.weight"].equal(before["encoder.lm_head.dense.weight"])
+
+
+def test_checkpointing_changes_no_gradient():
+    config = LinformerPreTrainedConfig(
+        vocab_size=45, max_positions=16, projected_dim=4, layers=2, embed_dim=16, ffn_embed_dim=32, attention_heads=2,
+        dropout=0.0, attention_dropout=0.0,
+    )  # fmt: skip
+    model = LinformerForMaskedLM(config).train()
+    tokens = torch.tensor([[0, 5, 6, 7, 2]])
+    gradients = []
+    for checkpointing in (False, True):
+        model.gradient_checkpointing_enable() if checkpointing else model.gradient_checkpointing_disable()
+        model.zero_grad()
+        model(tokens, labels=tokens).loss.backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    for plain, recomputed in zip(*gradients):
+        torch.testing.assert_close(plain, recomputed)
