@@ -29,6 +29,15 @@ def overlapping(k: int, n: int, reach: float) -> Tensor:
     return (weights / weights.sum(1, keepdim=True)).float()
 
 
+def _late(k: int, n: int) -> Tensor:
+    """Overlapping windows, half a window later."""
+    offset = n // k // 2
+    matrix = overlapping(k, n, 1.0).roll(offset, 1)
+    matrix[:, :offset] = 0
+    matrix[0, :offset] = matrix[0].max()
+    return matrix / matrix.sum(1, keepdim=True)
+
+
 def picked(k: int, n: int, place: int) -> Tensor:
     """One position of each window, its place modulo the window's length."""
     edges = window_edges(k, n)
@@ -53,8 +62,17 @@ STARTS: Dict[str, Tuple[str, Start]] = {
     "average": ("headwise", lambda k, n, layer, head: _both(window_average(k, n))),
     "average for each head": ("none", lambda k, n, layer, head: _both(window_average(k, n))),
     "overlapping windows": ("headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.0))),
+    "overlapping windows, reach 1.5": ("headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.5))),
+    "overlapping windows for keys": (
+        "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.0), window_average(k, n))),
+    "overlapping windows for values": (
+        "headwise", lambda k, n, layer, head: (window_average(k, n), overlapping(k, n, 1.0))),
     "offset by layer": ("headwise", lambda k, n, layer, head: _both(shifted(k, n, layer % 2))),
     "offset by head": ("none", lambda k, n, layer, head: _both(shifted(k, n, head % 2))),
+    "offset by layer and head": ("none", lambda k, n, layer, head: _both(shifted(k, n, (layer + head) % 2))),
+    "offset for values": ("headwise", lambda k, n, layer, head: (window_average(k, n), shifted(k, n, 1))),
+    "overlapping windows, offset by layer": (
+        "headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.0) if layer % 2 == 0 else _late(k, n))),
     "one position a head": ("none", lambda k, n, layer, head: _both(picked(k, n, head))),
     "average for keys, one position for values": (
         "none", lambda k, n, layer, head: (window_average(k, n), picked(k, n, head))),
