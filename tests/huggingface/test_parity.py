@@ -4,9 +4,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
+from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
 
+from .. import authors, stock
 from .conftest import hub
 
 TOKENS = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [0, 9, 5, 2, 1, 1, 1, 1]])
@@ -44,6 +45,67 @@ def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
             assert len(output.hidden_states) == len(hiddens) == 3
             for ours, state in zip(output.hidden_states, hiddens):
                 torch.testing.assert_close(real(ours, tokens), real(state, tokens), **CLOSE)
+
+
+VARIANTS = {
+    "k per layer": "--projected-dim 8,4",
+    "k per head": "--sharing none --projected-dim 8/4,4",
+    "mean-pool": "--projection mean-pool --sharing layerwise",
+    "max-pool": "--projection max-pool --projected-dim 5",
+    "conv": "--projection conv --sharing none --projected-dim 5",
+    "conv for all layers": "--projection conv --sharing layerwise",
+    "random": "--projection random --sharing key-value",
+    "normal": "--projection-init normal",
+    "frozen": "--freeze-projections",
+    "full rate": "--projection-lr-scale 1.0",
+    "full": "--projected-dim 16",
+}
+
+
+def compare(folder, data, out):
+    """Features of an exported checkpoint, and the way back."""
+    theirs = hub(folder, data, bpe="characters")
+    to_huggingface(folder / "checkpoint_last.pt", out, tokenizer=False)
+    encoder = AutoModel.from_pretrained(out).eval()
+    with torch.no_grad():
+        for tokens in (TOKENS, SINGLE):
+            features = theirs.extract_features(tokens)
+            torch.testing.assert_close(real(encoder(tokens).last_hidden_state, tokens), real(features, tokens), **CLOSE)
+    from_huggingface(out, out.with_name("back"))
+    back = torch.load(out.with_name("back") / "model.pt", weights_only=True)["model"]
+    state = theirs.model.state_dict()
+    assert back.keys() == state.keys() and all(torch.equal(value, state[key]) for key, value in back.items())
+    return encoder
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_travels(variant, trained, mlm_data, tmp_path):
+    compare(trained(*VARIANTS[variant].split()), mlm_data, tmp_path / "out")
+
+
+def test_a_model_without_windows_stays_one_whatever_its_options_say(trained, mlm_data, tmp_path):
+    """Loaded plain matrices are attended to in all rows, although the option says that E starts as averages."""
+    checkpoint = torch.load(trained("--sharing", "key-value") / "checkpoint_last.pt", weights_only=True)
+    for key in list(checkpoint["model"]):
+        if key.endswith(".windows"):
+            checkpoint["model"][key] = torch.tensor(False)
+    (tmp_path / "plain").mkdir()
+    torch.save(checkpoint, tmp_path / "plain" / "checkpoint_last.pt")
+    encoder = compare(tmp_path / "plain", mlm_data, tmp_path / "out")
+    assert not any(module.windowed for module in encoder.modules() if hasattr(module, "windowed"))
+
+
+def test_the_authors_checkpoint_travels(mlm_data, tmp_path):
+    authors.require()
+    authors.train(mlm_data, tmp_path / "theirs", *stock.TRAIN, "--arch", "linformer_roberta_base", "--encoder-layers", "2",
+                  *stock.TINY[2:-2], "--compressed", "3")  # fmt: skip
+    to_huggingface(tmp_path / "theirs" / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
+    (features, logits), = authors.features(tmp_path / "theirs" / "checkpoint_last.pt", [SINGLE], tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(model(SINGLE).logits, logits, **CLOSE)
+    from_huggingface(tmp_path / "out", tmp_path / "back")
+    hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt")
 
 
 def test_classification(classifier, classifier_folder, pieces):
