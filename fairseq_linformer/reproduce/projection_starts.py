@@ -65,6 +65,16 @@ STARTS: Dict[str, Tuple[str, Start]] = {
     "overlapping windows, reach 1.5": ("headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.5))),
     "overlapping windows for keys": (
         "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.0), window_average(k, n))),
+    "overlapping windows for keys, reach 1.5": (
+        "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.5), window_average(k, n))),
+    "overlapping windows for keys, values offset": (
+        "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.0), shifted(k, n, 1))),
+    "overlapping windows for keys, all offset by layer": (
+        "headwise", lambda k, n, layer, head: (
+            _late(k, n) if layer % 2 else overlapping(k, n, 1.0), shifted(k, n, layer % 2))),
+    "average, keys times 1.4": ("headwise", lambda k, n, layer, head: (1.4 * window_average(k, n), window_average(k, n))),
+    "overlapping windows for keys, times 1.4": (
+        "headwise", lambda k, n, layer, head: (1.4 * overlapping(k, n, 1.0), window_average(k, n))),
     "overlapping windows for values": (
         "headwise", lambda k, n, layer, head: (window_average(k, n), overlapping(k, n, 1.0))),
     "offset by layer": ("headwise", lambda k, n, layer, head: _both(shifted(k, n, layer % 2))),

@@ -45,6 +45,7 @@ def model_of(path):
     return model.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing, projection, k, n, new_k", SHAPES)
 def test_explicitly_and_on_the_fly_are_the_same(trained, mlm_data, class_data, tmp_path, sharing, projection, k, n, new_k):
     old = trained(sharing, projection, k)

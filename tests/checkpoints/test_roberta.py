@@ -42,6 +42,7 @@ def test_with_as_many_projected_positions_it_is_roberta(roberta, tmp_path):
     torch.testing.assert_close(ours(batch())[0][real], theirs.eval()(batch())[0][real], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("sharing", SHARING)
 def test_every_variant_keeps_all_weights_and_trains_on(roberta, mlm_data, tmp_path, sharing, projection):

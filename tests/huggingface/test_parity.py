@@ -78,6 +78,7 @@ def compare(folder, data, out):
     return encoder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_travels(variant, trained, mlm_data, tmp_path):
     compare(trained(*VARIANTS[variant].split()), mlm_data, tmp_path / "out")
@@ -95,6 +96,7 @@ def test_a_model_without_windows_stays_one_whatever_its_options_say(trained, mlm
     assert not any(module.windowed for module in encoder.modules() if hasattr(module, "windowed"))
 
 
+@pytest.mark.slow
 def test_the_authors_checkpoint_travels(mlm_data, tmp_path):
     authors.require()
     authors.train(mlm_data, tmp_path / "theirs", *stock.TRAIN, "--arch", "linformer_roberta_base", "--encoder-layers", "2",

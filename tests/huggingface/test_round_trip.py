@@ -64,6 +64,7 @@ def test_half_precision(trained, tmp_path):
     same_bits(tmp_path / "back", tmp_path / "half")
 
 
+@pytest.mark.slow
 def test_fairseq_goes_on(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
     back = tmp_path / "back"
     from_huggingface(masked_lm_folder, back)

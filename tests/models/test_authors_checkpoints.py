@@ -45,6 +45,7 @@ def check(path, folder):
     return model
 
 
+@pytest.mark.slow
 def test_features_are_theirs(checkpoint, tmp_path):
     mode, path = checkpoint
     model = check(path, tmp_path)
@@ -52,6 +53,7 @@ def test_features_are_theirs(checkpoint, tmp_path):
     assert not any(p.windowed for p in model.modules() if hasattr(p, "windowed"))
 
 
+@pytest.mark.slow
 def test_version_1_too(checkpoint, tmp_path):
     """Which did not share, whatever its options said."""
     mode, path = checkpoint
@@ -60,6 +62,7 @@ def test_version_1_too(checkpoint, tmp_path):
     assert model.args.untie_weights_roberta
 
 
+@pytest.mark.slow
 def test_training_validation_finetuning_and_hub(checkpoint, mlm_data, class_data, tmp_path, caplog):
     mode, path = checkpoint
     command("validate", mlm_data, "--user-dir", PLUGIN, "--task", "masked_lm", "--path", path, "--batch-size", "8", "--cpu",
@@ -82,6 +85,7 @@ def test_training_validation_finetuning_and_hub(checkpoint, mlm_data, class_data
     assert torch.equal(hub.eval().extract_features(batch), model.eval()(batch, features_only=True)[0])
 
 
+@pytest.mark.slow
 def test_version_1_trains_on_as_what_it_is(checkpoint, mlm_data, tmp_path):
     mode, path = checkpoint
     old = theirs.as_version_1(path, tmp_path / "old.pt")

@@ -31,6 +31,7 @@ YAML = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_both_front_doors_build_and_train_the_same(mlm_data, class_data, tmp_path, variant):
     flags, overrides, shape = VARIANTS[variant]
