@@ -1,12 +1,11 @@
 """How E and F should start and learn: the runs that settle it.
 
-    python -m fairseq_linformer.reproduce.projection_runs run OUT FAMILY... --text TEXT --wiki WIKI
-    python -m fairseq_linformer.reproduce.projection_runs report OUT --results results
+    python -m fairseq_linformer.reproduce.projection_runs OUT FAMILY... --text TEXT --wiki WIKI
 
 TEXT and WIKI are what scripts/demo.sh and scripts/real_text.sh leave behind (their folders):
 the text that every Python carries, and Wikipedia with a small RoBERTa that is trained on it.
 Every run is stock fairseq-train in one thread, takes one to three minutes, and is skipped if it
-is done. scripts/projection_runs.sh is all of it in one command.
+is done. scripts/projections.sh is all of it in one command.
 """
 
 import argparse
@@ -68,6 +67,7 @@ def runs() -> Iterator[Run]:
             yield Run("dimension", 512, k, "headwise", _rate(scale), seed, scale)
         for n, scale in itertools.product((16, 32, 64), (1.0, 1 / 4, 1 / 16)):
             yield Run("scratch", n, n // 4, "headwise", _rate(scale), seed, scale)
+        yield Run("cold", 512, 256, "headwise", "from scratch", seed)
         for init in ("normal", "xavier", "jl"):
             yield Run("starts", 512, 256, "headwise", init + " at the full rate", seed, 1.0, init=init)
             yield Run("starts", 512, 256, "headwise", init, seed, 1 / 64, init=init)
@@ -95,7 +95,9 @@ def command(run: Run, out: Path, text: Path, wiki: Path) -> List[str]:
     schedule = ["--lr", "2e-3", "--lr-scheduler", "fixed", "--warmup-updates", "200"]
     if not scratch:
         schedule = ["--lr", "1e-3", "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(run.updates // 10),
-                    "--total-num-update", str(run.updates), "--finetune-from-model", str(_checkpoint(run, out, wiki))]  # fmt: skip
+                    "--total-num-update", str(run.updates)]  # fmt: skip
+        if run.family != "cold":
+            schedule += ["--finetune-from-model", str(_checkpoint(run, out, wiki))]
     return [
         "fairseq-train", str(text / "bin/text" if scratch else wiki / "bin"), "--user-dir", str(Path(__file__).parents[1]),
         "--task", "masked_lm", "--criterion", "masked_lm", *model, "--encoder-normalize-before",
@@ -161,13 +163,11 @@ def results(out: Path) -> Dict[Run, List[List[float]]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run")
-    run.add_argument("out", type=Path)
-    run.add_argument("families", nargs="+", choices=sorted({run.family for run in runs()}))
-    run.add_argument("--text", type=Path, required=True, help="the folder of scripts/demo.sh")
-    run.add_argument("--wiki", type=Path, required=True, help="the folder of scripts/real_text.sh")
-    run.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("families", nargs="+", choices=sorted({run.family for run in runs()}))
+    parser.add_argument("--text", type=Path, required=True, help="the folder of scripts/demo.sh")
+    parser.add_argument("--wiki", type=Path, required=True, help="the folder of scripts/real_text.sh")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     options = parser.parse_args()
     try:
         commit = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True)
