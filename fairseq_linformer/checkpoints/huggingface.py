@@ -158,10 +158,6 @@ def _config(data: Dict[str, Any], path) -> LinformerPreTrainedConfig:
             )
     # A checkpoint that does not say n has it in its position embeddings.
     args = resolve(Namespace(**{**model, "max_positions": model.get("max_positions") or max_positions(state)}), None)
-    # transformers loads tensors as they are: whether E has windows must be in the configuration.
-    windowed = all(entries.get("windows", True) for entries in projections(state).values())
-    if args.projection == "linear" and windowed != (args.projection_init == "average"):
-        args.projection_init = "average" if windowed else "normal"
     details = collect(data)
     return LinformerPreTrainedConfig.of_shape(
         to_linformer_config(args, vocab_size=state[EMBEDDINGS].size(0), padding_idx=PADDING_IDX),

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ..modules.projection import value_of
-from ..modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
+from ..modules.projection import NO_WINDOWS
+from ..modules.resize import resize_kernel, resize_matrix, resize_offset, resize_positions, same_ratio
 from ..projected_dim import Dim
 from .shapes import POSITIONS, kind_and_k, max_positions, projected_dims, projections
 
@@ -15,7 +16,7 @@ _LEARNED = ("weight", "start", "scale")
 
 def default_dims(state: Dict[str, Tensor], n: int) -> List[Dim]:
     """k of each layer for ``n`` positions that leaves the features of short inputs as they are."""
-    windowed = all(entries.get("windows", "weight" not in entries) for entries in projections(state).values())
+    windowed = all(kind_and_k(entries)[0] != "linear" or _offset(entries) is not None for entries in projections(state).values())
 
     def scaled(k: int) -> int:
         return same_ratio(k, max_positions(state), n, windowed)
@@ -31,11 +32,13 @@ def resize_state(state: Dict[str, Tensor], n: int, dims: Optional[Sequence[Dim]]
         dims: the new k of each layer, or of each head; None for ``default_dims``.
 
     Raises:
-        ValueError: k is not between 1 and n.
+        ValueError: k is not between 1 and n, or the projection is random.
     """
     if n < 1:
         raise ValueError(f"max_positions is {n}; it must be at least 1")
     found = projections(state)
+    if any(kind_and_k(entries)[0] == "random" for entries in found.values()):
+        raise ValueError("projection is random: its matrices are drawn, not learnt, and are not resized; draw new ones")
     if found and dims is None:
         dims = default_dims(state, n)
     new = {key: value for key, value in state.items() if not any(key.startswith(prefix) for prefix in found)}
@@ -82,4 +85,12 @@ def _one(entries: Dict[str, Tensor], n: int, k: int) -> Dict[str, Tensor]:
     value = value_of(**{key: entries[key] for key in _LEARNED if entries.get(key) is not None})
     if kind == "conv":
         return {**rest, "conv": torch.full_like(entries["conv"], k), "weight": resize_kernel(value, -(-n // k))}
-    return {**rest, "weight": resize_matrix(value, k, n, bool(entries.get("windows", False)))}
+    offset, (old_k, old_n) = _offset(entries), value.shape
+    new = NO_WINDOWS if offset is None else resize_offset(offset, old_k, old_n, k, n)
+    return {**rest, "weight": resize_matrix(value, k, n, offset), "windows": torch.tensor(new)}
+
+
+def _offset(entries: Dict[str, Tensor]) -> Optional[int]:
+    """How many positions later the windows of a matrix begin; None if it has none."""
+    windows = int(entries.get("windows", NO_WINDOWS))
+    return None if windows == NO_WINDOWS else windows

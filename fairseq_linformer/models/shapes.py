@@ -16,7 +16,7 @@ POSITIONS = ENCODER + "embed_positions.weight"
 _PROJECTION = re.compile(
     re.escape(ENCODER) + r"(?:layers\.(?P<layer>\d+)\.self_attn\.)?(?P<which>[EF])\.(?:heads\.(?P<head>\d+)\.)?(?P<entry>\w+)"
 )
-_COUNTS = {"mean_pool": "mean-pool", "max_pool": "max-pool", "conv": "conv"}
+_COUNTS = {"mean_pool": "mean-pool", "max_pool": "max-pool", "conv": "conv", "random": "random"}
 """Buffers that hold k and are named after the kind."""
 
 
@@ -41,7 +41,7 @@ def max_positions(state: Dict[str, Tensor], padding_idx: int = 1) -> int:
 
 
 def kind_and_k(entries: Dict[str, Tensor]) -> Tuple[str, int]:
-    """Of one projection, from its entries. A random one is a linear one that does not learn."""
+    """Of one projection, from its entries."""
     for name, kind in _COUNTS.items():
         if name in entries:
             return kind, int(entries[name])
@@ -49,7 +49,7 @@ def kind_and_k(entries: Dict[str, Tensor]) -> Tuple[str, int]:
 
 
 def kind_of(state: Dict[str, Tensor]) -> Optional[str]:
-    """``linear``, ``mean-pool``, ``max-pool`` or ``conv``; None without projections."""
+    """``projection`` of the model; None without projections."""
     return next((kind_and_k(entries)[0] for entries in projections(state).values()), None)
 
 

@@ -25,7 +25,7 @@ class LinearMultiheadAttention(nn.Module):
 
     - Biases are added after the projection, ``E (x W) + b``, as in the authors' code.
     - Padding never reaches E or F: padded rows count as zero.
-    - Where projected positions stand for windows of the input (``Projection.windowed``), those
+    - Where projected positions stand for windows of the input (``Projection.offset``), those
       whose window holds no real token of a sentence are masked out of its attention. So with
       k = n and E = F = identity this is PyTorch's own multi-head attention with its padding
       mask. Where they do not, as in the authors' code, all k are attended to.

@@ -1,53 +1,15 @@
 """Which projection a model of some shape has, and how many of them."""
 
 from functools import partial
-from typing import Optional, Sequence
+from typing import Optional
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from ..config import LinformerConfig
-from .order import Order
+from .heads import HeadProjections
 from .pooling import Convolution, MaxPool, MeanPool
-from .projection import LearnedProjection, LinearProjection, Projection
+from .projection import LearnedProjection, LinearProjection, Projection, RandomProjection
 from .rate import default_lr_scale
-
-
-class HeadProjections(Projection):
-    """A projection for each head, of different k.
-
-    What is projected is filled up to the largest k, and what fills is masked out.
-
-    Args:
-        heads: the projection of each head; all for the same n.
-    """
-
-    orders = (Order.KEYS,)
-
-    def __init__(self, heads: Sequence[Projection]):
-        super().__init__(heads[0].n, max(head.k for head in heads))
-        self.heads = nn.ModuleList(heads)
-
-    def reached(self, n: int) -> int:
-        return max(head.reached(n) for head in self.heads)
-
-    def mask(self, n: int, padding_mask: Optional[Tensor]) -> Tensor:
-        most = self.reached(n)
-        masks = []
-        for head in self.heads:
-            mask = head.mask(n, padding_mask)  # (B, 1, 1, k') or None
-            if mask is None:
-                some = next(iter(self.buffers()))
-                mask = torch.ones(1, 1, 1, head.reached(n), dtype=torch.bool, device=some.device)
-            masks.append(F.pad(mask, (0, most - mask.size(-1))))
-        return torch.cat(torch.broadcast_tensors(*masks), 1)  # (B or 1, H, 1, k')
-
-    def reduce(self, x, value=None, padding_mask=None):
-        most = self.reached(x.size(1))
-        parts = x.chunk(len(self.heads), -1)  # (B, n, d_h) each
-        reduced = [head.reduce(part, head(), padding_mask) for head, part in zip(self.heads, parts)]
-        return torch.cat([F.pad(r, (0, 0, 0, most - r.size(1))) for r in reduced], -1)
 
 
 def projection_of(config: LinformerConfig, layer: int = 0) -> Projection:
@@ -66,7 +28,7 @@ def _projection(config: LinformerConfig, k: int, heads: Optional[int]) -> Projec
     if config.projection == "max-pool":
         return MaxPool(n, k)
     if config.projection == "random":
-        return LinearProjection(n, k, heads, frozen=True, init="jl")
+        return RandomProjection(n, k, heads)
     kind = LinearProjection
     if config.projection == "conv":
         kind = partial(Convolution, channels=config.embed_dim // config.attention_heads)

@@ -85,7 +85,7 @@ class Convolution(LearnedProjection):
     ):
         width = -(-n // k)
         shape = (channels, width) if heads is None else (heads, channels, width)
-        super().__init__(n, k, shape, lr_scale, frozen, windowed=True)
+        super().__init__(n, k, shape, lr_scale, frozen)
         self.heads = heads
         self.register_buffer("conv", torch.tensor(k))
         self.set_(torch.full(shape, 1 / width) if init == "average" else nn.init.normal_(torch.empty(shape), std=0.02))

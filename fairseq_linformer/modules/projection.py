@@ -19,24 +19,30 @@ from .order import Order
 from .windows import window_average, window_mask, windows_reached
 
 
+WINDOWED = ("average",)
+"""Starts whose rows stand for windows."""
+NO_WINDOWS = -1
+
+
 class Projection(nn.Module):
     """What every kind of projection is for the attention.
+
+    Most stand for windows: projected position i for window i of the input (windows.py). One whose
+    window holds no real token of a sentence is then masked out of its attention: a short sentence
+    attends to its own windows, and the rest costs nothing. Where there are no windows, every
+    sentence attends to all k, as equation (7) says.
 
     Calling it gives its matrix or kernel, or None if it has none; that is handed back to
     ``reduce``, so that layers which share a projection can compute it once.
 
     Attributes:
         n, k: as above (N and k).
-        windowed: projected position i stands for window i of the input (windows.py). One whose
-            window holds no real token of a sentence is then masked out of its attention: a
-            short sentence attends to its own windows, and the rest costs nothing. If not
-            windowed, every sentence attends to all k, as equation (7) says.
-        orders: the orders of multiplication that this kind allows, the first one if there is
-            nothing to choose by.
+        offset: how many positions later its windows begin; None if it has no windows.
+        orders: the orders of multiplication that this kind allows.
     """
 
     orders: Tuple[Order, ...] = (Order.KEYS,)
-    windowed = True
+    offset: Optional[int] = 0
 
     def __init__(self, n: int, k: int):
         super().__init__()
@@ -50,11 +56,11 @@ class Projection(nn.Module):
 
     def reached(self, n: int) -> int:
         """k', the projected positions of an input of n positions."""
-        return windows_reached(self.k, self.n, n) if self.windowed else self.k
+        return self.k if self.offset is None else windows_reached(self.k, self.n, n, self.offset)
 
     def mask(self, n: int, padding_mask: Optional[Tensor]) -> Optional[Tensor]:
         """Which of the k' projected positions are attended to: (B, 1 or H, 1, k'), or None for all."""
-        return window_mask(self.k, self.n, n, padding_mask) if self.windowed else None
+        return None if self.offset is None else window_mask(self.k, self.n, n, padding_mask, self.offset)
 
     def reduce(self, x: Tensor, value: Optional[Tensor], padding_mask: Optional[Tensor]) -> Tensor:
         """(B, n, d) to (B, k', d).
@@ -83,15 +89,14 @@ class LearnedProjection(Projection):
     at the rate of this module.
     """
 
-    def __init__(self, n: int, k: int, shape: Tuple[int, ...], lr_scale: float, frozen: bool, windowed: bool):
+    def __init__(self, n: int, k: int, shape: Tuple[int, ...], lr_scale: float, frozen: bool):
         super().__init__(n, k)
-        self.lr_scale, self.windowed = lr_scale, windowed
+        self.lr_scale = lr_scale
         self.weight = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
         self._slow = not frozen and lr_scale != 1
         if self._slow:
             self.register_buffer("start", torch.zeros(shape))
             self.register_buffer("scale", torch.tensor(float(lr_scale)))
-        self.register_buffer("windows", torch.tensor(windowed))
 
     def forward(self) -> Tensor:
         """E itself: (k, N) or (H, k, N); of a convolution its kernel."""
@@ -107,21 +112,18 @@ class LearnedProjection(Projection):
                 self.start.copy_(self.weight)
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
-        if prefix + "weight" in state_dict:
-            # A plain matrix, from wherever it comes, is attended to in all its rows.
-            windows = state_dict.setdefault(prefix + "windows", torch.tensor(False))
-            self.windowed = bool(windows)
-            scale = state_dict.get(prefix + "scale")
-            if not self._slow or scale is None or float(scale) != float(self.scale):
-                entries = {name: state_dict.pop(prefix + name, None) for name in ("weight", "start", "scale")}
-                state_dict[prefix + "weight"] = value_of(**entries)
-                if self._slow:
-                    state_dict[prefix + "start"], state_dict[prefix + "scale"] = state_dict[prefix + "weight"], self.scale
+        scale = state_dict.get(prefix + "scale")
+        same = self._slow and scale is not None and float(scale) == float(self.scale)
+        if prefix + "weight" in state_dict and not same:
+            entries = {name: state_dict.pop(prefix + name, None) for name in ("weight", "start", "scale")}
+            state_dict[prefix + "weight"] = value_of(**entries)
+            if self._slow:
+                state_dict[prefix + "start"], state_dict[prefix + "scale"] = state_dict[prefix + "weight"], self.scale
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def extra_repr(self) -> str:
         state = f"lr_scale={self.lr_scale:g}" if self.weight.requires_grad else "frozen"
-        return f"{tuple(self.weight.shape)}, {state}{'' if self.windowed else ', no windows'}"
+        return f"{tuple(self.weight.shape)}, {state}"
 
 
 def value_of(weight: Tensor, start: Optional[Tensor] = None, scale: Optional[Tensor] = None) -> Tensor:
@@ -138,10 +140,11 @@ class LinearProjection(LearnedProjection):
         heads: None for one matrix that all heads use; H for a matrix for each head.
         lr_scale: learning rate of E relative to that of the other weights.
         frozen: do not train it.
-        init: how it starts, one of ``STARTS``.
+        init: how it starts; see ``starting_matrix``.
+        offset: how many positions later its windows begin.
 
     Raises:
-        ValueError: k is not between 1 and n.
+        ValueError: k is not between 1 and n, or the offset is not less than a window.
     """
 
     def __init__(
@@ -152,13 +155,33 @@ class LinearProjection(LearnedProjection):
         lr_scale: float = 1.0,
         frozen: bool = False,
         init: str = "average",
+        offset: int = 0,
     ):
         shape = (k, n) if heads is None else (heads, k, n)
-        super().__init__(n, k, shape, lr_scale, frozen, windowed=init == "average")
+        super().__init__(n, k, shape, lr_scale, frozen)
         self.heads = heads
+        # It travels with the matrix, because no option says which windows a loaded matrix has.
+        self.register_buffer("windows", torch.tensor(offset if init in WINDOWED else NO_WINDOWS))
+        self._read = self.windows, offset if init in WINDOWED else None
         # E for all heads can be multiplied first; E_1 ... E_H cannot, without doing it H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
-        self.set_(torch.stack([starting_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
+        self.set_(torch.stack([starting_matrix(init, k, n, offset) for _ in range(heads or 1)]).reshape(shape))
+
+    @property
+    def offset(self) -> Optional[int]:
+        if self._read[0] is not self.windows:  # once for each tensor: on a GPU reading waits for it
+            self._read = self.windows, None if int(self.windows) == NO_WINDOWS else int(self.windows)
+        return self._read[1]
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        if prefix + "weight" in state_dict:
+            # A plain matrix, from wherever it comes, is attended to in all its rows.
+            state_dict.setdefault(prefix + "windows", torch.tensor(NO_WINDOWS))
+            self._read = None, None
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.offset == 0 else ", no windows" if self.offset is None else f", offset {self.offset}")
 
     def reduce(self, x, value, padding_mask=None):
         E = value[..., : self.reached(x.size(1)), : x.size(1)]
@@ -168,17 +191,30 @@ class LinearProjection(LearnedProjection):
         return (E @ x.unflatten(-1, (self.heads, -1)).transpose(1, 2)).transpose(1, 2).flatten(2)
 
 
-def starting_matrix(init: str, k: int, n: int) -> Tensor:
-    """A new (k, n) matrix. ``rate.py`` has the table of what each start leads to.
+class RandomProjection(LinearProjection):
+    """A fixed random matrix N(0, 1/k), or one for each head; the checkpoint keeps it.
 
     Args:
+        n, k, heads: as of ``LinearProjection``.
+    """
+
+    def __init__(self, n: int, k: int, heads: Optional[int] = None):
+        super().__init__(n, k, heads, frozen=True, init="jl")
+        self.register_buffer("random", torch.tensor(k))  # named after the kind, as those of pools are
+
+
+def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
+    """A new (k, n) matrix.
+
+    Args:
+        offset: how many positions later its windows begin, where it has windows.
         init: ``average``: row i averages window i. ``normal``: N(0, 0.02), which is what the
             authors' code ends up with. ``xavier``: uniform with gain 1/sqrt(2), which is what it
             means to do. ``jl``: N(0, 1/k), the Johnson-Lindenstrauss projection of the proofs
             of the paper's theorems.
     """
     if init == "average":
-        return window_average(k, n)
+        return window_average(k, n, offset)
     matrix = torch.empty(k, n)
     if init == "xavier":
         return nn.init.xavier_uniform_(matrix, gain=1 / math.sqrt(2))

@@ -17,6 +17,8 @@ or, where E has no windows, if k' is a multiple of k.
 - The kernel of a convolution is stretched or squeezed to the new window, its sum kept.
 """
 
+from typing import Optional
+
 import torch
 from torch import Tensor
 
@@ -34,13 +36,18 @@ def same_ratio(k: int, old_n: int, n: int, windowed: bool) -> int:
     return max(1, min(n, round(k * n / old_n))) if windowed else min(k, n)
 
 
-def resize_matrix(E: Tensor, k: int, n: int, windowed: bool) -> Tensor:
+def resize_offset(offset: int, old_k: int, old_n: int, k: int, n: int) -> int:
+    """How many positions later windows begin, in proportion to their length."""
+    return min(round(offset * n * old_k / (k * old_n)), n // k - 1)
+
+
+def resize_matrix(E: Tensor, k: int, n: int, offset: Optional[int]) -> Tensor:
     """(k, n) to (k', n').
 
     Args:
         E: the matrix.
         k, n: k' and n'.
-        windowed: its rows stand for windows of the input.
+        offset: how many positions later its windows begin; None if it has no windows.
 
     Raises:
         ValueError: k' is not between 1 and n'.
@@ -51,11 +58,12 @@ def resize_matrix(E: Tensor, k: int, n: int, windowed: bool) -> Tensor:
     if (old_k, old_n) == (k, n):
         return E.clone()
     copies = -(-n // old_n)
-    if not windowed:
+    if offset is None:
         return _overlap(k, old_k).to(E) @ E.repeat(1, copies)[:, :n]
-    learnt = torch.block_diag(*[E - window_average(old_k, old_n).to(E)] * copies)
-    learnt = learnt[: same_ratio(old_k, old_n, n, windowed), :n]
-    return window_average(k, n).to(E) + _overlap(k, len(learnt)).to(E) @ learnt
+    learnt = torch.block_diag(*[E - window_average(old_k, old_n, offset).to(E)] * copies)
+    learnt = learnt[: same_ratio(old_k, old_n, n, windowed=True), :n]
+    average = window_average(k, n, resize_offset(offset, old_k, old_n, k, n)).to(E)
+    return average + _overlap(k, len(learnt)).to(E) @ learnt
 
 
 def resize_kernel(kernel: Tensor, width: int) -> Tensor:

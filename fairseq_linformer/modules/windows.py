@@ -7,6 +7,9 @@ Window i covers the positions ``i * N // k`` up to, not including, ``(i + 1) * N
 any k <= N: lengths differ by one at most, and with k = N each window is one position. It is
 cut by the longest input, so a position lies in the same window in every sentence, and an
 input of n < N positions reaches the first k' windows, the last of them perhaps in part.
+
+With an ``offset`` all edges but the first and the last lie so many positions later: the first
+window is longer and the last one shorter. It must be less than the shortest window, N // k.
 """
 
 from typing import Optional, Tuple
@@ -16,36 +19,42 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def window_edges(k: int, N: int, device=None) -> Tensor:
+def window_edges(k: int, N: int, offset: int = 0, device=None) -> Tensor:
     """(k + 1,): where each window starts, and where the last one ends.
 
     Raises:
-        ValueError: k is not between 1 and N.
+        ValueError: k is not between 1 and N, or the offset is not less than N // k.
     """
     if not 1 <= k <= N:
         raise ValueError(f"k is {k}; it must be between 1 and n, which is {N}")
-    return torch.arange(k + 1, device=device) * N // k
+    if not 0 <= offset < N // k:
+        raise ValueError(f"offset is {offset}; it must be at least 0 and less than a window, which is {N // k}")
+    edges = torch.arange(k + 1, device=device) * N // k
+    edges[1:-1] += offset
+    return edges
 
 
-def window_average(k: int, N: int) -> Tensor:
+def window_average(k: int, N: int, offset: int = 0) -> Tensor:
     """The (k, N) matrix whose row i averages window i; with k = N it is the identity, and the
     Linformer is the Transformer.
 
     Raises:
-        ValueError: k is not between 1 and N.
+        ValueError: as ``window_edges``.
     """
-    edges = window_edges(k, N).unsqueeze(1)
+    edges = window_edges(k, N, offset).unsqueeze(1)
     positions = torch.arange(N)
     window = (edges[:-1] <= positions) & (positions < edges[1:])  # (k, N)
     return window / window.sum(1, keepdim=True)
 
 
-def windows_reached(k: int, N: int, n: int) -> int:
+def windows_reached(k: int, N: int, n: int, offset: int = 0) -> int:
     """k': how many windows start before position n."""
-    return min(k, -(-n * k // N))
+    return max(1, min(k, -(-(n - offset) * k // N)))
 
 
-def window_mask(k: int, N: int, n: int, padding_mask: Optional[Tensor]) -> Optional[Tensor]:
+def window_mask(
+    k: int, N: int, n: int, padding_mask: Optional[Tensor], offset: int = 0
+) -> Optional[Tensor]:
     """Which of the k' windows hold a real token, (B, 1, 1, k'); None if all do.
 
     A sentence without any real token is given all windows, so that no softmax is empty.
@@ -55,7 +64,7 @@ def window_mask(k: int, N: int, n: int, padding_mask: Optional[Tensor]) -> Optio
     """
     if padding_mask is None:
         return None
-    edges = window_edges(k, N, padding_mask.device)[: windows_reached(k, N, n) + 1].clamp(max=n)
+    edges = window_edges(k, N, offset, padding_mask.device)[: windows_reached(k, N, n, offset) + 1].clamp(max=n)
     before = F.pad((~padding_mask).cumsum(1), (1, 0))[:, edges]  # real tokens before each edge
     held = before[:, 1:] > before[:, :-1]
     held = held | ~held.any(-1, keepdim=True)
@@ -80,6 +89,6 @@ def inside_windows(k: int, N: int, n: int, padding_mask: Optional[Tensor], devic
 
 def _table(k: int, N: int, n: int, device) -> Tuple[Tensor, Tensor]:
     """The position at each place of each window, (k', W), and whether it is one of the window."""
-    edges = window_edges(k, N, device)[: windows_reached(k, N, n) + 1].clamp(max=n).unsqueeze(1)
+    edges = window_edges(k, N, device=device)[: windows_reached(k, N, n) + 1].clamp(max=n).unsqueeze(1)
     positions = edges[:-1] + torch.arange(-(-N // k), device=device)
     return positions.clamp(max=n - 1), positions < edges[1:]

@@ -72,6 +72,10 @@ STARTS: Dict[str, Tuple[str, Start]] = {
     "overlapping windows for keys, all offset by layer": (
         "headwise", lambda k, n, layer, head: (
             _late(k, n) if layer % 2 else overlapping(k, n, 1.0), shifted(k, n, layer % 2))),
+    "average, keys times 0.7": ("headwise", lambda k, n, layer, head: (0.7 * window_average(k, n), window_average(k, n))),
+    "overlapping windows for keys, times 0.7, all offset by layer": (
+        "headwise", lambda k, n, layer, head: (
+            0.7 * (_late(k, n) if layer % 2 else overlapping(k, n, 1.0)), shifted(k, n, layer % 2))),
     "average, keys times 1.4": ("headwise", lambda k, n, layer, head: (1.4 * window_average(k, n), window_average(k, n))),
     "overlapping windows for keys, times 1.4": (
         "headwise", lambda k, n, layer, head: (1.4 * overlapping(k, n, 1.0), window_average(k, n))),

@@ -8,6 +8,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors
 from fairseq_linformer.models.options import resolve
+from fairseq_linformer.modules import LinearProjection
 
 from .. import authors as theirs
 from ..stock import PLUGIN, TINY, TRAIN, command, finetune, load, train
@@ -50,7 +51,7 @@ def test_features_are_theirs(checkpoint, tmp_path):
     mode, path = checkpoint
     model = check(path, tmp_path)
     assert model.args.sharing == mode.split(",")[0]
-    assert not any(p.windowed for p in model.modules() if hasattr(p, "windowed"))
+    assert {p.offset for p in model.modules() if isinstance(p, LinearProjection)} == {None}
 
 
 @pytest.mark.slow
@@ -74,7 +75,7 @@ def test_training_validation_finetuning_and_hub(checkpoint, mlm_data, class_data
     assert not authors.is_authors(saved["model"]) and saved["cfg"]["model"]["compressed"] is None
     assert saved["cfg"]["model"]["sharing"] == mode.split(",")[0]
     (again,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "more" / "checkpoint_last.pt")])
-    assert not any(p.windowed for p in again.modules() if hasattr(p, "windowed"))
+    assert {p.offset for p in again.modules() if isinstance(p, LinearProjection)} == {None}
 
     finetune(class_data, tmp_path / "task", "--finetune-from-model", path, *SIZES, *MODES[mode])
     assert load(tmp_path / "task")["cfg"]["model"]["sharing"] == mode.split(",")[0]

@@ -10,17 +10,19 @@ import math
 import torch
 
 
-def window(i, k, N):
+def window(i, k, N, offset=0):
     """The positions of window i of k, of an input of up to N."""
-    return range(i * N // k, (i + 1) * N // k)
+    start = i * N // k + (offset if i > 0 else 0)
+    end = (i + 1) * N // k + (offset if i < k - 1 else 0)
+    return range(start, end)
 
 
-def matrix_rows(E, windowed, N):
+def matrix_rows(E, offset, N):
     """Rows of a (k, N) matrix, for a sentence of which ``length`` rows of Y = X W are given."""
 
     def rows(Y):
         k, length = len(E), len(Y)
-        reached = [j for j in range(k) if not windowed or window(j, k, N)[0] < length]
+        reached = [j for j in range(k) if offset is None or window(j, k, N, offset)[0] < length]
         return {j: sum(E[j, p] * Y[p] for p in range(length)) for j in reached}
 
     return rows
@@ -59,7 +61,7 @@ def rows_of(projection, heads):
     values = projection().expand(heads, *projection().shape[-2:])
     if isinstance(projection, Convolution):
         return [pooled_rows("conv", k, N, kernel) for kernel in values]
-    return [matrix_rows(E, projection.windowed, N) for E in values]
+    return [matrix_rows(E, projection.offset, N) for E in values]
 
 
 def linear_attention(attention, x, lengths, E, F):

@@ -76,22 +76,22 @@ def test_a_frozen_projection_loads_a_learnt_one_and_the_other_way_round():
 
 def test_a_plain_matrix_loads_as_itself_and_all_its_rows_are_attended_to():
     E = LinearProjection(6, 3, lr_scale=0.0625)
-    assert E.windowed and E.reached(2) == 1
+    assert E.offset == 0 and E.reached(2) == 1
     matrix = torch.randn(3, 6)
     E.load_state_dict({"weight": matrix})
     assert torch.equal(E(), matrix)
-    assert not E.windowed and E.reached(2) == 3 and not E.state_dict()["windows"]
+    assert E.offset is None and E.reached(2) == 3
     # And that is remembered.
     again = LinearProjection(6, 3)
     again.load_state_dict(E.state_dict())
-    assert not again.windowed
+    assert again.offset is None
 
 
 @pytest.mark.parametrize("init, std", [("normal", 0.02), ("jl", 50**-0.5), ("xavier", (1 / (50 + 400)) ** 0.5)])
 def test_starts(init, std):
     matrix = starting_matrix(init, 50, 400)
     assert matrix.std().item() == pytest.approx(std, rel=0.05) and abs(matrix.mean()) < std / 20
-    assert not LinearProjection(400, 50, init=init).windowed
+    assert LinearProjection(400, 50, init=init).offset is None
 
 
 def test_a_convolution_that_averages_is_mean_pooling_where_windows_are_whole():
