@@ -7,6 +7,7 @@
 """
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import List, Optional
@@ -19,14 +20,12 @@ NAME = "fairseq-linformer"
 def main(arguments: Optional[List[str]] = None) -> None:
     """The command line. Bad input ends with one sentence and status 1, a wrong command with status 2."""
     options = _parser().parse_args(arguments)
-    # What fairseq and hydra have to say when they are imported is not for the user of a converter.
-    import logging
-
-    import fairseq_linformer.models  # noqa: F401
-
+    # fairseq sets the root logger to tell everything; a converter has one line to say.
     logging.getLogger().setLevel(logging.WARNING)
     try:
         print(options.run(options))
+    except ImportError as error:
+        sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {error}")
 
@@ -52,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("checkpoint", type=Path)
     form.add_argument("out", type=Path, help="checkpoint to write")
     form.add_argument("--max-positions", type=int, help="the new n")
-    form.add_argument("--projected-dim", help="the new k, in any form; in proportion to n if left out")
+    form.add_argument("--projected-dim", help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n")
     form.set_defaults(run=_resize)
 
     form = forms.add_parser("to-huggingface", help="a folder for transformers")
@@ -78,11 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 def _from_roberta(options: argparse.Namespace) -> str:
     import torch
 
-    from .checkpoints.files import check_target, read_checkpoint, write_checkpoint
+    from .checkpoints.files import check_new_file, read_checkpoint, write_checkpoint
     from .checkpoints.roberta import from_roberta
 
     out = options.out or options.checkpoint.with_name(options.checkpoint.stem + "-linformer.pt")
-    check_target(out)
+    check_new_file(out)
     torch.manual_seed(options.seed)
     names = ("projected_dim", "sharing", "projection", "projection_init", "max_positions")
     new = from_roberta(read_checkpoint(options.checkpoint), **{name: getattr(options, name) for name in names})
@@ -91,10 +90,10 @@ def _from_roberta(options: argparse.Namespace) -> str:
 
 
 def _resize(options: argparse.Namespace) -> str:
-    from .checkpoints.files import check_target, read_checkpoint, write_checkpoint
+    from .checkpoints.files import check_new_file, read_checkpoint, write_checkpoint
     from .checkpoints.resize import resize
 
-    check_target(options.out)
+    check_new_file(options.out)
     new = resize(read_checkpoint(options.checkpoint), options.max_positions, options.projected_dim)
     write_checkpoint(new, options.out)
     return _described(options.out, new)

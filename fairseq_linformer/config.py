@@ -131,7 +131,7 @@ class LinformerConfig:
                     f"projected_dim is {self.projected_dim}; it must be between 1 and "
                     f"max_positions, which is {self.max_positions}"
                 )
-        if self.sharing == "layerwise" and len(set(dims)) > 1:
+        if self.one_for_all_layers and len(set(dims)) > 1:
             raise ValueError(
                 f"projected_dim is {self.projected_dim!r}; with layerwise sharing all layers have one E, "
                 "and it must be one number"
@@ -145,15 +145,13 @@ class LinformerConfig:
         if self.projection_init not in starts:
             raise ValueError(
                 f"projection_init is {self.projection_init!r}; with projection {self.projection} it must be "
-                + (f"one of {', '.join(starts)}" if self.projection in STARTS else "left out, it has a start of its own")
+                + (f"one of {', '.join(starts)}" if self.projection in STARTS else "left out, nothing of it is chosen")
             )
         if self.projection_lr_scale is None:
             return
-        if self.projection not in STARTS:
-            raise ValueError(
-                f"projection_lr_scale is {self.projection_lr_scale}; projection {self.projection} does not learn, "
-                "and it must be left out"
-            )
+        if self.projection not in STARTS or self.freeze_projections:
+            why = "freeze_projections is on" if self.freeze_projections else f"projection {self.projection} does not learn"
+            raise ValueError(f"projection_lr_scale is {self.projection_lr_scale}; {why}, and it must be left out")
         if not 0 < self.projection_lr_scale <= 1:
             raise ValueError(
                 f"projection_lr_scale is {self.projection_lr_scale}; it must be above 0 and at most 1; "

@@ -1,6 +1,7 @@
-"""Files that are there whole or not at all."""
+"""Files and folders that are there whole or not at all."""
 
 import os
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Iterable, Iterator
@@ -38,3 +39,38 @@ def write_lines(path, lines: Iterable[str]) -> None:
     with atomic(path) as file:
         for line in lines:
             file.write(line + "\n")
+
+
+@contextmanager
+def new_folder(path) -> Iterator[Path]:
+    """A folder beside ``path`` to write into, which is renamed to ``path`` at the end.
+
+    If the block raises, nothing is left. The folders above are made if they are missing.
+
+    Raises:
+        ValueError: ``path`` exists and is not an empty folder.
+        OSError: it cannot be written.
+    """
+    path = Path(path).absolute()
+    check_new_folder(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.mkdir()
+    try:
+        yield beside
+        os.replace(beside, path)  # takes the place of an empty folder
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_new_folder(path) -> None:
+    """Refuse a folder to write that has something in it.
+
+    Raises:
+        ValueError: ``path`` exists and is not an empty folder.
+    """
+    if os.path.isdir(path):
+        if os.listdir(path):
+            raise ValueError(f"{path} has files in it; a new or an empty folder is wanted, nothing is overwritten")
+    elif os.path.lexists(path):
+        raise ValueError(f"{path} is not a folder; a new or an empty folder is wanted, nothing is overwritten")

@@ -24,6 +24,7 @@ from fairseq_linformer.projected_dim import parse, short_form
         (dict(projection="conv", projection_init="jl"), "projection_init is 'jl'; with projection conv it must be one of average, normal"),
         (dict(projection="max-pool", projection_init="jl"), "projection_init is 'jl'; with projection max-pool it must be left out"),
         (dict(projection="random", projection_lr_scale=0.1), "projection_lr_scale is 0.1; projection random does not learn"),
+        (dict(freeze_projections=True, projection_lr_scale=0.1), "projection_lr_scale is 0.1; freeze_projections is on, and it must be left"),
         (dict(max_positions=0), "max_positions is 0; it must be at least 1"),
         (dict(attention_heads=7), "attention_heads is 7; it must divide embed_dim, which is 768"),
         (dict(sharing="all"), "sharing is 'all'; it must be one of none, headwise, key-value, layerwise"),

@@ -1,1 +1,1 @@
-"""Doors between formats: RoBERTa, other lengths, Hugging Face."""
+"""Doors between formats: RoBERTa, the authors' code, other lengths, Hugging Face."""

@@ -1,12 +1,10 @@
-"""Checkpoints as files: read as weights only, written whole or not at all, and so are folders."""
+"""Checkpoints as files: read as weights only, written whole or not at all."""
 
 import os
 import re
-import shutil
 from argparse import Namespace
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict
 
 import torch
 
@@ -27,6 +25,8 @@ def read_checkpoint(path) -> Dict[str, Any]:
         raise ValueError(f"{path} is not a file; a checkpoint of fairseq is wanted")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except PermissionError:
+        raise
     except Exception as error:  # what is no pickle at all makes torch's reader fail in any way
         if code := re.search(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)", str(error)):
             raise ValueError(f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only") from None
@@ -97,50 +97,15 @@ def write_checkpoint(checkpoint: Dict[str, Any], path) -> None:
     Raises:
         ValueError: the file exists, or its folder does not.
     """
-    check_target(path)
+    check_new_file(path)
     with atomic(path, "wb") as file:
         torch.save(checkpoint, file)
 
 
-def check_target(path) -> None:
+def check_new_file(path) -> None:
     """Refuse, before the work, what could not be written after it."""
     if os.path.lexists(path):
         raise ValueError(f"{path} exists; nothing is overwritten")
     folder = Path(path).parent
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; {Path(path).name} cannot be written there")
-
-
-@contextmanager
-def new_folder(path) -> Iterator[Path]:
-    """A folder beside ``path`` to write into, which is renamed to ``path`` at the end.
-
-    If the block raises, nothing is left. The folders above are made if they are missing.
-
-    Raises:
-        ValueError: ``path`` exists and is not an empty folder.
-        OSError: it cannot be written.
-    """
-    path = Path(path).absolute()
-    check_new(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.mkdir()
-    try:
-        yield beside
-        os.replace(beside, path)  # takes the place of an empty folder
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def check_new(path) -> None:
-    """Refuse a folder to write that has something in it.
-
-    Raises:
-        ValueError: ``path`` exists and is not an empty folder.
-    """
-    if os.path.isdir(path):
-        if os.listdir(path):
-            raise ValueError(f"{path} has files in it; a new or an empty folder is wanted, nothing is overwritten")
-    elif os.path.lexists(path):
-        raise ValueError(f"{path} is not a folder; a new or an empty folder is wanted, nothing is overwritten")

@@ -14,17 +14,20 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from ..files import check_new_folder, new_folder
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
     LinformerPreTrainedConfig,
+    LinformerTokenizer,
     write_code,
 )
 from ..models.authors import is_authors
-from ..models.shapes import EMBEDDINGS, max_positions, projections
-from .authors import PADDING_IDX, modern
-from .files import architecture, check_new, new_folder, node, read_checkpoint
-from .huggingface_state import HEADS, THEIR_HEAD, choose_head, difference, to_ours, to_theirs
+from ..models.options import resolve, to_linformer_config
+from ..models.shapes import EMBEDDINGS, PADDING_IDX, max_positions, projections
+from .authors import from_authors
+from .files import architecture, node, read_checkpoint
+from .huggingface_state import CLASSIFICATION_HEADS, THEIR_HEAD, choose_head, difference, to_ours, to_theirs
 from .provenance import card, collect
 from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
 
@@ -64,11 +67,11 @@ def to_huggingface(
             the model cannot be exported; one sentence. Nothing is written then.
         OSError: the folder cannot be written.
     """
-    check_new(out)
+    check_new_folder(out)
     data = read_checkpoint(checkpoint)
     if not (projections(data["model"]) or is_authors(data["model"])):
         raise ValueError(f"{checkpoint} is a model of architecture {architecture(data)!r}; linformer_roberta is wanted")
-    data = modern(data)
+    data = from_authors(data)
     config = _config(data, checkpoint)
     name = choose_head(data["model"], head)
     if name is not None:
@@ -111,7 +114,7 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
             written then.
         OSError: ``out`` cannot be written.
     """
-    check_new(out)
+    check_new_folder(out)
     folder = Path(folder)
     config = _read_config(folder)
     if config.fairseq is None:
@@ -131,7 +134,7 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
 
     with new_folder(out) as target:
         torch.save(_checkpoint(config, state), target / "model.pt")
-        for name in ("sentencepiece.bpe.model", "encoder.json", "vocab.bpe"):
+        for name in set(LinformerTokenizer.vocab_files_names.values()) - {DICTIONARY}:
             if (folder / name).is_file():
                 (target / name).write_bytes((folder / name).read_bytes())
         if dictionary is not None:
@@ -148,8 +151,6 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
 
 def _config(data: Dict[str, Any], path) -> LinformerPreTrainedConfig:
     """What ``config.json`` will say, but for the classification head."""
-    from ..models.options import resolve, to_linformer_config
-
     model, state = node(data, "model"), data["model"]
     for option, allowed in _NO_EXPORT.items():
         if model.get(option, allowed) != allowed:
@@ -173,9 +174,9 @@ def _config(data: Dict[str, Any], path) -> LinformerPreTrainedConfig:
 def _configure_head(config: LinformerPreTrainedConfig, data: Dict[str, Any], name: str, labels) -> None:
     """Put the sizes, labels and kind of a head into ``config``."""
     state = data["model"]
-    classes = state[f"{HEADS}{name}.out_proj.weight"].size(0)
+    classes = state[f"{CLASSIFICATION_HEADS}{name}.out_proj.weight"].size(0)
     config.classification_head_name = name
-    config.classifier_inner_dim = state[f"{HEADS}{name}.dense.weight"].size(0)
+    config.classifier_inner_dim = state[f"{CLASSIFICATION_HEADS}{name}.dense.weight"].size(0)
     config.architectures = ["LinformerForSequenceClassification"]
     names = [f"LABEL_{i}" for i in range(classes)] if labels is None else read_labels(labels, classes)
     config.id2label = dict(enumerate(names))
@@ -207,7 +208,7 @@ def _problem(theirs: Dict[str, torch.Tensor], config) -> Optional[str]:
     wanted = kind(config).state_dict()
     if config.tie_word_embeddings:
         del wanted["lm_head.weight"]
-    return difference(wanted, {key: value for key, value in theirs.items() if not key.startswith(HEADS)})
+    return difference(wanted, {key: value for key, value in theirs.items() if not key.startswith(CLASSIFICATION_HEADS)})
 
 
 def _read_config(folder: Path) -> LinformerPreTrainedConfig:

@@ -9,12 +9,11 @@ from typing import Dict, List, Optional
 import torch
 from torch import Tensor
 
-from ..models.shapes import EMBEDDINGS, ENCODER
-from ..models.shapes import HEADS as ATTENTION_HEADS
+from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, ENCODER
 
 THEIR_ENCODER = "linformer.encoder."
 LM_HEAD, THEIR_LM_HEAD = "encoder.lm_head.", "lm_head."
-HEADS, THEIR_HEAD = "classification_heads.", "classifier."
+CLASSIFICATION_HEADS, THEIR_HEAD = "classification_heads.", "classifier."
 OUTPUT = LM_HEAD + "weight"
 
 State = Dict[str, Tensor]
@@ -22,7 +21,7 @@ State = Dict[str, Tensor]
 
 def head_names(state: State) -> List[str]:
     """The classification heads of a fairseq model, in their order."""
-    return list(dict.fromkeys(key.split(".")[1] for key in state if key.startswith(HEADS)))
+    return list(dict.fromkeys(key.split(".")[1] for key in state if key.startswith(CLASSIFICATION_HEADS)))
 
 
 def choose_head(state: State, wanted: Optional[str]) -> Optional[str]:
@@ -37,7 +36,7 @@ def choose_head(state: State, wanted: Optional[str]) -> Optional[str]:
     if wanted is not None and wanted not in names:
         raise ValueError(f"head is {wanted!r}; the checkpoint has {', '.join(names) or 'no classification head'}")
     name = wanted or (names[0] if names else None)
-    if name is not None and f"{HEADS}{name}.out_proj.weight_orig" in state:
+    if name is not None and f"{CLASSIFICATION_HEADS}{name}.out_proj.weight_orig" in state:
         raise ValueError(
             f"the head {name} was trained with spectral_norm_classification_head, which cannot be exported"
         )
@@ -66,9 +65,9 @@ def to_theirs(state: State, head: Optional[str], tied: bool) -> State:
             name = THEIR_ENCODER + key[len(ENCODER) :]
         elif key.startswith(LM_HEAD):
             name = THEIR_LM_HEAD + key[len(LM_HEAD) :]
-        elif head is not None and key.startswith(f"{HEADS}{head}."):
-            name = THEIR_HEAD + key[len(f"{HEADS}{head}.") :]
-        elif key.startswith(HEADS):
+        elif head is not None and key.startswith(f"{CLASSIFICATION_HEADS}{head}."):
+            name = THEIR_HEAD + key[len(f"{CLASSIFICATION_HEADS}{head}.") :]
+        elif key.startswith(CLASSIFICATION_HEADS):
             name = key
         else:
             raise ValueError(
@@ -87,7 +86,7 @@ def to_ours(state: State, head: str, tied: bool, attention_heads: int) -> State:
     """
     ours = {ATTENTION_HEADS: torch.tensor(attention_heads)}
     for key, value in state.items():
-        for theirs, prefix in ((THEIR_ENCODER, ENCODER), (THEIR_LM_HEAD, LM_HEAD), (THEIR_HEAD, f"{HEADS}{head}.")):
+        for theirs, prefix in ((THEIR_ENCODER, ENCODER), (THEIR_LM_HEAD, LM_HEAD), (THEIR_HEAD, f"{CLASSIFICATION_HEADS}{head}.")):
             if key.startswith(theirs):
                 key = prefix + key[len(theirs) :]
                 break

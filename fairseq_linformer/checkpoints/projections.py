@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
-from ..models.shapes import ENCODER, HEADS, projections
+from ..models.shapes import ENCODER, ATTENTION_HEADS, projections
 from ..modules.kinds import projection_of
 
 
@@ -25,5 +25,5 @@ def with_projections(state: Dict[str, Tensor], config: LinformerConfig) -> Dict[
         if theirs:
             module.load_state_dict(theirs)
         new.update({prefix + key: value for key, value in module.state_dict().items()})
-    new[HEADS] = torch.tensor(config.attention_heads)
+    new[ATTENTION_HEADS] = torch.tensor(config.attention_heads)
     return new

@@ -32,7 +32,8 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     nodes = {name: node(checkpoint, name) for name in (*_NODES, *_FIELDS)}
     nodes["model"]["_name"] = architecture(checkpoint)
     cfg = {
-        name: _plain({key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]})
+        # No option of a model is a path; k of each head is written with slashes.
+        name: _plain({key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}, name != "model")
         for name, values in nodes.items()
         if values
     }
@@ -53,18 +54,18 @@ def _fairseq_version() -> str:
     return fairseq.__version__
 
 
-def _plain(value: Any) -> Any:
-    """``value`` as JSON knows it; of a path only the last part."""
+def _plain(value: Any, paths: bool = True) -> Any:
+    """``value`` as JSON knows it; of a path, if there are ``paths``, only the last part."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, paths) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_plain(item, paths) for item in value]
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = str(value)
-    if "/" not in text and "\\" not in text:
+    if not paths or ("/" not in text and "\\" not in text):
         return text
     # fairseq separates several folders of data by colons.
     return ":".join(os.path.basename(re.sub(r"[\\/]+", "/", part).rstrip("/")) for part in text.split(":"))

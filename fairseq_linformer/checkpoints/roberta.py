@@ -1,15 +1,12 @@
 """A Linformer from any fairseq RoBERTa: all its weights, with E and F beside them."""
 
-import re
+from argparse import Namespace
 from typing import Any, Dict
 
-from torch import Tensor
-
 from ..models.authors import is_authors
-from ..models.options import LinformerRobertaConfig, resolve, to_linformer_config
+from ..models.options import LinformerRobertaConfig, as_options, resolve, to_linformer_config
 from ..models.resize import resize_state
-from ..models.shapes import EMBEDDINGS, ENCODER, POSITIONS, count_layers, max_positions, projections
-from .authors import PADDING_IDX
+from ..models.shapes import EMBEDDINGS, ENCODER, PADDING_IDX, POSITIONS, count_layers, current_names, max_positions, projections
 from .files import derived, node
 from .projections import with_projections
 
@@ -17,9 +14,9 @@ from .projections import with_projections
 def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
     """A checkpoint of ``linformer_roberta`` made of one of ``roberta``; the old one is not changed.
 
-    Weights and dictionary are those of RoBERTa. E and F start as a new model's do: as window
-    averages, with k = n this *is* RoBERTa, and with k = n / 2 it is RoBERTa whose keys and values
-    are averaged in pairs.
+    Weights and dictionary are those of RoBERTa. E and F start as a new model's do. As window
+    averages with k = n this is RoBERTa itself; with k = n / 2 its keys and values are averaged in
+    pairs.
 
     Args:
         checkpoint: what ``read_checkpoint`` gives.
@@ -32,7 +29,7 @@ def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
     Raises:
         ValueError: this is a Linformer already, or the options do not fit.
     """
-    state = modern_names(checkpoint["model"])
+    state = current_names(checkpoint["model"])
     if projections(state) or is_authors(state):
         raise ValueError("this is a checkpoint of a Linformer already; a RoBERTa is wanted")
     old = node(checkpoint, "model")
@@ -49,32 +46,10 @@ def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
         encoder_layers_to_keep=None,
     )
     model.update({key: value for key, value in options.items() if value is not None})
-    args = resolve(_Options(model), None)
+    args = resolve(Namespace(**model), None)
     config = to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
 
     n = args.max_positions
     state = resize_state(state, n)
     state.pop(ENCODER + "version", None)
-    resolved = {key: getattr(args, key) for key in known if not key.startswith("_")}
-    return derived(checkpoint, with_projections(state, config), {"_name": "linformer_roberta", **resolved}, n)
-
-
-class _Options(dict):
-    """Options by attribute, as fairseq hands them on."""
-
-    __getattr__ = dict.get
-
-
-def modern_names(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    """The state dict with the names of fairseq 0.12, as its own models read older ones: roberta.base and
-    roberta.large call the encoder ``decoder``, and have queries, keys and values in one matrix."""
-    new = {}
-    for key, value in state.items():
-        key = re.sub(r"^decoder\.", "encoder.", key).replace(".emb_layer_norm.", ".layernorm_embedding.")
-        joint = re.fullmatch(r"(.*\.self_attn\.)in_proj_(weight|bias)", key)
-        if joint is None:
-            new[key] = value
-        else:
-            for name, part in zip("qkv", value.chunk(3)):
-                new[f"{joint[1]}{name}_proj.{joint[2]}"] = part.clone()
-    return new
+    return derived(checkpoint, with_projections(state, config), {"_name": args.arch, **as_options(args)}, n)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, LinformerTokenizer, read_dictionary
 
@@ -85,7 +85,7 @@ def read_labels(path, classes: int) -> List[str]:
     return [names[i] for i in range(classes)]
 
 
-def write_label_dictionary(path, labels: Optional[List[str]]) -> None:
+def write_label_dictionary(path, labels: List[str]) -> None:
     """A ``dict.txt`` of fairseq's with these labels."""
     path.parent.mkdir()
-    path.write_text("".join(f"{label} 1\n" for label in labels or ()), encoding="utf-8")
+    path.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")

@@ -19,7 +19,7 @@ def flat(source: str) -> str:
     return _IMPORT.sub(r"\1from .\2 import", source)
 
 
-def code() -> Dict[str, str]:
+def source_files() -> Dict[str, str]:
     """Every file of an exported folder's code by its name."""
     files = [HERE / name for name in _OWN_FILES]
     files += [HERE.parent / "config.py", HERE.parent / "projected_dim.py"]
@@ -29,5 +29,5 @@ def code() -> Dict[str, str]:
 
 def write_code(folder) -> None:
     """Write the code into ``folder``, over code that is there."""
-    for name, source in code().items():
+    for name, source in source_files().items():
         Path(folder, name).write_text(source, encoding="utf-8")

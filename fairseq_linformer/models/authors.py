@@ -17,19 +17,18 @@ from typing import Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .shapes import ENCODER
+from .shapes import EMBEDDINGS, ENCODER, current_names
 
 OPTIONS = ("compressed", "shared_kv_compressed", "shared_layer_kv_compressed", "freeze_compress")
 _COMPRESS = re.compile(re.escape(ENCODER) + r"layers\.\d+\.self_attn\.compress_([kv])\.(weight|bias)")
 
 
-def translate(args: Namespace, sharing_given: bool) -> Optional[str]:
+def translate(args: Namespace) -> Optional[str]:
     """Replace the authors' options in ``args`` by this model's.
 
     Args:
-        args: with ``max_positions``, ``projected_dim`` (None if it was not given), ``sharing``,
-            ``freeze_projections`` and the authors' options, None where not given.
-        sharing_given: sharing is not the default.
+        args: with ``max_positions``, ``projected_dim``, ``sharing``, ``freeze_projections`` and the
+            authors' options, None where not given.
 
     Returns:
         What they were translated to, as options; None if none of them was given.
@@ -55,7 +54,7 @@ def translate(args: Namespace, sharing_given: bool) -> Optional[str]:
         sharing = "layerwise"
     elif given.get("shared_kv_compressed"):
         sharing = "key-value"
-    if sharing_given and args.sharing != sharing:
+    if args.sharing not in (None, sharing):
         raise ValueError(f"sharing is {args.sharing} and the authors' options mean {sharing}; leave one of them out")
     args.projected_dim, args.sharing = args.max_positions // ratio, sharing
     args.freeze_projections = args.freeze_projections or bool(given.get("freeze_compress"))
@@ -79,8 +78,7 @@ def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
     Returns:
         the state dict, whether its layers are of version 1, and whether its output embeddings are untied.
     """
-    renamed = {re.sub(r"^decoder\.", "encoder.", k).replace(".emb_layer_norm.", ".layernorm_embedding."): v
-               for k, v in state.items()}  # fmt: skip
+    renamed = current_names(state)
     old = _version(renamed, ENCODER + "layers.0.version") < 2
     shared = None if old else renamed.get(ENCODER + "compress_layer.weight")
     one_a_layer = old and any(".shared_compress_layer." in key for key in renamed)
@@ -94,7 +92,7 @@ def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
             new[re.sub(r"compress_[kv]", {"k": "E", "v": "F"}[compress[1]], key)] = value
     if shared is not None:
         new[ENCODER + "E.weight"] = shared
-    embedding, output = new.get(ENCODER + "embed_tokens.weight"), new.get("encoder.lm_head.weight")
+    embedding, output = new.get(EMBEDDINGS), new.get("encoder.lm_head.weight")
     untied = (
         _version(renamed, "encoder.version") < 2
         and embedding is not None

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..projected_dim import short_form
-from .shapes import ENCODER, HEADS, count_layers, kind_of, max_positions, projected_dims, projections, sharing_of
+from .shapes import ENCODER, ATTENTION_HEADS, count_layers, kind_of, max_positions, projected_dims, projections, sharing_of
 
 
 def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], tied: bool) -> Optional[str]:
@@ -34,7 +34,7 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
     differing += [
         ("max_positions", max_positions(checkpoint), max_positions(model)),
         ("encoder_layers", count_layers(checkpoint), count_layers(model)),
-        ("encoder_attention_heads", int(checkpoint.get(HEADS, model[HEADS])), int(model[HEADS])),
+        ("encoder_attention_heads", int(checkpoint.get(ATTENTION_HEADS, model[ATTENTION_HEADS])), int(model[ATTENTION_HEADS])),
         ("projection", kind_of(checkpoint), kind_of(model)),
         ("sharing", sharing_of(checkpoint), sharing_of(model)),
         ("projected_dim", short_form(projected_dims(checkpoint)), short_form(projected_dims(model))),
@@ -63,4 +63,4 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
 def _may_be_missing(key: str) -> bool:
     """Heads come and go; a matrix without the rest of a projection is that matrix; old checkpoints
     count no heads."""
-    return key.startswith("classification_heads.") or key.endswith((".start", ".scale", ".windows")) or key == HEADS
+    return key.startswith("classification_heads.") or key.endswith((".start", ".scale", ".windows")) or key == ATTENTION_HEADS

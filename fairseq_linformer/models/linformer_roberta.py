@@ -8,7 +8,6 @@
 
 import logging
 import os
-from dataclasses import fields
 from functools import partial
 
 import torch
@@ -26,9 +25,9 @@ from ..modules.kinds import count_matrices
 from ..projected_dim import short_form
 from . import authors
 from .compatibility import describe_mismatch
-from .options import ARCHITECTURES, LinformerRobertaConfig, resolve, to_linformer_config
+from .options import ARCHITECTURES, LinformerRobertaConfig, as_options, resolve, to_linformer_config
 from .resize import resize_state
-from .shapes import HEADS, POSITIONS, count_layers, max_positions, projected_dims, sharing_of
+from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, max_positions, projected_dims, sharing_of
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +117,7 @@ class LinformerRobertaModel(RobertaModel):
         """
         if authors.is_authors(state_dict):
             state_dict, old, untied = authors.convert(state_dict)
-            self._become(sharing_of(state_dict) if old else self.args.sharing, untied)
+            self._follow_version_1(sharing_of(state_dict) if old else self.args.sharing, untied)
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy: fairseq clears the option in the configuration that it is given.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
@@ -129,10 +128,10 @@ class LinformerRobertaModel(RobertaModel):
             # The trainer replaces what is raised here by a sentence of its own.
             logger.error(problem)
             raise ValueError(problem)
-        state_dict = {HEADS: self.encoder.attention_heads, **state_dict}
+        state_dict = {ATTENTION_HEADS: self.encoder.attention_heads, **state_dict}
         return super().load_state_dict(state_dict, strict)
 
-    def _become(self, sharing, untied) -> None:
+    def _follow_version_1(self, sharing, untied) -> None:
         """What a checkpoint of the authors' version 1 is, whatever its options say: not shared by layers, and untied."""
         unshared = self.args.sharing == "layerwise" and sharing in ("headwise", "key-value")
         untied = untied and not self.args.untie_weights_roberta
@@ -241,8 +240,7 @@ def _write_back(cfg, args) -> None:
     model already."""
     if not isinstance(cfg, DictConfig):
         return
-    values = {f.name: getattr(args, f.name) for f in fields(LinformerRobertaConfig) if not f.name.startswith("_")}
-    values["encoder_layers_to_keep"] = None
+    values = {**as_options(args), "encoder_layers_to_keep": None}
     # fairseq hands on a merged copy if the architecture has the name of the model.
     parent = cfg._get_parent()
     for target in (cfg, parent.get("model") if isinstance(parent, DictConfig) else None):

@@ -31,17 +31,17 @@ class LinformerRobertaConfig(FairseqDataclass):
         "k: positions that keys and values are projected to; a number, or one for each layer as in 256x4,128x8, "
         "or with sharing none one for each head as in 128/64/64/32x2,64x10"
     )
-    sharing: ChoiceEnum(SHARING) = option(
+    sharing: Optional[ChoiceEnum(SHARING)] = option(
         "which layers and heads share a projection: none (E and F for each head), headwise (for each "
-        "layer), key-value (one E = F for each layer), layerwise (one for the model)",
-        "headwise",
+        "layer; the default), key-value (one E = F for each layer), layerwise (one for the model)"
     )
     projection: ChoiceEnum(PROJECTIONS) = option(
         "what E and F are: linear maps, pooling or convolution of windows of n / k positions, or a fixed random matrix",
         LinformerConfig.projection,
     )
     projection_init: ChoiceEnum(STARTS["linear"]) = option(
-        "how E and F start: average (of windows), normal (N(0, 0.02), as the authors'), xavier, jl (N(0, 1/k))",
+        "how E and F start: average of windows; for linear and conv normal, of standard deviation 0.02, as the authors'; for "
+        "linear xavier and jl, of variance 1/k",
         LinformerConfig.projection_init,
     )
     projection_lr_scale: Optional[float] = option(
@@ -141,8 +141,9 @@ def resolve(cfg: Any, task_positions: Any) -> Namespace:
         task_positions: the length of the task's samples; None if it has none.
 
     Raises:
-        ValueError: pruning is asked for, lengths, layers or block sizes do not fit, or no
-            length is given at all.
+        ValueError: the architecture is unknown, an option of the authors' plugin contradicts
+            another, pruning is asked for, lengths, layers or block sizes do not fit, or no length
+            is given at all.
     """
     arch = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     if arch not in ARCHITECTURES:
@@ -154,14 +155,15 @@ def resolve(cfg: Any, task_positions: Any) -> Namespace:
         value = getattr(cfg, f.name, None)
         if isinstance(value, ListConfig):
             value = OmegaConf.to_container(value)
-        if value is None and f.name != "projected_dim":
+        if value is None and f.name not in ("projected_dim", "sharing"):
             value = ARCHITECTURES[arch].get(f.name, f.default)
         setattr(args, f.name, getattr(value, "value", value))  # a choice in YAML is an Enum
     if args.max_positions is None:
         args.max_positions = task_positions
     args.translated = None
     if args.max_positions is not None:
-        args.translated = authors.translate(args, sharing_given=args.sharing != LinformerRobertaConfig.sharing)
+        args.translated = authors.translate(args)
+    args.sharing = args.sharing or LinformerConfig.sharing
     if args.projected_dim is None:
         args.projected_dim = ARCHITECTURES[arch]["projected_dim"]
     args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
@@ -234,6 +236,11 @@ def _check_layers_to_keep(args: Namespace) -> None:
     args.projected_dim = short_form([dims[int(part)] for part in parts])
     args.encoder_layers_before = args.encoder_layers
     args.encoder_layers = len(parts)
+
+
+def as_options(args: Namespace) -> dict:
+    """All options of the model by name, as a configuration holds them."""
+    return {f.name: getattr(args, f.name) for f in fields(LinformerRobertaConfig) if not f.name.startswith("_")}
 
 
 def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:

@@ -9,7 +9,7 @@ from ..modules.projection import value_of
 from ..modules.projection import NO_WINDOWS
 from ..modules.resize import resize_kernel, resize_matrix, resize_offset, resize_positions, same_ratio
 from ..projected_dim import Dim
-from .shapes import POSITIONS, kind_and_k, max_positions, projected_dims, projections
+from .shapes import POSITIONS, by_module, kind_and_k, layer_of, max_positions, projected_dims, projections
 
 _LEARNED = ("weight", "start", "scale")
 
@@ -43,20 +43,10 @@ def resize_state(state: Dict[str, Tensor], n: int, dims: Optional[Sequence[Dim]]
         dims = default_dims(state, n)
     new = {key: value for key, value in state.items() if not any(key.startswith(prefix) for prefix in found)}
     new[POSITIONS] = resize_positions(state[POSITIONS], n)
-    for prefix, heads in _by_module(found).items():
-        layer = prefix.split(".layers.")[-1].split(".")[0]
-        dim = dims[int(layer) if layer.isdigit() else 0]
-        for name, entries in _resized(heads, n, dim).items():
+    for prefix, heads in by_module(found).items():
+        for name, entries in _resized(heads, n, dims[layer_of(prefix)]).items():
             new.update({f"{prefix}{name}{key}": value for key, value in entries.items()})
     return new
-
-
-def _by_module(found: Dict[str, Dict[str, Tensor]]) -> Dict[str, List[Dict[str, Tensor]]]:
-    """Projections that are of one for each head, gathered: prefix of the module, entries of its heads in order."""
-    modules: Dict[str, List[Dict[str, Tensor]]] = {}
-    for prefix in sorted(found, key=lambda p: (p.split("heads.")[0], int((p.split("heads.") + ["0."])[1][:-1]))):
-        modules.setdefault(prefix.split("heads.")[0], []).append(found[prefix])
-    return modules
 
 
 def _resized(heads: List[Dict[str, Tensor]], n: int, dim: Dim) -> Dict[str, Dict[str, Tensor]]:

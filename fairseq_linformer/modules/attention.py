@@ -2,8 +2,9 @@
 
     head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
 
-    B sentences, n positions of this input, m query positions (those whose output is
-    needed), k projected positions, H heads, d width, d_h = d / H (the paper's d_k)
+    B sentences, n positions of this input, m query positions (those whose output is needed),
+    k' of the k projected positions, those that this input reaches, H heads, d width,
+    d_h = d / H (the paper's d_k)
 """
 
 import math
@@ -86,7 +87,7 @@ class LinearMultiheadAttention(nn.Module):
                 time, and the result by rounding only.
 
         Returns:
-            (B, m, d), and the weights (B, H, m, k) or None. What stands at padded
+            (B, m, d), and the weights (B, H, m, k') or None. What stands at padded
             positions has no meaning.
 
         Raises:

@@ -208,10 +208,10 @@ def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
 
     Args:
         offset: how many positions later its windows begin, where it has windows.
-        init: ``average``: row i averages window i. ``normal``: N(0, 0.02), which is what the
-            authors' code ends up with. ``xavier``: uniform with gain 1/sqrt(2), which is what it
-            means to do. ``jl``: N(0, 1/k), the Johnson-Lindenstrauss projection of the proofs
-            of the paper's theorems.
+        init: ``average``: row i averages window i. ``normal``: of standard deviation 0.02, which
+            is what the authors' code ends up with. ``xavier``: uniform with gain 1/sqrt(2), which
+            is what it means to do. ``jl``: of variance 1/k, the Johnson-Lindenstrauss projection
+            in the proofs of the paper's theorems.
     """
     if init == "average":
         return window_average(k, n, offset)

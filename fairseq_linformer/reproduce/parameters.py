@@ -9,7 +9,6 @@ import sys
 from argparse import Namespace
 from typing import Iterator, List, Optional, Tuple
 
-import torch
 from fairseq.data import Dictionary
 from fairseq.models.roberta import RobertaModel
 from torch._subclasses import FakeTensorMode

@@ -28,6 +28,7 @@ CLAIMS = {
     "starts": "As converted, n = 512, k = 256, with E and F started at random, at the full rate and at 1/64 of it",
     "kinds": "As converted, n = 512, k = 256, with other projections than linear ones",
     "closing": "As converted, n = 512, k = 256, rate 1/64, with other starts of E and F within equation (7)",
+    "longer": "The starts that won, and RoBERTa, for 1,500 updates",
     "cold": "As converted, n = 512, k = 256, with nothing taken from RoBERTa",
 }
 

@@ -51,7 +51,9 @@ class Run:
 
     @property
     def updates(self) -> int:
-        return {16: 1500, 32: 2000, 64: 2500}[self.n] if self.family == "scratch" else 400
+        if self.family == "scratch":
+            return {16: 1500, 32: 2000, 64: 2500}[self.n]
+        return 1500 if self.family == "longer" else 400
 
 
 def runs() -> Iterator[Run]:
@@ -73,6 +75,10 @@ def runs() -> Iterator[Run]:
             yield Run("starts", 512, 256, "headwise", init, seed, 1 / 64, init=init)
         for projection in ("mean-pool", "max-pool", "conv", "random"):
             yield Run("kinds", 512, 256, "headwise", projection, seed, projection=projection)
+        yield Run("longer", 512, 512, "none", "roberta", seed)
+        for start in ("average", "overlapping windows for keys, all offset by layer",
+                      "overlapping windows for keys, times 0.7, all offset by layer"):  # fmt: skip
+            yield Run("longer", 512, 256, "headwise", start, seed, 1 / 64, start=start)
         for start, (sharing, _) in projection_starts.STARTS.items():
             yield Run("closing", 512, 256, sharing, start, seed, 1 / 64, start=start)
 
@@ -85,7 +91,7 @@ def command(run: Run, out: Path, text: Path, wiki: Path) -> List[str]:
     """Its ``fairseq-train``, without the folder to save in."""
     scratch = run.family == "scratch"
     tokens = 1024 if scratch else 2048
-    if run.family == "roberta":
+    if run.variant == "roberta":
         model = "--arch roberta --encoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4".split()
     else:
         model = ["--arch", "linformer_roberta_tiny", "--projected-dim", str(run.k), "--sharing", run.sharing,
@@ -119,7 +125,7 @@ def _checkpoint(run: Run, out: Path, wiki: Path) -> Path:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     roberta = read_checkpoint(wiki / "roberta-512" / "checkpoint_last.pt")
-    if run.family == "roberta":
+    if run.variant == "roberta":
         from ..checkpoints.resize import resize
 
         new = resize(roberta, run.n)

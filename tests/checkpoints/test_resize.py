@@ -105,7 +105,7 @@ def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path,
         ("headwise", "linear", None, 17, "projected_dim is 17; it must be between 1 and max_positions, which is 16"),
         ("headwise", "linear", None, "4/8", "only with sharing none can heads differ"),
         ("headwise", "linear", None, "4x3", "which is for 3 layers; it must be one number or 2"),
-        ("layerwise", "linear", None, "4,8", "with layerwise sharing it must be one number"),
+        ("layerwise", "linear", None, "4,8", "with layerwise sharing all layers have one E, and it must be one number"),
         ("headwise", "random", 32, None, "projection is random: its matrices are drawn, not learnt"),
     ],
 )

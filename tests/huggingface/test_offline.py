@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface
-from fairseq_linformer.huggingface.code import code, flat
+from fairseq_linformer.huggingface.code import flat, source_files
 
 from .. import stock
 from .conftest import hub
 
 
 def test_imports_are_flat():
-    files = code()
+    files = source_files()
     assert {"config.py", "encoder.py", "modeling_linformer.py"} < files.keys()
     for name, source in files.items():
         for line in re.findall(r"^\s*(?:from|import) .*", source, flags=re.MULTILINE):

@@ -72,9 +72,11 @@ def compare(folder, data, out):
             features = theirs.extract_features(tokens)
             torch.testing.assert_close(real(encoder(tokens).last_hidden_state, tokens), real(features, tokens), **CLOSE)
     from_huggingface(out, out.with_name("back"))
-    back = torch.load(out.with_name("back") / "model.pt", weights_only=True)["model"]
+    back, before = (torch.load(path, weights_only=True) for path in (out.with_name("back") / "model.pt", folder / "checkpoint_last.pt"))
     state = theirs.model.state_dict()
-    assert back.keys() == state.keys() and all(torch.equal(value, state[key]) for key, value in back.items())
+    assert back["model"].keys() == state.keys() and all(torch.equal(value, state[key]) for key, value in back["model"].items())
+    assert back["cfg"]["model"] == before["cfg"]["model"]
+    hub(out.with_name("back"), data, bpe="characters", name="model.pt")
     return encoder
 
 

@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
 from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
-from fairseq_linformer.models.shapes import HEADS
+from fairseq_linformer.models.shapes import ATTENTION_HEADS
 from fairseq_linformer.models.linformer_roberta import masked_positions
 from fairseq_linformer.modules.kinds import count_matrices
 
@@ -104,7 +104,7 @@ def test_with_identity_projections_the_model_is_roberta(prenorm):
         torch.nn.init.normal_(p, std=0.3)
     ours = build(task, projected_dim=16, encoder_normalize_before=prenorm).eval()
     missing = torch.nn.Module.load_state_dict(ours, theirs.state_dict(), strict=False)
-    assert all(".E." in key or ".F." in key or key == HEADS for key in missing.missing_keys)
+    assert all(".E." in key or ".F." in key or key == ATTENTION_HEADS for key in missing.missing_keys)
     batch = tokens(16, 9, 1)
     real = batch.ne(1)
     torch.testing.assert_close(ours(batch, features_only=True)[0][real], theirs(batch, features_only=True)[0][real], rtol=0, atol=2e-5)

@@ -5,7 +5,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_linformer.config import SHARING, LinformerConfig
-from fairseq_linformer.modules import LinformerEncoder
+from fairseq_linformer.modules import LinformerEncoder, attention
 from fairseq_linformer.modules.order import Order, cheapest_order
 
 
@@ -26,7 +26,7 @@ def group(tmp_path):
         ("none", "linear", "average", "16/5,7/8"),
     ],
 )
-def test_every_parameter_gets_a_gradient_in_every_order(group, sharing, projection, init, k):
+def test_every_parameter_gets_a_gradient_in_every_order(group, monkeypatch, sharing, projection, init, k):
     """Lengths for which the orders of multiplication differ, one after the other, with padding and
     without. (In the authors' code the bias of the shared projection gets no gradient.)"""
     config = LinformerConfig(
@@ -34,7 +34,13 @@ def test_every_parameter_gets_a_gradient_in_every_order(group, sharing, projecti
         projection_init=init, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2,
     )  # fmt: skip
     model = DistributedDataParallel(LinformerEncoder(config))
-    assert {cheapest_order(n, n, 16, 8, 2, config.separate_values) for n in (64, 7, 3)} == set(Order)
+    ran = set()
+
+    def remember(*args, **kwargs):
+        ran.add(cheapest_order(*args, **kwargs))
+        return cheapest_order(*args, **kwargs)
+
+    monkeypatch.setattr(attention, "cheapest_order", remember)
     for n, padding in ((64, 0), (3, 0), (7, 5), (3, 1), (64, 30)):
         batch = torch.randint(2, 20, (2, n))
         if padding:
@@ -43,3 +49,4 @@ def test_every_parameter_gets_a_gradient_in_every_order(group, sharing, projecti
         # Raises if a parameter was left out the time before.
         model(batch, torch.zeros(2, 1, dtype=torch.long))[0].square().sum().backward()
         assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
+    assert init == "average" or ran == set(Order)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.modules.order import Order, cheapest_order, multiplications
 
 from .test_attention import make
@@ -26,6 +27,9 @@ def test_counts_are_what_pytorch_counts(order, sharing):
 
 
 def test_base_size_at_the_lengths_of_the_paper_and_of_finetuning():
-    """As the docstring of order.py says: SCORES up to 102, KEYS up to 255, INPUT from 256 on."""
+    """As the docstring of order.py says: SCORES up to 102, KEYS up to 255, INPUT from 256 on; with windows INPUT."""
     chosen = [cheapest_order(n, n, 256, 768, 12) for n in (16, 102, 103, 255, 256, 4096)]
     assert chosen == [Order.SCORES, Order.SCORES, Order.KEYS, Order.KEYS, Order.INPUT, Order.INPUT]
+    for N in (512, 4096):
+        E = LinearProjection(N, 256)
+        assert {cheapest_order(n, n, E.reached(n), 768, 12) for n in range(2, N + 1)} == {Order.INPUT}
