@@ -10,11 +10,20 @@ __version__ = "0.2.0"
 
 if find_spec("fairseq") is not None:
     import argparse
+    import collections
+    import typing
 
+    import omegaconf
     import torch
 
-    # fairseq's checkpoints hold an argparse.Namespace. torch >= 2.6 loads weights only and
-    # refuses what it does not know; this name is data, everything else stays refused.
-    torch.serialization.add_safe_globals([argparse.Namespace])
+    # torch >= 2.6 loads weights only and refuses what it does not know. fairseq's checkpoints hold
+    # an argparse.Namespace, and when several processes resume, the first one sends the others its
+    # checkpoint with the configuration as OmegaConf's containers. All of these are data;
+    # everything else stays refused.
+    torch.serialization.add_safe_globals([
+        argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode,
+        omegaconf.base.ContainerMetadata, omegaconf.base.Metadata, collections.defaultdict,
+        dict, list, int, typing.Any,
+    ])  # fmt: skip
 
     from . import models  # noqa: F401  (registers)

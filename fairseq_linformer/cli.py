@@ -28,6 +28,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
         sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {error}")
+    except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
+        sys.exit(f"{NAME}: it cannot be converted, nothing was written: {type(error).__name__}: {str(error).splitlines()[0]}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,10 +14,10 @@ PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
 POOLS = ("mean-pool", "max-pool")
 """Those without a matrix or kernel; there is nothing to share."""
 STARTS = {
-    "linear": ("average", "normal", "xavier", "jl"),
+    "linear": ("average", "staggered", "normal", "xavier", "jl"),
     "conv": ("average", "normal"),
 }
-"""How the kinds that learn can start; the first is the default."""
+"""How the kinds that learn can start."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
 
@@ -46,8 +46,9 @@ class LinformerConfig:
     projections" ``mean-pool``, ``max-pool`` and ``conv`` (kernel and stride n / k), or a
     ``random`` matrix, N(0, 1/k), that stays as it is."""
     projection_init: str = "average"
-    """How E and F start: as window averages, ``average``, or ``normal``, ``xavier`` or ``jl``;
-    see ``modules/projection.py``."""
+    """How E and F start. ``average``: as averages of windows. ``staggered``: in every second layer
+    the windows begin half a window later, and where E is not F those of E overlap. ``normal``,
+    ``xavier`` and ``jl``: at random; see ``modules/projection.py``."""
     projection_lr_scale: Optional[float] = None
     """Learning rate of E and F relative to that of the other weights; None for the rule of
     ``modules/rate.py``."""
@@ -146,6 +147,10 @@ class LinformerConfig:
             raise ValueError(
                 f"projection_init is {self.projection_init!r}; with projection {self.projection} it must be "
                 + (f"one of {', '.join(starts)}" if self.projection in STARTS else "left out, nothing of it is chosen")
+            )
+        if self.projection_init == "staggered" and self.sharing == "layerwise":
+            raise ValueError(
+                "projection_init is 'staggered'; with layerwise sharing all layers have one E, and it must be another"
             )
         if self.projection_lr_scale is None:
             return

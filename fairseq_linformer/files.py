@@ -69,7 +69,7 @@ def check_new_folder(path) -> None:
     Raises:
         ValueError: ``path`` exists and is not an empty folder.
     """
-    if os.path.isdir(path):
+    if os.path.isdir(path) and not os.path.islink(path):
         if os.listdir(path):
             raise ValueError(f"{path} has files in it; a new or an empty folder is wanted, nothing is overwritten")
     elif os.path.lexists(path):

@@ -29,7 +29,7 @@ def parse(value: Any, layers: int, heads: int) -> List[Dim]:
     Raises:
         ValueError: it is written otherwise, or has not one entry for each layer or head.
     """
-    entries = _entries(value)
+    entries = _entries(value, layers)
     if len(entries) == 1:
         entries = entries * layers
     if len(entries) != layers:
@@ -42,14 +42,15 @@ def parse(value: Any, layers: int, heads: int) -> List[Dim]:
     return [entry[0] if len(set(entry)) == 1 else tuple(entry) for entry in entries]
 
 
-def _entries(value: Any) -> List[List[int]]:
-    """The numbers of each entry, repetitions written out."""
+def _entries(value: Any, most: int) -> List[List[int]]:
+    """The numbers of each entry, repetitions written out, of which there may be ``most``."""
     if isinstance(value, str):
         items = [_ITEM.fullmatch(item.strip()) for item in value.split(",")]
         if all(items):
-            return [
-                [int(k) for k in item[1].split("/")] for item in items for _ in range(int(item[2] or 1))
-            ]  # fmt: skip
+            counts = [int(item[2] or 1) for item in items]
+            if min(counts) < 1 or sum(counts) > most:
+                raise ValueError(f"projected_dim is {value!r}, which is for {sum(counts)} layers; it must be one number or {most}")
+            return [[int(k) for k in item[1].split("/")] for item, count in zip(items, counts) for _ in range(count)]
     elif _is_count(value):
         return [[value]]
     elif isinstance(value, Sequence) and value:

@@ -20,7 +20,7 @@ from fairseq_linformer.projected_dim import parse, short_form
         (dict(projected_dim="1/1/1/1/1/1/1/1/1/1/1/2"), "only with sharing none can heads differ, not with headwise"),
         (dict(projected_dim="256x4,128x8", sharing="layerwise"), "with layerwise sharing all layers have one E, and it must be one number"),
         (dict(projection="fourier"), "projection is 'fourier'; it must be one of linear, mean-pool, max-pool, conv, random"),
-        (dict(projection_init="zeros"), "projection_init is 'zeros'; with projection linear it must be one of average, normal, xavier, jl"),
+        (dict(projection_init="zeros"), "projection_init is 'zeros'; with projection linear it must be one of average, staggered, normal, xavier, jl"),
         (dict(projection="conv", projection_init="jl"), "projection_init is 'jl'; with projection conv it must be one of average, normal"),
         (dict(projection="max-pool", projection_init="jl"), "projection_init is 'jl'; with projection max-pool it must be left out"),
         (dict(projection="random", projection_lr_scale=0.1), "projection_lr_scale is 0.1; projection random does not learn"),

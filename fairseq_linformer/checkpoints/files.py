@@ -9,6 +9,7 @@ from typing import Any, Dict
 import torch
 
 from ..files import atomic
+from ..models.shapes import ATTENTION_HEADS
 
 
 def read_checkpoint(path) -> Dict[str, Any]:
@@ -44,6 +45,9 @@ def read_checkpoint(path) -> Dict[str, Any]:
                 f"{path} has no sentence_encoder.{name}.weight and is of architecture {architecture(checkpoint)!r}; "
                 "linformer_roberta or roberta is wanted"
             )
+    said, known = node(checkpoint, "model").get("encoder_attention_heads"), checkpoint["model"].get(ATTENTION_HEADS)
+    if said is not None and known is not None and said != int(known):
+        raise ValueError(f"{path} has encoder_attention_heads {said} in its cfg and {int(known)} in its weights; they must be equal")
     return checkpoint
 
 

@@ -23,7 +23,7 @@ from ..huggingface import (
     write_code,
 )
 from ..models.authors import is_authors
-from ..models.options import resolve, to_linformer_config
+from ..models.options import from_linformer_config, resolve, to_linformer_config
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, max_positions, projections
 from .authors import from_authors
 from .files import architecture, node, read_checkpoint
@@ -70,7 +70,7 @@ def to_huggingface(
     check_new_folder(out)
     data = read_checkpoint(checkpoint)
     if not (projections(data["model"]) or is_authors(data["model"])):
-        raise ValueError(f"{checkpoint} is a model of architecture {architecture(data)!r}; linformer_roberta is wanted")
+        raise ValueError(f"{checkpoint} is of architecture {architecture(data)!r} and has no projections E and F; linformer_roberta is wanted")
     data = from_authors(data)
     config = _config(data, checkpoint)
     name = choose_head(data["model"], head)
@@ -249,6 +249,16 @@ def _checkpoint(config: LinformerPreTrainedConfig, state: Dict[str, torch.Tensor
     # The hub interface puts into these parts what it is given for them.
     cfg = dict.fromkeys(("_name", "bpe", "tokenizer"))
     cfg.update(details["cfg"])
+    # What was changed in transformers since, in training or by hand, counts.
+    cfg["model"] = {
+        **cfg["model"],
+        **from_linformer_config(config.shape()),
+        "pooler_activation_fn": config.pooler_activation_fn,
+        "pooler_dropout": config.pooler_dropout,
+        "untie_weights_roberta": not config.tie_word_embeddings,
+    }
+    if "num_classes" in cfg["task"] and any(key.startswith(CLASSIFICATION_HEADS) for key in state):
+        cfg["task"] = {**cfg["task"], "num_classes": config.num_labels}
     return {
         "args": None,
         "cfg": cfg,

@@ -15,15 +15,15 @@ def with_projections(state: Dict[str, Tensor], config: LinformerConfig) -> Dict[
     projection, be it a matrix alone, and new where nothing is. The old one is not changed."""
     found = projections(state)
     new = {key: value for key, value in state.items() if not any(key.startswith(prefix) for prefix in found)}
-    places = {f"{ENCODER}E.": 0}
+    places = {f"{ENCODER}E.": (0, "E")}
     if not config.one_for_all_layers:
         names = "EF" if config.separate_values else "E"
-        places = {f"{ENCODER}layers.{i}.self_attn.{name}.": i for i in range(config.layers) for name in names}
-    for prefix, layer in places.items():
-        module = projection_of(config, layer)
+        places = {f"{ENCODER}layers.{i}.self_attn.{name}.": (i, name) for i in range(config.layers) for name in names}
+    for prefix, place in places.items():
+        module = projection_of(config, *place)
         theirs = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
         if theirs:
             module.load_state_dict(theirs)
         new.update({prefix + key: value for key, value in module.state_dict().items()})
-    new[ATTENTION_HEADS] = torch.tensor(config.attention_heads)
+    new[ATTENTION_HEADS] = torch.tensor(float(config.attention_heads))
     return new

@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional
 
 from ..models.options import resolve, to_linformer_config
 from ..models.resize import default_dims, resize_state
-from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX, count_layers, current_names, max_positions, projections
+from ..models.shapes import EMBEDDINGS, PADDING_IDX, count_layers, current_names, max_positions, projections
 from ..projected_dim import parse, short_form
 from .authors import from_authors
 from .files import derived, node
@@ -39,7 +39,7 @@ def resize(checkpoint: Dict[str, Any], n: Optional[int] = None, projected_dim: A
         return derived(checkpoint, resize_state(state, n), {**options, "max_positions": n}, n)
     dims = default_dims(state, n)
     if projected_dim is not None:
-        dims = parse(projected_dim, count_layers(state), int(state[ATTENTION_HEADS]))
+        dims = parse(projected_dim, count_layers(state), options["encoder_attention_heads"])
     options.update(max_positions=n, projected_dim=short_form(dims))
     # Refuses what does not fit the model.
     config = to_linformer_config(resolve(Namespace(**options), None), state[EMBEDDINGS].size(0), PADDING_IDX)

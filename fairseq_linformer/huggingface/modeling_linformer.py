@@ -154,7 +154,7 @@ class LinformerModel(LinformerPreTrainedModel):
             fairseq before the last norm of a pre-norm model.
 
         Raises:
-            ValueError: the input is too long, or not (B, n); both or none of the two inputs
+            ValueError: the input is too long, not (B, n), or padded on the left; both or none of the two inputs
                 are given; attention weights are asked for.
         """
         return_dict, output_hidden_states = self._options(return_dict, output_hidden_states, output_attentions)
@@ -176,6 +176,8 @@ class LinformerModel(LinformerPreTrainedModel):
                     f"attention_mask is {tuple(attention_mask.shape)}; it must be {tuple(given.shape)}, as the input"
                 )
             padding = padding | attention_mask.eq(0)
+        if (padding[:, 0] & ~padding.all(1)).any():
+            raise ValueError("the input is padded before the sentence; E and F go by place, and it must be padded behind it")
         # Of the classification head's sentence the last layer needs to compute the first position only.
         first = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
         features, states = self.encoder(given, first, hiddens, inputs_embeds, padding)

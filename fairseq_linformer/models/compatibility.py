@@ -32,8 +32,8 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
         if ENCODER + key in checkpoint
     ]
     differing += [
-        ("max_positions", max_positions(checkpoint), max_positions(model)),
         ("encoder_layers", count_layers(checkpoint), count_layers(model)),
+        ("max_positions", max_positions(checkpoint), max_positions(model)),
         ("encoder_attention_heads", int(checkpoint.get(ATTENTION_HEADS, model[ATTENTION_HEADS])), int(model[ATTENTION_HEADS])),
         ("projection", kind_of(checkpoint), kind_of(model)),
         ("sharing", sharing_of(checkpoint), sharing_of(model)),

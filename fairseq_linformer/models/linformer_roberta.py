@@ -27,7 +27,7 @@ from . import authors
 from .compatibility import describe_mismatch
 from .options import ARCHITECTURES, LinformerRobertaConfig, as_options, resolve, to_linformer_config
 from .resize import resize_state
-from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, max_positions, projected_dims, sharing_of
+from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, max_positions, projected_dims, projections, sharing_of
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class LinformerRobertaModel(RobertaModel):
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy: fairseq clears the option in the configuration that it is given.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
-        if self.args.resize_checkpoint and POSITIONS in state_dict:
+        if self.args.resize_checkpoint and POSITIONS in state_dict and projections(state_dict):
             state_dict = self._resized(state_dict)
         problem = describe_mismatch(self.state_dict(), state_dict, tied=not self.args.untie_weights_roberta)
         if problem:
@@ -177,7 +177,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
 
     def __init__(self, args, dictionary):
         super().__init__(args, dictionary)
-        self.register_buffer("attention_heads", torch.tensor(args.encoder_attention_heads))
+        self.register_buffer("attention_heads", torch.tensor(float(args.encoder_attention_heads)))
 
     def build_encoder(self, args, dictionary, embed_tokens):
         noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)

@@ -40,7 +40,7 @@ class LinformerRobertaConfig(FairseqDataclass):
         LinformerConfig.projection,
     )
     projection_init: ChoiceEnum(STARTS["linear"]) = option(
-        "how E and F start: average of windows; for linear and conv normal, of standard deviation 0.02, as the authors'; for "
+        "how E and F start: average of windows; staggered, the same with windows that differ from layer to layer and, for keys, overlap; for linear and conv normal, of standard deviation 0.02, as the authors'; for "
         "linear xavier and jl, of variance 1/k",
         LinformerConfig.projection_init,
     )
@@ -243,29 +243,26 @@ def as_options(args: Namespace) -> dict:
     return {f.name: getattr(args, f.name) for f in fields(LinformerRobertaConfig) if not f.name.startswith("_")}
 
 
+_NAMES = {
+    "layers": "encoder_layers",
+    "embed_dim": "encoder_embed_dim",
+    "ffn_embed_dim": "encoder_ffn_embed_dim",
+    "attention_heads": "encoder_attention_heads",
+    "normalize_before": "encoder_normalize_before",
+    "layerdrop": "encoder_layerdrop",
+}
+"""Fields of LinformerConfig whose options have another name."""
+
+
+def from_linformer_config(config: LinformerConfig) -> dict:
+    """The options that a shape of the modules stands for."""
+    known = LinformerRobertaConfig.__dataclass_fields__
+    values = {_NAMES.get(f.name, f.name): getattr(config, f.name) for f in fields(LinformerConfig)}
+    return {name: value for name, value in values.items() if name in known}
+
+
 def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:
     """The shape of the modules that these options ask for."""
-    return LinformerConfig(
-        vocab_size=vocab_size,
-        max_positions=args.max_positions,
-        projected_dim=args.projected_dim,
-        sharing=args.sharing,
-        projection=args.projection,
-        projection_init=args.projection_init,
-        projection_lr_scale=args.projection_lr_scale,
-        freeze_projections=args.freeze_projections,
-        layers=args.encoder_layers,
-        embed_dim=args.encoder_embed_dim,
-        ffn_embed_dim=args.encoder_ffn_embed_dim,
-        attention_heads=args.encoder_attention_heads,
-        activation_fn=args.activation_fn,
-        normalize_before=args.encoder_normalize_before,
-        layernorm_embedding=args.layernorm_embedding,
-        dropout=args.dropout,
-        attention_dropout=args.attention_dropout,
-        activation_dropout=args.activation_dropout,
-        layerdrop=args.encoder_layerdrop,
-        padding_idx=padding_idx,
-        checkpoint_activations=args.checkpoint_activations,
-        offload_activations=args.offload_activations,
-    )
+    names = {f.name: _NAMES.get(f.name, f.name) for f in fields(LinformerConfig)}
+    shape = {field: getattr(args, option) for field, option in names.items() if hasattr(args, option)}
+    return LinformerConfig(**{**shape, "vocab_size": vocab_size, "padding_idx": padding_idx})

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..modules.projection import value_of
 from ..modules.projection import NO_WINDOWS
-from ..modules.resize import resize_kernel, resize_matrix, resize_offset, resize_positions, same_ratio
+from ..modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
 from ..projected_dim import Dim
 from .shapes import POSITIONS, by_module, kind_and_k, layer_of, max_positions, projected_dims, projections
 
@@ -16,7 +16,7 @@ _LEARNED = ("weight", "start", "scale")
 
 def default_dims(state: Dict[str, Tensor], n: int) -> List[Dim]:
     """k of each layer for ``n`` positions that leaves the features of short inputs as they are."""
-    windowed = all(kind_and_k(entries)[0] != "linear" or _offset(entries) is not None for entries in projections(state).values())
+    windowed = all(kind_and_k(entries)[0] != "linear" or float(_windows(entries)) != NO_WINDOWS for entries in projections(state).values())
 
     def scaled(k: int) -> int:
         return same_ratio(k, max_positions(state), n, windowed)
@@ -41,6 +41,8 @@ def resize_state(state: Dict[str, Tensor], n: int, dims: Optional[Sequence[Dim]]
         raise ValueError("projection is random: its matrices are drawn, not learnt, and are not resized; draw new ones")
     if found and dims is None:
         dims = default_dims(state, n)
+    if dims is not None:  # one number where heads are alike, as a new model has it
+        dims = [dim if isinstance(dim, int) or len(set(dim)) > 1 else dim[0] for dim in dims]
     new = {key: value for key, value in state.items() if not any(key.startswith(prefix) for prefix in found)}
     new[POSITIONS] = resize_positions(state[POSITIONS], n)
     for prefix, heads in by_module(found).items():
@@ -71,16 +73,14 @@ def _one(entries: Dict[str, Tensor], n: int, k: int) -> Dict[str, Tensor]:
     kind, _ = kind_and_k(entries)
     rest = {key: value for key, value in entries.items() if key not in _LEARNED}
     if kind in ("mean-pool", "max-pool"):
-        return {key: torch.full_like(value, k) for key, value in rest.items()}
+        return {key: value.new_empty(k, 0) for key, value in rest.items()}
     value = value_of(**{key: entries[key] for key in _LEARNED if entries.get(key) is not None})
     if kind == "conv":
-        return {**rest, "conv": torch.full_like(entries["conv"], k), "weight": resize_kernel(value, -(-n // k))}
-    offset, (old_k, old_n) = _offset(entries), value.shape
-    new = NO_WINDOWS if offset is None else resize_offset(offset, old_k, old_n, k, n)
-    return {**rest, "weight": resize_matrix(value, k, n, offset), "windows": torch.tensor(new)}
+        return {**rest, "conv": entries["conv"].new_empty(k, 0), "weight": resize_kernel(value, -(-n // k))}
+    windows = _windows(entries)
+    return {**rest, "weight": resize_matrix(value, k, n, windows), "windows": windows}
 
 
-def _offset(entries: Dict[str, Tensor]) -> Optional[int]:
-    """How many positions later the windows of a matrix begin; None if it has none."""
-    windows = int(entries.get("windows", NO_WINDOWS))
-    return None if windows == NO_WINDOWS else windows
+def _windows(entries: Dict[str, Tensor]) -> Tensor:
+    """The buffer of that name; a matrix alone has no windows."""
+    return entries.get("windows", torch.tensor(NO_WINDOWS))

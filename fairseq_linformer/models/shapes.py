@@ -17,7 +17,7 @@ PADDING_IDX = 1
 # An entry of E or F, of all layers or of one, of all heads or of one.
 _PROJECTION = re.compile(re.escape(ENCODER) + r"(?:layers\.\d+\.self_attn\.)?[EF]\.(?:heads\.\d+\.)?(\w+)")
 _COUNTS = {"mean_pool": "mean-pool", "max_pool": "max-pool", "conv": "conv", "random": "random"}
-"""Buffers that hold k and are named after the kind."""
+"""Buffers of shape (k, 0), named after the kind."""
 
 
 def projections(state: Dict[str, Tensor]) -> Dict[str, Dict[str, Tensor]]:
@@ -60,7 +60,7 @@ def kind_and_k(entries: Dict[str, Tensor]) -> Tuple[str, int]:
     """Of one projection, from its entries."""
     for name, kind in _COUNTS.items():
         if name in entries:
-            return kind, int(entries[name])
+            return kind, entries[name].size(0)
     return "linear", entries["weight"].size(-2)
 
 

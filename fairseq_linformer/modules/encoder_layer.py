@@ -47,7 +47,7 @@ class LinformerEncoderLayer(nn.Module):
             config.embed_dim,
             config.attention_heads,
             E=shared or projection_of(config, index),
-            F=projection_of(config, index) if config.separate_values else None,
+            F=projection_of(config, index, "F") if config.separate_values else None,
             shared=shared is not None,
             dropout=config.attention_dropout,
             linear=linear,

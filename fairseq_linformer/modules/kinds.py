@@ -12,16 +12,16 @@ from .projection import LearnedProjection, LinearProjection, Projection, RandomP
 from .rate import default_lr_scale
 
 
-def projection_of(config: LinformerConfig, layer: int = 0) -> Projection:
+def projection_of(config: LinformerConfig, layer: int = 0, which: str = "E") -> Projection:
     """E or F of a layer; of all of them with layerwise sharing."""
     dims = config.projected_dims[layer]
     one_for_each_head = config.attention_heads if config.sharing == "none" else None
     if isinstance(dims, int):
-        return _projection(config, dims, one_for_each_head)
-    return HeadProjections([_projection(config, k, None) for k in dims])
+        return _projection(config, dims, one_for_each_head, layer, which)
+    return HeadProjections([_projection(config, k, None, layer, which) for k in dims])
 
 
-def _projection(config: LinformerConfig, k: int, heads: Optional[int]) -> Projection:
+def _projection(config: LinformerConfig, k: int, heads: Optional[int], layer: int, which: str) -> Projection:
     n = config.max_positions
     if config.projection == "mean-pool":
         return MeanPool(n, k)
@@ -29,13 +29,17 @@ def _projection(config: LinformerConfig, k: int, heads: Optional[int]) -> Projec
         return MaxPool(n, k)
     if config.projection == "random":
         return RandomProjection(n, k, heads)
-    kind = LinearProjection
+    init, delay = config.projection_init, 0.0
+    if init == "staggered":
+        init = "overlap" if which == "E" and config.separate_values else "average"
+        delay = 0.5 if layer % 2 else 0.0
+    kind = partial(LinearProjection, delay=delay)
     if config.projection == "conv":
         kind = partial(Convolution, channels=config.embed_dim // config.attention_heads)
     lr_scale = config.projection_lr_scale
     if lr_scale is None:
         lr_scale = default_lr_scale(n, k)
-    return kind(n, k, heads=heads, lr_scale=lr_scale, frozen=config.freeze_projections, init=config.projection_init)
+    return kind(n, k, heads=heads, lr_scale=lr_scale, frozen=config.freeze_projections, init=init)
 
 
 def count_matrices(module: nn.Module) -> int:

@@ -31,8 +31,8 @@ class MeanPool(Projection):
 
     def __init__(self, n: int, k: int):
         super().__init__(n, k)
-        # Named after the kind, for there is no weight whose shape would tell kind and k.
-        self.register_buffer("mean_pool", torch.tensor(k))
+        # Its name tells the kind and its shape tells k, for there is no weight that would.
+        self.register_buffer("mean_pool", torch.empty(k, 0))
 
     def reduce(self, x, value=None, padding_mask=None):
         inside = inside_windows(self.k, self.n, x.size(1), padding_mask, x.device)
@@ -50,7 +50,7 @@ class MaxPool(Projection):
 
     def __init__(self, n: int, k: int):
         super().__init__(n, k)
-        self.register_buffer("max_pool", torch.tensor(k))
+        self.register_buffer("max_pool", torch.empty(k, 0))
 
     def reduce(self, x, value=None, padding_mask=None):
         inside = inside_windows(self.k, self.n, x.size(1), padding_mask, x.device)
@@ -87,7 +87,7 @@ class Convolution(LearnedProjection):
         shape = (channels, width) if heads is None else (heads, channels, width)
         super().__init__(n, k, shape, lr_scale, frozen)
         self.heads = heads
-        self.register_buffer("conv", torch.tensor(k))
+        self.register_buffer("conv", torch.empty(k, 0))
         self.set_(torch.full(shape, 1 / width) if init == "average" else nn.init.normal_(torch.empty(shape), std=0.02))
 
     def reduce(self, x: Tensor, value: Tensor, padding_mask=None) -> Tensor:

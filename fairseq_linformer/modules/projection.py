@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from .order import Order
-from .windows import window_average, window_mask, windows_reached
+from .windows import window_average, window_mask, window_triangle, windows_reached
 
 
-WINDOWED = ("average",)
+WINDOWED = ("average", "overlap")
 """Starts whose rows stand for windows."""
-NO_WINDOWS = -1
+NO_WINDOWS = -1.0
+"""What the buffer ``windows`` holds if there are none."""
 
 
 class Projection(nn.Module):
@@ -141,10 +142,10 @@ class LinearProjection(LearnedProjection):
         lr_scale: learning rate of E relative to that of the other weights.
         frozen: do not train it.
         init: how it starts; see ``starting_matrix``.
-        offset: how many positions later its windows begin.
+        delay: the share of a window, from 0 and less than 1, by which its windows begin later.
 
     Raises:
-        ValueError: k is not between 1 and n, or the offset is not less than a window.
+        ValueError: k is not between 1 and n.
     """
 
     def __init__(
@@ -155,22 +156,24 @@ class LinearProjection(LearnedProjection):
         lr_scale: float = 1.0,
         frozen: bool = False,
         init: str = "average",
-        offset: int = 0,
+        delay: float = 0.0,
     ):
         shape = (k, n) if heads is None else (heads, k, n)
         super().__init__(n, k, shape, lr_scale, frozen)
         self.heads = heads
-        # It travels with the matrix, because no option says which windows a loaded matrix has.
-        self.register_buffer("windows", torch.tensor(offset if init in WINDOWED else NO_WINDOWS))
-        self._read = self.windows, offset if init in WINDOWED else None
+        # It travels with the matrix, because no option says which windows a loaded matrix has. Like
+        # all buffers here it is of floating point, or fairseq could not average checkpoints, and
+        # a share, not positions, so that half precision holds it.
+        self.register_buffer("windows", torch.tensor(delay if init in WINDOWED else NO_WINDOWS))
+        self._read = self.windows, offset_of(self.windows, k, n)
         # E for all heads can be multiplied first; E_1 ... E_H cannot, without doing it H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
-        self.set_(torch.stack([starting_matrix(init, k, n, offset) for _ in range(heads or 1)]).reshape(shape))
+        self.set_(torch.stack([starting_matrix(init, k, n, self.offset or 0) for _ in range(heads or 1)]).reshape(shape))
 
     @property
     def offset(self) -> Optional[int]:
         if self._read[0] is not self.windows:  # once for each tensor: on a GPU reading waits for it
-            self._read = self.windows, None if int(self.windows) == NO_WINDOWS else int(self.windows)
+            self._read = self.windows, offset_of(self.windows, self.k, self.n)
         return self._read[1]
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
@@ -191,6 +194,12 @@ class LinearProjection(LearnedProjection):
         return (E @ x.unflatten(-1, (self.heads, -1)).transpose(1, 2)).transpose(1, 2).flatten(2)
 
 
+def offset_of(windows: Tensor, k: int, n: int) -> Optional[int]:
+    """How many positions later windows begin, from the buffer ``windows``; None if there are none."""
+    delay = float(windows)
+    return None if delay == NO_WINDOWS else int(delay * (n // k))
+
+
 class RandomProjection(LinearProjection):
     """A fixed random matrix N(0, 1/k), or one for each head; the checkpoint keeps it.
 
@@ -200,7 +209,7 @@ class RandomProjection(LinearProjection):
 
     def __init__(self, n: int, k: int, heads: Optional[int] = None):
         super().__init__(n, k, heads, frozen=True, init="jl")
-        self.register_buffer("random", torch.tensor(k))  # named after the kind, as those of pools are
+        self.register_buffer("random", torch.empty(k, 0))  # names the kind, as those of pools do
 
 
 def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
@@ -208,13 +217,16 @@ def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
 
     Args:
         offset: how many positions later its windows begin, where it has windows.
-        init: ``average``: row i averages window i. ``normal``: of standard deviation 0.02, which
+        init: ``average``: row i averages window i. ``overlap``: weights fall from the middle of
+            window i to a window's length from it. ``normal``: of standard deviation 0.02, which
             is what the authors' code ends up with. ``xavier``: uniform with gain 1/sqrt(2), which
             is what it means to do. ``jl``: of variance 1/k, the Johnson-Lindenstrauss projection
             in the proofs of the paper's theorems.
     """
     if init == "average":
         return window_average(k, n, offset)
+    if init == "overlap":
+        return window_triangle(k, n, offset)
     matrix = torch.empty(k, n)
     if init == "xavier":
         return nn.init.xavier_uniform_(matrix, gain=1 / math.sqrt(2))

@@ -17,11 +17,10 @@ or, where E has no windows, if k' is a multiple of k.
 - The kernel of a convolution is stretched or squeezed to the new window, its sum kept.
 """
 
-from typing import Optional
-
 import torch
 from torch import Tensor
 
+from .projection import offset_of
 from .windows import window_average
 
 
@@ -36,18 +35,13 @@ def same_ratio(k: int, old_n: int, n: int, windowed: bool) -> int:
     return max(1, min(n, round(k * n / old_n))) if windowed else min(k, n)
 
 
-def resize_offset(offset: int, old_k: int, old_n: int, k: int, n: int) -> int:
-    """How many positions later windows begin, in proportion to their length."""
-    return min(round(offset * n * old_k / (k * old_n)), n // k - 1)
-
-
-def resize_matrix(E: Tensor, k: int, n: int, offset: Optional[int]) -> Tensor:
+def resize_matrix(E: Tensor, k: int, n: int, windows: Tensor) -> Tensor:
     """(k, n) to (k', n').
 
     Args:
         E: the matrix.
         k, n: k' and n'.
-        offset: how many positions later its windows begin; None if it has no windows.
+        windows: the buffer of its projection, which says what its rows stand for.
 
     Raises:
         ValueError: k' is not between 1 and n'.
@@ -58,11 +52,12 @@ def resize_matrix(E: Tensor, k: int, n: int, offset: Optional[int]) -> Tensor:
     if (old_k, old_n) == (k, n):
         return E.clone()
     copies = -(-n // old_n)
+    offset = offset_of(windows, old_k, old_n)
     if offset is None:
         return _overlap(k, old_k).to(E) @ E.repeat(1, copies)[:, :n]
     learnt = torch.block_diag(*[E - window_average(old_k, old_n, offset).to(E)] * copies)
     learnt = learnt[: same_ratio(old_k, old_n, n, windowed=True), :n]
-    average = window_average(k, n, resize_offset(offset, old_k, old_n, k, n)).to(E)
+    average = window_average(k, n, offset_of(windows, k, n)).to(E)
     return average + _overlap(k, len(learnt)).to(E) @ learnt
 
 

@@ -47,6 +47,19 @@ def window_average(k: int, N: int, offset: int = 0) -> Tensor:
     return window / window.sum(1, keepdim=True)
 
 
+def window_triangle(k: int, N: int, offset: int = 0) -> Tensor:
+    """The (k, N) matrix of windows that overlap: the weights of row i fall in a straight line from
+    the middle of window i to a window's length from it. With k = N it is the identity.
+
+    Raises:
+        ValueError: as ``window_edges``.
+    """
+    edges = window_edges(k, N, offset).double()
+    middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
+    weights = (1 - (torch.arange(N) - middles).abs() * k / N).clamp(min=0)
+    return (weights / weights.sum(1, keepdim=True)).float()
+
+
 def windows_reached(k: int, N: int, n: int, offset: int = 0) -> int:
     """k': how many windows start before position n."""
     return max(1, min(k, -(-(n - offset) * k // N)))

@@ -91,7 +91,7 @@ def test_a_model_without_windows_stays_one_whatever_its_options_say(trained, mlm
     checkpoint = torch.load(trained("--sharing", "key-value") / "checkpoint_last.pt", weights_only=True)
     for key in list(checkpoint["model"]):
         if key.endswith(".windows"):
-            checkpoint["model"][key] = torch.tensor(-1)
+            checkpoint["model"][key] = torch.tensor(-1.0)
     (tmp_path / "plain").mkdir()
     torch.save(checkpoint, tmp_path / "plain" / "checkpoint_last.pt")
     encoder = compare(tmp_path / "plain", mlm_data, tmp_path / "out")

@@ -22,9 +22,9 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def start(rank, port, data, save_dir, *options):
+def start(rank, port, data, save_dir, *options, updates=5):
     arguments = [
-        data, "--user-dir", PLUGIN, *TRAIN, *TINY, *OPTIONS, *options, "--save-dir", save_dir, "--max-update", "5",
+        data, "--user-dir", PLUGIN, *TRAIN, *TINY, *OPTIONS, *options, "--save-dir", save_dir, "--max-update", str(updates),
         "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-no-spawn",
         "--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-world-size", "2",
         "--distributed-rank", rank,
@@ -35,17 +35,22 @@ def start(rank, port, data, save_dir, *options):
     )  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sharing", SHARING)
-def test_two_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, sharing):
+def run(data, save_dir, *options, updates):
+    """Two processes, to the end."""
     port = free_port()
-    ranks = [
-        start(rank, port, mlm_data, tmp_path / "two", "--sharing", sharing, "--batch-size", 4) for rank in (0, 1)
-    ]
+    ranks = [start(rank, port, data, save_dir, *options, updates=updates) for rank in (0, 1)]
     logs = [rank.communicate(timeout=300)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], logs
     # fairseq ends with status 0 where nothing was distributed, too.
     assert all(re.search(f"initialized host .* as rank {i}", log) for i, log in enumerate(logs)), logs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", SHARING)
+def test_two_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, sharing):
+    # Stopped and resumed on the way: the first process sends its checkpoint to the second.
+    for updates in (3, 5):
+        run(mlm_data, tmp_path / "two", "--sharing", sharing, "--batch-size", 4, updates=updates)
 
     train(mlm_data, tmp_path / "one", *OPTIONS, "--sharing", sharing, "--batch-size", 8, updates=5)
     two, one = load(tmp_path / "two")["model"], load(tmp_path / "one")["model"]

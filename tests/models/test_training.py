@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fairseq_linformer.config import SHARING
+from fairseq_linformer.models import authors
 
 from .. import stock
 from ..stock import PLUGIN, TINY, command, last_number, load, train
@@ -167,4 +168,4 @@ def test_a_checkpoint_says_all_that_its_model_needs(mlm_data, tmp_path, name):
     saved = load(tmp_path)["cfg"]["model"]
     assert saved["max_positions"] == 16 and saved["encoder_layers"] == {"linformer_roberta": 12}.get(name, 2)
     assert not [key for key, value in saved.items() if value is None and key not in (
-        "encoder_layers_to_keep", "projection_lr_scale")]  # fmt: skip
+        "encoder_layers_to_keep", "projection_lr_scale", *authors.OPTIONS)]  # fmt: skip

@@ -76,3 +76,16 @@ def test_layers_to_keep_keep_their_k(mlm_data, tmp_path):
           tmp_path / "deep" / "checkpoint_last.pt", updates=1)  # fmt: skip
     kept = load(tmp_path / "kept")
     assert projected_dims(kept["model"]) == [8, 2] and kept["cfg"]["model"]["projected_dim"] == "8,2"
+
+
+@pytest.mark.parametrize("variant", ["", "--projection conv", "--sharing none --projected-dim 8/4,4", "--projection max-pool", "--projection random"])
+def test_moving_averages_and_averaged_checkpoints(mlm_data, tmp_path, variant):
+    """fairseq's --store-ema, and its script that averages checkpoints, take every buffer for a number."""
+    train(mlm_data, tmp_path, *variant.split(), "--store-ema", "--ema-decay", "0.5", updates=2)
+    checkpoint = load(tmp_path)
+    averaged = {}
+    for key, value in checkpoint["model"].items():
+        assert value.is_floating_point(), key
+        averaged[key] = (value + checkpoint["extra_state"]["ema"][key]) / 2
+    torch.save({**checkpoint, "model": averaged}, tmp_path / "averaged.pt")
+    train(mlm_data, tmp_path / "more", *variant.split(), "--finetune-from-model", tmp_path / "averaged.pt", updates=1)

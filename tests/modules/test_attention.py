@@ -21,10 +21,11 @@ def make(sharing, n=N, k=K, d=D, heads=H, init="average", projection="linear", s
     "random" E and F have random entries and windows, as a trained model has them."""
     torch.manual_seed(seed)
     config = LinformerConfig(
-        10, n, k, sharing, projection, "average" if init == "random" else init, layers=1, embed_dim=d, attention_heads=heads
+        10, n, k, sharing, projection, "average" if init == "random" else init, layers=2, embed_dim=d, attention_heads=heads
     )
-    E = projection_of(config)
-    F = projection_of(config) if config.separate_values else None
+    layer = 1 if init == "staggered" else 0  # the one whose windows begin later
+    E = projection_of(config, layer)
+    F = projection_of(config, layer, "F") if config.separate_values else None
     attention = LinearMultiheadAttention(d, heads, E, F, shared=config.one_for_all_layers)
     for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
         torch.nn.init.normal_(linear.weight, std=0.4)
@@ -60,10 +61,12 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("init", ["random", "average", "normal"])
+@pytest.mark.parametrize("init", ["random", "average", "normal", "staggered"])
 @pytest.mark.parametrize("case", LENGTHS)
 @pytest.mark.parametrize("sharing", SHARING)
 def test_equals_equation_7(sharing, case, init):
+    if init == "staggered" and sharing == "layerwise":
+        pytest.skip("one E for all layers has one kind of windows")
     attention, E, F = make(sharing, init=init)
     lengths = LENGTHS[case]
     x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)

@@ -1,12 +1,16 @@
-"""E and F: their start, their scale, their columns."""
+"""E and F: their start, their scale, their columns, their windows."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 from fairseq.optim.adafactor import Adafactor
 
+from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
+from fairseq_linformer.modules.kinds import projection_of
 from fairseq_linformer.modules.projection import starting_matrix
-from fairseq_linformer.modules.windows import inside_windows, split_windows, window_average, window_mask, windows_reached
+from fairseq_linformer.modules.windows import inside_windows, split_windows, window_average, window_mask, window_triangle, windows_reached
 
 
 def test_window_averages_by_hand():
@@ -168,3 +172,39 @@ def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
         moved.append(E().detach() - start)
     assert moved[0].abs().max() > 0
     torch.testing.assert_close(moved[1], 0.0625 * moved[0], rtol=1e-9, atol=1e-15)
+
+
+def test_windows_that_overlap_by_hand():
+    assert window_triangle(3, 3).tolist() == torch.eye(3).tolist()
+    inner = window_triangle(4, 8)[1]
+    torch.testing.assert_close(inner, torch.tensor([0, 1, 3, 3, 1, 0, 0, 0]) / 8)
+    assert window_triangle(4, 8).sum(1).tolist() == pytest.approx([1] * 4)
+
+
+def test_windows_that_begin_later():
+    assert (window_average(3, 6, 1) > 0).tolist() == [
+        [True, True, True, False, False, False],
+        [False, False, False, True, True, False],
+        [False, False, False, False, False, True],
+    ]
+    E = LinearProjection(6, 3, delay=0.5)
+    assert [E.reached(n) for n in range(1, 7)] == [1, 1, 1, 2, 2, 3]
+    padding = torch.tensor([[True, True, True, False, True]])
+    assert E.mask(5, padding).flatten().tolist() == [False, True]
+    assert torch.equal(E(), window_average(3, 6, 1))
+    with pytest.raises(ValueError, match="offset is 2; it must be at least 0 and less than a window, which is 2"):
+        window_average(3, 6, 2)
+
+
+@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])
+def test_staggered(sharing):
+    """Every second layer's windows begin half a window later; keys overlap where values are apart."""
+    config = LinformerConfig(10, 16, 4, sharing, projection_init="staggered", layers=2, attention_heads=2, embed_dim=8)
+    for layer, offset in enumerate((0, 2)):
+        E, F = projection_of(config, layer), projection_of(config, layer, "F")
+        assert (E.offset, F.offset) == (offset, offset)
+        keys = window_triangle(4, 16, offset) if sharing != "key-value" else window_average(4, 16, offset)
+        assert torch.equal(E(), keys.expand_as(E())) and torch.equal(F(), window_average(4, 16, offset).expand_as(F()))
+        again = projection_of(replace(config, projection_init="average"), layer)
+        again.load_state_dict(E.state_dict())
+        assert again.offset == offset

@@ -5,9 +5,11 @@ import torch
 
 from fairseq_linformer.config import SHARING, LinformerConfig
 from fairseq_linformer.modules import LinformerEncoder
-from fairseq_linformer.modules.projection import LearnedProjection
-from fairseq_linformer.modules.resize import resize_kernel, resize_matrix, resize_offset, resize_positions, same_ratio
+from fairseq_linformer.modules.projection import NO_WINDOWS, LearnedProjection
+from fairseq_linformer.modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
 from fairseq_linformer.modules.windows import window_average
+
+ALIGNED, NONE = torch.tensor(0.0), torch.tensor(NO_WINDOWS)
 
 
 def test_positions_are_repeated_or_cut():
@@ -18,30 +20,26 @@ def test_positions_are_repeated_or_cut():
 
 @pytest.mark.parametrize("k, n", [(k, n) for n in (1, 5, 8, 12, 16, 24, 30) for k in (1, 2, 4, 5, 8) if k <= n])
 def test_an_average_is_the_average_of_the_new_windows(n, k):
-    torch.testing.assert_close(resize_matrix(window_average(6, 12), k, n, offset=0), window_average(k, n))
-    late = resize_matrix(window_average(3, 12, 2), k, n, offset=2)
-    torch.testing.assert_close(late, window_average(k, n, resize_offset(2, 3, 12, k, n)))
-
-
-def test_offsets_stay_in_proportion():
-    assert [resize_offset(2, 3, 12, k, n) for k, n in ((6, 24), (3, 24), (12, 24), (24, 24), (1, 1))] == [2, 4, 1, 0, 0]
+    torch.testing.assert_close(resize_matrix(window_average(6, 12), k, n, windows=ALIGNED), window_average(k, n))
+    late = resize_matrix(window_average(3, 12, 2), k, n, windows=torch.tensor(0.5))
+    torch.testing.assert_close(late, window_average(k, n, n // k // 2))
 
 
 def test_what_is_learnt_is_repeated_block_by_block_and_merged():
     E = window_average(2, 4) + torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]])
-    long = resize_matrix(E, 4, 8, offset=0)
+    long = resize_matrix(E, 4, 8, windows=ALIGNED)
     torch.testing.assert_close(long, torch.block_diag(E, E))
-    merged = resize_matrix(E, 1, 4, offset=0)
+    merged = resize_matrix(E, 1, 4, windows=ALIGNED)
     torch.testing.assert_close(merged, E.mean(0, keepdim=True))
-    split = resize_matrix(E, 4, 4, offset=0) - torch.eye(4)
+    split = resize_matrix(E, 4, 4, windows=ALIGNED) - torch.eye(4)
     torch.testing.assert_close(split, (E - window_average(2, 4)).repeat_interleave(2, 0))
-    torch.testing.assert_close(resize_matrix(long, 2, 4, offset=0), E)
+    torch.testing.assert_close(resize_matrix(long, 2, 4, windows=ALIGNED), E)
 
 
 def test_without_windows_rows_see_the_whole_input():
     E = torch.randn(3, 4)
-    torch.testing.assert_close(resize_matrix(E, 3, 10, offset=None), torch.cat([E, E, E[:, :2]], 1))
-    torch.testing.assert_close(resize_matrix(E, 6, 8, offset=None)[:, :4], E.repeat_interleave(2, 0))
+    torch.testing.assert_close(resize_matrix(E, 3, 10, windows=NONE), torch.cat([E, E, E[:, :2]], 1))
+    torch.testing.assert_close(resize_matrix(E, 6, 8, windows=NONE)[:, :4], E.repeat_interleave(2, 0))
     assert (same_ratio(3, 4, 8, False), same_ratio(3, 4, 8, True), same_ratio(3, 9, 2, True)) == (3, 6, 1)
 
 
@@ -71,7 +69,7 @@ def test_short_inputs_have_the_features_that_they_had(sharing, windowed):
     new.load_state_dict({key: v for key, v in state.items() if ".E." not in key and ".F." not in key and not key.startswith("E.")}, strict=False)
     for theirs, ours in pairs:
         E = theirs().detach()
-        ours.set_(torch.stack([resize_matrix(m, k, 30, 0 if windowed else None) for m in E.reshape(-1, 4, 12)]).reshape(*E.shape[:-2], k, 30))
+        ours.set_(torch.stack([resize_matrix(m, k, 30, ALIGNED if windowed else NONE) for m in E.reshape(-1, 4, 12)]).reshape(*E.shape[:-2], k, 30))
     for length in (12, 7, 1):
         tokens = torch.randint(2, 20, (2, length))
         torch.testing.assert_close(new(tokens)[0], old(tokens)[0], rtol=0, atol=1e-5)
