@@ -45,10 +45,11 @@ class LinformerConfig:
     """What E and F are: ``linear`` maps that are learnt, or of section 4's "general
     projections" ``mean-pool``, ``max-pool`` and ``conv`` (kernel and stride n / k), or a
     ``random`` matrix, N(0, 1/k), that stays as it is."""
-    projection_init: str = "average"
+    projection_init: Optional[str] = None
     """How E and F start. ``average``: as averages of windows. ``staggered``: in every second layer
     the windows begin half a window later, and where E is not F those of E overlap. ``normal``,
-    ``xavier`` and ``jl``: at random; see ``modules/projection.py``."""
+    ``xavier`` and ``jl``: at random; see ``modules/projection.py``. None for ``staggered`` where
+    it can be, with a linear projection for each layer, else for ``average``."""
     projection_lr_scale: Optional[float] = None
     """Learning rate of E and F relative to that of the other weights; None for the rule of
     ``modules/rate.py``."""
@@ -124,6 +125,13 @@ class LinformerConfig:
         """Values have a projection F of their own."""
         return self.sharing in ("none", "headwise") and self.projection not in POOLS
 
+    @property
+    def start(self) -> str:
+        """How E and F start."""
+        if self.projection_init is not None:
+            return self.projection_init
+        return "staggered" if self.projection == "linear" and self.sharing != "layerwise" else "average"
+
     def _check_projections(self) -> None:
         dims = self.projected_dims
         for k in (k for dim in dims for k in ((dim,) if isinstance(dim, int) else dim)):
@@ -143,7 +151,7 @@ class LinformerConfig:
                 f"not with {self.sharing}"
             )
         starts = STARTS.get(self.projection, ("average",))
-        if self.projection_init not in starts:
+        if self.start not in starts:
             raise ValueError(
                 f"projection_init is {self.projection_init!r}; with projection {self.projection} it must be "
                 + (f"one of {', '.join(starts)}" if self.projection in STARTS else "left out, nothing of it is chosen")

@@ -38,7 +38,8 @@ def _run(code, *arguments) -> None:
 
 def train(data, save_dir, *options, updates=3) -> Path:
     """A checkpoint of theirs after a few updates."""
-    _run(_TRAIN, data, "--user-dir", EXAMPLE, *options, "--disable-validation", "--save-dir", save_dir, "--max-update", updates)
+    _run(_TRAIN, data, "--user-dir", EXAMPLE, *options, "--disable-validation", "--data-buffer-size", 0, "--save-dir", save_dir,
+         "--max-update", updates)  # fmt: skip
     return Path(save_dir) / "checkpoint_last.pt"
 
 

@@ -15,7 +15,7 @@ from .stock import TINY, load, train
 def folder(mlm_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     train(mlm_data, folder / "roberta", model=["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"], updates=1)
-    train(mlm_data, folder / "linformer", updates=1)
+    train(mlm_data, folder / "linformer", "--projection-lr-scale", "0.5", updates=1)
     return folder
 
 

@@ -84,13 +84,14 @@ def to_ours(state: State, head: str, tied: bool, attention_heads: int) -> State:
         head: what fairseq calls the classifier.
         attention_heads: H.
     """
-    ours = {ATTENTION_HEADS: torch.tensor(float(attention_heads))}
+    ours = {}
     for key, value in state.items():
         for theirs, prefix in ((THEIR_ENCODER, ENCODER), (THEIR_LM_HEAD, LM_HEAD), (THEIR_HEAD, f"{CLASSIFICATION_HEADS}{head}.")):
             if key.startswith(theirs):
                 key = prefix + key[len(theirs) :]
                 break
         ours[key] = value
+    ours[ATTENTION_HEADS] = torch.tensor(attention_heads, dtype=ours[EMBEDDINGS].dtype)
     if tied:
         ours[OUTPUT] = ours[EMBEDDINGS]
     return ours

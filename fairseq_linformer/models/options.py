@@ -39,10 +39,10 @@ class LinformerRobertaConfig(FairseqDataclass):
         "what E and F are: linear maps, pooling or convolution of windows of n / k positions, or a fixed random matrix",
         LinformerConfig.projection,
     )
-    projection_init: ChoiceEnum(STARTS["linear"]) = option(
-        "how E and F start: average of windows; staggered, the same with windows that differ from layer to layer and, for keys, overlap; for linear and conv normal, of standard deviation 0.02, as the authors'; for "
-        "linear xavier and jl, of variance 1/k",
-        LinformerConfig.projection_init,
+    projection_init: Optional[ChoiceEnum(STARTS["linear"])] = option(
+        "how E and F start: average (of windows); staggered (windows half a window later in every second layer, those "
+        "of keys overlap; the default where a layer has its own linear E); normal (of standard deviation 0.02, as the "
+        "authors'); xavier; jl (of variance 1/k)"
     )
     projection_lr_scale: Optional[float] = option(
         "learning rate of E and F relative to the other weights, above 0 and at most 1 (default: a rule over n and k)"

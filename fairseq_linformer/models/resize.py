@@ -78,7 +78,7 @@ def _one(entries: Dict[str, Tensor], n: int, k: int) -> Dict[str, Tensor]:
     if kind == "conv":
         return {**rest, "conv": entries["conv"].new_empty(k, 0), "weight": resize_kernel(value, -(-n // k))}
     windows = _windows(entries)
-    return {**rest, "weight": resize_matrix(value, k, n, windows), "windows": windows}
+    return {**rest, "weight": resize_matrix(value, k, n, float(windows)), "windows": windows}
 
 
 def _windows(entries: Dict[str, Tensor]) -> Tensor:

@@ -29,7 +29,7 @@ def _projection(config: LinformerConfig, k: int, heads: Optional[int], layer: in
         return MaxPool(n, k)
     if config.projection == "random":
         return RandomProjection(n, k, heads)
-    init, delay = config.projection_init, 0.0
+    init, delay = config.start, 0.0
     if init == "staggered":
         init = "overlap" if which == "E" and config.separate_values else "average"
         delay = 0.5 if layer % 2 else 0.0
@@ -37,8 +37,8 @@ def _projection(config: LinformerConfig, k: int, heads: Optional[int], layer: in
     if config.projection == "conv":
         kind = partial(Convolution, channels=config.embed_dim // config.attention_heads)
     lr_scale = config.projection_lr_scale
-    if lr_scale is None:
-        lr_scale = default_lr_scale(n, k)
+    if lr_scale is None:  # the kernel of a convolution has as many places as a window
+        lr_scale = default_lr_scale(-(-n // k) if config.projection == "conv" else n)
     return kind(n, k, heads=heads, lr_scale=lr_scale, frozen=config.freeze_projections, init=init)
 
 

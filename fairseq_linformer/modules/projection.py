@@ -164,8 +164,9 @@ class LinearProjection(LearnedProjection):
         # It travels with the matrix, because no option says which windows a loaded matrix has. Like
         # all buffers here it is of floating point, or fairseq could not average checkpoints, and
         # a share, not positions, so that half precision holds it.
-        self.register_buffer("windows", torch.tensor(delay if init in WINDOWED else NO_WINDOWS))
-        self._read = self.windows, offset_of(self.windows, k, n)
+        delay = delay if init in WINDOWED else NO_WINDOWS
+        self.register_buffer("windows", torch.tensor(delay))
+        self._read = self.windows, offset_of(delay, k, n)
         # E for all heads can be multiplied first; E_1 ... E_H cannot, without doing it H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
         self.set_(torch.stack([starting_matrix(init, k, n, self.offset or 0) for _ in range(heads or 1)]).reshape(shape))
@@ -173,7 +174,7 @@ class LinearProjection(LearnedProjection):
     @property
     def offset(self) -> Optional[int]:
         if self._read[0] is not self.windows:  # once for each tensor: on a GPU reading waits for it
-            self._read = self.windows, offset_of(self.windows, self.k, self.n)
+            self._read = self.windows, offset_of(float(self.windows), self.k, self.n)
         return self._read[1]
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
@@ -194,9 +195,8 @@ class LinearProjection(LearnedProjection):
         return (E @ x.unflatten(-1, (self.heads, -1)).transpose(1, 2)).transpose(1, 2).flatten(2)
 
 
-def offset_of(windows: Tensor, k: int, n: int) -> Optional[int]:
-    """How many positions later windows begin, from the buffer ``windows``; None if there are none."""
-    delay = float(windows)
+def offset_of(delay: float, k: int, n: int) -> Optional[int]:
+    """How many positions later windows begin, from what the buffer ``windows`` holds; None if there are none."""
     return None if delay == NO_WINDOWS else int(delay * (n // k))
 
 

@@ -4,7 +4,8 @@
 
 Made so that what the model has learnt goes on to be true as far as it can: an input of up to
 min(n, n') positions has the same features as before if the windows stay as long, k' / n' = k / n,
-or, where E has no windows, if k' is a multiple of k.
+or, where E has no windows, if k' is a multiple of k. (Windows that begin later make an exception of
+their last one: it was cut off at n, and n' leaves it whole.)
 
 - Position embeddings are repeated, or cut off at the end.
 - A matrix with windows (windows.py) is the average of its windows and what it has learnt beside
@@ -35,13 +36,13 @@ def same_ratio(k: int, old_n: int, n: int, windowed: bool) -> int:
     return max(1, min(n, round(k * n / old_n))) if windowed else min(k, n)
 
 
-def resize_matrix(E: Tensor, k: int, n: int, windows: Tensor) -> Tensor:
+def resize_matrix(E: Tensor, k: int, n: int, delay: float) -> Tensor:
     """(k, n) to (k', n').
 
     Args:
         E: the matrix.
         k, n: k' and n'.
-        windows: the buffer of its projection, which says what its rows stand for.
+        delay: what the buffer ``windows`` of its projection holds.
 
     Raises:
         ValueError: k' is not between 1 and n'.
@@ -52,12 +53,12 @@ def resize_matrix(E: Tensor, k: int, n: int, windows: Tensor) -> Tensor:
     if (old_k, old_n) == (k, n):
         return E.clone()
     copies = -(-n // old_n)
-    offset = offset_of(windows, old_k, old_n)
+    offset = offset_of(delay, old_k, old_n)
     if offset is None:
         return _overlap(k, old_k).to(E) @ E.repeat(1, copies)[:, :n]
     learnt = torch.block_diag(*[E - window_average(old_k, old_n, offset).to(E)] * copies)
     learnt = learnt[: same_ratio(old_k, old_n, n, windowed=True), :n]
-    average = window_average(k, n, offset_of(windows, k, n)).to(E)
+    average = window_average(k, n, offset_of(delay, k, n)).to(E)
     return average + _overlap(k, len(learnt)).to(E) @ learnt
 
 

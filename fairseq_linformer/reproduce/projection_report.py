@@ -29,6 +29,8 @@ CLAIMS = {
     "kinds": "As converted, n = 512, k = 256, with other projections than linear ones",
     "closing": "As converted, n = 512, k = 256, rate 1/64, with other starts of E and F within equation (7)",
     "longer": "The starts that won, and RoBERTa, for 1,500 updates",
+    "staggered": "As converted, n = 512, rate 1/64: windows of average and staggered starts",
+    "staggered-scratch": "As from scratch, with k = n / 2 and rate 1/4: windows of average and staggered starts",
     "cold": "As converted, n = 512, k = 256, with nothing taken from RoBERTa",
 }
 

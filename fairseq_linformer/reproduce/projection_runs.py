@@ -51,7 +51,7 @@ class Run:
 
     @property
     def updates(self) -> int:
-        if self.family == "scratch":
+        if "scratch" in self.family:
             return {16: 1500, 32: 2000, 64: 2500}[self.n]
         return 1500 if self.family == "longer" else 400
 
@@ -79,6 +79,11 @@ def runs() -> Iterator[Run]:
         for start in ("average", "overlapping windows for keys, all offset by layer",
                       "overlapping windows for keys, times 0.7, all offset by layer"):  # fmt: skip
             yield Run("longer", 512, 256, "headwise", start, seed, 1 / 64, start=start)
+        for init in ("average", "staggered"):
+            for k, sharing in ((256, "key-value"), (256, "none"), (128, "headwise"), (64, "headwise")):
+                yield Run("staggered", 512, k, sharing, init, seed, 1 / 64, init=init)
+            for n in (32, 64):
+                yield Run("staggered-scratch", n, n // 2, "headwise", init, seed, 1 / 4, init=init)
         for start, (sharing, _) in projection_starts.STARTS.items():
             yield Run("closing", 512, 256, sharing, start, seed, 1 / 64, start=start)
 
@@ -89,7 +94,7 @@ def _rate(scale: float) -> str:
 
 def command(run: Run, out: Path, text: Path, wiki: Path) -> List[str]:
     """Its ``fairseq-train``, without the folder to save in."""
-    scratch = run.family == "scratch"
+    scratch = "scratch" in run.family
     tokens = 1024 if scratch else 2048
     if run.variant == "roberta":
         model = "--arch roberta --encoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4".split()

@@ -15,6 +15,7 @@ from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggi
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
 from .. import stock
+from .test_parity import small
 
 
 def refused(call, sentence, folder: Path):
@@ -215,3 +216,13 @@ def test_code_in_a_folder_is_not_run(exported, tmp_path):
         (exported / name).write_text("raise SystemExit('code was run')")
     from_huggingface(exported, tmp_path / "out")
     assert LinformerForMaskedLM.from_pretrained(exported)
+
+
+def test_padding_before_the_sentence():
+    """The first position is what the classifier reads, and E and F go by place."""
+    model = LinformerForMaskedLM(small())
+    with pytest.raises(ValueError, match="the input is padded before the sentence; E and F go by place"):
+        model(torch.tensor([[1, 1, 5, 6]]))
+    with pytest.raises(ValueError, match="padded before the sentence"):
+        model(torch.tensor([[5, 5, 5, 6]]), attention_mask=torch.tensor([[0, 1, 1, 1]]))
+    model(torch.tensor([[1, 1], [5, 1]]))  # a sentence of padding alone is none

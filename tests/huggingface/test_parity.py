@@ -182,7 +182,7 @@ def test_what_a_file_does_not_hold_is_initialised(trained, tmp_path):
     assert all(".self_attn.E." in name or ".self_attn.F." in name for name in frozen if name.startswith("linformer"))
     assert model.get_input_embeddings().weight.requires_grad and model.classifier.dense.weight.requires_grad
     # A model that is made from a configuration starts like one of fairseq's: E and F average windows.
-    again = LinformerForMaskedLM(small(projection_lr_scale=1.0))
+    again = LinformerForMaskedLM(small(projection_lr_scale=1.0, projection_init="average"))
     E = again.linformer.encoder.layers[0].self_attn.E()
     torch.testing.assert_close(E.sum(-1), torch.ones(4))
     assert sorted(E.unique().tolist()) == [0, 0.25]

@@ -163,3 +163,19 @@ def test_model_card(classifier, classifier_folder, tmp_path):
     assert (tmp_path / "again" / "README.md").read_text() == card
     ours, theirs = (json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder))
     assert ours == theirs
+
+
+def test_what_is_changed_in_transformers_comes_back(masked_lm_folder, tmp_path):
+    """Options of the model, not only weights."""
+    changed = dict(activation_fn="relu", hidden_dropout_prob=0.5, freeze_projections=True, pooler_activation_fn="gelu")
+    model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder, trust_remote_code=True, **changed)
+    model.save_pretrained(tmp_path / "changed")
+    (tmp_path / "changed" / "dict.txt").write_bytes((masked_lm_folder / "dict.txt").read_bytes())
+    from_huggingface(tmp_path / "changed", tmp_path / "back")
+    options = torch.load(tmp_path / "back" / "model.pt", weights_only=True)["cfg"]["model"]
+    assert (options["activation_fn"], options["dropout"], options["freeze_projections"]) == ("relu", 0.5, True)
+    assert options["pooler_activation_fn"] == "gelu"
+    theirs = hub(tmp_path / "back", tmp_path / "back", bpe="characters", name="model.pt")
+    tokens = torch.tensor([[0, 5, 6, 7, 2]])
+    with torch.no_grad():
+        torch.testing.assert_close(theirs.model(tokens)[0], model.eval()(tokens).logits, rtol=0, atol=1e-5)

@@ -168,4 +168,4 @@ def test_a_checkpoint_says_all_that_its_model_needs(mlm_data, tmp_path, name):
     saved = load(tmp_path)["cfg"]["model"]
     assert saved["max_positions"] == 16 and saved["encoder_layers"] == {"linformer_roberta": 12}.get(name, 2)
     assert not [key for key, value in saved.items() if value is None and key not in (
-        "encoder_layers_to_keep", "projection_lr_scale", *authors.OPTIONS)]  # fmt: skip
+        "encoder_layers_to_keep", "projection_init", "projection_lr_scale", *authors.OPTIONS)]  # fmt: skip

@@ -99,7 +99,7 @@ def test_token_embeddings_may_be_given():
 
 
 def test_start_is_berts_and_averages():
-    encoder = LinformerEncoder(LinformerConfig(vocab_size=500, max_positions=64, projected_dim=32, layers=1, embed_dim=64, ffn_embed_dim=64, attention_heads=2))
+    encoder = LinformerEncoder(LinformerConfig(vocab_size=500, max_positions=64, projected_dim=32, layers=1, embed_dim=64, ffn_embed_dim=64, attention_heads=2, projection_init="average"))
     attention = encoder.layers[0].self_attn
     assert attention.q_proj.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert encoder.embed_tokens.weight[1].abs().sum() == 0 and attention.q_proj.bias.abs().sum() == 0

@@ -10,6 +10,7 @@ from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
 from fairseq_linformer.modules.kinds import projection_of
 from fairseq_linformer.modules.projection import starting_matrix
+from fairseq_linformer.modules.rate import default_lr_scale
 from fairseq_linformer.modules.windows import inside_windows, split_windows, window_average, window_mask, window_triangle, windows_reached
 
 
@@ -208,3 +209,12 @@ def test_staggered(sharing):
         again = projection_of(replace(config, projection_init="average"), layer)
         again.load_state_dict(E.state_dict())
         assert again.offset == offset
+
+
+@pytest.mark.parametrize("n, scale", [(8, 1), (16, 1), (64, 1 / 4), (512, 1 / 32), (4096, 1 / 256)])
+def test_the_rate_falls_with_the_fan_in(n, scale):
+    assert default_lr_scale(n) == scale
+    E = projection_of(LinformerConfig(10, n, 4, layers=1, attention_heads=2, embed_dim=8))
+    assert E.lr_scale == scale
+    conv = projection_of(LinformerConfig(10, n, 4, projection="conv", layers=1, attention_heads=2, embed_dim=8))
+    assert conv.lr_scale == default_lr_scale(n // 4)

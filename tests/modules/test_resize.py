@@ -9,7 +9,7 @@ from fairseq_linformer.modules.projection import NO_WINDOWS, LearnedProjection
 from fairseq_linformer.modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
 from fairseq_linformer.modules.windows import window_average
 
-ALIGNED, NONE = torch.tensor(0.0), torch.tensor(NO_WINDOWS)
+ALIGNED, NONE = 0.0, NO_WINDOWS
 
 
 def test_positions_are_repeated_or_cut():
@@ -20,26 +20,26 @@ def test_positions_are_repeated_or_cut():
 
 @pytest.mark.parametrize("k, n", [(k, n) for n in (1, 5, 8, 12, 16, 24, 30) for k in (1, 2, 4, 5, 8) if k <= n])
 def test_an_average_is_the_average_of_the_new_windows(n, k):
-    torch.testing.assert_close(resize_matrix(window_average(6, 12), k, n, windows=ALIGNED), window_average(k, n))
-    late = resize_matrix(window_average(3, 12, 2), k, n, windows=torch.tensor(0.5))
+    torch.testing.assert_close(resize_matrix(window_average(6, 12), k, n, delay=ALIGNED), window_average(k, n))
+    late = resize_matrix(window_average(3, 12, 2), k, n, delay=0.5)
     torch.testing.assert_close(late, window_average(k, n, n // k // 2))
 
 
 def test_what_is_learnt_is_repeated_block_by_block_and_merged():
     E = window_average(2, 4) + torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]])
-    long = resize_matrix(E, 4, 8, windows=ALIGNED)
+    long = resize_matrix(E, 4, 8, delay=ALIGNED)
     torch.testing.assert_close(long, torch.block_diag(E, E))
-    merged = resize_matrix(E, 1, 4, windows=ALIGNED)
+    merged = resize_matrix(E, 1, 4, delay=ALIGNED)
     torch.testing.assert_close(merged, E.mean(0, keepdim=True))
-    split = resize_matrix(E, 4, 4, windows=ALIGNED) - torch.eye(4)
+    split = resize_matrix(E, 4, 4, delay=ALIGNED) - torch.eye(4)
     torch.testing.assert_close(split, (E - window_average(2, 4)).repeat_interleave(2, 0))
-    torch.testing.assert_close(resize_matrix(long, 2, 4, windows=ALIGNED), E)
+    torch.testing.assert_close(resize_matrix(long, 2, 4, delay=ALIGNED), E)
 
 
 def test_without_windows_rows_see_the_whole_input():
     E = torch.randn(3, 4)
-    torch.testing.assert_close(resize_matrix(E, 3, 10, windows=NONE), torch.cat([E, E, E[:, :2]], 1))
-    torch.testing.assert_close(resize_matrix(E, 6, 8, windows=NONE)[:, :4], E.repeat_interleave(2, 0))
+    torch.testing.assert_close(resize_matrix(E, 3, 10, delay=NONE), torch.cat([E, E, E[:, :2]], 1))
+    torch.testing.assert_close(resize_matrix(E, 6, 8, delay=NONE)[:, :4], E.repeat_interleave(2, 0))
     assert (same_ratio(3, 4, 8, False), same_ratio(3, 4, 8, True), same_ratio(3, 9, 2, True)) == (3, 6, 1)
 
 
