@@ -13,7 +13,7 @@ from fairseq_linformer.config import SHARING
 
 from ..stock import PLUGIN, TINY, TRAIN, load, train
 
-OPTIONS = ["--dropout", "0", "--attention-dropout", "0", "--curriculum", "99", "--lr", "0.001"]
+OPTIONS = ["--projection-lr-scale", "0.25", "--dropout", "0", "--attention-dropout", "0", "--curriculum", "99", "--lr", "0.001"]
 
 
 def free_port() -> int:

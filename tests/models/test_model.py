@@ -86,7 +86,7 @@ def test_names_are_those_of_roberta_plus_projections():
     args = argparse.Namespace(arch="roberta", max_positions=16, encoder_layers=2, encoder_embed_dim=16,
                               encoder_ffn_embed_dim=32, encoder_attention_heads=2)  # fmt: skip
     theirs = RobertaModel.build_model(args, Task()).state_dict()
-    ours = build(sharing="layerwise").state_dict()
+    ours = build(sharing="layerwise", projection_lr_scale=0.5).state_dict()
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
     E = "encoder.sentence_encoder.E."
     assert ours.keys() - theirs.keys() == {E + "weight", E + "start", E + "scale", E + "windows", "encoder.attention_heads"}

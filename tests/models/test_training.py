@@ -24,7 +24,8 @@ GOLDEN = [5.5235, 5.7524, 5.4671, 5.3687, 5.1271, 5.2295]
 
 
 def test_golden_loss_curve(mlm_data, tmp_path):
-    losses = train(mlm_data, tmp_path, "--sharing", "layerwise", "--lr", "0.03", "--no-save", updates=30)
+    losses = train(mlm_data, tmp_path, "--sharing", "layerwise", "--projection-lr-scale", "0.0625", "--lr", "0.03", "--no-save",
+                   updates=30)  # fmt: skip
     assert losses[::5] == pytest.approx(GOLDEN, abs=2e-3)
 
 
@@ -36,7 +37,7 @@ def test_golden_loss_curve(mlm_data, tmp_path):
 ])  # fmt: skip
 def test_resuming_is_bit_identical(mlm_data, tmp_path, sharing, stops):
     """Stopped in the middle of an epoch, which has 7 updates here, at its end, and in the next; dropout is on."""
-    options = ["--sharing", sharing, "--batch-size", "32"]
+    options = ["--sharing", sharing, "--projection-lr-scale", "0.25", "--batch-size", "32"]
     train(mlm_data, tmp_path / "whole", *options, updates=10)
     whole = load(tmp_path / "whole")
     assert whole["extra_state"]["train_iterator"]["epoch"] == 2
