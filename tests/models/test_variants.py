@@ -16,7 +16,7 @@ VARIANTS = {
     "mean-pool": ("--projection mean-pool", "+model.projection=mean-pool", ("mean-pool", None, [8, 8])),
     "max-pool": ("--projection max-pool --projected-dim 5", "+model.projection=max-pool +model.projected_dim=5", ("max-pool", None, [5, 5])),
     "conv": ("--projection conv --projection-init normal", "+model.projection=conv +model.projection_init=normal", ("conv", "headwise", [8, 8])),
-    "random": ("--projection random", "+model.projection=random", ("linear", "headwise", [8, 8])),
+    "random": ("--projection random", "+model.projection=random", ("random", "headwise", [8, 8])),
     "normal": (
         "--projection-init normal --projection-lr-scale 1.0", "+model.projection_init=normal +model.projection_lr_scale=1.0",
         ("linear", "headwise", [8, 8])),
