@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
     echo "usage: scripts/projections.sh WIKI TEXT OUT [FAMILY...], with the folders of real_text.sh and demo.sh" >&2; exit 2; }
 wiki=$1 text=$2 out=$3
 shift 3
-[ $# -gt 0 ] || set -- converted roberta scratch closing sharing dimension starts kinds cold
+[ $# -gt 0 ] || set -- converted roberta scratch closing longer staggered staggered-scratch sharing dimension starts kinds cold
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
 python -m fairseq_linformer.reproduce.projection_runs "$out" "$@" --text "$text" --wiki "$wiki"
 python -m fairseq_linformer.reproduce.projection_report "$out" --results results \

@@ -10,15 +10,7 @@ import torch
 from torch import Tensor
 
 from ..models.shapes import ENCODER, count_layers, projections
-from ..modules.windows import window_average, window_edges
-
-
-def shifted(k: int, n: int, offset: int) -> Tensor:
-    """Window averages of windows that begin ``offset`` positions later; the first takes what is before."""
-    inside = window_average(k, n).roll(offset, 1) > 0
-    inside[:, :offset] = False
-    inside[0, :offset] = True
-    return inside / inside.sum(1, keepdim=True)
+from ..modules.windows import window_average, window_edges, window_triangle
 
 
 def overlapping(k: int, n: int, reach: float) -> Tensor:
@@ -27,15 +19,6 @@ def overlapping(k: int, n: int, reach: float) -> Tensor:
     middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
     weights = (1 - (torch.arange(n) - middles).abs() / (reach * n / k)).clamp(min=0)
     return (weights / weights.sum(1, keepdim=True)).float()
-
-
-def _late(k: int, n: int) -> Tensor:
-    """Overlapping windows, half a window later."""
-    offset = n // k // 2
-    matrix = overlapping(k, n, 1.0).roll(offset, 1)
-    matrix[:, :offset] = 0
-    matrix[0, :offset] = matrix[0].max()
-    return matrix / matrix.sum(1, keepdim=True)
 
 
 def picked(k: int, n: int, place: int) -> Tensor:
@@ -54,6 +37,11 @@ Start = Callable[[int, int, int, int], Tuple[Tensor, Tensor]]
 """(k, n, layer, head) to E, F."""
 
 
+def _late(k: int, n: int, i: int) -> int:
+    """Half a window, in every second layer or head."""
+    return n // k // 2 if i % 2 else 0
+
+
 def _both(matrix: Tensor) -> Tuple[Tensor, Tensor]:
     return matrix, matrix
 
@@ -61,32 +49,32 @@ def _both(matrix: Tensor) -> Tuple[Tensor, Tensor]:
 STARTS: Dict[str, Tuple[str, Start]] = {
     "average": ("headwise", lambda k, n, layer, head: _both(window_average(k, n))),
     "average for each head": ("none", lambda k, n, layer, head: _both(window_average(k, n))),
-    "overlapping windows": ("headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.0))),
+    "overlapping windows": ("headwise", lambda k, n, layer, head: _both(window_triangle(k, n))),
     "overlapping windows, reach 1.5": ("headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.5))),
     "overlapping windows for keys": (
-        "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.0), window_average(k, n))),
+        "headwise", lambda k, n, layer, head: (window_triangle(k, n), window_average(k, n))),
     "overlapping windows for keys, reach 1.5": (
         "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.5), window_average(k, n))),
     "overlapping windows for keys, values offset": (
-        "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.0), shifted(k, n, 1))),
+        "headwise", lambda k, n, layer, head: (window_triangle(k, n), window_average(k, n, _late(k, n, 1)))),
     "overlapping windows for keys, all offset by layer": (
         "headwise", lambda k, n, layer, head: (
-            _late(k, n) if layer % 2 else overlapping(k, n, 1.0), shifted(k, n, layer % 2))),
+            window_triangle(k, n, _late(k, n, layer)), window_average(k, n, _late(k, n, layer)))),
     "average, keys times 0.7": ("headwise", lambda k, n, layer, head: (0.7 * window_average(k, n), window_average(k, n))),
     "overlapping windows for keys, times 0.7, all offset by layer": (
         "headwise", lambda k, n, layer, head: (
-            0.7 * (_late(k, n) if layer % 2 else overlapping(k, n, 1.0)), shifted(k, n, layer % 2))),
+            0.7 * window_triangle(k, n, _late(k, n, layer)), window_average(k, n, _late(k, n, layer)))),
     "average, keys times 1.4": ("headwise", lambda k, n, layer, head: (1.4 * window_average(k, n), window_average(k, n))),
     "overlapping windows for keys, times 1.4": (
-        "headwise", lambda k, n, layer, head: (1.4 * overlapping(k, n, 1.0), window_average(k, n))),
+        "headwise", lambda k, n, layer, head: (1.4 * window_triangle(k, n), window_average(k, n))),
     "overlapping windows for values": (
-        "headwise", lambda k, n, layer, head: (window_average(k, n), overlapping(k, n, 1.0))),
-    "offset by layer": ("headwise", lambda k, n, layer, head: _both(shifted(k, n, layer % 2))),
-    "offset by head": ("none", lambda k, n, layer, head: _both(shifted(k, n, head % 2))),
-    "offset by layer and head": ("none", lambda k, n, layer, head: _both(shifted(k, n, (layer + head) % 2))),
-    "offset for values": ("headwise", lambda k, n, layer, head: (window_average(k, n), shifted(k, n, 1))),
+        "headwise", lambda k, n, layer, head: (window_average(k, n), window_triangle(k, n))),
+    "offset by layer": ("headwise", lambda k, n, layer, head: _both(window_average(k, n, _late(k, n, layer)))),
+    "offset by head": ("none", lambda k, n, layer, head: _both(window_average(k, n, _late(k, n, head)))),
+    "offset by layer and head": ("none", lambda k, n, layer, head: _both(window_average(k, n, _late(k, n, layer + head)))),
+    "offset for values": ("headwise", lambda k, n, layer, head: (window_average(k, n), window_average(k, n, _late(k, n, 1)))),
     "overlapping windows, offset by layer": (
-        "headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.0) if layer % 2 == 0 else _late(k, n))),
+        "headwise", lambda k, n, layer, head: _both(window_triangle(k, n, _late(k, n, layer)))),
     "one position a head": ("none", lambda k, n, layer, head: _both(picked(k, n, head))),
     "average for keys, one position for values": (
         "none", lambda k, n, layer, head: (window_average(k, n), picked(k, n, head))),
@@ -97,6 +85,17 @@ STARTS: Dict[str, Tuple[str, Start]] = {
         "none", lambda k, n, layer, head: _both(window_average(k, n) if head % 2 else picked(k, n, head // 2))),
 }  # fmt: skip
 """The sharing that a start needs, and the start."""
+
+FINALISTS = (
+    "average",
+    "overlapping windows",
+    "overlapping windows for keys",
+    "offset by layer",
+    "overlapping windows for keys, all offset by layer",
+    "average, keys times 0.7",
+    "overlapping windows for keys, times 0.7, all offset by layer",
+)
+"""Those that the first seed found worth two more, and what they are compared with."""
 
 
 def write(state: Dict[str, Tensor], name: str, k: int, n: int) -> None:

@@ -21,8 +21,9 @@ def make(sharing, n=N, k=K, d=D, heads=H, init="average", projection="linear", s
     "random" E and F have random entries and windows, as a trained model has them."""
     torch.manual_seed(seed)
     config = LinformerConfig(
-        10, n, k, sharing, projection, "average" if init == "random" else init, layers=2, embed_dim=d, attention_heads=heads
-    )
+        10, n, k, sharing, projection, "average" if init == "random" else init,
+        projection_lr_scale=0.25, layers=2, embed_dim=d, attention_heads=heads,
+    )  # fmt: skip
     layer = 1 if init == "staggered" else 0  # the one whose windows begin later
     E = projection_of(config, layer)
     F = projection_of(config, layer, "F") if config.separate_values else None
