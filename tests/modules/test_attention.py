@@ -22,7 +22,7 @@ def make(sharing, n=N, k=K, d=D, heads=H, init="average", projection="linear", s
     torch.manual_seed(seed)
     config = LinformerConfig(
         10, n, k, sharing, projection, "average" if init == "random" else init,
-        projection_lr_scale=0.25, layers=2, embed_dim=d, attention_heads=heads,
+        projection_lr_scale=0.25 if projection in ("linear", "conv") else None, layers=2, embed_dim=d, attention_heads=heads,
     )  # fmt: skip
     layer = 1 if init == "staggered" else 0  # the one whose windows begin later
     E = projection_of(config, layer)
