@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--projected-dim", required=True, help="k: a number, or one for each layer as in 256x4,128x8")
     form.add_argument("--sharing", choices=SHARING, help="headwise if left out")
     form.add_argument("--projection", choices=PROJECTIONS, help="linear if left out")
-    form.add_argument("--projection-init", choices=STARTS["linear"], help="average if left out")
+    form.add_argument("--projection-init", choices=STARTS["linear"], help="how E and F start; as a new model's do if left out")
     form.add_argument("--max-positions", type=int, help="n; that of RoBERTa if left out")
     form.add_argument("--seed", type=int, default=1, help="of what starts at random")
     form.set_defaults(run=_from_roberta)

@@ -5,11 +5,10 @@ from typing import Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from ..modules.projection import value_of
-from ..modules.projection import NO_WINDOWS
+from ..modules.projection import NO_WINDOWS, value_of
 from ..modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
 from ..projected_dim import Dim
-from .shapes import POSITIONS, by_module, kind_and_k, layer_of, max_positions, projected_dims, projections
+from .shapes import PADDING_IDX, POSITIONS, by_module, kind_and_k, layer_of, max_positions, projected_dims, projections
 
 _LEARNED = ("weight", "start", "scale")
 
@@ -44,7 +43,7 @@ def resize_state(state: Dict[str, Tensor], n: int, dims: Optional[Sequence[Dim]]
     if dims is not None:  # one number where heads are alike, as a new model has it
         dims = [dim if isinstance(dim, int) or len(set(dim)) > 1 else dim[0] for dim in dims]
     new = {key: value for key, value in state.items() if not any(key.startswith(prefix) for prefix in found)}
-    new[POSITIONS] = resize_positions(state[POSITIONS], n)
+    new[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
     for prefix, heads in by_module(found).items():
         for name, entries in _resized(heads, n, dims[layer_of(prefix)]).items():
             new.update({f"{prefix}{name}{key}": value for key, value in entries.items()})
@@ -57,7 +56,8 @@ def _resized(heads: List[Dict[str, Tensor]], n: int, dim: Dim) -> Dict[str, Dict
     stacked = count == 1 and "weight" in heads[0] and heads[0]["weight"].dim() == 3
     if stacked:  # of one k for all heads: (H, k, n) or (H, d_h, W)
         values = value_of(**{key: heads[0][key] for key in _LEARNED if key in heads[0]})
-        heads = [{**heads[0], "weight": value, "start": None, "scale": None} for value in values]
+        rest = {key: value for key, value in heads[0].items() if key not in _LEARNED}
+        heads = [{**rest, "weight": value} for value in values]
     if isinstance(dim, int):
         resized = [_one(entries, n, dim) for entries in heads]
         if len(resized) > 1 and "weight" in resized[0]:
@@ -74,7 +74,7 @@ def _one(entries: Dict[str, Tensor], n: int, k: int) -> Dict[str, Tensor]:
     rest = {key: value for key, value in entries.items() if key not in _LEARNED}
     if kind in ("mean-pool", "max-pool"):
         return {key: value.new_empty(k, 0) for key, value in rest.items()}
-    value = value_of(**{key: entries[key] for key in _LEARNED if entries.get(key) is not None})
+    value = value_of(**{key: entries[key] for key in _LEARNED if key in entries})
     if kind == "conv":
         return {**rest, "conv": entries["conv"].new_empty(k, 0), "weight": resize_kernel(value, -(-n // k))}
     windows = _windows(entries)

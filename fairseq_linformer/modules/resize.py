@@ -25,7 +25,7 @@ from .projection import offset_of
 from .windows import window_average
 
 
-def resize_positions(table: Tensor, n: int, padding_idx: int = 1) -> Tensor:
+def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
     """Position embeddings (padding_idx + 1 + n, d) for n' = ``n`` positions."""
     before, real = table[: padding_idx + 1], table[padding_idx + 1 :]
     return torch.cat([before, real.repeat(-(-n // len(real)), 1)[:n]])

@@ -15,8 +15,10 @@ from typing import Dict, Iterator, List, Tuple
 from . import curves, ledger
 from .ledger import Entry, Measurement
 from .projection_runs import Run, results, runs
+from .real_text import training_seconds
 
 COMMAND = "scripts/projections.sh WIKI TEXT OUT"
+RESIZING = "projections-resizing.json"
 CLAIMS = {
     "scratch": "From scratch, k = n / 4, headwise, text that every Python carries, 1,024 tokens an update: perplexity "
     "after 1,500 (n = 16), 2,000 (32) and 2,500 (64) updates by the learning rate of E and F relative to the rest",
@@ -64,14 +66,10 @@ def entries(out: Path, common: dict) -> Iterator[Entry]:
             measured={name: measurement(done) for name, done in shapes.items()},
             commit="; ".join(sorted({(folder / "commit").read_text().strip() for folder in folders})),
             configuration={"example": re.sub(r"\S*/", "", (folders[0] / "train.log").read_text().split("\n")[0]), "threads": 1},
-            seconds=round(sum(seconds(folder) for folder in folders), 1),
+            seconds=round(sum(training_seconds(folder / "train.log") for folder in folders), 1),
             curves={name: done[0][1] for name, done in shapes.items()},
             **common,
         )
-
-
-def seconds(folder: Path) -> float:
-    return float(re.findall(r"done training in ([\d.]+) seconds", (folder / "train.log").read_text())[-1])
 
 
 def table(found: List[Entry]) -> str:
@@ -131,6 +129,8 @@ def main() -> None:
         print(ledger.write(entry, args.results))
     missing = sum(1 for _ in runs()) - sum(m.repetitions for entry in found for m in entry.measured.values())
     print(f"{missing} runs are not done")
+    if (args.results / RESIZING).exists():  # resizing.py has measured it
+        found.append(ledger.read(args.results / RESIZING))
     by_family = {entry.identifier.removeprefix("projections-"): entry for entry in found}
     if {"scratch", "converted"} <= by_family.keys():
         draw(args.results / "projections.png", by_family)

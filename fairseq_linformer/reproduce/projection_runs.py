@@ -54,7 +54,7 @@ class Run:
     def updates(self) -> int:
         if "scratch" in self.family:
             return {16: 1500, 32: 2000, 64: 2500}[self.n]
-        return 1500 if self.family == "longer" else 400
+        return 1500 if self.family in ("longer", "resizing") else 400
 
 
 def runs() -> Iterator[Run]:
@@ -93,7 +93,7 @@ def _rate(scale: float) -> str:
 
 
 def command(run: Run, out: Path, text: Path, wiki: Path) -> List[str]:
-    """Its ``fairseq-train``, without the folder to save in."""
+    """Its ``fairseq-train``, without where and whether to save."""
     scratch = "scratch" in run.family
     tokens = 1024 if scratch else 2048
     if run.variant == "roberta":
@@ -117,7 +117,7 @@ def command(run: Run, out: Path, text: Path, wiki: Path) -> List[str]:
         "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6", "--weight-decay", "0.01",
         "--clip-norm", "1.0", *schedule, "--max-update", str(run.updates), "--validate-interval", "1000000",
         "--validate-interval-updates", str(500 if scratch else 100), "--seed", str(run.seed), "--cpu", "--num-workers", "0",
-        "--data-buffer-size", "0", "--no-save", "--log-format", "json", "--log-interval", "100",
+        "--data-buffer-size", "0", "--log-format", "json", "--log-interval", "100",
     ]  # fmt: skip
 
 
@@ -142,13 +142,17 @@ def _checkpoint(run: Run, out: Path, wiki: Path) -> Path:
     return path
 
 
-def execute(run: Run, out: Path, text: Path, wiki: Path, commit: str) -> None:
-    """Train, unless that was done."""
+def execute(run: Run, out: Path, text: Path, wiki: Path, commit: str, keep: bool = False) -> None:
+    """Train, unless that was done.
+
+    Args:
+        keep: save the model that it ends with.
+    """
     folder = out / run.name
     if (folder / "done").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = [*command(run, out, text, wiki), "--save-dir", str(folder)]
+    arguments = [*command(run, out, text, wiki), "--save-dir", str(folder), "--no-epoch-checkpoints" if keep else "--no-save"]
     (folder / "commit").write_text(commit + "\n")
     with open(folder / "train.log", "w") as log:
         log.write(" ".join(arguments) + "\n")
@@ -157,6 +161,11 @@ def execute(run: Run, out: Path, text: Path, wiki: Path, commit: str) -> None:
         subprocess.run(arguments, check=True, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
     (folder / "done").touch()
     print(f"{run.name}: {curve(folder)[-1][1]:.1f}", flush=True)
+
+
+def current_commit() -> str:
+    """Of the repository that this is run in."""
+    return subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def curve(folder: Path) -> List[List[float]]:
@@ -179,10 +188,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     options = parser.parse_args()
     try:
-        commit = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True)
+        commit = current_commit()
         for one in runs():
             if one.family in options.families and one.seed in options.seeds:
-                execute(one, options.out, options.text, options.wiki, commit.stdout.strip())
+                execute(one, options.out, options.text, options.wiki, commit)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         sys.exit(f"projection_runs: {error}")
 

@@ -14,8 +14,8 @@ ALIGNED, NONE = 0.0, NO_WINDOWS
 
 def test_positions_are_repeated_or_cut():
     table = torch.arange(6.0).unsqueeze(1)  # two rows before four positions
-    assert resize_positions(table, 7).flatten().tolist() == [0, 1, 2, 3, 4, 5, 2, 3, 4]
-    assert resize_positions(table, 2).flatten().tolist() == [0, 1, 2, 3]
+    assert resize_positions(table, 7, padding_idx=1).flatten().tolist() == [0, 1, 2, 3, 4, 5, 2, 3, 4]
+    assert resize_positions(table, 2, padding_idx=1).flatten().tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("k, n", [(k, n) for n in (1, 5, 8, 12, 16, 24, 30) for k in (1, 2, 4, 5, 8) if k <= n])
@@ -64,7 +64,7 @@ def test_short_inputs_have_the_features_that_they_had(sharing, windowed):
     k = same_ratio(4, 12, 30, windowed)
     new = LinformerEncoder(LinformerConfig(max_positions=30, projected_dim=k, **options)).eval()
     state = old.state_dict()
-    state["embed_positions.weight"] = resize_positions(state["embed_positions.weight"], 30)
+    state["embed_positions.weight"] = resize_positions(state["embed_positions.weight"], 30, old.config.padding_idx)
     pairs = [(a, b) for a, b in zip(old.modules(), new.modules()) if isinstance(a, LearnedProjection)]
     new.load_state_dict({key: v for key, v in state.items() if ".E." not in key and ".F." not in key and not key.startswith("E.")}, strict=False)
     for theirs, ours in pairs:
