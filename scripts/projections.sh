@@ -15,6 +15,5 @@ shift 3
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
 python -m fairseq_linformer.reproduce.projection_runs "$out" "$@" --text "$text" --wiki "$wiki"
 data=${DATA_NAME:-Wikipedia as for real_text.md, and the text of demo.sh}
-[ -e results/projections-resizing.json ] && [ -e "$out/resizing" ] ||
-    python -m fairseq_linformer.reproduce.resizing "$out" --text "$text" --wiki "$wiki" --results results --data "$data"
+python -m fairseq_linformer.reproduce.resizing "$out" --text "$text" --wiki "$wiki" --results results --data "$data"
 python -m fairseq_linformer.reproduce.projection_report "$out" --results results --data "$data"
