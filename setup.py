@@ -39,7 +39,7 @@ setup(
     entry_points={"console_scripts": ["fairseq-linformer = fairseq_linformer.cli:main"]},
     install_requires=["torch==2.13.0", "numpy", *FAIRSEQ_NEEDS],
     extras_require={
-        "text": ["sentencepiece"],
+        "text": ["sentencepiece", "tiktoken", "datasets"],
         "curves": ["tensorboard", "matplotlib"],
         "huggingface": ["transformers>=5,<6", "safetensors"],
         "test": ["pytest", "hypothesis", "accelerate"],

@@ -84,7 +84,7 @@ def dictionary(model) -> List[str]:
     Raises:
         ValueError: a piece of ordinary text has the name of one of fairseq's symbols.
     """
-    processor = _load(model)
+    processor = load(model)
     pieces = []
     for i in range(processor.get_piece_size()):
         if processor.is_unknown(i) or processor.is_control(i):
@@ -116,7 +116,7 @@ def encode(model, input, output) -> int:
     Raises:
         OSError: a file cannot be read or written.
     """
-    processor = _load(model)
+    processor = load(model)
     total = 0
     # newline: a lone carriage return is no end of line, here or in a file of labels beside.
     with open(input, encoding="utf-8", newline="\n") as lines, atomic(output) as out:
@@ -130,7 +130,12 @@ def encode(model, input, output) -> int:
     return total
 
 
-def _load(model) -> sentencepiece.SentencePieceProcessor:
+def load(model) -> sentencepiece.SentencePieceProcessor:
+    """A model from its path or its bytes.
+
+    Raises:
+        ValueError: it is none.
+    """
     content = model if isinstance(model, bytes) else Path(model).read_bytes()
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=content)

@@ -1,0 +1,142 @@
+"""Text to the numbers of a fairseq dictionary: GPT-2's BPE as RoBERTa has it, or sentencepiece.
+
+The stock route encodes a line to the names of its tokens (``multiprocessing_bpe_encoder``), and
+``fairseq-preprocess`` looks each name up in ``dict.txt`` and puts </s> behind the line. Here a
+table takes the tokenizer's number straight to the dictionary's; the numbers are the same.
+"""
+
+import hashlib
+import itertools
+import json
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from . import spm
+
+# fairseq puts <s>, <pad>, </s>, <unk> before the entries of dict.txt, in this order.
+EOS, UNKNOWN, FIRST = 2, 3, 4
+# GPT-2's own, from its published encoder; contractions, words, numbers, signs, white space.
+_GPT2_WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+
+class Tokenizer:
+    """What both have.
+
+    Attributes:
+        name: ``gpt2`` or ``sentencepiece``.
+        dictionary: the lines of ``dict.txt``.
+        files: SHA-256 of each file it was made of, by name.
+        dtype: of a data-bin with this dictionary, as fairseq chooses it.
+    """
+
+    name: str
+
+    def __init__(self, dictionary: List[str], files: Dict[str, bytes], table: np.ndarray):
+        self.dictionary = dictionary
+        self.files = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        self.dtype = np.dtype(np.uint16 if FIRST + len(dictionary) < 65500 else np.uint32)
+        self._table = table.astype(self.dtype)
+
+    def encode(self, lines: Sequence[str]) -> Tuple[np.ndarray, np.ndarray]:
+        """Each line, stripped by the caller, with </s> behind it.
+
+        Returns:
+            (tokens,) numbers of the dictionary, line after line; (lines,) how many of them each has.
+        """
+        encoded = self._encode(lines)
+        sizes = np.fromiter(map(len, encoded), dtype=np.int32, count=len(encoded)) + 1
+        ends = np.cumsum(sizes)
+        ids = np.empty(int(ends[-1]) if len(ends) else 0, dtype=self.dtype)
+        inside = np.ones(len(ids), dtype=bool)
+        inside[ends - 1] = False
+        numbers = np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int64, count=int(inside.sum()))
+        ids[inside] = self._table[numbers]
+        ids[ends - 1] = EOS
+        return ids, sizes
+
+    def _encode(self, lines: Sequence[str]) -> List[List[int]]:
+        """The tokenizer's own numbers."""
+        raise NotImplementedError
+
+
+class GPT2(Tokenizer):
+    """GPT-2's BPE with RoBERTa's dictionary, through ``tiktoken``.
+
+    Args:
+        folder: holds ``encoder.json``, ``vocab.bpe`` and fairseq's ``dict.txt``.
+
+    Raises:
+        ValueError: a file is missing, or they do not belong together; a sentence.
+    """
+
+    name = "gpt2"
+
+    def __init__(self, folder):
+        from tiktoken import Encoding
+
+        contents = {name: _read(Path(folder) / name, "GPT-2's BPE") for name in ("encoder.json", "vocab.bpe", "dict.txt")}
+        try:
+            numbers = json.loads(contents["encoder.json"])
+            merges = [tuple(line.split(" ")) for line in contents["vocab.bpe"].decode().split("\n")[1:] if line]
+        except ValueError:
+            raise ValueError(f"{folder} has an encoder.json or vocab.bpe that cannot be read") from None
+        byte = _bytes_of_symbols()
+        # tiktoken merges in the order of the numbers, so they must be in the order of the merges.
+        expected = [*byte, *("".join(pair) for pair in merges)]
+        if not isinstance(numbers, dict) or [numbers.get(token) for token in expected] != list(range(len(expected))):
+            raise ValueError(f"{folder} has an encoder.json whose numbers are not in the order of its vocab.bpe; GPT-2's are wanted")
+        self._encoding = Encoding(
+            "gpt2",
+            pat_str=_GPT2_WORDS,
+            mergeable_ranks={bytes(byte[symbol] for symbol in token): i for i, token in enumerate(expected)},
+            special_tokens={},
+        )
+        dictionary = contents["dict.txt"].decode().splitlines()
+        places = {line.rsplit(" ", 1)[0]: FIRST + i for i, line in enumerate(dictionary)}
+        table = np.array([places.get(str(i), UNKNOWN) for i in range(len(expected))])
+        if (table == UNKNOWN).all():
+            raise ValueError(f"{folder} has a dict.txt with none of GPT-2's numbers; RoBERTa's is wanted")
+        super().__init__(dictionary, contents, table)
+
+    def _encode(self, lines):
+        return self._encoding.encode_ordinary_batch(list(lines), num_threads=1)
+
+
+class SentencePiece(Tokenizer):
+    """A sentencepiece model; its dictionary is ``spm.dictionary``.
+
+    Args:
+        model: path of the model.
+
+    Raises:
+        ValueError: it is no model; a sentence.
+    """
+
+    name = "sentencepiece"
+
+    def __init__(self, model):
+        content = _read(Path(model), "sentencepiece")
+        self._processor = spm.load(content)
+        pieces = spm.dictionary(content)
+        places = {piece: FIRST + i for i, piece in enumerate(pieces)}
+        count = self._processor.get_piece_size()
+        table = np.array([places.get(self._processor.id_to_piece(i), UNKNOWN) for i in range(count)])
+        super().__init__([f"{piece} 1" for piece in pieces], {Path(model).name: content}, table)
+
+    def _encode(self, lines):
+        return self._processor.encode(list(lines), num_threads=1)
+
+
+def _bytes_of_symbols() -> Dict[str, int]:
+    """GPT-2 writes bytes as printable characters, in the order of its first 256 numbers."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [b for b in range(256) if b not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+def _read(path: Path, what: str) -> bytes:
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; {what} is made of it")
+    return path.read_bytes()
