@@ -29,7 +29,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {error}")
     except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
-        sys.exit(f"{NAME}: it cannot be converted, nothing was written: {type(error).__name__}: {str(error).splitlines()[0]}")
+        sys.exit(f"{NAME}: it cannot be converted, nothing was written: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("checkpoint", type=Path)
     form.add_argument("out", type=Path, help="checkpoint to write")
     form.add_argument("--max-positions", type=int, help="the new n")
-    form.add_argument("--projected-dim", help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n")
+    form.add_argument("--projected-dim", help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n, or without windows as it was")
     form.set_defaults(run=_resize)
 
     form = forms.add_parser("to-huggingface", help="a folder for transformers")
