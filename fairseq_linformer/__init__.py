@@ -1,30 +1,14 @@
 """Linformer (Wang et al. 2020) for fairseq: ``--user-dir fairseq_linformer``.
 
-Importing this package registers ``linformer_roberta`` with fairseq, where fairseq is
-installed. ``fairseq_linformer.modules`` needs PyTorch only.
+Importing this package where fairseq is imported already, as ``--user-dir`` does, registers
+``linformer_roberta`` with fairseq; so does importing ``fairseq_linformer.models``. Without fairseq
+``fairseq_linformer.modules`` needs PyTorch only, and preparing data not even that: importing
+fairseq takes seconds, which they should not pay.
 """
 
-from importlib.util import find_spec
+import sys
 
 __version__ = "0.2.0"
 
-if find_spec("fairseq") is not None:
-    import argparse
-    import collections
-    import typing
-
-    import omegaconf
-    import torch
-    from fairseq.distributed.utils import _TensorPlaceholder
-
-    # torch >= 2.6 loads weights only and refuses what it does not know. fairseq's checkpoints hold
-    # an argparse.Namespace, and when several processes resume, the first one sends the others its
-    # checkpoint with the configuration as OmegaConf's containers and marks in the place of tensors.
-    # All of these are data; everything else stays refused.
-    torch.serialization.add_safe_globals([
-        argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode,
-        omegaconf.base.ContainerMetadata, omegaconf.base.Metadata, collections.defaultdict,
-        dict, list, int, typing.Any, _TensorPlaceholder,
-    ])  # fmt: skip
-
+if sys.modules.get("fairseq"):
     from . import models  # noqa: F401  (registers)

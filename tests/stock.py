@@ -14,6 +14,8 @@ from fairseq.data import Dictionary, indexed_dataset
 from fairseq.logging import metrics, progress_bar
 from hydra.core.global_hydra import GlobalHydra
 
+import fairseq_linformer.models  # noqa: F401  (--user-dir skips a package that is imported already)
+
 PLUGIN = str(Path(__file__).parent.parent / "fairseq_linformer")
 CONFIGS = Path(__file__).parent.parent / "configs"
 WORDS = 40

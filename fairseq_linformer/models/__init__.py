@@ -1,7 +1,25 @@
 """The fairseq adapter: ``linformer_roberta`` around ``fairseq_linformer.modules``."""
 
+import argparse
+import collections
+import typing
+
+import omegaconf
+import torch
+from fairseq.distributed.utils import _TensorPlaceholder
+
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .options import ARCHITECTURES, LinformerRobertaConfig
+
+# torch >= 2.6 loads weights only and refuses what it does not know. fairseq's checkpoints hold
+# an argparse.Namespace, and when several processes resume, the first one sends the others its
+# checkpoint with the configuration as OmegaConf's containers and marks in the place of tensors.
+# All of these are data; everything else stays refused.
+torch.serialization.add_safe_globals([
+    argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode,
+    omegaconf.base.ContainerMetadata, omegaconf.base.Metadata, collections.defaultdict,
+    dict, list, int, typing.Any, _TensorPlaceholder,
+])  # fmt: skip
 
 __all__ = [
     "ARCHITECTURES",

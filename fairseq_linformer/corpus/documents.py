@@ -1,0 +1,192 @@
+"""The documents of a chunk, and the lines of a document.
+
+In text a blank line ends a document; of rows each is one, or those that belong together are. A
+document is bytes or text until ``lines_of`` has made lines of it.
+"""
+
+import json
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Union
+
+from .rows import hub_rows, parquet_rows
+from .sources import Chunk, Source
+from .streams import open_stream, whole
+
+MAX_LINE = 1 << 20
+MAX_DOCUMENT = 64 << 20
+"""Bytes. What is longer is no paragraph, and no document."""
+_LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
+_CONTROLS = "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
+_CLEANED = str.maketrans(_LINE_ENDS, "\n" * len(_LINE_ENDS), _CONTROLS)
+_UNCLEAN = re.compile(f"[{_LINE_ENDS}{_CONTROLS}]")
+
+
+class Unfit(ValueError):
+    """Why a document is left out, in a few words that are the same for all like it.
+
+    Args:
+        position: of what is wrong, in bytes from the beginning of the document.
+    """
+
+    def __init__(self, reason: str, position: int = 0):
+        super().__init__(reason)
+        self.reason, self.position = reason, position
+
+
+@dataclass
+class Raw:
+    """A document as it was read.
+
+    Attributes:
+        text: bytes or text; None if it was too long to be read, and ``unfit`` says so.
+        place: bytes before it in its file (decompressed), or rows before it in its chunk.
+        unfit: what was already wrong.
+    """
+
+    text: Union[bytes, str, None]
+    place: int
+    unfit: Optional[Unfit] = None
+
+
+def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
+    """The documents of a chunk, in order.
+
+    Raises:
+        ValueError: it is damaged or stops; a sentence.
+        OSError: it cannot be read.
+    """
+    if chunk.format in ("text", "jsonl"):
+        with open_stream(chunk.file) as stream, whole(chunk.file):
+            if chunk.start:
+                stream.seek(chunk.start)
+            if chunk.format == "text":
+                yield from _text_documents(stream, chunk.start, chunk.end)
+            else:
+                yield from _joined(_json_rows(stream, chunk.start, chunk.end), source)
+        return
+    rows = hub_rows(source, chunk.start, chunk.end) if chunk.format == "hub" else \
+        parquet_rows(chunk.file, chunk.start, chunk.end, source.columns)  # fmt: skip
+    yield from _joined(((row, place, None) for place, row in enumerate(rows)), source)
+
+
+def lines_of(raw: Raw) -> List[str]:
+    """The paragraphs of a document, stripped, without blank ones.
+
+    Text is brought to NFC, every kind of line end to a line end, and control characters are taken out.
+
+    Raises:
+        Unfit: it is not text.
+    """
+    if raw.unfit is not None:
+        raise raw.unfit
+    text = raw.text
+    if isinstance(text, bytes):
+        if b"\0" in text:
+            raise Unfit("NUL byte", text.index(b"\0"))
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Unfit("not UTF-8", error.start) from None
+    else:
+        if "\0" in text:
+            raise Unfit("NUL byte")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:  # half a character, as JSON can have it
+            raise Unfit("not UTF-8") from None
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    if _UNCLEAN.search(text):
+        text = text.translate(_CLEANED)
+    lines = [line for line in map(str.strip, text.split("\n")) if line]
+    if any(len(line) > MAX_LINE for line in lines):
+        raise Unfit("a line of over 1 MiB")
+    return lines
+
+
+def _lines(stream: BinaryIO, place: int, end: Optional[int], limit: int) -> Iterator[tuple]:
+    """(line, its place, its length); of a line of over ``limit`` bytes only the beginning."""
+    while end is None or place < end:
+        line = stream.readline(limit + 1)
+        if not line:
+            return
+        length, last = len(line), line
+        while length > limit and not last.endswith(b"\n") and (last := stream.readline(MAX_LINE)):
+            length += len(last)
+        yield line, place, length
+        place += length
+
+
+def _text_documents(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[Raw]:
+    lines: List[bytes] = []
+    begun, size, unfit = start, 0, None
+    for line, place, length in _lines(stream, start, end, MAX_LINE):
+        if line.strip() == b"" and length <= MAX_LINE:
+            if lines or unfit:
+                yield Raw(None if unfit else b"".join(lines), begun, unfit)
+            lines, size, unfit = [], 0, None
+            continue
+        if not lines and unfit is None:
+            begun = place
+        size += length
+        if unfit is None and length > MAX_LINE:
+            unfit = Unfit("a line of over 1 MiB", place - begun)
+        elif unfit is None and size > MAX_DOCUMENT:
+            unfit = Unfit("a document of over 64 MiB")
+        if unfit is None:
+            lines.append(line)
+        else:
+            lines = []  # it is not kept, however long it goes on
+    if lines or unfit:
+        yield Raw(None if unfit else b"".join(lines), begun, unfit)
+
+
+def _json_rows(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[tuple]:
+    """(row or None, place, what is wrong)."""
+    for line, place, length in _lines(stream, start, end, MAX_DOCUMENT):
+        if length > MAX_DOCUMENT:
+            yield None, place, Unfit("a document of over 64 MiB")
+        elif line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                yield None, place, Unfit("not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON")
+                continue
+            yield (row, place, None) if isinstance(row, dict) else (None, place, Unfit("not a JSON object"))
+
+
+def _joined(rows: Iterator[tuple], source: Source) -> Iterator[Raw]:
+    """Documents of rows: one of each, or of those that belong together."""
+    texts: List[str] = []
+    begun, last, size = 0, None, 0
+
+    def document() -> Raw:
+        too_long = Unfit("a document of over 64 MiB") if size > MAX_DOCUMENT else None
+        return Raw(None if too_long else "\n".join(texts), begun, too_long)
+
+    for row, place, unfit in rows:
+        text = None if unfit else _text_of(row, source)
+        if text is None:
+            yield Raw(None, place, unfit or Unfit(f"no text in {source.column}"))
+            continue
+        key = row[source.group] if source.group is not None else None
+        if texts and (len(texts) >= source.rows if source.group is None else key != last):
+            yield document()
+            texts, size = [], 0
+        if not texts:
+            begun = place
+        size += len(text)
+        texts.append(text if size <= MAX_DOCUMENT else "")
+        last = key
+    if texts:
+        yield document()
+
+
+def _text_of(row: Dict[str, Any], source: Source) -> Optional[str]:
+    """Its text, the title before it; None if it has none."""
+    text, title = row.get(source.column), row.get(source.title) if source.title is not None else None
+    if not isinstance(text, str) or (source.group is not None and source.group not in row):
+        return None
+    return f"{title}\n{text}" if isinstance(title, str) and title else text

@@ -1,0 +1,105 @@
+"""``manifest.json``: what a corpus was made of, what was left out, what came out."""
+
+import hashlib
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Dict, List
+
+from ..files import atomic
+from .chunks import EXAMPLES, name_of
+from .sources import Chunk
+from .streams import line_number
+
+NAME = "manifest.json"
+
+
+def read_counts(folder: Path, sources: int, chunks: List[Chunk]) -> List[Dict[str, Any]]:
+    """Of each source what was read and left out, the first of that by file and line."""
+    read: List[Dict[str, Any]] = [{"documents_read": 0, "empty": 0, "unfit": {}, "examples": []} for _ in range(sources)]
+    for i, chunk in enumerate(chunks):
+        said, counts = json.loads((folder / f"{name_of(i)}.json").read_text()), read[chunk.source]
+        counts["documents_read"] += said["documents"]
+        counts["empty"] += said["empty"]
+        for reason, count in said["unfit"].items():
+            counts["unfit"][reason] = counts["unfit"].get(reason, 0) + count
+        for reason, place in said["examples"][: EXAMPLES - len(counts["examples"])]:
+            where = f"line {line_number(chunk.file, place):,}" if chunk.format in ("text", "jsonl") else f"row {place + 1:,} of {name_of(i)}"
+            counts["examples"].append(f"{chunk.file}, {where}: {reason}")
+    return read
+
+
+def check_unfit(read: List[Dict[str, Any]], max_unfit: float) -> None:
+    documents, unfit = sum(c["documents_read"] for c in read), sum(sum(c["unfit"].values()) for c in read)
+    if unfit > max_unfit * documents:
+        first = next(example for counts in read for example in counts["examples"])
+        raise ValueError(
+            f"{unfit:,} of {documents:,} documents are unfit, more than the share of {max_unfit:g} that --max-unfit allows; the first is {first}"
+        )
+
+
+def write(
+    out: Path, command: str, sources: List[Dict[str, Any]], counts: List[Dict[str, Any]], splits: Dict[str, Any], tokenizer: Dict[str, Any]
+) -> None:
+    """Write ``manifest.json``, the mark that all is done.
+
+    Args:
+        sources: as the plan has them.
+        counts: of each source.
+        splits: counts of each split.
+        tokenizer: its name and its files.
+    """
+    files = sorted(out.glob("shard*/*"))
+    content = {
+        "command": command,
+        "sources": [
+            {**source, "files": [{"path": file["path"], "bytes": file["bytes"], "sha256": sha256(file["path"])} for file in source["files"]], **of}
+            for source, of in zip(sources, counts)
+        ],
+        "tokenizer": tokenizer,
+        "splits": splits,
+        "files": {str(path.relative_to(out)): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files},
+        "versions": versions(),
+    }
+    with atomic(out / NAME) as file:
+        json.dump(content, file, indent=1)
+
+
+def told(out: Path) -> str:
+    """What to say of a corpus that is done, and the path for fairseq-train.
+
+    Raises:
+        ValueError: it is not as its manifest says.
+    """
+    manifest = json.loads((out / NAME).read_text())
+    for name, file in manifest["files"].items():
+        path = out / name
+        if not path.exists() or path.stat().st_size != file["bytes"]:
+            raise ValueError(f"{path} is missing or cut off, though {out} was finished; delete {out} and prepare it again")
+    train = [counts for name, counts in manifest["splits"].items() if name != "valid"]
+    unfit = sum(sum(source["unfit"].values()) for source in manifest["sources"])
+    again = sum(source["duplicate_documents"] for source in manifest["sources"])
+    shards = sorted((name.split("/")[0] for name in manifest["files"] if name.endswith("dict.txt")), key=lambda s: int(s[5:]))
+    return (
+        f"train: {sum(c['documents'] for c in train):,} documents, {sum(c['words'] for c in train):,} words, "
+        f"{sum(c['tokens'] for c in train):,} tokens; valid: {manifest['splits']['valid']['documents']:,} documents, "
+        f"{manifest['splits']['valid']['tokens']:,} tokens; left out: {again:,} duplicate and {unfit:,} unfit documents\n"
+        "for fairseq-train: " + ":".join(str(out / shard) for shard in shards)
+    )
+
+
+def sha256(path) -> str:
+    """Of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions() -> Dict[str, str]:
+    """Of the libraries that a corpus depends on, those that are installed."""
+    found = {}
+    for name in ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "datasets", "pyarrow"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

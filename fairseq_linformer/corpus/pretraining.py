@@ -1,0 +1,231 @@
+"""``fairseq-linformer prepare pretraining``: from sources to fairseq's data-bin in shards.
+
+    OUT/plan.json            chunks of the sources, options, tokenizer; what is prepared here
+    OUT/work/chunk-*         each chunk as tokens (chunks.py); gone when all is done
+    OUT/shardI/              train.bin, train.idx, dict.txt; valid beside the first
+    OUT/manifest.json        what it was made of and what came out; written last
+
+Killed at any moment and started again, it goes on with the chunks that are missing. The result does
+not depend on how often it was, on the number of processes, or on how chunks were dealt out to machines.
+"""
+
+import errno
+import fcntl
+import json
+import multiprocessing
+import os
+import shlex
+import shutil
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..files import atomic, write_lines
+from ..progress import Progress
+from . import manifest, sources
+from .assemble import Chunks, assemble
+from .chunks import is_done, name_of, tokenise
+from .sources import Chunk, Source
+from .tokenizer import GPT2, SentencePiece, Tokenizer
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the result depends on.
+
+    Raises:
+        ValueError: a value that cannot be; a sentence.
+    """
+
+    sources: Tuple[str, ...]
+    """As sources.py has them, in order."""
+    gpt2: Optional[str] = None
+    """Folder of GPT-2's files and RoBERTa's dictionary; or"""
+    sentencepiece: Optional[str] = None
+    """a model."""
+    valid_share: float = 0.005
+    shards: int = 1
+    unique_paragraphs: bool = False
+    chunk_mib: float = 16
+    """MiB of a file that a process takes at once, and that are lost when it is killed."""
+
+    def __post_init__(self):
+        if not self.sources:
+            raise ValueError("there is no source; give --source, for instance wikipedia or a file")
+        if (self.gpt2 is None) == (self.sentencepiece is None):
+            raise ValueError("there must be one tokenizer; give --gpt2 FOLDER or --sentencepiece MODEL")
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share is {self.valid_share}; it must be above 0 and below 1")
+        if self.shards < 1:
+            raise ValueError(f"shards is {self.shards}; it must be at least 1")
+        if not self.chunk_mib > 0:
+            raise ValueError(f"chunk_mib is {self.chunk_mib}; it must be above 0")
+
+    def command(self, out) -> str:
+        """The command line that does it."""
+        words = ["fairseq-linformer", "prepare", "pretraining", str(out)]
+        for source in self.sources:
+            words += ["--source", source]
+        words += ["--gpt2", self.gpt2] if self.gpt2 else ["--sentencepiece", self.sentencepiece]
+        words += ["--valid-share", str(self.valid_share), "--shards", str(self.shards), "--chunk-mib", str(self.chunk_mib)]
+        return shlex.join(words + ["--unique-paragraphs"] * self.unique_paragraphs)
+
+
+def prepare(
+    out, options: Options, workers: Optional[int] = None, part: Optional[Tuple[int, int]] = None,
+    merge: bool = False, max_unfit: float = 0.01,
+) -> str:  # fmt: skip
+    """Do all of it, or one part of the chunks, or only put the chunks together.
+
+    Args:
+        out: folder; new, or one where the same was begun.
+        workers: processes; as many as there are processors if left out.
+        part: (I, N), 1 <= I <= N: only every N-th chunk from the I-th on, nothing put together.
+        merge: all chunks must be there.
+        max_unfit: share of the documents that may be left out as unfit.
+
+    Returns:
+        what to tell: the path for ``fairseq-train``, or what is still to be done.
+
+    Raises:
+        ValueError: bad input; a sentence.
+        OSError: a file cannot be read or written.
+    """
+    out = Path(out)
+    if part is not None and not 1 <= part[0] <= part[1]:
+        raise ValueError(f"part is {part[0]}/{part[1]}; it must be I/N with I from 1 to N")
+    if not 0 <= max_unfit <= 1:
+        raise ValueError(f"max_unfit is {max_unfit}; it must be from 0 to 1")
+    tokenizer = load_tokenizer(options)
+    plan = _plan(out, options, tokenizer)
+    if (out / "manifest.json").exists():
+        return manifest.told(out)
+    chunks = [Chunk(**chunk) for chunk in plan["chunks"]]
+    with _locked(out / ".lock", shared=part is not None):
+        mine = [i for i in range(len(chunks)) if part is None or i % part[1] == part[0] - 1]
+        missing = [i for i in mine if not is_done(out / "work", i)]
+        if merge and missing:
+            raise ValueError(f"{len(missing)} of {len(chunks)} chunks of {out} are not done, the first is {name_of(missing[0])}; run their part")
+        _tokenise_all(out / "work", options, [_source(source) for source in plan["sources"]], chunks, missing, workers)
+        if part is not None:
+            return f"{out}: part {part[0]}/{part[1]} is done, {len(mine)} of {len(chunks)} chunks; when all parts are, run it with --merge"
+        return _assemble(out, options, tokenizer, plan, chunks, max_unfit)
+
+
+def load_tokenizer(options: Options) -> Tokenizer:
+    return GPT2(options.gpt2) if options.gpt2 is not None else SentencePiece(options.sentencepiece)
+
+
+def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
+    """Make the plan, or read it and see that it is the same."""
+    path = out / "plan.json"
+    if not path.exists() and out.exists() and any(entry.name != ".lock" for entry in out.iterdir()):
+        raise ValueError(f"{out} has other files in it; a new or empty folder is wanted, or one where this was begun")
+    asked = {"options": {**asdict(options), "sources": list(options.sources)}, "tokenizer": tokenizer.files}
+    if path.exists():
+        plan = json.loads(path.read_text())
+        for what in asked["options"]:
+            if plan["options"][what] != asked["options"][what]:
+                raise ValueError(f"{out} was begun with {what} {plan['options'][what]!r}, not {asked['options'][what]!r}; take another folder")
+        if plan["tokenizer"] != asked["tokenizer"]:
+            raise ValueError(f"{out} was begun with another tokenizer: its files have changed; take another folder")
+        _check_unchanged(plan)
+        return plan
+    made = sources.plan([sources.parse(source) for source in options.sources], max(1, int(options.chunk_mib * (1 << 20))))
+    plan = {**asked, "sources": made.sources, "chunks": [asdict(chunk) for chunk in made.chunks]}
+    with atomic(path) as file:
+        json.dump(plan, file, indent=1)
+    return plan
+
+
+def _check_unchanged(plan: Dict[str, Any]) -> None:
+    for source in plan["sources"]:
+        for file in source["files"]:
+            try:
+                now = os.stat(file["path"])
+            except OSError:
+                raise ValueError(f"{file['path']} is gone since this was begun") from None
+            if (now.st_size, now.st_mtime_ns) != (file["bytes"], file["changed"]):
+                raise ValueError(f"{file['path']} has changed since this was begun; take another folder")
+
+
+def _source(planned: Dict[str, Any]) -> Source:
+    """With the revision that the plan has found."""
+    return Source(**{key: value for key, value in planned.items() if key != "files"})
+
+
+_state: Dict[str, Any] = {}
+"""Of a worker: what it needs for every chunk."""
+
+
+def _begin(options: Options, planned: List[Source], folder: Path, parent: int) -> None:
+    """Of each worker."""
+
+    def watch() -> None:  # killed, the parent cannot say goodbye
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    _state.update(hashed=options.unique_paragraphs, sources=planned, folder=folder, tokenizer=load_tokenizer(options))
+
+
+def _one(index: int, chunk: Chunk) -> None:
+    tokenise(chunk, _state["sources"][chunk.source], _state["tokenizer"], _state["folder"], index, _state["hashed"])
+
+
+def _tokenise_all(folder: Path, options: Options, planned: List[Source], chunks: List[Chunk], missing: List[int], workers: Optional[int]) -> None:
+    """Make the chunks that are missing; those that are done stay, whatever happens."""
+    if not missing:
+        return
+    workers = min(len(missing), workers or len(os.sched_getaffinity(0)))
+    context = multiprocessing.get_context("spawn")  # threads of others do not survive a fork
+    pool = ProcessPoolExecutor(workers, context, _begin, (options, planned, folder, os.getpid()))
+    with Progress("tokenising", sum(chunks[i].bytes for i in missing)) as progress:
+        waiting = {pool.submit(_one, i, chunks[i]): i for i in missing}
+        try:
+            while waiting:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    future.result()
+                    progress.add(chunks[waiting.pop(future)].bytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise ValueError(
+                f"there is no room left in {folder} after {len(chunks) - len(waiting)} of {len(chunks)} chunks, which are kept; "
+                "make room and start again"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk], max_unfit: float) -> str:
+    read = manifest.read_counts(out / "work", len(plan["sources"]), chunks)
+    manifest.check_unfit(read, max_unfit)
+    _check_unchanged(plan)
+    arrays = Chunks(out / "work", len(chunks), tokenizer.dtype)
+    by_split, by_source = assemble(
+        arrays, [chunk.source for chunk in chunks], out, options.valid_share, options.shards, options.unique_paragraphs
+    )
+    for shard in range(options.shards):
+        write_lines(out / f"shard{shard}" / "dict.txt", tokenizer.dictionary)
+    counts = [{**counts, **by_source.get(number, {})} for number, counts in enumerate(read)]
+    manifest.write(out, options.command(out), plan["sources"], counts, by_split, {"name": tokenizer.name, "files": tokenizer.files})
+    shutil.rmtree(out / "work")
+    return manifest.told(out)
+
+
+@contextmanager
+def _locked(path: Path, shared: bool):
+    """Parts can run side by side; what puts them together runs alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{path.parent} is being prepared by another process; wait for it, or give --part to each") from None
+        yield

@@ -1,0 +1,78 @@
+"""Rows of parquet files and of the Hugging Face hub, as dictionaries."""
+
+from typing import Any, Dict, Iterator, List
+
+BATCH = 64
+"""Rows read at once; whole books are long."""
+
+
+def parquet_file(file: str, columns: List[str]):
+    """A parquet file that has these columns.
+
+    Raises:
+        ValueError: it is damaged, or has not; a sentence.
+    """
+    import pyarrow.parquet
+
+    try:
+        parquet = pyarrow.parquet.ParquetFile(file)
+    except pyarrow.lib.ArrowException as error:
+        raise ValueError(f"{file} is cut off or no parquet file: {str(error).splitlines()[0]}") from None
+    _check_columns(file, parquet.schema_arrow.names, columns)
+    return parquet
+
+
+def parquet_rows(file: str, start: int, end: int, columns: List[str]) -> Iterator[Dict[str, Any]]:
+    """The rows of row groups ``start`` to ``end``, without the last."""
+    import pyarrow
+
+    parquet = parquet_file(file, columns)
+    try:
+        for batch in parquet.iter_batches(BATCH, row_groups=list(range(start, end)), columns=columns):
+            yield from batch.to_pylist()
+    except (pyarrow.lib.ArrowException, OSError) as error:
+        raise ValueError(f"{file} is damaged: {str(error).splitlines()[0]}") from None
+
+
+def hub_dataset(source):
+    """A source on the hub, or in a folder that is laid out like one, as a stream.
+
+    Raises:
+        ValueError: it cannot be reached, or has not the columns; a sentence.
+    """
+    import datasets
+
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity_error()
+    try:
+        dataset = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision, streaming=True)
+        names = dataset.column_names or dataset._resolve_features().column_names
+    except Exception as error:  # the network, the name, the config: each has errors of its own
+        raise ValueError(f"the hub's {source.hub} cannot be loaded: {type(error).__name__}: {_first_line(error)}") from None
+    _check_columns(f"the hub's {source.hub}", names, source.columns)
+    return dataset.select_columns(source.columns)
+
+
+def hub_rows(source, shard: int, shards: int) -> Iterator[Dict[str, Any]]:
+    """The rows of one shard of the hub's dataset."""
+    dataset = hub_dataset(source).shard(num_shards=shards, index=shard)
+    rows = 0
+    try:
+        for row in dataset:
+            yield row
+            rows += 1
+    except Exception as error:
+        raise ValueError(
+            f"the hub's {source.hub} stopped in shard {shard} of {shards} after {rows:,} rows: {type(error).__name__}: {_first_line(error)}; "
+            "start again to go on"
+        ) from None
+
+
+def _check_columns(what: str, there: List[str], wanted: List[str]) -> None:
+    for column in wanted:
+        if column not in there:
+            raise ValueError(f"{what} has no column {column!r}; it has {', '.join(there)}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]

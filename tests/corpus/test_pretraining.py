@@ -1,0 +1,441 @@
+"""Pretraining text: every source, whole and in parts, killed and damaged, against a slow obvious reference."""
+
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from fairseq_linformer.corpus import pretraining
+from fairseq_linformer.corpus.pretraining import Options, prepare
+from fairseq_linformer.corpus.tokenizer import GPT2
+
+from .test_tokenizer import write_gpt2
+
+SMALL = 2000 / (1 << 20)
+"""MiB of a chunk."""
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    return write_gpt2(tmp_path_factory.mktemp("gpt2"))
+
+
+def made_up(count=60, seed=0):
+    """Documents as lists of paragraphs; some come twice, some paragraphs too."""
+    chance = random.Random(seed)
+    words = ["hello", "low", "lower", "world", "Été", "日本", "it's", "1,000"]
+    found = [[" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(chance.randint(1, 6))] for _ in range(count)]
+    found[7], found[20], found[33] = found[2], found[2], found[9]
+    found[11] = ["the same notice", *found[11]]
+    found[12] = ["the same notice"]
+    found[13] = [found[13][0], "the same notice", found[13][0]]
+    return found
+
+
+def write_text(path, documents):
+    path.write_text("\n".join("".join(line + "\n" for line in document) for document in documents), encoding="utf-8")
+    return path
+
+
+def write_rows(path, documents):
+    pyarrow.parquet.write_table(pyarrow.table({"id": list(range(len(documents))), "text": ["\n".join(d) for d in documents]}),
+                                path, row_group_size=9)  # fmt: skip
+    return path
+
+
+def reference(documents, tokenizer, valid_share, shards=1, unique_paragraphs=False):
+    """{split: list of lines as lists of numbers}."""
+    def hashed(text):
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    splits, seen, paragraphs = {}, set(), set()
+    for document in documents:
+        key = hashed("\n".join(document))
+        if key in seen:
+            continue
+        seen.add(key)
+        kept = []
+        for line in document:
+            if not (unique_paragraphs and line in paragraphs):
+                kept.append(line)
+            paragraphs.add(line)
+        if not kept:
+            continue
+        high, low = int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big")
+        split = "shard0/valid" if high < valid_share * 2**64 else f"shard{low % shards}/train"
+        for line in [*kept, ""]:
+            splits.setdefault(split, []).append(tokenizer.encode([line])[0].tolist())
+    return splits
+
+
+def read(out):
+    return {
+        str(path.relative_to(out))[:-4]: [item.tolist() for item in MMapIndexedDataset(str(path)[:-4])] for path in out.glob("shard*/*.bin")
+    }
+
+
+def content(out):
+    """Everything that is in a folder but what it was planned from."""
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name not in ("plan.json", ".lock")}
+
+
+@pytest.mark.parametrize("shards, unique, chunk", [(1, False, SMALL), (3, False, 1), (2, True, SMALL), (1, True, SMALL / 20)])
+def test_equals_the_reference(tmp_path, gpt2, shards, unique, chunk):
+    documents = made_up()
+    source = write_text(tmp_path / "text.txt", documents)
+    options = Options((str(source),), str(gpt2), valid_share=0.3, shards=shards, unique_paragraphs=unique, chunk_mib=chunk)
+    said = prepare(tmp_path / "out", options, workers=1)
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3, shards, unique)
+    assert said.splitlines()[-1] == "for fairseq-train: " + ":".join(str(tmp_path / f"out/shard{i}") for i in range(shards))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    source, splits = manifest["sources"][0], manifest["splits"]
+    assert source["documents_read"] == 60 and source["duplicate_documents"] == 3
+    assert source["documents"] == sum(split["documents"] for split in splits.values()) == (57 if not unique else 56)
+    paragraphs = sum(map(len, {"".join(document): document for document in documents}.values()))
+    assert source["duplicate_paragraphs"] == paragraphs - source["paragraphs"] and (source["duplicate_paragraphs"] >= 3) == unique
+    lines = read(tmp_path / "out")
+    for split, counts in splits.items():
+        name = "shard0/valid" if split == "valid" else f"shard{split[5:]}/train"
+        assert counts["tokens"] == sum(map(len, lines[name]))
+        assert counts["documents"] + counts["paragraphs"] == len(lines[name])
+    for name, file in manifest["files"].items():
+        assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == file["sha256"]
+    assert not (tmp_path / "out" / "work").exists()
+
+
+def compressed(opener, suffix):
+    def write(folder, documents):
+        plain = write_text(folder / "plain", documents)
+        with opener(folder / f"text.txt{suffix}", "wb") as file:
+            file.write(plain.read_bytes())
+        return str(folder / f"text.txt{suffix}")
+
+    return write
+
+
+def zstandard(folder, documents):
+    with pyarrow.output_stream(str(folder / "text.txt.zst"), compression="zstd") as stream:
+        stream.write(write_text(folder / "plain", documents).read_bytes())
+    return str(folder / "text.txt.zst")
+
+
+def json_lines(folder, documents):
+    rows = [json.dumps({"id": i, "text": "\n".join(document)}) for i, document in enumerate(documents)]
+    (folder / "rows.jsonl").write_text("\n".join(rows))
+    return str(folder / "rows.jsonl")
+
+
+def sentences(folder, documents):
+    """Each paragraph a row, with the number of its document."""
+    rows = [json.dumps({"book": i, "sentence": line}) for i, document in enumerate(documents) for line in document]
+    (folder / "rows.jsonl").write_text("\n".join(rows))
+    return f"{folder / 'rows.jsonl'},column=sentence,group=book"
+
+
+def hub(folder, documents):
+    (folder / "hub").mkdir()
+    write_rows(folder / "hub" / "train-00000-of-00002.parquet", documents[:25])
+    write_rows(folder / "hub" / "train-00001-of-00002.parquet", documents[25:])
+    return f"hub:{folder / 'hub'},licence=CC0"
+
+
+def several(folder, documents):
+    """A folder: its files in the order of their names, of different formats."""
+    (folder / "in").mkdir()
+    write_text(folder / "in" / "a.txt", documents[:10])
+    write_rows(folder / "in" / "b.parquet", documents[10:30])
+    write_text(folder / "in" / "c.txt", documents[30:])
+    (folder / "in" / "notes.md").write_text("not this")
+    return str(folder / "in")
+
+
+SOURCES = {
+    "gzip": compressed(gzip.open, ".gz"), "bzip2": compressed(bz2.open, ".bz2"), "xz": compressed(lzma.open, ".xz"), "zstandard": zstandard,
+    "json lines": json_lines, "sentences": sentences, "hub": hub, "folder": several,
+    "parquet": lambda folder, documents: str(write_rows(folder / "rows.parquet", documents)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_sources_hold_the_same_documents(tmp_path, gpt2, kind):
+    documents = made_up()
+    source = SOURCES[kind](tmp_path, documents)
+    prepare(tmp_path / "out", Options((source,), str(gpt2), valid_share=0.3, chunk_mib=SMALL), workers=1)
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
+
+
+def test_sources_come_in_order_and_keep_their_licence(tmp_path, gpt2):
+    documents = made_up()
+    first, second = write_text(tmp_path / "b.txt", documents[:30]), write_text(tmp_path / "a.txt", documents[30:])
+    options = Options((f"{first},licence=MIT", str(second)), str(gpt2), valid_share=0.3)
+    prepare(tmp_path / "out", options, workers=1)
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [source["licence"] for source in manifest["sources"]] == ["MIT", "not stated"]
+    assert manifest["command"].startswith(f"fairseq-linformer prepare pretraining {tmp_path}/out --source {first},licence=MIT --source ")
+
+
+def test_titles_and_rows_that_nothing_joins(tmp_path, gpt2):
+    rows = [{"t": f"title {i}", "text": f"hello {i}"} for i in range(21)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = Options((f"{tmp_path}/x.jsonl,title=t,rows=2",), str(gpt2), valid_share=0.5)
+    prepare(tmp_path / "out", options, workers=1)
+    lines = [line for row in rows for line in row.values()]
+    documents = [lines[i : i + 4] for i in range(0, len(lines), 4)]
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.5)
+
+
+def test_text_is_cleaned(tmp_path, gpt2):
+    (tmp_path / "x.txt").write_bytes("\ufeffhello\r\n  low\x07er \x0cnext\u2028line\n \t \ncafe\u0301\n\n\n\nb\n".encode())
+    prepare(tmp_path / "out", Options((f"{tmp_path}/x.txt",), str(gpt2), valid_share=0.4), workers=1)
+    documents = [["hello", "lower", "next", "line"], ["caf\u00e9"], ["b"]]
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.4)
+
+
+def test_parts_and_merge_are_one_run(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", made_up())
+    options = Options((str(source),), str(gpt2), valid_share=0.3, chunk_mib=SMALL)
+    prepare(tmp_path / "whole", options, workers=1)
+    with pytest.raises(ValueError, match="chunks of .* are not done, the first is chunk-000000; run their part"):
+        prepare(tmp_path / "out", options, merge=True)
+    for i in (3, 1):
+        assert "when all parts are, run it with --merge" in prepare(tmp_path / "out", options, workers=1, part=(i, 3))
+    with pytest.raises(ValueError, match="the first is chunk-000001"):
+        prepare(tmp_path / "out", options, merge=True)
+    prepare(tmp_path / "out", options, workers=1, part=(2, 3))
+    prepare(tmp_path / "out", options, merge=True)
+    ours, whole = content(tmp_path / "out"), content(tmp_path / "whole")
+    assert ours.pop("manifest.json").replace(b"/out", b"/whole") == whole.pop("manifest.json")
+    assert ours == whole
+
+
+RUN = """
+import sys
+from fairseq_linformer.corpus.pretraining import Options, prepare
+if __name__ == "__main__":
+    source, gpt2, out = sys.argv[1:]
+    print(prepare(out, Options((source,), gpt2, valid_share=0.3, shards=2, chunk_mib=0.02), workers=2))
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on_and_ends_with_the_same_bytes(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", made_up(3000))
+    (tmp_path / "run.py").write_text(RUN)
+    environment = {**os.environ, "PYTHONPATH": str(Path(pretraining.__file__).parents[2])}
+
+    def start(out):
+        return subprocess.Popen([sys.executable, tmp_path / "run.py", source, gpt2, out], env=environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    begun = time.monotonic()
+    whole = start(tmp_path / "whole")
+    assert whole.wait() == 0, whole.stderr.read()
+    seconds = time.monotonic() - begun
+    chance, killed = random.Random(0), 0
+    for _ in range(10):
+        process = start(tmp_path / "out")
+        try:
+            process.wait(timeout=seconds * chance.uniform(0.1, 0.8))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed += 1
+    assert killed >= 5
+    last = start(tmp_path / "out")
+    assert last.wait() == 0, last.stderr.read()
+    ours, expected = content(tmp_path / "out"), content(tmp_path / "whole")
+    assert ours.pop("manifest.json").replace(b"/out", b"/whole") == expected.pop("manifest.json")
+    assert ours == expected
+
+
+def test_finished_it_is_not_done_again(tmp_path, gpt2, monkeypatch):
+    source = write_text(tmp_path / "text.txt", made_up())
+    options = Options((str(source),), str(gpt2), valid_share=0.3)
+    first = prepare(tmp_path / "out", options, workers=1)
+    monkeypatch.setattr(pretraining, "tokenise", None)
+    monkeypatch.setattr(pretraining, "assemble", None)
+    assert prepare(tmp_path / "out", options) == first
+    with open(tmp_path / "out" / "shard0" / "train.bin", "ab") as file:
+        file.truncate(10)
+    with pytest.raises(ValueError, match="train.bin is missing or cut off"):
+        prepare(tmp_path / "out", options)
+
+
+def test_what_has_changed_is_noticed(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", made_up())
+    options = dict(sources=(str(source),), gpt2=str(gpt2), valid_share=0.3)
+    prepare(tmp_path / "out", Options(**options), workers=1, part=(1, 1))
+    with pytest.raises(ValueError, match="was begun with valid_share 0.3, not 0.2"):
+        prepare(tmp_path / "out", Options(**{**options, "valid_share": 0.2}))
+    other = write_gpt2(tmp_path / "other", merges=("h e",))
+    with pytest.raises(ValueError, match="was begun with gpt2"):
+        prepare(tmp_path / "out", Options(**{**options, "gpt2": str(other)}))
+    source.write_text("something else\n")
+    with pytest.raises(ValueError, match="text.txt has changed since this was begun"):
+        prepare(tmp_path / "out", Options(**options))
+    source.unlink()
+    with pytest.raises(ValueError, match="text.txt is gone"):
+        prepare(tmp_path / "out", Options(**options))
+
+
+def damaged(folder, name):
+    """A file that cannot be used, by what is wrong with it."""
+    text = "".join(f"hello {i}\n\n" for i in range(2000)).encode()
+    path = folder / name.split(":")[0]
+    if path.name == "cut.txt.gz":
+        path.write_bytes(gzip.compress(text)[:-200])
+    elif path.name == "cut.txt.xz":
+        path.write_bytes(lzma.compress(text)[:-50])
+    elif path.name == "cut.txt.zst":
+        zstandard(folder, made_up())
+        path.write_bytes((folder / "text.txt.zst").read_bytes()[:-100])
+    elif path.name == "cut.parquet":
+        path.write_bytes(write_rows(folder / "whole.parquet", made_up()).read_bytes()[:-100])
+    elif path.name == "rot.parquet":
+        whole = bytearray(write_rows(folder / "whole.parquet", made_up()).read_bytes())
+        whole[100:400] = bytes(300)
+        path.write_bytes(whole)
+    elif path.name == "empty.txt":
+        path.touch()
+    elif path.name == "x.md":
+        path.write_text("hello\n")
+    elif path.name == "column.parquet":
+        write_rows(path, made_up())
+        return f"{path},column=body"
+    elif path.name == "missing.txt":
+        pass
+    elif path.name == "hub":
+        hub(folder, made_up())
+        (path / "train-00001-of-00002.parquet").write_bytes(b"PAR1 nothing")
+        return f"hub:{path}"
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("cut.txt.gz", "cut.txt.gz is cut off or damaged"),
+        ("cut.txt.xz", "cut.txt.xz is cut off or damaged"),
+        ("cut.txt.zst", "cut.txt.zst is cut off or damaged"),
+        ("cut.parquet", "cut.parquet is cut off or no parquet file"),
+        ("rot.parquet", "rot.parquet is damaged"),
+        ("empty.txt", "empty.txt is empty"),
+        ("x.md", "has a suffix that says no format"),
+        ("column.parquet", "has no column 'body'; it has id, text"),
+        ("missing.txt", "missing.txt has no files"),
+        ("hub", "the hub's .*hub"),
+    ],
+)
+def test_damaged_sources_are_refused(tmp_path, gpt2, name, message):
+    source = damaged(tmp_path, name)
+    with pytest.raises(ValueError, match=message) as caught:
+        prepare(tmp_path / "out", Options((source,), str(gpt2), valid_share=0.3), workers=1)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "manifest.json").exists() and not list((tmp_path / "out").glob("shard*"))
+
+
+def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
+    good = [f"hello {i}" for i in range(40)]
+    lines = [line.encode() for line in good]
+    lines[3] = b"not utf \xff-8"
+    lines[30] = b"first\nsecond\0 line"
+    lines[35] = b"x" * ((1 << 20) + 5)
+    (tmp_path / "x.txt").write_bytes(b"\n\n".join(lines))
+    rows = ['{"text": "row"}', "{", "[1]", '{"body": "y"}', '{"text": "\\ud800"}', '{"text": "  "}']
+    (tmp_path / "y.jsonl").write_text("\n".join(rows))
+    options = Options((f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
+    with pytest.raises(ValueError, match="7 of 46 documents are unfit, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
+        prepare(tmp_path / "out", options, workers=1)
+    monkeypatch.setattr(pretraining, "_one", None)  # what was finished is not lost
+    prepare(tmp_path / "out", options, workers=1, max_unfit=0.2)
+    kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
+    assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
+    text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]
+    assert text["unfit"] == {"NUL byte": 1, "a line of over 1 MiB": 1, "not UTF-8": 1}
+    assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 1 MiB"))]
+    assert rows["unfit"] == {"no text in text": 1, "not JSON": 1, "not UTF-8": 1, "not a JSON object": 1} and rows["empty"] == 1
+    assert rows["examples"][0] == f"{tmp_path}/y.jsonl, line 2: not JSON"
+
+
+def test_a_document_without_end_is_left_out_in_little_memory(tmp_path, gpt2, monkeypatch):
+    from fairseq_linformer.corpus import documents
+
+    monkeypatch.setattr(documents, "MAX_DOCUMENT", 5000)
+    (tmp_path / "x.txt").write_text("hello\n\n" + "low\n" * 3000 + "\nlower\n\nworld\n")
+    chunk = documents.Chunk(0, str(tmp_path / "x.txt"), "text", 0, None, 1)
+    found = list(documents.documents(chunk, documents.Source("")))
+    assert [(raw.text, raw.place, raw.unfit and raw.unfit.reason) for raw in found] == [
+        (b"hello\n", 0, None), (None, 7, "a document of over 64 MiB"), (b"lower\n", 12008, None), (b"world\n", 12015, None)]  # fmt: skip
+
+
+def test_a_full_disk_loses_nothing(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", made_up())
+    run = (
+        "import sys, resource\nfrom fairseq_linformer.corpus.pretraining import Options, prepare\n"
+        "if __name__ == '__main__':\n    if sys.argv[4] != '0': resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]),) * 2)\n"
+        f"    prepare(sys.argv[3], Options((sys.argv[1],), sys.argv[2], valid_share=0.3, chunk_mib={SMALL}), workers=1)\n"
+    )
+    (tmp_path / "run.py").write_text(run)
+    environment = {**os.environ, "PYTHONPATH": str(Path(pretraining.__file__).parents[2])}
+
+    def go(out, limit):
+        arguments = [sys.executable, str(tmp_path / "run.py"), str(source), str(gpt2), str(out), str(limit)]
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True)
+
+    assert go(tmp_path / "whole", 0).returncode == 0
+    full = go(tmp_path / "out", 3100)
+    assert full.returncode == 1 and "ValueError: there is no room left in" in full.stderr.splitlines()[-1]
+    assert not list((tmp_path / "out").glob("shard*")) and not list((tmp_path / "out" / "work").glob(".*"))
+    assert go(tmp_path / "out", 0).returncode == 0
+    assert read(tmp_path / "out") == read(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        (dict(sources=()), "there is no source"),
+        (dict(gpt2=None), "there must be one tokenizer"),
+        (dict(sentencepiece="x"), "there must be one tokenizer"),
+        (dict(valid_share=0.0), "valid_share is 0.0"),
+        (dict(shards=0), "shards is 0"),
+        (dict(chunk_mib=0), "chunk_mib is 0"),
+        (dict(sources=("x.txt,colour=red",)), "has 'colour=red'; it must be one of"),
+        (dict(sources=("x.txt,rows=0",)), "has rows=0"),
+        (dict(sources=("x.txt,format=doc",)), "has format=doc"),
+        (dict(sources=("x.txt,group=a,rows=2",)), "has both group= and rows="),
+        (dict(shards=50), "no document fell into train"),
+        (dict(valid_share=1e-9), "no document fell into valid, of 57 in all; raise --valid-share"),
+    ],
+)
+def test_options_are_refused(tmp_path, gpt2, fields, message):
+    source = write_text(tmp_path / "text.txt", made_up())
+    with pytest.raises(ValueError, match=message):
+        prepare(tmp_path / "out", Options(**{"sources": (str(source),), "gpt2": str(gpt2), "valid_share": 0.3, **fields}), workers=1)
+
+
+def test_other_files_are_left_alone(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", made_up())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("dear")
+    with pytest.raises(ValueError, match="has other files in it"):
+        prepare(tmp_path / "out", Options((str(source),), str(gpt2)))
+    for part in ((0, 3), (4, 3)):
+        with pytest.raises(ValueError, match="it must be I/N with I from 1 to N"):
+            prepare(tmp_path / "new", Options((str(source),), str(gpt2)), part=part)
+    assert not (tmp_path / "new").exists()
