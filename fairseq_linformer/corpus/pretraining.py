@@ -100,6 +100,11 @@ def prepare(
         raise ValueError(f"part is {part[0]}/{part[1]}; it must be I/N with I from 1 to N")
     if not 0 <= max_unfit <= 1:
         raise ValueError(f"max_unfit is {max_unfit}; it must be from 0 to 1")
+    with _room(out):
+        return _prepare(out, options, workers, part, merge, max_unfit)
+
+
+def _prepare(out: Path, options: Options, workers, part, merge: bool, max_unfit: float) -> str:
     tokenizer = load_tokenizer(options)
     plan = _plan(out, options, tokenizer)
     if (out / "manifest.json").exists():
@@ -192,13 +197,6 @@ def _tokenise_all(folder: Path, options: Options, planned: List[Source], chunks:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     future.result()
                     progress.add(chunks[waiting.pop(future)].bytes)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            raise ValueError(
-                f"there is no room left in {folder} after {len(chunks) - len(waiting)} of {len(chunks)} chunks, which are kept; "
-                "make room and start again"
-            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -207,6 +205,8 @@ def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str,
     read = manifest.read_counts(out / "work", len(plan["sources"]), chunks)
     manifest.check_unfit(read, max_unfit)
     _check_unchanged(plan)
+    for leftover in out.glob("shard*"):  # of a run that was killed here
+        shutil.rmtree(leftover)
     arrays = Chunks(out / "work", len(chunks), tokenizer.dtype)
     by_split, by_source = assemble(
         arrays, [chunk.source for chunk in chunks], out, options.valid_share, options.shards, options.unique_paragraphs
@@ -217,6 +217,17 @@ def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str,
     manifest.write(out, options.command(out), plan["sources"], counts, by_split, {"name": tokenizer.name, "files": tokenizer.files})
     shutil.rmtree(out / "work")
     return manifest.told(out)
+
+
+@contextmanager
+def _room(out: Path):
+    """A full disk is a ValueError with a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise ValueError(f"there is no room left for {out} ({error.strerror}); the chunks that are done are kept: make room and start again") from None
 
 
 @contextmanager

@@ -219,49 +219,70 @@ def test_parts_and_merge_are_one_run(tmp_path, gpt2):
         prepare(tmp_path / "out", options, merge=True)
     prepare(tmp_path / "out", options, workers=1, part=(2, 3))
     prepare(tmp_path / "out", options, merge=True)
+    assert_same(tmp_path)
+
+
+RUN = """
+import os, sys
+from fairseq_linformer.corpus import binarised, manifest, pretraining
+source, gpt2, out, chunk, dies = sys.argv[1:]
+if __name__ == "__main__":
+    def die(*arguments):
+        os.kill(os.getpid(), 9)
+    if dies == "in the middle of a shard":
+        binarised.Writer.finish = die
+    elif dies == "before the manifest":
+        manifest.write = die
+    elif dies == "before tidying up":
+        pretraining.shutil.rmtree = die
+    options = pretraining.Options((source,), gpt2, valid_share=0.3, shards=2, chunk_mib=float(chunk))
+    pretraining.prepare(out, options, workers=2)
+"""
+
+
+def start(tmp_path, gpt2, out, chunk=SMALL, dies="not"):
+    (tmp_path / "run.py").write_text(RUN)
+    environment = {**os.environ, "PYTHONPATH": str(Path(pretraining.__file__).parents[2])}
+    arguments = [sys.executable, tmp_path / "run.py", tmp_path / "text.txt", gpt2, tmp_path / out, str(chunk), dies]
+    return subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def assert_same(tmp_path):
     ours, whole = content(tmp_path / "out"), content(tmp_path / "whole")
     assert ours.pop("manifest.json").replace(b"/out", b"/whole") == whole.pop("manifest.json")
     assert ours == whole
 
 
-RUN = """
-import sys
-from fairseq_linformer.corpus.pretraining import Options, prepare
-if __name__ == "__main__":
-    source, gpt2, out = sys.argv[1:]
-    print(prepare(out, Options((source,), gpt2, valid_share=0.3, shards=2, chunk_mib=0.02), workers=2))
-"""
-
-
 @pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on_and_ends_with_the_same_bytes(tmp_path, gpt2):
-    source = write_text(tmp_path / "text.txt", made_up(3000))
-    (tmp_path / "run.py").write_text(RUN)
-    environment = {**os.environ, "PYTHONPATH": str(Path(pretraining.__file__).parents[2])}
-
-    def start(out):
-        return subprocess.Popen([sys.executable, tmp_path / "run.py", source, gpt2, out], env=environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
-
-    begun = time.monotonic()
-    whole = start(tmp_path / "whole")
+    write_text(tmp_path / "text.txt", made_up(12000))
+    whole = start(tmp_path, gpt2, "whole", chunk=0.01)
     assert whole.wait() == 0, whole.stderr.read()
-    seconds = time.monotonic() - begun
-    chance, killed = random.Random(0), 0
+    chance, killed = random.Random(0), []
     for _ in range(10):
-        process = start(tmp_path / "out")
-        try:
-            process.wait(timeout=seconds * chance.uniform(0.1, 0.8))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            killed += 1
-    assert killed >= 5
-    last = start(tmp_path / "out")
+        process = start(tmp_path, gpt2, "out", chunk=0.01)
+        done = len(list((tmp_path / "out" / "work").glob("*.json")))
+        wanted = done + chance.randint(0, 20)
+        while process.poll() is None and len(list((tmp_path / "out" / "work").glob("*.json"))) <= wanted:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        killed.append(process.returncode == -signal.SIGKILL)
+    assert all(killed)
+    last = start(tmp_path, gpt2, "out", chunk=0.01)
     assert last.wait() == 0, last.stderr.read()
-    ours, expected = content(tmp_path / "out"), content(tmp_path / "whole")
-    assert ours.pop("manifest.json").replace(b"/out", b"/whole") == expected.pop("manifest.json")
-    assert ours == expected
+    assert_same(tmp_path)
+
+
+def test_killed_while_it_is_put_together(tmp_path, gpt2):
+    write_text(tmp_path / "text.txt", made_up(100))
+    whole = start(tmp_path, gpt2, "whole")
+    assert whole.wait() == 0, whole.stderr.read()
+    for dies in ("in the middle of a shard", "before the manifest", "before tidying up", "not"):
+        process = start(tmp_path, gpt2, "out", dies=dies)
+        assert process.wait() == (0 if dies == "not" else -signal.SIGKILL), process.stderr.read()
+    assert_same(tmp_path)
 
 
 def test_finished_it_is_not_done_again(tmp_path, gpt2, monkeypatch):
@@ -385,25 +406,19 @@ def test_a_document_without_end_is_left_out_in_little_memory(tmp_path, gpt2, mon
 
 
 def test_a_full_disk_loses_nothing(tmp_path, gpt2):
-    source = write_text(tmp_path / "text.txt", made_up())
-    run = (
-        "import sys, resource\nfrom fairseq_linformer.corpus.pretraining import Options, prepare\n"
-        "if __name__ == '__main__':\n    if sys.argv[4] != '0': resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]),) * 2)\n"
-        f"    prepare(sys.argv[3], Options((sys.argv[1],), sys.argv[2], valid_share=0.3, chunk_mib={SMALL}), workers=1)\n"
-    )
-    (tmp_path / "run.py").write_text(run)
-    environment = {**os.environ, "PYTHONPATH": str(Path(pretraining.__file__).parents[2])}
-
-    def go(out, limit):
-        arguments = [sys.executable, str(tmp_path / "run.py"), str(source), str(gpt2), str(out), str(limit)]
-        return subprocess.run(arguments, env=environment, capture_output=True, text=True)
-
-    assert go(tmp_path / "whole", 0).returncode == 0
-    full = go(tmp_path / "out", 3100)
-    assert full.returncode == 1 and "ValueError: there is no room left in" in full.stderr.splitlines()[-1]
-    assert not list((tmp_path / "out").glob("shard*")) and not list((tmp_path / "out" / "work").glob(".*"))
-    assert go(tmp_path / "out", 0).returncode == 0
-    assert read(tmp_path / "out") == read(tmp_path / "whole")
+    write_text(tmp_path / "text.txt", made_up(100))
+    assert start(tmp_path, gpt2, "whole").wait() == 0
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3100, before[1]))  # as the error of a full disk, at the first large file
+    try:
+        full = start(tmp_path, gpt2, "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    message = full.communicate()[1].splitlines()[-1]
+    assert full.returncode == 1 and message.startswith("ValueError: there is no room left for")
+    assert not list((tmp_path / "out").glob("shard*/*")) and not list((tmp_path / "out" / "work").glob(".*"))
+    assert start(tmp_path, gpt2, "out").wait() == 0
+    assert_same(tmp_path)
 
 
 @pytest.mark.parametrize(
