@@ -13,7 +13,7 @@ import json
 from array import array
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, i
                 counts["empty"] += 1
                 continue
             text = "\n".join(lines)
-            records.extend((*_hash(text), len(lines) + 1))
+            records.extend((*hash_of(text), len(lines) + 1))
             batch += [*lines, ""]
             size += len(text)
             if size >= _BATCH:
@@ -106,7 +106,8 @@ def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, i
     return said
 
 
-def _hash(text: str) -> tuple:
+def hash_of(text: str) -> Tuple[int, int]:
+    """128 bits of a text, as two numbers."""
     digest = hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 
@@ -116,5 +117,5 @@ def _lines(lines: List[str], sizes: np.ndarray, hashed: bool) -> np.ndarray:
     table["tokens"] = sizes
     table["words"] = np.fromiter((len(line.split()) for line in lines), dtype=np.uint32, count=len(lines))
     if hashed:
-        table["high"], table["low"] = np.array([_hash(line) for line in lines], dtype=np.uint64).reshape(-1, 2).T
+        table["high"], table["low"] = np.array([hash_of(line) for line in lines], dtype=np.uint64).reshape(-1, 2).T
     return table
