@@ -29,12 +29,12 @@ def read_counts(folder: Path, sources: int, chunks: List[Chunk]) -> List[Dict[st
     return read
 
 
-def check_unfit(read: List[Dict[str, Any]], max_unfit: float) -> None:
+def check_unfit(read: List[Dict[str, Any]], max_skipped: float) -> None:
     documents, unfit = sum(c["documents_read"] for c in read), sum(sum(c["unfit"].values()) for c in read)
-    if unfit > max_unfit * documents:
+    if unfit > max_skipped * documents:
         first = next(example for counts in read for example in counts["examples"])
         raise ValueError(
-            f"{unfit:,} of {documents:,} documents are unfit, more than the share of {max_unfit:g} that --max-unfit allows; the first is {first}"
+            f"{unfit:,} of {documents:,} documents are unfit, more than the share of {max_skipped:g} that --max-skipped allows; the first is {first}"
         )
 
 

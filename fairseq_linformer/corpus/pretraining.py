@@ -29,7 +29,7 @@ from ..progress import Progress
 from . import manifest, sources
 from .assemble import Chunks, assemble
 from .chunks import is_done, name_of, tokenise
-from .sources import Chunk, Source
+from .sources import Chunk, Source, source_of
 from .tokenizer import GPT2, SentencePiece, Tokenizer
 
 
@@ -77,7 +77,7 @@ class Options:
 
 def prepare(
     out, options: Options, workers: Optional[int] = None, part: Optional[Tuple[int, int]] = None,
-    merge: bool = False, max_unfit: float = 0.01,
+    merge: bool = False, max_skipped: float = 0.01,
 ) -> str:  # fmt: skip
     """Do all of it, or one part of the chunks, or only put the chunks together.
 
@@ -86,7 +86,7 @@ def prepare(
         workers: processes; as many as there are processors if left out.
         part: (I, N), 1 <= I <= N: only every N-th chunk from the I-th on, nothing put together.
         merge: all chunks must be there.
-        max_unfit: share of the documents that may be left out as unfit.
+        max_skipped: share of the documents that may be left out as unfit.
 
     Returns:
         what to tell: the path for ``fairseq-train``, or what is still to be done.
@@ -98,13 +98,13 @@ def prepare(
     out = Path(out)
     if part is not None and not 1 <= part[0] <= part[1]:
         raise ValueError(f"part is {part[0]}/{part[1]}; it must be I/N with I from 1 to N")
-    if not 0 <= max_unfit <= 1:
-        raise ValueError(f"max_unfit is {max_unfit}; it must be from 0 to 1")
+    if not 0 <= max_skipped <= 1:
+        raise ValueError(f"max_skipped is {max_skipped}; it must be from 0 to 1")
     with _room(out):
-        return _prepare(out, options, workers, part, merge, max_unfit)
+        return _prepare(out, options, workers, part, merge, max_skipped)
 
 
-def _prepare(out: Path, options: Options, workers, part, merge: bool, max_unfit: float) -> str:
+def _prepare(out: Path, options: Options, workers, part, merge: bool, max_skipped: float) -> str:
     tokenizer = load_tokenizer(options)
     plan = _plan(out, options, tokenizer)
     if (out / "manifest.json").exists():
@@ -115,10 +115,10 @@ def _prepare(out: Path, options: Options, workers, part, merge: bool, max_unfit:
         missing = [i for i in mine if not is_done(out / "work", i)]
         if merge and missing:
             raise ValueError(f"{len(missing)} of {len(chunks)} chunks of {out} are not done, the first is {name_of(missing[0])}; run their part")
-        _tokenise_all(out / "work", options, [_source(source) for source in plan["sources"]], chunks, missing, workers)
+        _tokenise_all(out / "work", options, [source_of(source) for source in plan["sources"]], chunks, missing, workers)
         if part is not None:
             return f"{out}: part {part[0]}/{part[1]} is done, {len(mine)} of {len(chunks)} chunks; when all parts are, run it with --merge"
-        return _assemble(out, options, tokenizer, plan, chunks, max_unfit)
+        return _assemble(out, options, tokenizer, plan, chunks, max_skipped)
 
 
 def load_tokenizer(options: Options) -> Tokenizer:
@@ -156,11 +156,6 @@ def _check_unchanged(plan: Dict[str, Any]) -> None:
                 raise ValueError(f"{file['path']} is gone since this was begun") from None
             if (now.st_size, now.st_mtime_ns) != (file["bytes"], file["changed"]):
                 raise ValueError(f"{file['path']} has changed since this was begun; take another folder")
-
-
-def _source(planned: Dict[str, Any]) -> Source:
-    """With the revision that the plan has found."""
-    return Source(**{key: value for key, value in planned.items() if key != "files"})
 
 
 _state: Dict[str, Any] = {}
@@ -201,9 +196,9 @@ def _tokenise_all(folder: Path, options: Options, planned: List[Source], chunks:
             pool.shutdown(cancel_futures=True)
 
 
-def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk], max_unfit: float) -> str:
+def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk], max_skipped: float) -> str:
     read = manifest.read_counts(out / "work", len(plan["sources"]), chunks)
-    manifest.check_unfit(read, max_unfit)
+    manifest.check_unfit(read, max_skipped)
     _check_unchanged(plan)
     for leftover in out.glob("shard*"):  # of a run that was killed here
         shutil.rmtree(leftover)

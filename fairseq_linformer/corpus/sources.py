@@ -135,6 +135,11 @@ def plan(sources: List[Source], chunk_bytes: int) -> Plan:
     return made
 
 
+def source_of(planned: Dict[str, Any]) -> Source:
+    """A source of a plan, with the revision that was found."""
+    return Source(**{key: value for key, value in planned.items() if key != "files"})
+
+
 def format_of(source: Source, file: str) -> str:
     """``text``, ``jsonl`` or ``parquet``."""
     if source.format is not None:

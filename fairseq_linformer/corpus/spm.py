@@ -17,7 +17,7 @@ import argparse
 import io
 import sys
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence, Union
 
 import sentencepiece
 
@@ -27,14 +27,14 @@ FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
 def train(
-    inputs: Sequence, vocab_size: int, model_type: str = "bpe", fold_case: bool = True
+    inputs: Union[Sequence, Iterator[str]], vocab_size: int, model_type: str = "bpe", fold_case: bool = True
 ) -> bytes:
-    """Train a model on text files, one sentence or paragraph a line.
+    """Train a model on text, one sentence or paragraph a line.
 
-    The same text gives the same bytes: one thread, all lines, in their order.
+    The same text, in files of the same names, gives the same bytes: one thread, all lines, in their order.
 
     Args:
-        inputs: UTF-8 text files.
+        inputs: UTF-8 text files, or an iterator over lines.
         vocab_size: V, pieces of the model, <unk> included.
         model_type: ``bpe`` or ``unigram``.
         fold_case: take upper case for lower case; a small vocabulary goes further.
@@ -48,14 +48,17 @@ def train(
     """
     if vocab_size < 1:
         raise ValueError(f"vocab_size is {vocab_size}; it must be at least 1")
-    for path in inputs:  # sentencepiece names no file and no reason
-        with open(path, "rb") as file:
-            if not file.read(1):
-                raise ValueError(f"{path} is empty")
+    text = {"sentence_iterator": inputs}
+    if not isinstance(inputs, Iterator):
+        text = {"input": [str(path) for path in inputs]}
+        for path in inputs:  # sentencepiece names no file and no reason
+            with open(path, "rb") as file:
+                if not file.read(1):
+                    raise ValueError(f"{path} is empty")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            input=[str(path) for path in inputs],
+            **text,
             model_writer=model,
             vocab_size=vocab_size,
             model_type=model_type,

@@ -384,7 +384,7 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     with pytest.raises(ValueError, match="7 of 46 documents are unfit, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
         prepare(tmp_path / "out", options, workers=1)
     monkeypatch.setattr(pretraining, "_one", None)  # what was finished is not lost
-    prepare(tmp_path / "out", options, workers=1, max_unfit=0.2)
+    prepare(tmp_path / "out", options, workers=1, max_skipped=0.2)
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
     text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]

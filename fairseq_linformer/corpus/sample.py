@@ -1,0 +1,77 @@
+"""``fairseq-linformer prepare sentencepiece``: a model trained on a sample of the sources.
+
+Of every chunk the first documents are taken, so that the sample is spread over all sources, and
+the same sources give the same model.
+"""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Iterator, List, Sequence
+
+from ..files import atomic, new_folder
+from . import sources, spm
+from .documents import Unfit, documents, lines_of
+from .manifest import NAME, sha256, versions
+
+CHUNK_BYTES = 16 << 20
+
+
+def train(out, given: Sequence[str], vocab_size: int, sample_mib: float = 32, model_type: str = "bpe", fold_case: bool = False) -> str:
+    """Write ``spm.model``, ``dict.txt`` and ``manifest.json``.
+
+    Args:
+        out: folder, new or empty.
+        given: sources, as sources.py has them.
+        vocab_size: V, pieces of the model, <unk> included.
+        sample_mib: MiB of text that it is trained on.
+        model_type, fold_case: as of ``spm.train``.
+
+    Returns:
+        what to tell.
+
+    Raises:
+        ValueError: bad input; a sentence.
+        OSError: a file cannot be read or written.
+    """
+    if not sample_mib > 0:
+        raise ValueError(f"sample_mib is {sample_mib}; it must be above 0")
+    parsed = [sources.parse(source) for source in given]
+    if not parsed:
+        raise ValueError("there is no source; give --source, for instance wikipedia or a file")
+    with new_folder(out) as folder:
+        plan = sources.plan(parsed, CHUNK_BYTES)
+        sizes: List[int] = []
+        model = spm.train(_sample(plan, sample_mib * (1 << 20), sizes), vocab_size, model_type, fold_case)
+        size = sum(sizes)
+        (folder / "spm.model").write_bytes(model)
+        spm.write_dictionary(model, folder / "dict.txt")
+        words = ["fairseq-linformer", "prepare", "sentencepiece", str(out), "--vocab-size", str(vocab_size), "--sample-mib", str(sample_mib),
+                 "--model-type", model_type, *["--fold-case"] * fold_case]  # fmt: skip
+        content = {
+            "command": shlex.join(words + [word for source in given for word in ("--source", source)]),
+            "sources": [{**source, "files": [{"path": f["path"], "bytes": f["bytes"]} for f in source["files"]]} for source in plan.sources],
+            "sample": {"bytes": size},
+            "files": {name: {"sha256": sha256(folder / name)} for name in ("spm.model", "dict.txt")},
+            "versions": versions(),
+        }
+        with atomic(folder / NAME) as file:
+            json.dump(content, file, indent=1)
+    return f"{out}/spm.model: {vocab_size} pieces, trained on {size / 1e6:.1f} MB"
+
+
+def _sample(plan: sources.Plan, wanted: float, sizes: List[int]) -> Iterator[str]:
+    """Lines; ``sizes`` is given the bytes that were taken of each chunk."""
+    for i, chunk in enumerate(plan.chunks):
+        share = (wanted - sum(sizes)) / (len(plan.chunks) - i)  # what short chunks leave goes to those behind
+        taken = 0
+        for raw in documents(chunk, sources.source_of(plan.sources[chunk.source])):
+            if taken >= share:
+                break
+            try:
+                lines = lines_of(raw)
+            except Unfit:
+                continue
+            yield from lines
+            taken += sum(len(line.encode("utf-8")) + 1 for line in lines)
+        sizes.append(taken)

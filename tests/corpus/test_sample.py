@@ -1,0 +1,52 @@
+"""A sentencepiece model trained on a sample of the sources."""
+
+import json
+
+import pytest
+
+from fairseq_linformer.corpus.pretraining import Options, prepare
+from fairseq_linformer.corpus.sample import train
+from fairseq_linformer.corpus.tokenizer import SentencePiece
+
+from .test_pretraining import made_up, read, reference, write_rows, write_text
+
+
+def test_the_model_is_the_same_and_prepares_text(tmp_path):
+    documents = made_up()
+    sources = [str(write_text(tmp_path / "a.txt", documents[:30])), str(write_rows(tmp_path / "b.parquet", documents[30:]))]
+    for name in ("one", "two"):
+        said = train(tmp_path / name, sources, 50)
+    assert said.startswith(f"{tmp_path}/two/spm.model: 50 pieces, trained on 0.0")
+    assert (tmp_path / "one" / "spm.model").read_bytes() == (tmp_path / "two" / "spm.model").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["dict.txt", "manifest.json", "spm.model"]
+    text = sum(len(line.encode()) + 1 for document in documents for line in document)
+    assert json.loads((tmp_path / "one" / "manifest.json").read_text())["sample"]["bytes"] == text
+
+    model = tmp_path / "one" / "spm.model"
+    prepare(tmp_path / "out", Options(tuple(sources), sentencepiece=str(model), valid_share=0.3), workers=1)
+    assert read(tmp_path / "out") == reference(documents, SentencePiece(model), 0.3)
+    assert (tmp_path / "out" / "shard0" / "dict.txt").read_text() == (tmp_path / "one" / "dict.txt").read_text()
+
+
+def test_a_sample_is_spread_over_the_sources(tmp_path):
+    sources = [str(write_text(tmp_path / f"{letter}.txt", [[letter * 50]] * 100)) for letter in "abc"]
+    train(tmp_path / "out", sources, 8, sample_mib=6000 / 2**20)
+    dictionary = (tmp_path / "out" / "dict.txt").read_text()
+    assert all(letter in dictionary for letter in "abc")
+    assert 6000 <= json.loads((tmp_path / "out" / "manifest.json").read_text())["sample"]["bytes"] <= 6200
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(given=[]), "there is no source"),
+        (dict(sample_mib=0), "sample_mib is 0"),
+        (dict(vocab_size=5000), "ocabulary size"),
+        (dict(given=["missing.txt"]), "missing.txt has no files"),
+    ],
+)
+def test_refusals_leave_nothing(tmp_path, arguments, message):
+    source = write_text(tmp_path / "a.txt", made_up())
+    with pytest.raises(ValueError, match=message):
+        train(tmp_path / "out", **{"given": [str(source)], "vocab_size": 50, **arguments})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
