@@ -73,8 +73,10 @@ def train(
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        # Its messages read "INTERNAL: file.cc(12) [condition] Sentence for a human."
-        raise ValueError(str(error).split("] ")[-1].strip() or "sentencepiece failed") from None
+        # Its messages read "INTERNAL: file.cc(12) [condition] Sentence for a human.", and if the
+        # iterator raises "INTERNAL: ValueError: its sentence", with more lines.
+        sentence = (str(error).split("] ")[-1].strip().splitlines() or [""])[0].removeprefix("INTERNAL: ValueError: ")
+        raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
 
 

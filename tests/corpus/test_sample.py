@@ -1,5 +1,6 @@
 """A sentencepiece model trained on a sample of the sources."""
 
+import gzip
 import json
 
 import pytest
@@ -43,10 +44,14 @@ def test_a_sample_is_spread_over_the_sources(tmp_path):
         (dict(sample_mib=0), "sample_mib is 0"),
         (dict(vocab_size=5000), "ocabulary size"),
         (dict(given=["missing.txt"]), "missing.txt has no files"),
+        (dict(given=["tests/cut.txt.gz"]), "^tests/cut.txt.gz is cut off or damaged: [^\n]*$"),
     ],
 )
-def test_refusals_leave_nothing(tmp_path, arguments, message):
+def test_refusals_leave_nothing(tmp_path, monkeypatch, arguments, message):
     source = write_text(tmp_path / "a.txt", made_up())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "cut.txt.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
     with pytest.raises(ValueError, match=message):
         train(tmp_path / "out", **{"given": [str(source)], "vocab_size": 50, **arguments})
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "tests"]
