@@ -21,11 +21,11 @@ def write_gpt2(folder, merges=("h e", "l l", "he ll", "hell o", "Ġ w", "l o", "
     return folder
 
 
-def gpt2_encode(gpt2_files, text, encoded):
-    """``multiprocessing_bpe_encoder``, as fairseq's scripts call it."""
+def gpt2_encode(gpt2_files, texts, encoded):
+    """``multiprocessing_bpe_encoder``, as fairseq's scripts call it, of files with as many lines."""
     import fairseq.examples.roberta.multiprocessing_bpe_encoder as encoder
 
-    files = ("--encoder-json", gpt2_files / "encoder.json", "--vocab-bpe", gpt2_files / "vocab.bpe", "--inputs", text, "--outputs", encoded)
+    files = ("--encoder-json", gpt2_files / "encoder.json", "--vocab-bpe", gpt2_files / "vocab.bpe", "--inputs", *texts, "--outputs", *encoded)
     subprocess.run([sys.executable, encoder.__file__, *map(str, files), "--keep-empty", "--workers", "1"], check=True, capture_output=True)
 
 

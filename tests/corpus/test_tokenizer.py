@@ -31,7 +31,7 @@ def ours(tokenizer, lines, out):
 def test_gpt2_is_the_stock_route(gpt2_files, tmp_path):
     text, encoded = tmp_path / "text", tmp_path / "encoded"
     text.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
-    gpt2_encode(gpt2_files, text, encoded)
+    gpt2_encode(gpt2_files, [text], [encoded])
     (tmp_path / "out").mkdir()
     expected = preprocess(encoded, gpt2_files / "dict.txt", tmp_path / "stock")
     assert ours(GPT2(gpt2_files), LINES, tmp_path / "out") == expected

@@ -84,20 +84,18 @@ def test_a_pair_is_the_stock_route(gpt2_files, gpt2, tmp_path):
     prepare(TASKS["qnli"], tmp_path / "ours", source, gpt2)
     made = files.bins(tmp_path / "ours")
     for file, split in (("train.tsv", "train"), ("dev.tsv", "valid")):
-        for column, name in ((2, "input0"), (3, "input1"), (4, "label")):
-            text = tmp_path / f"{split}.raw.{name}"
+        raw = {name: tmp_path / f"{split}.raw.{name}" for name in ("input0", "input1", "label")}
+        for column, text in zip((2, 3, 4), raw.values()):
             text.write_bytes(subprocess.run(f"tail -n +2 {source / file} | cut -f{column}", shell=True, capture_output=True, check=True).stdout)
-            dictionary = gpt2_files / "dict.txt"
-            if name == "label":
-                # fairseq-preprocess would number classes by frequency.
-                encoded, dictionary = text, tmp_path / "ours" / "label" / "dict.txt"
-            else:
-                encoded = tmp_path / f"{split}.{name}"
-                gpt2_encode(gpt2_files, text, encoded)
-            expected = preprocess(encoded, dictionary, tmp_path / "stock" / split / name)
-            assert [made[f"{name}/{split}.{end}"] for end in ("bin", "idx")] == expected
+        encoded = {name: tmp_path / f"{split}.{name}" for name in ("input0", "input1")}
+        gpt2_encode(gpt2_files, [raw[name] for name in encoded], encoded.values())
+        for name, text in {**encoded, "label": raw["label"]}.items():
+            # Left to itself fairseq-preprocess numbers classes by frequency.
+            dictionary = tmp_path / "ours" / "label" / "dict.txt" if name == "label" else gpt2_files / "dict.txt"
+            out = tmp_path / "stock" / split / name
+            assert [made[f"{name}/{split}.{end}"] for end in ("bin", "idx")] == preprocess(text, dictionary, out)
             if name != "label":
-                assert made[f"{name}/dict.txt"] == (tmp_path / "stock" / split / name / "dict.txt").read_bytes()
+                assert made[f"{name}/dict.txt"] == (out / "dict.txt").read_bytes()
     assert sorted(made) == sorted(
         f"{name}/{file}" for name in ("input0", "input1", "label") for file in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx")
     )
