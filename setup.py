@@ -42,6 +42,6 @@ setup(
         "text": ["sentencepiece", "tiktoken", "datasets"],
         "curves": ["tensorboard", "matplotlib"],
         "huggingface": ["transformers>=5,<6", "safetensors"],
-        "test": ["pytest", "hypothesis", "accelerate"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate"],
     },
 )

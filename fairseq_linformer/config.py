@@ -150,15 +150,12 @@ class LinformerConfig:
                 f"projected_dim is {self.projected_dim!r}; only with sharing none can heads differ, "
                 f"not with {self.sharing}"
             )
-        starts = STARTS.get(self.projection, ("average",))
-        if self.start not in starts:
+        # One E for all layers cannot begin later in every second one.
+        starts = [s for s in STARTS.get(self.projection, ()) if not (s == "staggered" and self.sharing == "layerwise")]
+        if self.projection_init is not None and self.projection_init not in starts:
             raise ValueError(
-                f"projection_init is {self.projection_init!r}; with projection {self.projection} it must be "
-                + (f"one of {', '.join(starts)}" if self.projection in STARTS else "left out, nothing of it is chosen")
-            )
-        if self.projection_init == "staggered" and self.sharing == "layerwise":
-            raise ValueError(
-                "projection_init is 'staggered'; with layerwise sharing all layers have one E, and it must be another"
+                f"projection_init is {self.projection_init!r}; with projection {self.projection} and sharing {self.sharing} "
+                "it must be " + (f"one of {', '.join(starts)}" if starts else "left out, because nothing of it is chosen")
             )
         if self.projection_lr_scale is None:
             return

@@ -11,9 +11,10 @@ cd "$(dirname "$0")/.."
     echo "usage: scripts/projections.sh WIKI TEXT OUT [FAMILY...], with the folders of real_text.sh and demo.sh" >&2; exit 2; }
 wiki=$1 text=$2 out=$3
 shift 3
-[ $# -gt 0 ] || set -- converted roberta scratch closing longer staggered staggered-scratch sharing dimension starts kinds cold
+families=("$@")
+[ $# -gt 0 ] || families=(converted roberta scratch closing longer staggered staggered-scratch sharing dimension starts kinds cold)
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
-python -m fairseq_linformer.reproduce.projection_runs "$out" "$@" --text "$text" --wiki "$wiki"
+python -m fairseq_linformer.reproduce.projection_runs "$out" "${families[@]}" --text "$text" --wiki "$wiki"
 data=${DATA_NAME:-Wikipedia as for real_text.md, and the text of demo.sh}
-python -m fairseq_linformer.reproduce.resizing "$out" --text "$text" --wiki "$wiki" --results results --data "$data"
+[ $# -gt 0 ] || python -m fairseq_linformer.reproduce.resizing "$out" --wiki "$wiki" --results results --data "$data"
 python -m fairseq_linformer.reproduce.projection_report "$out" --results results --data "$data"

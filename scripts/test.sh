@@ -9,4 +9,4 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 # The models are tiny and some tests run two processes: more threads only wait for each other.
 export OMP_NUM_THREADS=1
-exec .venv/bin/python -m pytest -q "$@"
+exec .venv/bin/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal "$@"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
-from ..models.shapes import ENCODER, ATTENTION_HEADS, projections
+from ..models.shapes import ATTENTION_HEADS, ENCODER, projections
 from ..modules.kinds import projection_of
 
 

@@ -32,7 +32,7 @@ def add_parser(commands) -> None:
     form.add_argument("checkpoint", type=Path)
     form.add_argument("out", type=Path, help="checkpoint to write")
     form.add_argument("--max-positions", type=int, help="the new n")
-    form.add_argument("--projected-dim", help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n")
+    form.add_argument("--projected-dim", help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n, or without windows as it was")
     form.set_defaults(run=_resize)
 
     form = forms.add_parser("to-huggingface", help="a folder for transformers")

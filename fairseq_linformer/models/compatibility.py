@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..projected_dim import short_form
-from .shapes import ENCODER, ATTENTION_HEADS, count_layers, kind_of, max_positions, projected_dims, projections, sharing_of
+from .shapes import ATTENTION_HEADS, ENCODER, count_layers, kind_of, max_positions, projected_dims, projections, sharing_of
 
 
 def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], tied: bool) -> Optional[str]:

@@ -115,6 +115,15 @@ class LinformerRobertaModel(RobertaModel):
         Raises:
             ValueError: it does not fit; the sentence names what differs.
         """
+        try:
+            state_dict = self._fitting(state_dict)
+        except ValueError as error:
+            logger.error(error)  # the trainer replaces what is raised here by a sentence of its own
+            raise
+        return super().load_state_dict({ATTENTION_HEADS: self.encoder.attention_heads, **state_dict}, strict)
+
+    def _fitting(self, state_dict):
+        """The state dict as this model has it, or a ValueError."""
         if authors.is_authors(state_dict):
             state_dict, old, untied = authors.convert(state_dict)
             self._follow_version_1(sharing_of(state_dict) if old else self.args.sharing, untied)
@@ -125,11 +134,8 @@ class LinformerRobertaModel(RobertaModel):
             state_dict = self._resized(state_dict)
         problem = describe_mismatch(self.state_dict(), state_dict, tied=not self.args.untie_weights_roberta)
         if problem:
-            # The trainer replaces what is raised here by a sentence of its own.
-            logger.error(problem)
             raise ValueError(problem)
-        state_dict = {ATTENTION_HEADS: self.encoder.attention_heads, **state_dict}
-        return super().load_state_dict(state_dict, strict)
+        return state_dict
 
     def _follow_version_1(self, sharing, untied) -> None:
         """What a checkpoint of the authors' version 1 is, whatever its options say: not shared by layers, and untied."""
@@ -252,8 +258,9 @@ def _write_back(cfg, args) -> None:
 
 def _report(args, encoder) -> None:
     if args.translated:
+        theirs = "--projection-init normal" + " --projection-lr-scale 1" * (not args.freeze_projections)
         logger.info("the options of the authors' plugin mean: %s; E and F start and learn as here by default, and as "
-                    "theirs with --projection-init normal --projection-lr-scale 1", args.translated)  # fmt: skip
+                    "theirs with %s", args.translated, theirs)  # fmt: skip
     logger.info(
         "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",
         args.max_positions,

@@ -45,7 +45,7 @@ class LinformerRobertaConfig(FairseqDataclass):
         "authors'); xavier; jl (of variance 1/k)"
     )
     projection_lr_scale: Optional[float] = option(
-        "learning rate of E and F relative to the other weights, above 0 and at most 1 (default: a measured rule over n)"
+        "learning rate of E and F relative to the other weights, above 0 and at most 1 (default: 16 / n, for conv 16 / window; at most 1)"
     )
     freeze_projections: bool = option("do not train E and F", False)
     resize_checkpoint: bool = option(

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ..modules.projection import NO_WINDOWS, value_of
 from ..modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
-from ..projected_dim import Dim
+from ..modules.windows import longest_window
+from ..projected_dim import Dim, short_form
 from .shapes import PADDING_IDX, POSITIONS, by_module, kind_and_k, layer_of, max_positions, projected_dims, projections
 
 _LEARNED = ("weight", "start", "scale")
@@ -31,7 +32,7 @@ def resize_state(state: Dict[str, Tensor], n: int, dims: Optional[Sequence[Dim]]
         dims: the new k of each layer, or of each head; None for ``default_dims``.
 
     Raises:
-        ValueError: k is not between 1 and n, or the projection is random.
+        ValueError: k is not between 1 and n, heads that share a matrix are to differ in k, or the projection is random.
     """
     if n < 1:
         raise ValueError(f"max_positions is {n}; it must be at least 1")
@@ -64,6 +65,8 @@ def _resized(heads: List[Dict[str, Tensor]], n: int, dim: Dim) -> Dict[str, Dict
             return {"": {**resized[0], "weight": torch.stack([entries["weight"] for entries in resized])}}
         return {"": resized[0]}
     if len(heads) == 1:  # a pool for all heads becomes one for each
+        if "weight" in heads[0]:
+            raise ValueError(f"k is {short_form([dim])}; one matrix is shared by all heads, and they must have one k")
         heads = heads * len(dim)
     return {f"heads.{i}.": _one(entries, n, k) for i, (entries, k) in enumerate(zip(heads, dim))}
 
@@ -76,7 +79,7 @@ def _one(entries: Dict[str, Tensor], n: int, k: int) -> Dict[str, Tensor]:
         return {key: value.new_empty(k, 0) for key, value in rest.items()}
     value = value_of(**{key: entries[key] for key in _LEARNED if key in entries})
     if kind == "conv":
-        return {**rest, "conv": entries["conv"].new_empty(k, 0), "weight": resize_kernel(value, -(-n // k))}
+        return {**rest, "conv": entries["conv"].new_empty(k, 0), "weight": resize_kernel(value, longest_window(k, n))}
     windows = _windows(entries)
     return {**rest, "weight": resize_matrix(value, k, n, float(windows)), "windows": windows}
 

@@ -5,6 +5,7 @@ from typing import Dict, List, Optional, Tuple
 
 from torch import Tensor
 
+from ..config import POOLS
 from ..projected_dim import Dim
 
 ENCODER = "encoder.sentence_encoder."
@@ -72,6 +73,8 @@ def kind_of(state: Dict[str, Tensor]) -> Optional[str]:
 def sharing_of(state: Dict[str, Tensor]) -> Optional[str]:
     """Which sharing a state dict was made with; None if it does not show (pools, or no projections)."""
     found = projections(state)
+    if kind_of(state) in POOLS:
+        return None
     if ENCODER + "E." in found:
         return "layerwise"
     first = ENCODER + "layers.0.self_attn."

@@ -102,14 +102,14 @@ class LinearMultiheadAttention(nn.Module):
         q = self._split_heads(self.q_proj(x if positions is None else gather(x, positions)))
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
+        reached = E.reached(n)
         if order is None:
-            order = cheapest_order(q.size(2), n, E.reached(n), self.embed_dim, self.num_heads,
+            order = cheapest_order(q.size(2), n, reached, self.embed_dim, self.num_heads,
                                    separate_values=F_ is not E, among=E.orders)  # fmt: skip
         elif order not in E.orders:
             raise ValueError(f"order is {order}; with {type(E).__name__} it must be one of {E.orders}")
 
         if order is Order.SCORES:
-            reached = E.reached(n)
             context, weights = self._attend_through_scores(q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask)
         else:
             reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)

@@ -10,6 +10,7 @@ from .heads import HeadProjections
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import LearnedProjection, LinearProjection, Projection, RandomProjection
 from .rate import default_lr_scale
+from .windows import longest_window
 
 
 def projection_of(config: LinformerConfig, layer: int = 0, which: str = "E") -> Projection:
@@ -37,8 +38,8 @@ def _projection(config: LinformerConfig, k: int, heads: Optional[int], layer: in
     if config.projection == "conv":
         kind = partial(Convolution, channels=config.embed_dim // config.attention_heads)
     lr_scale = config.projection_lr_scale
-    if lr_scale is None:  # the kernel of a convolution has as many places as a window
-        lr_scale = default_lr_scale(-(-n // k) if config.projection == "conv" else n)
+    if lr_scale is None:
+        lr_scale = default_lr_scale(longest_window(k, n) if config.projection == "conv" else n)
     return kind(n, k, heads=heads, lr_scale=lr_scale, frozen=config.freeze_projections, init=init)
 
 

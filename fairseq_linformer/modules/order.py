@@ -7,7 +7,7 @@ input first is right for an input of at least k positions; for a shorter one it 
 k rows by the d x d weights where n would do. At base size with k = 256, E, F for each layer
 and all positions read, the cheapest is SCORES up to n = 102, KEYS up to 255 and INPUT from 256
 on if E has no windows. If it has, k is the number of windows that the input reaches, never
-more than n, and INPUT is the cheapest for every n.
+more than n, and INPUT is the cheapest from n = 2 on.
 """
 
 import enum

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .order import Order
 from .projection import LearnedProjection, Projection
-from .windows import inside_windows, split_windows
+from .windows import inside_windows, longest_window, split_windows
 
 
 class MeanPool(Projection):
@@ -83,7 +83,7 @@ class Convolution(LearnedProjection):
         frozen: bool = False,
         init: str = "average",
     ):
-        width = -(-n // k)
+        width = longest_window(k, n)
         shape = (channels, width) if heads is None else (heads, channels, width)
         super().__init__(n, k, shape, lr_scale, frozen)
         self.heads = heads

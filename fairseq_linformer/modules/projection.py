@@ -77,8 +77,7 @@ class Projection(nn.Module):
 class LearnedProjection(Projection):
     """A projection with a parameter that learns slowly: E = start + scale * (weight - start).
 
-    A slow E matters more than anything else in training a small Linformer; how slow, and why,
-    is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML
+    How slow, and why, is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML
     and under any kind of data parallelism: ``weight`` begins at E and is handed the gradient of
     E, so the optimizer does to it what it would do to E, and of the way that it goes E goes
     ``scale`` times as far. That is a learning rate times ``scale`` for every optimizer, for

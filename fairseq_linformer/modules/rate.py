@@ -6,8 +6,8 @@ window averages that it starts from stay as they are: at the common rate the noi
 outweighs them, the more so the longer n. It is the usual rule for the fan-in of a matrix, that
 its rate be in proportion to 1 / fan-in, which here is n and not the width of the model.
 
-Measured on Wikipedia from a converted RoBERTa, k = n / 2, headwise, 400 updates: perplexity, mean
-of three seeds (results/projections-converted.json)
+Measured on Wikipedia from a converted RoBERTa, k = n / 2, headwise, average starts, 400 updates:
+perplexity, mean of three seeds (results/projections-converted.json)
 
     rate of E and F    n = 128    n = 256    n = 512
     1/4                  43.7       49.1       72.2
@@ -19,10 +19,11 @@ The best rate falls about as 1 / n: at least 1/4, near 1/16, and between 1/16 an
 """
 
 
-def default_lr_scale(n: int) -> float:
-    """Learning rate of E and F relative to that of the other weights: 16 / n, at most 1.
+def default_lr_scale(fan_in: int) -> float:
+    """Learning rate of E and F relative to that of the other weights: 16 / fan-in, at most 1.
 
     Args:
-        n: positions of the longest input, the fan-in of a row of E.
+        fan_in: n, the positions of the longest input; of a convolution's kernel the length of its
+            window (by the same reason; not measured).
     """
-    return min(1.0, 16 / n)
+    return min(1.0, 16 / fan_in)

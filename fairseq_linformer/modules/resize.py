@@ -5,7 +5,8 @@
 Made so that what the model has learnt goes on to be true as far as it can: an input of up to
 min(n, n') positions has the same features as before if the windows stay as long, k' / n' = k / n,
 or, where E has no windows, if k' is a multiple of k. (Windows that begin later make an exception of
-their last one: it was cut off at n, and n' leaves it whole.)
+their last one, which n cuts off and n' cuts off elsewhere. Where windows of keys overlap, that is
+part of what is learnt, and ends at the seam of two blocks.)
 
 - Position embeddings are repeated, or cut off at the end.
 - A matrix with windows (windows.py) is the average of its windows and what it has learnt beside

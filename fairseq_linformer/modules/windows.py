@@ -47,17 +47,23 @@ def window_average(k: int, N: int, offset: int = 0) -> Tensor:
     return window / window.sum(1, keepdim=True)
 
 
-def window_triangle(k: int, N: int, offset: int = 0) -> Tensor:
+def window_triangle(k: int, N: int, offset: int = 0, reach: float = 1.0) -> Tensor:
     """The (k, N) matrix of windows that overlap: the weights of row i fall in a straight line from
-    the middle of window i to a window's length from it. With k = N it is the identity.
+    the middle of window i to ``reach`` windows' length from it. With k = N and a reach of 1 it is
+    the identity.
 
     Raises:
         ValueError: as ``window_edges``.
     """
     edges = window_edges(k, N, offset).double()
     middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
-    weights = (1 - (torch.arange(N) - middles).abs() * k / N).clamp(min=0)
+    weights = (1 - (torch.arange(N) - middles).abs() * k / (reach * N)).clamp(min=0)
     return (weights / weights.sum(1, keepdim=True)).float()
+
+
+def longest_window(k: int, N: int) -> int:
+    """W."""
+    return -(-N // k)
 
 
 def windows_reached(k: int, N: int, n: int, offset: int = 0) -> int:
@@ -86,7 +92,7 @@ def window_mask(
 
 def split_windows(x: Tensor, k: int, N: int) -> Tensor:
     """(B, n, d) to (B, k', W, d), zeros behind the end of a shorter window and of the input."""
-    n, W = x.size(1), -(-N // k)
+    n, W = x.size(1), longest_window(k, N)
     reached = windows_reached(k, N, n)
     if N % k == 0:
         return F.pad(x, (0, 0, 0, reached * W - n)).unflatten(1, (reached, W))
@@ -103,5 +109,5 @@ def inside_windows(k: int, N: int, n: int, padding_mask: Optional[Tensor], devic
 def _table(k: int, N: int, n: int, device) -> Tuple[Tensor, Tensor]:
     """The position at each place of each window, (k', W), and whether it is one of the window."""
     edges = window_edges(k, N, device=device)[: windows_reached(k, N, n) + 1].clamp(max=n).unsqueeze(1)
-    positions = edges[:-1] + torch.arange(-(-N // k), device=device)
+    positions = edges[:-1] + torch.arange(longest_window(k, N), device=device)
     return positions.clamp(max=n - 1), positions < edges[1:]

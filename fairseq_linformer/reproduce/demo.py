@@ -66,7 +66,7 @@ def majority_percent(labels) -> float:
 
 
 def apex_importable() -> bool:
-    """True if fairseq finds apex's fused layer norm. (A package of that name in the registry is another one.)"""
+    """True if fairseq finds apex's fused layer norm. (The registry's ``apex`` is an unrelated package.)"""
     try:
         from apex.normalization import FusedLayerNorm  # noqa: F401
     except ImportError:

@@ -112,6 +112,25 @@ def read(path) -> Entry:
     return entry
 
 
+def circumstances(data: str, command: str, scale: str = "cpu") -> Dict[str, Any]:
+    """The fields of an entry that are the same for all that one command measures here and today."""
+    return {
+        "scale": scale,
+        "hardware": hardware(),
+        "versions": versions(),
+        "data": data,
+        "command": command,
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def footer(entry: Entry) -> str:
+    """The circumstances of an entry, for the end of a report."""
+    versions = ", ".join(f"{name} {version}" for name, version in entry.versions.items())
+    return (f"Command `{entry.command}`; {entry.date}; data: {entry.data}; {entry.hardware['processor']}, "
+            f"{entry.hardware['cores']} cores; {versions}.")  # fmt: skip
+
+
 def hardware() -> Dict[str, Any]:
     """This machine, in words: processor, cores, memory, accelerators."""
     import torch

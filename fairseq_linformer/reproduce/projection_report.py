@@ -4,9 +4,9 @@
 """
 
 import argparse
-import datetime
 import logging
 import re
+import shlex
 import statistics
 import sys
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import Dict, Iterator, List, Tuple
 
 from . import curves, ledger
 from .ledger import Entry, Measurement
-from .projection_runs import Run, results, runs
+from .projection_runs import Run, command, results, runs
 from .real_text import training_seconds
 
 COMMAND = "scripts/projections.sh WIKI TEXT OUT"
-RESIZING = "projections-resizing.json"
+RESIZING = "projections-resizing"
+"""The entry of ``resizing.py``."""
 CLAIMS = {
     "scratch": "From scratch, k = n / 4, headwise, text that every Python carries, 1,024 tokens an update: perplexity "
     "after 1,500 (n = 16), 2,000 (32) and 2,500 (64) updates by the learning rate of E and F relative to the rest",
@@ -28,7 +29,7 @@ CLAIMS = {
     "sharing": "As converted, n = 512, k = 256, with the other kinds of sharing",
     "dimension": "As converted, n = 512, headwise, with smaller k",
     "starts": "As converted, n = 512, k = 256, with E and F started at random, at the full rate and at 1/64 of it",
-    "kinds": "As converted, n = 512, k = 256, with other projections than linear ones",
+    "kinds": "As converted, n = 512, k = 256, with the other kinds of projection",
     "closing": "As converted, n = 512, k = 256, rate 1/64, with other starts of E and F within equation (7)",
     "longer": "The starts that won, and RoBERTa, for 1,500 updates",
     "staggered": "As converted, n = 512, rate 1/64: windows of average and staggered starts",
@@ -65,11 +66,16 @@ def entries(out: Path, common: dict) -> Iterator[Entry]:
             paper={"value": None, "where": "the paper gives neither the start nor the learning rate of E and F"},
             measured={name: measurement(done) for name, done in shapes.items()},
             commit="; ".join(sorted({(folder / "commit").read_text().strip() for folder in folders})),
-            configuration={"example": re.sub(r"\S*/", "", (folders[0] / "train.log").read_text().split("\n")[0]), "threads": 1},
+            configuration={"example": written(next(iter(shapes.values()))[0][0]), "threads": 1},
             seconds=round(sum(training_seconds(folder / "train.log") for folder in folders), 1),
             curves={name: done[0][1] for name, done in shapes.items()},
             **common,
         )
+
+
+def written(run: Run) -> str:
+    """The command of a run, with the folders by the names that scripts/projections.sh has for them."""
+    return shlex.join(command(run, Path("OUT"), Path("TEXT"), Path("WIKI"), plugin=Path("fairseq_linformer")))
 
 
 def table(found: List[Entry]) -> str:
@@ -82,9 +88,7 @@ def table(found: List[Entry]) -> str:
             spread = "" if m.spread is None else f"{m.spread[0]:.1f} to {m.spread[1]:.1f}"
             lines.append(f"| {name} | {m.value:.1f} | {spread} | {m.repetitions} |")
         lines.append("")
-    e = found[0]
-    lines += [f"Command `{e.command}`; {e.date}; data: {e.data}; {e.hardware['processor']}, {e.hardware['cores']} cores; "
-              + ", ".join(f"{k} {v}" for k, v in e.versions.items()) + ". Commits and curves are in the JSON files beside this one.", ""]  # fmt: skip
+    lines += [ledger.footer(found[0]), "Commits and curves are in the JSON files beside this one.", ""]
     return "\n".join(lines)
 
 
@@ -117,8 +121,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results"))
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.WARNING)
-    common = dict(scale="cpu", hardware=ledger.hardware(), versions=ledger.versions(), data=args.data, command=COMMAND,
-                  date=datetime.date.today().isoformat())  # fmt: skip
+    common = ledger.circumstances(args.data, COMMAND)
     try:
         found = list(entries(args.out, common))
         if not found:
@@ -129,8 +132,8 @@ def main() -> None:
         print(ledger.write(entry, args.results))
     missing = sum(1 for _ in runs()) - sum(m.repetitions for entry in found for m in entry.measured.values())
     print(f"{missing} runs are not done")
-    if (args.results / RESIZING).exists():  # resizing.py has measured it
-        found.append(ledger.read(args.results / RESIZING))
+    if (args.results / f"{RESIZING}.json").exists():
+        found.append(ledger.read(args.results / f"{RESIZING}.json"))
     by_family = {entry.identifier.removeprefix("projections-"): entry for entry in found}
     if {"scratch", "converted"} <= by_family.keys():
         draw(args.results / "projections.png", by_family)

@@ -12,11 +12,12 @@ import argparse
 import itertools
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
@@ -26,7 +27,8 @@ from ..checkpoints.roberta import from_roberta
 from . import projection_starts
 
 SEEDS = (1, 2, 3)
-SCALES = (1.0, 1 / 4, 1 / 16, 1 / 64, 1 / 256)
+START = "start.pt"
+SCALES = (1 / 4, 1 / 16, 1 / 64, 1 / 256)
 
 
 @dataclass(frozen=True)
@@ -42,17 +44,24 @@ class Run:
     seed: int
     scale: Optional[float] = None
     projection: str = "linear"
-    init: str = "average"
+    init: Optional[str] = "average"
     start: Optional[str] = None
     """A start of ``projection_starts``, written into the converted checkpoint."""
 
     @property
     def name(self) -> str:
-        return f"{self.family}/n{self.n}-k{self.k}-{self.sharing}-{self.variant}/seed{self.seed}"
+        """Of its folder."""
+        variant = re.sub(r"[^a-z0-9.]+", "-", self.variant)
+        return f"{self.family}/n{self.n}-k{self.k}-{self.sharing}-{variant}/seed{self.seed}"
+
+    @property
+    def warm(self) -> bool:
+        """It starts from the converted RoBERTa."""
+        return self.family not in ("scratch", "staggered-scratch", "cold")
 
     @property
     def updates(self) -> int:
-        if "scratch" in self.family:
+        if not self.warm and self.family != "cold":
             return {16: 1500, 32: 2000, 64: 2500}[self.n]
         return 1500 if self.family in ("longer", "resizing") else 400
 
@@ -62,11 +71,11 @@ def runs() -> Iterator[Run]:
     for seed in SEEDS:
         for n in (128, 256, 512):
             yield Run("roberta", n, n, "none", "roberta", seed)
-            for scale in SCALES[1:]:
+            for scale in SCALES:
                 yield Run("converted", n, n // 2, "headwise", _rate(scale), seed, scale)
-        for sharing, scale in itertools.product(("none", "key-value", "layerwise"), SCALES[1:4]):
+        for sharing, scale in itertools.product(("none", "key-value", "layerwise"), SCALES[:3]):
             yield Run("sharing", 512, 256, sharing, _rate(scale), seed, scale)
-        for k, scale in itertools.product((64, 128), SCALES[1:4]):
+        for k, scale in itertools.product((64, 128), SCALES[:3]):
             yield Run("dimension", 512, k, "headwise", _rate(scale), seed, scale)
         for n, scale in itertools.product((16, 32, 64), (1.0, 1 / 4, 1 / 16)):
             yield Run("scratch", n, n // 4, "headwise", _rate(scale), seed, scale)
@@ -75,7 +84,8 @@ def runs() -> Iterator[Run]:
             yield Run("starts", 512, 256, "headwise", init + " at the full rate", seed, 1.0, init=init)
             yield Run("starts", 512, 256, "headwise", init, seed, 1 / 64, init=init)
         for projection in ("mean-pool", "max-pool", "conv", "random"):
-            yield Run("kinds", 512, 256, "headwise", projection, seed, projection=projection)
+            yield Run("kinds", 512, 256, "headwise", projection, seed, projection=projection,
+                      init="average" if projection == "conv" else None)  # fmt: skip
         yield Run("longer", 512, 512, "none", "roberta", seed)
         for init in ("average", "staggered"):
             yield Run("longer", 512, 256, "headwise", init, seed, 1 / 64, init=init)
@@ -92,25 +102,27 @@ def _rate(scale: float) -> str:
     return f"rate 1/{round(1 / scale)}" if scale < 1 else "rate 1"
 
 
-def command(run: Run, out: Path, text: Path, wiki: Path) -> List[str]:
-    """Its ``fairseq-train``, without where and whether to save."""
-    scratch = "scratch" in run.family
+def command(run: Run, out: Path, text: Path, wiki: Path, plugin: Path = Path(__file__).parents[1]) -> List[str]:
+    """Its ``fairseq-train``, without whether to save."""
+    scratch = not run.warm and run.family != "cold"
     tokens = 1024 if scratch else 2048
     if run.variant == "roberta":
         model = "--arch roberta --encoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4".split()
     else:
         model = ["--arch", "linformer_roberta_tiny", "--projected-dim", str(run.k), "--sharing", run.sharing,
-                 "--projection", run.projection, "--projection-init", run.init]  # fmt: skip
+                 "--projection", run.projection]  # fmt: skip
+        if run.init is not None:
+            model += ["--projection-init", run.init]
         if run.scale is not None:
             model += ["--projection-lr-scale", str(run.scale)]
     schedule = ["--lr", "2e-3", "--lr-scheduler", "fixed", "--warmup-updates", "200"]
     if not scratch:
         schedule = ["--lr", "1e-3", "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(run.updates // 10),
                     "--total-num-update", str(run.updates)]  # fmt: skip
-        if run.family != "cold":
-            schedule += ["--finetune-from-model", str(_checkpoint(run, out, wiki))]
+        if run.warm:
+            schedule += ["--finetune-from-model", str(out / run.name / START)]
     return [
-        "fairseq-train", str(text / "bin/text" if scratch else wiki / "bin"), "--user-dir", str(Path(__file__).parents[1]),
+        "fairseq-train", str(text / "bin/text" if scratch else wiki / "bin"), "--user-dir", str(plugin),
         "--task", "masked_lm", "--criterion", "masked_lm", *model, "--encoder-normalize-before",
         "--dropout", "0", "--attention-dropout", "0", "--tokens-per-sample", str(run.n), "--max-positions", str(run.n),
         "--batch-size", str(tokens // run.n), "--batch-size-valid", str(8192 // run.n), "--required-batch-size-multiple", "1",
@@ -118,28 +130,21 @@ def command(run: Run, out: Path, text: Path, wiki: Path) -> List[str]:
         "--clip-norm", "1.0", *schedule, "--max-update", str(run.updates), "--validate-interval", "1000000",
         "--validate-interval-updates", str(500 if scratch else 100), "--seed", str(run.seed), "--cpu", "--num-workers", "0",
         "--data-buffer-size", "0", "--log-format", "json", "--log-interval", "100",
+        "--save-dir", str(out / run.name),
     ]  # fmt: skip
 
 
-def _checkpoint(run: Run, out: Path, wiki: Path) -> Path:
-    """The converted checkpoint that a run starts from; RoBERTa is cut to n positions."""
-    path = out / "start" / f"{run.family}-n{run.n}-k{run.k}-{run.sharing}-{run.variant.replace(' ', '-').replace('/', '-')}-{run.seed}.pt"
-    if run.family in ("converted", "sharing", "dimension"):  # the rate is no part of it
-        path = out / "start" / f"average-n{run.n}-k{run.k}-{run.sharing}.pt"
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _converted(run: Run, wiki: Path) -> Dict[str, Any]:
+    """The checkpoint that a run starts from; RoBERTa is cut to n positions."""
     roberta = read_checkpoint(wiki / "roberta-512" / "checkpoint_last.pt")
     if run.variant == "roberta":
-        new = resize(roberta, run.n)
-    else:
-        torch.manual_seed(run.seed)
-        new = from_roberta(roberta, projected_dim=run.k, sharing=run.sharing, max_positions=run.n,
-                           projection=run.projection, projection_init=run.init)  # fmt: skip
-        if run.start:
-            projection_starts.write(new["model"], run.start, run.k, run.n)
-    write_checkpoint(new, path)
-    return path
+        return resize(roberta, run.n)
+    torch.manual_seed(run.seed)
+    new = from_roberta(roberta, projected_dim=run.k, sharing=run.sharing, max_positions=run.n,
+                       projection=run.projection, projection_init=run.init)  # fmt: skip
+    if run.start:
+        projection_starts.write(new["model"], run.start, run.k, run.n)
+    return new
 
 
 def execute(run: Run, out: Path, text: Path, wiki: Path, commit: str, keep: bool = False) -> None:
@@ -152,13 +157,16 @@ def execute(run: Run, out: Path, text: Path, wiki: Path, commit: str, keep: bool
     if (folder / "done").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = [*command(run, out, text, wiki), "--save-dir", str(folder), "--no-epoch-checkpoints" if keep else "--no-save"]
+    arguments = [*command(run, out, text, wiki), "--no-epoch-checkpoints" if keep else "--no-save"]
+    if run.warm:
+        write_checkpoint(_converted(run, wiki), folder / START)
     (folder / "commit").write_text(commit + "\n")
     with open(folder / "train.log", "w") as log:
-        log.write(" ".join(arguments) + "\n")
+        log.write(shlex.join(arguments) + "\n")
         log.flush()
         # A model this small gains nothing from a second thread.
         subprocess.run(arguments, check=True, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    (folder / START).unlink(missing_ok=True)
     (folder / "done").touch()
     print(f"{run.name}: {curve(folder)[-1][1]:.1f}", flush=True)
 

@@ -13,14 +13,6 @@ from ..models.shapes import ENCODER, count_layers, projections
 from ..modules.windows import window_average, window_edges, window_triangle
 
 
-def overlapping(k: int, n: int, reach: float) -> Tensor:
-    """Weights that fall in a straight line from the middle of the window to ``reach`` windows from it."""
-    edges = window_edges(k, n).double()
-    middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
-    weights = (1 - (torch.arange(n) - middles).abs() / (reach * n / k)).clamp(min=0)
-    return (weights / weights.sum(1, keepdim=True)).float()
-
-
 def picked(k: int, n: int, place: int) -> Tensor:
     """One position of each window, its place modulo the window's length."""
     edges = window_edges(k, n)
@@ -50,11 +42,11 @@ STARTS: Dict[str, Tuple[str, Start]] = {
     "average": ("headwise", lambda k, n, layer, head: _both(window_average(k, n))),
     "average for each head": ("none", lambda k, n, layer, head: _both(window_average(k, n))),
     "overlapping windows": ("headwise", lambda k, n, layer, head: _both(window_triangle(k, n))),
-    "overlapping windows, reach 1.5": ("headwise", lambda k, n, layer, head: _both(overlapping(k, n, 1.5))),
+    "overlapping windows, reach 1.5": ("headwise", lambda k, n, layer, head: _both(window_triangle(k, n, reach=1.5))),
     "overlapping windows for keys": (
         "headwise", lambda k, n, layer, head: (window_triangle(k, n), window_average(k, n))),
     "overlapping windows for keys, reach 1.5": (
-        "headwise", lambda k, n, layer, head: (overlapping(k, n, 1.5), window_average(k, n))),
+        "headwise", lambda k, n, layer, head: (window_triangle(k, n, reach=1.5), window_average(k, n))),
     "overlapping windows for keys, values offset": (
         "headwise", lambda k, n, layer, head: (window_triangle(k, n), window_average(k, n, _late(k, n, 1)))),
     "overlapping windows for keys, all offset by layer": (
@@ -99,7 +91,8 @@ FINALISTS = (
 
 
 def write(state: Dict[str, Tensor], name: str, k: int, n: int) -> None:
-    """Put a start into a converted state dict, in the place of its E and F."""
+    """Put a start into a converted state dict, in the place of its E and F. Windows are masked as if
+    none began later, which matters to inputs shorter than n only."""
     sharing, start = STARTS[name]
     for layer in range(count_layers(state)):
         for which in "EF":

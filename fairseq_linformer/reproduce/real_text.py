@@ -4,7 +4,6 @@
 """
 
 import argparse
-import datetime
 import logging
 import re
 import statistics
@@ -76,7 +75,7 @@ def pretraining(out: Path, n: int, common: dict) -> Entry:
 
 
 def commits(out: Path) -> str:
-    """The commit of all runs, or if they differ the commit of each."""
+    """The commit of all runs, or if they differ each commit with its runs."""
     found = {path.parent.name: path.read_text().strip() for path in sorted(out.glob("*/commit"))}
     if not found:
         raise ValueError(f"{out} has no runs that name their commit")
@@ -174,10 +173,8 @@ def table(pretrained: List[Entry], speeds: Entry) -> str:
         ratio = speeds.measured.get(f"{model}_over_roberta")
         over = "1" if ratio is None else f"{ratio.value:.2f} ({ratio.spread[0]:.2f} to {ratio.spread[1]:.2f})"
         lines.append(f"| {NAMES[model]} | {m.value:,.0f} ({m.spread[0]:,.0f} to {m.spread[1]:,.0f}) | {over} |")
-    e = speeds
-    lines += ["", "![curves](real_text.png)", "",
-              f"Command `{e.command}` at commit {pretrained[0].commit}, speed at {e.commit}; {e.date}; data: {e.data}; {e.hardware['processor']}, "
-              f"{e.hardware['cores']} cores; " + ", ".join(f"{k} {v}" for k, v in e.versions.items()) + ".", ""]  # fmt: skip
+    lines += ["", "![curves](real_text.png)", "", ledger.footer(speeds),
+              f"Commit {pretrained[0].commit}, speed at {speeds.commit}.", ""]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -190,15 +187,7 @@ def main() -> None:
     # Importing fairseq sets the root logger to DEBUG, and matplotlib tells about every font.
     logging.getLogger().setLevel(logging.WARNING)
     try:
-        common = dict(
-            scale="cpu",
-            hardware=ledger.hardware(),
-            versions=ledger.versions(),
-            commit=commits(args.out),
-            data=args.data,
-            command=COMMAND,
-            date=datetime.date.today().isoformat(),
-        )
+        common = {"commit": commits(args.out), **ledger.circumstances(args.data, COMMAND)}
         pretrained = [pretraining(args.out, n, common) for n in (64, 512)]
         speeds = speed(args.out, common)
     except (OSError, ValueError) as error:

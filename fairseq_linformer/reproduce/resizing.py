@@ -1,6 +1,6 @@
 """What a trained model loses by ``convert resize``, before it is trained on.
 
-    python -m fairseq_linformer.reproduce.resizing OUT --text TEXT --wiki WIKI --results results --data "wiki: ..."
+    python -m fairseq_linformer.reproduce.resizing OUT --wiki WIKI --results results --data "wiki: ..."
 
 trains the staggered model of n = 512, k = 256 of ``projection_runs.py`` once more, keeps it, gives
 it other lengths and other k, and validates all of them on the same text, cut into inputs of
@@ -8,7 +8,6 @@ one length or the other. Folders are as there.
 """
 
 import argparse
-import datetime
 import logging
 import re
 import subprocess
@@ -21,7 +20,9 @@ from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
 from . import ledger
 from .ledger import Entry, Measurement
-from .projection_runs import Run, command, current_commit, execute
+from .projection_report import COMMAND, RESIZING, written
+from .projection_runs import Run, current_commit, execute
+from .real_text import training_seconds
 
 TRAINED = Run("resizing", 512, 256, "headwise", "staggered", 1, 1 / 64, init="staggered")
 CASES: Dict[str, Tuple[Optional[Tuple[int, int]], int]] = {
@@ -55,17 +56,16 @@ def perplexity(checkpoint: Path, data: Path, length: int) -> float:
     return 2 ** float(found[-1])
 
 
-def measure(out: Path, text: Path, wiki: Path) -> Dict[str, Measurement]:
+def measure(out: Path, wiki: Path) -> Dict[str, Measurement]:
     """The perplexity of each case; the model is trained if it is not there."""
-    execute(TRAINED, out, text, wiki, current_commit(), keep=True)
+    execute(TRAINED, out, wiki, wiki, current_commit(), keep=True)
     trained = out / TRAINED.name / "checkpoint_last.pt"
     measured = {}
     for name, (shape, length) in CASES.items():
         checkpoint = trained
         if shape is not None:
             checkpoint = trained.with_name("n{}-k{}.pt".format(*shape))
-            if not checkpoint.exists():
-                write_checkpoint(resize(read_checkpoint(trained), *shape), checkpoint)
+            write_checkpoint(resize(read_checkpoint(trained), *shape), checkpoint)
         measured[name] = Measurement(round(perplexity(checkpoint, wiki / "bin", length), 2), "perplexity", None, 1)
         print(f"{name}: {measured[name].value}", flush=True)
     return measured
@@ -74,30 +74,25 @@ def measure(out: Path, text: Path, wiki: Path) -> Dict[str, Measurement]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--text", type=Path, required=True, help="the folder of scripts/demo.sh")
     parser.add_argument("--wiki", type=Path, required=True, help="the folder of scripts/real_text.sh")
     parser.add_argument("--data", required=True, help="what the text is, in words")
     parser.add_argument("--results", type=Path, default=Path("results"))
     options = parser.parse_args()
     logging.getLogger().setLevel(logging.WARNING)
-    begun = time.time()
     try:
-        measured = measure(options.out, options.text, options.wiki)
+        begun = time.time()
+        folder = options.out / TRAINED.name
+        measured = measure(options.out, options.wiki)
         entry = Entry(
-            identifier="projections-resizing",
+            identifier=RESIZING,
             claim="A Linformer of n = 512, k = 256, from a converted RoBERTa, Wikipedia, 1,500 updates of 2,048 tokens, given "
             "another n and k by convert resize and not trained on: perplexity on held-out text by the length of its inputs",
             paper={"value": None, "where": "the paper trains a model for each length"},
             measured=measured,
-            scale="cpu",
-            hardware=ledger.hardware(),
-            versions=ledger.versions(),
-            commit=current_commit(),
-            configuration={"training": re.sub(r"\S*/", "", " ".join(command(TRAINED, options.out, options.text, options.wiki)))},
-            data=options.data,
-            command="scripts/projections.sh WIKI TEXT OUT",
-            seconds=round(time.time() - begun, 1),
-            date=datetime.date.today().isoformat(),
+            commit="; ".join(sorted({(folder / "commit").read_text().strip(), current_commit()})),
+            configuration={"training": written(TRAINED), "threads": 1},
+            seconds=round(max(time.time() - begun, training_seconds(folder / "train.log")), 1),
+            **ledger.circumstances(options.data, COMMAND),
         )
         print(ledger.write(entry, options.results))
     except (OSError, ValueError, subprocess.CalledProcessError) as error:

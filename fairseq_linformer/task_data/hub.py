@@ -43,15 +43,18 @@ class Parquet:
         return files
 
     def rows(self, split: str) -> Iterator[Row]:
-        from datasets import load_dataset
+        import datasets
 
+        # What it has to say comes in the sentences below.
+        datasets.disable_progress_bars()
+        datasets.logging.set_verbosity_error()
         hub = self._task.hub
         split = hub.splits[split]
         where = f"{hub.config}/{split}"
         number = 0
         try:
             # By its files, not by the name of its configuration: the same for the hub and for a bare folder.
-            data = load_dataset(
+            data = datasets.load_dataset(
                 str(self._folder.absolute()) if self._folder else self._name,
                 data_files={split: f"{hub.config}/{split}-*.parquet"},
                 split=split,

@@ -110,6 +110,20 @@ def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path,
 
 
 @pytest.mark.parametrize(
+    "sharing, projection, options, said",
+    [
+        ("headwise", "linear", ["--sharing", "none", "--projected-dim", "8/4,8"], "k is 8/4; one matrix is shared by all heads"),
+        ("headwise", "random", ["--projection", "random", "--projected-dim", "4"], "projection is random"),
+    ],
+)
+def test_what_cannot_be_resized_on_the_fly_is_said_in_the_log(trained, mlm_data, tmp_path, caplog, sharing, projection, options, said):
+    with pytest.raises(Exception):
+        train(mlm_data, tmp_path, *options, "--resize-checkpoint",
+              "--finetune-from-model", trained(sharing, projection, 8), updates=1)  # fmt: skip
+    assert any(said in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
     "sharing, projection, n, k, sentence",
     [
         ("headwise", "linear", None, None, "neither max_positions nor projected_dim is given"),

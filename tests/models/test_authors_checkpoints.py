@@ -104,7 +104,8 @@ def test_the_log_says_what_their_options_mean(mlm_data, tmp_path, caplog, mode):
     k = 16 // int(MODES[mode][1])
     frozen = " --freeze-projections" if "--freeze-compress" in MODES[mode] else ""
     said = f"--projected-dim {k} --sharing {mode.split(',')[0]}{frozen};"
-    assert any(said in record.getMessage() for record in caplog.records)
+    theirs = "with --projection-init normal" + " --projection-lr-scale 1" * (not frozen)
+    assert any(said in line and line.endswith(theirs) for line in (record.getMessage() for record in caplog.records))
 
 
 def options(**given):

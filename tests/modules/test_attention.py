@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_linformer.config import PROJECTIONS, SHARING, LinformerConfig
+from fairseq_linformer.config import PROJECTIONS, SHARING, STARTS, LinformerConfig
 from fairseq_linformer.modules import LinearMultiheadAttention, LinearProjection
 from fairseq_linformer.modules.kinds import HeadProjections, projection_of
 from fairseq_linformer.modules.order import Order
@@ -20,9 +20,11 @@ def make(sharing, n=N, k=K, d=D, heads=H, init="average", projection="linear", s
     """An attention module with random weights, and its projections E and F. With an ``init`` of
     "random" E and F have random entries and windows, as a trained model has them."""
     torch.manual_seed(seed)
+    learns = projection in STARTS
     config = LinformerConfig(
-        10, n, k, sharing, projection, "average" if init == "random" else init,
-        projection_lr_scale=0.25 if projection in ("linear", "conv") else None, layers=2, embed_dim=d, attention_heads=heads,
+        10, n, k, sharing, projection,
+        projection_init="average" if learns and init == "random" else init if learns else None,
+        projection_lr_scale=0.25 if learns else None, layers=2, embed_dim=d, attention_heads=heads,
     )  # fmt: skip
     layer = 1 if init == "staggered" else 0  # the one whose windows begin later
     E = projection_of(config, layer)

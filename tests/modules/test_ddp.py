@@ -22,7 +22,7 @@ def group(tmp_path):
         *((sharing, "linear", "average", 16) for sharing in SHARING),
         *((sharing, "conv", "average", 16) for sharing in SHARING),
         ("headwise", "linear", "normal", 16),
-        ("headwise", "random", "average", 16),
+        ("headwise", "random", None, 16),
         ("none", "linear", "average", "16/5,7/8"),
     ],
 )

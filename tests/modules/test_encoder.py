@@ -36,7 +36,7 @@ def test_features_depend_neither_on_the_batch_nor_on_what_else_is_read(data):
         k = data.draw(st.lists(st.integers(1, n), min_size=layers, max_size=layers), "k of each layer")
         if sharing == "none":
             k[0] = [k[0], data.draw(st.integers(1, n), "k of the other head")]
-    starts = [init for init in STARTS.get(projection, ("average",)) if (init, sharing) != ("staggered", "layerwise")]
+    starts = [init for init in STARTS.get(projection, (None,)) if (init, sharing) != ("staggered", "layerwise")]
     encoder = build(
         data.draw(st.integers(0, 99), "seed"),
         max_positions=n,
