@@ -1,9 +1,5 @@
 """Tokenizers and .bin/.idx: byte for byte what the stock route makes."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,35 +7,16 @@ from hypothesis import strategies as st
 
 from fairseq_linformer.corpus import spm
 from fairseq_linformer.corpus.binarised import Writer
-from fairseq_linformer.corpus.tokenizer import GPT2, SentencePiece, Tokenizer, _bytes_of_symbols
+from fairseq_linformer.corpus.tokenizer import GPT2, SentencePiece, Tokenizer
+
+from ..stock_text import gpt2_encode, preprocess, write_gpt2
 
 LINES = ["Hello hello world's  best", "", "I'm 12 naïve 日本 \U0001f600 \t tab", "lower lower low", "</s> <mask>"]
-
-
-def write_gpt2(folder, merges=("h e", "l l", "he ll", "hell o", "Ġ w", "l o", "lo w", "Ġ low")):
-    """A small BPE in the files of GPT-2's."""
-    folder.mkdir(exist_ok=True)
-    tokens = [*_bytes_of_symbols(), *("".join(merge.split()) for merge in merges)]
-    (folder / "encoder.json").write_text(json.dumps({**{token: i for i, token in enumerate(tokens)}, "<|endoftext|>": len(tokens)}))
-    (folder / "vocab.bpe").write_text("\n".join(["#version: 0.2", *merges, ""]), encoding="utf-8")
-    # As in RoBERTa's: by frequency, some missing, some never seen.
-    numbers = [str(i) for i in reversed(range(len(tokens))) if i % 50 != 7]
-    (folder / "dict.txt").write_text("".join(f"{n} {i}\n" for i, n in enumerate([*numbers, "madeupword0000"])))
-    return folder
 
 
 @pytest.fixture(scope="module")
 def gpt2_files(tmp_path_factory):
     return write_gpt2(tmp_path_factory.mktemp("gpt2"))
-
-
-def stock(*arguments):
-    subprocess.run([sys.executable, *map(str, arguments)], check=True, capture_output=True)
-
-
-def preprocess(text, dictionary, out):
-    stock("-m", "fairseq_cli.preprocess", "--only-source", "--srcdict", dictionary, "--trainpref", text, "--destdir", out, "--workers", 1)
-    return [(out / f"train.{end}").read_bytes() for end in ("bin", "idx")]
 
 
 def ours(tokenizer, lines, out):
@@ -52,12 +29,9 @@ def ours(tokenizer, lines, out):
 
 
 def test_gpt2_is_the_stock_route(gpt2_files, tmp_path):
-    import fairseq.examples.roberta.multiprocessing_bpe_encoder as encoder
-
     text, encoded = tmp_path / "text", tmp_path / "encoded"
     text.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
-    stock(encoder.__file__, "--encoder-json", gpt2_files / "encoder.json", "--vocab-bpe", gpt2_files / "vocab.bpe",
-          "--inputs", text, "--outputs", encoded, "--keep-empty", "--workers", 1)  # fmt: skip
+    gpt2_encode(gpt2_files, [text], [encoded])
     (tmp_path / "out").mkdir()
     expected = preprocess(encoded, gpt2_files / "dict.txt", tmp_path / "stock")
     assert ours(GPT2(gpt2_files), LINES, tmp_path / "out") == expected

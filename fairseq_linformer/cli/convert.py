@@ -1,4 +1,4 @@
-"""``fairseq-linformer COMMAND``: parses, calls one function, prints.
+"""``fairseq-linformer convert``: checkpoints between formats.
 
     fairseq-linformer convert from-roberta roberta.base/model.pt --projected-dim 256 --sharing layerwise
     fairseq-linformer convert resize checkpoint_best.pt long.pt --max-positions 1024
@@ -7,34 +7,13 @@
 """
 
 import argparse
-import logging
-import sys
 from pathlib import Path
-from typing import List, Optional
 
-from .config import PROJECTIONS, SHARING, STARTS
-
-NAME = "fairseq-linformer"
+from ..config import PROJECTIONS, SHARING, STARTS
 
 
-def main(arguments: Optional[List[str]] = None) -> None:
-    """The command line. Bad input ends with one sentence and status 1, a wrong command with status 2."""
-    options = _parser().parse_args(arguments)
-    # fairseq sets the root logger to tell everything; a converter has one line to say.
-    logging.getLogger().setLevel(logging.WARNING)
-    try:
-        print(options.run(options))
-    except ImportError as error:
-        sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
-    except (OSError, ValueError) as error:
-        sys.exit(f"{NAME}: {error}")
-    except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
-        sys.exit(f"{NAME}: it cannot be converted, nothing was written: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=NAME, description="Tools around fairseq's own commands.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def add_parser(commands) -> None:
+    """Add ``convert`` and its forms."""
     convert = commands.add_parser("convert", help="checkpoints from one form to another")
     forms = convert.add_subparsers(dest="form", required=True, metavar="FORM")
 
@@ -73,14 +52,13 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("out", type=Path, help="folder to write, new or empty")
     form.add_argument("--dictionary", type=Path, help="fairseq's dict.txt; the one in the folder if left out")
     form.set_defaults(run=_from_huggingface)
-    return parser
 
 
 def _from_roberta(options: argparse.Namespace) -> str:
     import torch
 
-    from .checkpoints.files import check_new_file, read_checkpoint, write_checkpoint
-    from .checkpoints.roberta import from_roberta
+    from ..checkpoints.files import check_new_file, read_checkpoint, write_checkpoint
+    from ..checkpoints.roberta import from_roberta
 
     out = options.out or options.checkpoint.with_name(options.checkpoint.stem + "-linformer.pt")
     check_new_file(out)
@@ -92,8 +70,8 @@ def _from_roberta(options: argparse.Namespace) -> str:
 
 
 def _resize(options: argparse.Namespace) -> str:
-    from .checkpoints.files import check_new_file, read_checkpoint, write_checkpoint
-    from .checkpoints.resize import resize
+    from ..checkpoints.files import check_new_file, read_checkpoint, write_checkpoint
+    from ..checkpoints.resize import resize
 
     check_new_file(options.out)
     new = resize(read_checkpoint(options.checkpoint), options.max_positions, options.projected_dim)
@@ -102,7 +80,7 @@ def _resize(options: argparse.Namespace) -> str:
 
 
 def _to_huggingface(options: argparse.Namespace) -> str:
-    from .checkpoints.huggingface import to_huggingface
+    from ..checkpoints.huggingface import to_huggingface
 
     names = ("dictionary", "sentencepiece", "gpt2_encoder", "gpt2_vocab", "tokenizer", "head", "labels")
     to_huggingface(options.checkpoint, options.out, **{name: getattr(options, name) for name in names})
@@ -110,7 +88,7 @@ def _to_huggingface(options: argparse.Namespace) -> str:
 
 
 def _from_huggingface(options: argparse.Namespace) -> str:
-    from .checkpoints.huggingface import from_huggingface
+    from ..checkpoints.huggingface import from_huggingface
 
     from_huggingface(options.folder, options.out, dictionary=options.dictionary)
     return f"{options.out}: model.pt"
@@ -118,7 +96,7 @@ def _from_huggingface(options: argparse.Namespace) -> str:
 
 def _described(path: Path, checkpoint: dict) -> str:
     """What was written, as options to train it with."""
-    from .checkpoints.files import node
+    from ..checkpoints.files import node
 
     model = node(checkpoint, "model")
     names = ("max_positions", "projected_dim", "sharing", "projection")

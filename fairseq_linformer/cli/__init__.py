@@ -1,0 +1,30 @@
+"""``fairseq-linformer COMMAND``: parses, calls one function, prints. A file for each command."""
+
+import argparse
+import logging
+import sys
+from typing import List, Optional
+
+from . import convert, prepare
+
+NAME = "fairseq-linformer"
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    """The command line. Bad input ends with one sentence and status 1, a wrong command with status 2."""
+    parser = argparse.ArgumentParser(prog=NAME, description="Tools around fairseq's own commands.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    convert.add_parser(commands)
+    prepare.add_parser(commands)
+    options = parser.parse_args(arguments)
+    # fairseq sets the root logger to tell everything; a command has a few lines to say.
+    logging.getLogger().setLevel(logging.WARNING)
+    try:
+        print(options.run(options))
+    except ImportError as error:
+        sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
+    except (OSError, ValueError) as error:
+        sys.exit(f"{NAME}: {error}")
+    except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
+        what = (str(error).splitlines() or [""])[0]
+        sys.exit(f"{NAME}: {options.command} failed, nothing was written: {type(error).__name__}: {what}")

@@ -1,0 +1,64 @@
+"""Texts longer than the model, cut to its n positions.
+
+The model reads ``<s> a </s>``, or ``<s> a </s> </s> b </s>``: fairseq's task puts <s> before the first text and the
+separator before the second, the files have each text with its </s>. So one text may have n - 2 tokens, a pair n - 4.
+Of a pair the longer is cut first, token by token, until both fit, and of two as long the second, as BERT does it.
+"""
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+HOW = ("head", "head+tail")
+# Sun et al. 2019, "How to Fine-Tune BERT for Text Classification": of 510 tokens the first 128 and the last 382.
+_HEAD, _ALL = 128, 510
+
+
+def check(max_positions: int, inputs: int) -> None:
+    """Refuse an n in which nothing fits.
+
+    Raises:
+        ValueError: there is no place for a token of each text.
+    """
+    if max_positions < 3 * inputs:
+        raise ValueError(f"max_positions is {max_positions}; <s>, </s> and a token of each text need at least {3 * inputs}")
+
+
+def cut(
+    ids: Sequence[np.ndarray], sizes: Sequence[np.ndarray], max_positions: int, how: str = "head"
+) -> Tuple[List[np.ndarray], List[np.ndarray], int]:
+    """Cut rows to n. The </s> at the end of a text always stays.
+
+    Args:
+        ids: for each of one or two texts (tokens,), row after row, each with </s> behind it.
+        sizes: for each text (rows,) how many tokens each row has, </s> included.
+        max_positions: n.
+        how: ``head`` keeps the beginning of a text that is cut; ``head+tail`` its beginning and its end, 128 : 382.
+
+    Returns:
+        ids and sizes in the same form, and how many rows were cut.
+    """
+    room = max_positions - 2 * len(ids)
+    lengths = [size.astype(np.int64) - 1 for size in sizes]
+    if len(ids) == 1:
+        kept = [np.minimum(lengths[0], room)]
+    else:
+        a, b = lengths
+        over = a + b > room
+        kept = [
+            np.where(over, np.minimum(a, np.maximum(-(-room // 2), room - b)), a),
+            np.where(over, np.minimum(b, np.maximum(room // 2, room - a)), b),
+        ]
+    is_cut = np.logical_or.reduce([keep < length for keep, length in zip(kept, lengths)])
+    if not is_cut.any():
+        return list(ids), list(sizes), 0
+    out = [_kept(*text, how) for text in zip(ids, sizes, kept)]
+    return out, [(keep + 1).astype(np.int32) for keep in kept], int(is_cut.sum())
+
+
+def _kept(ids: np.ndarray, sizes: np.ndarray, keep: np.ndarray, how: str) -> np.ndarray:
+    lengths = sizes.astype(np.int64) - 1
+    head = np.where(keep < lengths, keep * _HEAD // _ALL, keep) if how == "head+tail" else keep
+    place = np.arange(len(ids)) - np.repeat(np.cumsum(sizes, dtype=np.int64) - sizes, sizes)
+    # The tail ends where the text does; </s> is behind it.
+    return ids[(place < np.repeat(head, sizes)) | (place >= np.repeat(lengths - (keep - head), sizes))]

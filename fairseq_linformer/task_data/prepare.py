@@ -1,0 +1,229 @@
+"""From the rows of a task to a folder for ``--task sentence_prediction``, whole or not at all.
+
+    OUT/input0/{train,valid}.{bin,idx}, dict.txt     the first text, with </s>
+    OUT/input1/...                                   the second text of a pair
+    OUT/label/{train,valid}.{bin,idx}, dict.txt      the class, with </s>; classes in the order of the table
+    OUT/label/{train,valid}.label                    instead, a score from 0 to 1 a line
+    OUT/manifest.json                                what it was made of, and what was left out
+
+This is what fairseq's examples/roberta/preprocess_GLUE_tasks.sh makes, but that there the number of a class depends
+on how frequent it is.
+"""
+
+import hashlib
+import json
+import platform
+from collections import Counter
+from contextlib import ExitStack, closing
+from importlib.metadata import version
+from pathlib import Path
+from typing import Iterator, List, Optional
+
+import numpy as np
+
+from .. import __version__
+from ..corpus.binarised import Writer
+from ..corpus.tokenizer import EOS, FIRST, UNKNOWN, Tokenizer
+from ..files import check_new_folder, new_folder, write_lines
+from . import cut as cutting
+from .hub import Parquet
+from .read import open_source
+from .rows import Row, checked, score
+from .table import Task
+
+_ROWS, _CHARACTERS = 1000, 4_000_000  # tokenized at a time
+_EXAMPLES = 3
+_PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece"}
+
+
+def prepare(
+    task: Task, out, source, tokenizer: Tokenizer, max_positions: int = 512, cut: str = "head", max_skipped: float = 0.01
+) -> dict:
+    """Write ``out``, a new or empty folder.
+
+    Args:
+        source: ``hub`` or a path; see ``read.py``.
+        max_positions: n; longer rows are cut, see ``cut.py``.
+        cut: ``head`` or ``head+tail``.
+        max_skipped: the share of the rows of a split that may be skipped because they cannot be used.
+
+    Returns:
+        The manifest, as written. It has neither time nor place: the same input makes the same bytes.
+
+    Raises:
+        ValueError: a source is missing or damaged, is not what the table says, or too much of it had to be skipped;
+            or an option is out of range. A sentence.
+        OSError: ``out`` cannot be written.
+    """
+    check_new_folder(out)
+    cutting.check(max_positions, task.inputs)
+    if not 0 <= max_skipped < 1:
+        raise ValueError(f"max_skipped is {max_skipped}; it must be at least 0 and below 1")
+    rows = open_source(task, source)
+    try:
+        with new_folder(out) as folder:
+            splits = {}
+            for split in task.splits:
+                with closing(_Split(task, split, folder, tokenizer, max_positions, cut)) as counts:
+                    with closing(rows.rows(split)) as source_rows:
+                        counts.add(source_rows)
+                    counts.check(source, max_skipped)
+                    splits[split] = counts.finish()
+            for i in range(task.inputs):
+                write_lines(folder / f"input{i}" / "dict.txt", tokenizer.dictionary)
+            if task.classes:
+                write_lines(folder / "label" / "dict.txt", (f"{name} 1" for name in task.names))
+            packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(rows, Parquet) else [])]
+            manifest = {
+                "task": task.name,
+                "licence": task.licence,
+                "command": f"fairseq-linformer prepare {task.name} OUT --source {_name(source)} --{tokenizer.name} "
+                f"{'FOLDER' if tokenizer.name == 'gpt2' else 'MODEL'} --max-positions {max_positions} --cut {cut} "
+                f"--max-skipped {max_skipped}",
+                "source": rows.described(),
+                "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
+                "max_positions": max_positions,
+                "labels": _labels(task, splits),
+                "splits": splits,
+                "versions": {
+                    "fairseq-linformer": __version__,
+                    "python": platform.python_version(),
+                    **{name: version(name) for name in packages},
+                },
+                "files": {path.relative_to(folder).as_posix(): _sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()},
+            }
+            write_lines(folder / "manifest.json", [json.dumps(manifest, indent=2)])
+    except OSError as error:  # sources have sentences of their own
+        raise OSError(f"{out} cannot be written, nothing of it is left: {error}") from None
+    return manifest
+
+
+class _Split:
+    """Writes the rows of a split, and counts."""
+
+    def __init__(self, task: Task, split: str, folder: Path, tokenizer: Tokenizer, max_positions: int, how: str):
+        self._task, self._split, self._tokenizer, self._n, self._how = task, split, tokenizer, max_positions, how
+        self._inputs = [Writer(folder / f"input{i}" / split, tokenizer.dtype) for i in range(task.inputs)]
+        self._label = None
+        if task.classes:
+            self._label = Writer(folder / "label" / split, np.uint16)
+        else:
+            (folder / "label").mkdir(exist_ok=True)
+            self._scores = open(folder / "label" / f"{split}.label", "w", encoding="ascii", newline="\n")
+        self.read = self.cut = self.tokens = self.unknown = 0
+        self.labels: Counter = Counter()
+        self.skipped: Counter = Counter()
+        self.examples: dict = {}
+        self.first: Optional[Row] = None
+
+    def add(self, rows: Iterator[Row]) -> None:
+        batch: List[Row] = []
+        characters = 0
+        for row in rows:
+            self.read += 1
+            row = checked(self._task, row)
+            if row.reason:
+                self._skip(row)
+                continue
+            batch.append(row)
+            characters += sum(map(len, row.texts))
+            if len(batch) == _ROWS or characters > _CHARACTERS:
+                self._write(batch)
+                batch, characters = [], 0
+        self._write(batch)
+
+    def _skip(self, row: Row) -> None:
+        self.first = self.first or row
+        self.skipped[row.reason] += 1
+        examples = self.examples.setdefault(row.reason, [])
+        if len(examples) < _EXAMPLES:
+            examples.append(f"{row.place}: {row.detail}" if row.detail else row.place)
+
+    def _write(self, batch: List[Row]) -> None:
+        encoded = [self._tokenizer.encode([row.texts[i] for row in batch]) for i in range(self._task.inputs)]
+        empty = np.logical_or.reduce([sizes == 1 for _, sizes in encoded])
+        if empty.any():
+            # Sentencepiece normalises some characters away. Rare, so that encoding again is simplest.
+            for row, is_empty in zip(batch, empty):
+                if is_empty:
+                    self._skip(Row(row.place, reason="empty text", detail="no tokens"))
+            return self._write([row for row, is_empty in zip(batch, empty) if not is_empty])
+        ids, sizes, cut = cutting.cut(*zip(*encoded), self._n, self._how)
+        self.cut += cut
+        for writer, text_ids, text_sizes in zip(self._inputs, ids, sizes):
+            writer.add(text_ids, text_sizes)
+            self.tokens += len(text_ids)
+            self.unknown += int((text_ids == UNKNOWN).sum())
+        if self._label:
+            self.labels.update(row.label for row in batch)
+            numbers = [[FIRST + self._task.number(row.label), EOS] for row in batch]
+            self._label.add(np.array(numbers, dtype=np.uint16).reshape(-1), np.full(len(batch), 2, dtype=np.int32))
+        else:
+            self._scores.writelines(f"{score(self._task, row.label):.6g}\n" for row in batch)  # as awk prints it
+
+    def check(self, source, max_skipped: float) -> None:
+        """Raises ValueError if there is nothing, or too much was skipped."""
+        skipped = self.skipped.total()
+        if skipped > max_skipped * self.read:
+            raise ValueError(f"{source}: {skipped:,} of {self.read:,} rows of {self._split} cannot be used, which is more than the share "
+                             f"{max_skipped} that may be skipped; the first is {self.first}")  # fmt: skip
+        if skipped == self.read:
+            raise ValueError(f"{source} has no rows of {self._split}")
+
+    def finish(self) -> dict:
+        """Put the files in place; what is to be said of them."""
+        for writer in (*self._inputs, *([self._label] if self._label else [])):
+            writer.finish()
+        self.close()
+        classes = Counter()
+        for label, count in self.labels.items():
+            classes[self._task.names[self._task.number(label)]] += count
+        return {
+            "read": self.read,
+            "written": self._inputs[0].lines,
+            "skipped": {reason: {"rows": count, "examples": self.examples[reason]} for reason, count in sorted(self.skipped.items())},
+            "cut": self.cut,
+            "tokens": self.tokens,
+            "unknown": self.unknown,
+            **({"classes": {name: classes[name] for name in self._task.names}, "labels": dict(sorted(self.labels.items()))} if self._label else {}),
+        }
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for writer in (*self._inputs, *([self._label] if self._label else [])):
+            writer.discard()
+        if not self._label:
+            self._scores.close()
+
+
+def _labels(task: Task, splits: dict) -> dict:
+    """What the source's labels became: its word -> name and number of the class."""
+    if task.score:
+        return {"lowest": task.score[0], "highest": task.score[1], "written": "divided by the highest"}
+    seen = sorted({label for split in splits.values() for label in split.pop("labels")}, key=task.number)
+    return {label: {"class": task.names[task.number(label)], "number": task.number(label)} for label in seen}
+
+
+def _name(source) -> str:
+    return source if source == "hub" else Path(source).absolute().name
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def summary(task: Task, out, manifest: dict) -> str:
+    """What was done, and fairseq's options that fit."""
+    lines = [f"{out}: {task.name} in the tokens of {manifest['tokenizer']['name']}"]
+    n = manifest["max_positions"]
+    for split, counts in manifest["splits"].items():
+        skipped = sum(reason["rows"] for reason in counts["skipped"].values())
+        lines.append(f"{split}: {counts['written']:,} rows, {skipped:,} skipped, {counts['cut']:,} cut to {n} positions, {counts['tokens']:,} tokens")
+        for reason, what in counts["skipped"].items():
+            lines.append(f"  {what['rows']:,} skipped, {reason}: {'; '.join(what['examples'])}" + ("; ..." if what["rows"] > len(what["examples"]) else ""))
+    head = f"--num-classes {len(task.names)}" if task.classes else "--num-classes 1 --regression-target"
+    valid = ",".join(split for split in manifest["splits"] if split != "train")
+    lines.append(f"fairseq-train {out} --task sentence_prediction --criterion sentence_prediction {head} --max-positions {n} --init-token 0 "
+                 "--separator-token 2" + (f" --valid-subset {valid}" if valid != "valid" else ""))  # fmt: skip
+    return "\n".join(lines)

@@ -1,0 +1,126 @@
+"""Rows of aclImdb, a text a file: the folder, or its .tar.gz, which is read as it is."""
+
+import gzip
+import hashlib
+import os
+import re
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Dict, Iterator, Tuple
+
+from .archive import check_names
+from .rows import LONGEST, TOO_LONG, Row, decoded
+from .table import Task
+
+_NAME = re.compile(r"(\d+)_\d+\.txt")  # NUMBER_RATING.txt
+
+
+class TextFolder:
+    """The folder, or the one that has it inside.
+
+    Raises:
+        ValueError: the folder of a class is missing.
+    """
+
+    kind = "folder of texts"
+
+    def __init__(self, task: Task, folder: Path):
+        self._files = task.text_files
+        self._folder = folder if self._some(task, folder) else folder / self._files.root
+        self._sums: Dict[str, str] = {}
+        for split in self._files.splits.values():
+            for label in self._files.labels:
+                if not (self._folder / split / label).is_dir():
+                    raise ValueError(f"{self._folder / split / label} is not a folder; the texts of {task.name} lie in it")
+
+    @staticmethod
+    def _some(task: Task, folder: Path) -> bool:
+        return any((folder / split / label).is_dir() for split in task.text_files.splits.values() for label in task.text_files.labels)
+
+    @classmethod
+    def found(cls, task: Task, folder: Path) -> bool:
+        """Is at least one folder of a class there?"""
+        return bool(task.text_files) and (cls._some(task, folder) or cls._some(task, folder / task.text_files.root))
+
+    def rows(self, split: str) -> Iterator[Row]:
+        for label in self._files.labels:
+            folder = self._folder / self._files.splits[split] / label
+            for name in sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=_order):
+                place = (folder / name).relative_to(self._folder).as_posix()
+                try:
+                    with open(folder / name, "rb") as file:
+                        self._sums[place] = hashlib.file_digest(file, "sha256").hexdigest()
+                        file.seek(0)
+                        content = file.read(LONGEST + 1)
+                except OSError as error:
+                    raise ValueError(f"{folder / name} cannot be read: {error.strerror}") from None
+                yield _row(place, label, content)
+
+    def described(self) -> dict:
+        """Of all files read, the SHA-256 of the list that ``sha256sum`` prints of them."""
+        listed = "".join(f"{digest}  {place}\n" for place, digest in sorted(self._sums.items()))
+        return {"kind": self.kind, "files": len(self._sums), "sha256": hashlib.sha256(listed.encode()).hexdigest()}
+
+
+class TextTar:
+    """The .tar.gz of the folder. Nothing is extracted."""
+
+    kind = "tar archive of texts"
+
+    def __init__(self, task: Task, path: Path):
+        self._files, self._path = task.text_files, path
+
+    def rows(self, split: str) -> Iterator[Row]:
+        # In an archive files lie in any order; these are the rows of the folder, in its order. A split is held in
+        # memory, 33 MB of IMDB.
+        contents: Dict[Tuple[str, str], bytes] = {}
+        for label, name, content in self._members(self._files.splits[split]):
+            if (label, name) in contents:
+                raise ValueError(f"{self._path} has {self._files.splits[split]}/{label}/{name} twice; it is refused")
+            contents[label, name] = content
+        for label in self._files.labels:
+            names = [name for other, name in contents if other == label]
+            if not names:
+                raise ValueError(f"{self._path} has no files {self._files.root}/{self._files.splits[split]}/{label}/*.txt")
+            for name in sorted(names, key=_order):
+                yield _row(f"{self._files.root}/{self._files.splits[split]}/{label}/{name}", label, contents[label, name])
+
+    def _members(self, folder: str) -> Iterator[Tuple[str, str, bytes]]:
+        member = None
+        try:
+            with gzip.open(self._path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
+                for member in archive:
+                    check_names(self._path, [member.name])
+                    parts = member.name.removeprefix("./").split("/")
+                    if parts[:-2] != [self._files.root, folder] or parts[-2] not in self._files.labels or parts[-1].startswith("."):
+                        continue
+                    if not member.isdir():
+                        if not member.isfile():
+                            raise ValueError(f"{self._path} has a member {member.name!r} that is a link, not a file; it is refused")
+                        yield parts[-2], parts[-1], archive.extractfile(member).read(LONGEST + 1)
+                while file.read(1 << 20):  # gzip's checksum is at the end
+                    pass
+        except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+            where = f" after {member.name}" if member else ""
+            raise ValueError(f"{self._path} cannot be read{where}: {getattr(error, 'strerror', None) or error}") from None
+
+    def described(self) -> dict:
+        """SHA-256 of the archive."""
+        with open(self._path, "rb") as file:
+            return {"kind": self.kind, "sha256": {self._path.name: hashlib.file_digest(file, "sha256").hexdigest()}}
+
+
+def _order(name: str):
+    """By number; then what has none."""
+    match = _NAME.fullmatch(name)
+    return (0, int(match[1]), name) if match else (1, 0, name)
+
+
+def _row(place: str, label: str, content: bytes) -> Row:
+    if not _NAME.fullmatch(place.rsplit("/", 1)[-1]):
+        return Row(place, reason="not named NUMBER_RATING.txt")
+    if len(content) > LONGEST:
+        return Row(place, reason=TOO_LONG)
+    text = decoded(place, content)
+    return text if isinstance(text, Row) else Row(place, (text,), label)
