@@ -6,7 +6,6 @@ the same sources give the same model.
 
 import json
 import shlex
-from pathlib import Path
 from typing import Iterator, List, Sequence
 
 from ..files import atomic, new_folder

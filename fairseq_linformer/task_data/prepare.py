@@ -10,11 +10,10 @@ This is what fairseq's examples/roberta/preprocess_GLUE_tasks.sh makes, but that
 on how frequent it is.
 """
 
-import hashlib
 import json
 import platform
 from collections import Counter
-from contextlib import ExitStack, closing
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Iterator, List, Optional
@@ -23,6 +22,7 @@ import numpy as np
 
 from .. import __version__
 from ..corpus.binarised import Writer
+from ..corpus.manifest import sha256
 from ..corpus.tokenizer import EOS, FIRST, UNKNOWN, Tokenizer
 from ..files import check_new_folder, new_folder, write_lines
 from . import cut as cutting
@@ -90,7 +90,7 @@ def prepare(
                     "python": platform.python_version(),
                     **{name: version(name) for name in packages},
                 },
-                "files": {path.relative_to(folder).as_posix(): _sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()},
+                "files": {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()},
             }
             write_lines(folder / "manifest.json", [json.dumps(manifest, indent=2)])
     except OSError as error:  # sources have sentences of their own
@@ -206,11 +206,6 @@ def _labels(task: Task, splits: dict) -> dict:
 
 def _name(source) -> str:
     return source if source == "hub" else Path(source).absolute().name
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def summary(task: Task, out, manifest: dict) -> str:

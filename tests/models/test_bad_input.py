@@ -1,6 +1,5 @@
 """Bad input gets one clear sentence with the value and what is allowed, and leaves no checkpoint."""
 
-import argparse
 import pickle
 import re
 import shutil

@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from fairseq_linformer.config import SHARING
+
 from fairseq_linformer.models import authors
 
 from .. import stock
