@@ -71,7 +71,8 @@ class Parquet:
                 raise
             what = (str(error).strip().splitlines() or [""])[0]
             after = f" after row {number}" if number else ""
-            raise ValueError(f"{self._folder or self._name} {where} cannot be read{after}: {type(error).__name__}: {what}") from None
+            name = f"{self._folder or self._name} {where}"
+            raise ValueError(f"{name} cannot be read{after}: {type(error).__name__}: {what}") from None
 
     def _class_names(self, features, where: str):
         """What the numbers of the labels mean; None if labels are no numbers of classes.
