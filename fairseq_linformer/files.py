@@ -1,5 +1,6 @@
 """Files and folders that are there whole or not at all."""
 
+import hashlib
 import os
 import shutil
 from contextlib import contextmanager
@@ -32,6 +33,12 @@ def atomic(path, mode: str = "w") -> Iterator[IO]:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def sha256(path) -> str:
+    """Of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_lines(path, lines: Iterable[str]) -> None:

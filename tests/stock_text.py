@@ -25,8 +25,11 @@ def gpt2_encode(gpt2_files, texts, encoded):
     """``multiprocessing_bpe_encoder``, as fairseq's scripts call it, of files with as many lines."""
     import fairseq.examples.roberta.multiprocessing_bpe_encoder as encoder
 
-    files = ("--encoder-json", gpt2_files / "encoder.json", "--vocab-bpe", gpt2_files / "vocab.bpe", "--inputs", *texts, "--outputs", *encoded)
-    subprocess.run([sys.executable, encoder.__file__, *map(str, files), "--keep-empty", "--workers", "1"], check=True, capture_output=True)
+    arguments = [
+        encoder.__file__, "--encoder-json", gpt2_files / "encoder.json", "--vocab-bpe", gpt2_files / "vocab.bpe",
+        "--inputs", *texts, "--outputs", *encoded, "--keep-empty", "--workers", 1,
+    ]  # fmt: skip
+    subprocess.run([sys.executable, *map(str, arguments)], check=True, capture_output=True)
 
 
 def preprocess(text, dictionary, out):

@@ -92,9 +92,11 @@ def _sentencepiece(options: argparse.Namespace) -> str:
 def _add_task(things, task) -> None:
     what = "pairs of texts" if task.inputs == 2 else "texts"
     classes = ", ".join(task.names) if task.classes else f"a score from {task.score[0]:g} to {task.score[1]:g}"
-    thing = things.add_parser(task.name, help=f"{what}: {classes}", description=f"{what}: {classes}. Licence: {task.licence}.")
+    says = f"{what}: {classes}"
+    thing = things.add_parser(task.name, help=says, description=f"{says}. Licence: {task.licence}.")
     thing.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    thing.add_argument("--source", default="hub", metavar="hub|PATH", help="hub (default), or the official files: a folder or an archive")
+    thing.add_argument("--source", default="hub", metavar="hub|PATH",
+                       help="hub (default), or the official files, a folder or an archive; a folder named hub is ./hub")  # fmt: skip
     _add_tokenizer(thing)
     thing.add_argument("--max-positions", type=int, default=512, metavar="N", help="n; longer rows are cut (512 if left out)")
     thing.add_argument("--cut", choices=HOW, default="head", help="what stays of a text that is cut; head if left out")
@@ -105,7 +107,8 @@ def _add_task(things, task) -> None:
 
 def _task(options: argparse.Namespace) -> str:
     from ..corpus.tokenizer import GPT2, SentencePiece
-    from ..task_data.prepare import prepare, summary
+    from ..task_data.manifest import summary
+    from ..task_data.prepare import prepare
 
     task = TASKS[options.thing]
     tokenizer = GPT2(options.gpt2) if options.gpt2 else SentencePiece(options.sentencepiece)

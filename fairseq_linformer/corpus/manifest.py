@@ -1,12 +1,11 @@
 """``manifest.json``: what a corpus was made of, what was left out, what came out."""
 
-import hashlib
 import json
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Dict, List
 
-from ..files import atomic
+from ..files import atomic, sha256
 from .chunks import EXAMPLES, name_of
 from .sources import Chunk
 from .streams import line_number
@@ -86,12 +85,6 @@ def told(out: Path) -> str:
         f"{manifest['splits']['valid']['tokens']:,} tokens; left out: {again:,} duplicate and {unfit:,} unfit documents\n"
         "for fairseq-train: " + ":".join(str(out / shard) for shard in shards)
     )
-
-
-def sha256(path) -> str:
-    """Of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def versions() -> Dict[str, str]:

@@ -8,10 +8,10 @@ import json
 import shlex
 from typing import Iterator, List, Sequence
 
-from ..files import atomic, new_folder
+from ..files import atomic, new_folder, sha256
 from . import sources, spm
 from .documents import Unfit, documents, lines_of
-from .manifest import NAME, sha256, versions
+from .manifest import NAME, versions
 
 CHUNK_BYTES = 16 << 20
 

@@ -22,8 +22,8 @@ from typing import Dict, List, Tuple
 from ..corpus import sources
 from ..corpus.chunks import hash_of
 from ..corpus.documents import Unfit, documents, lines_of
-from ..corpus.manifest import sha256
-from ..corpus.pretraining import Options
+from ..corpus.options import Options
+from ..files import sha256
 from . import ledger
 from .ledger import Entry, Measurement
 from .projection_runs import current_commit

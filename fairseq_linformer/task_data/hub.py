@@ -1,10 +1,10 @@
 """Rows of a data set on Hugging Face's hub, or of a folder in which it lies, through ``datasets`` as a stream."""
 
-import hashlib
 import re
 from pathlib import Path
 from typing import Iterator, Optional
 
+from ..files import sha256
 from .rows import Row
 from .table import Task
 
@@ -71,7 +71,8 @@ class Parquet:
                 raise
             what = (str(error).strip().splitlines() or [""])[0]
             after = f" after row {number}" if number else ""
-            raise ValueError(f"{self._folder or self._name} {where} cannot be read{after}: {type(error).__name__}: {what}") from None
+            name = f"{self._folder or self._name} {where}"
+            raise ValueError(f"{name} cannot be read{after}: {type(error).__name__}: {what}") from None
 
     def _class_names(self, features, where: str):
         """What the numbers of the labels mean; None if labels are no numbers of classes.
@@ -106,8 +107,7 @@ class Parquet:
         sums = {}
         for split in self._task.hub.splits.values():
             for path in self._files(split):
-                with open(path, "rb") as file:
-                    sums[path.relative_to(self._folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+                sums[path.relative_to(self._folder).as_posix()] = sha256(path)
         return {"kind": self.kind, "sha256": sums}
 
 

@@ -11,29 +11,24 @@ on how frequent it is.
 """
 
 import json
-import platform
 from collections import Counter
 from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 from typing import Iterator, List, Optional
 
 import numpy as np
 
-from .. import __version__
 from ..corpus.binarised import Writer
-from ..corpus.manifest import sha256
 from ..corpus.tokenizer import EOS, FIRST, UNKNOWN, Tokenizer
 from ..files import check_new_folder, new_folder, write_lines
 from . import cut as cutting
-from .hub import Parquet
+from .manifest import made_of
 from .read import open_source
 from .rows import Row, checked, score
 from .table import Task
 
 _ROWS, _CHARACTERS = 1000, 4_000_000  # tokenized at a time
 _EXAMPLES = 3
-_PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece"}
 
 
 def prepare(
@@ -73,25 +68,7 @@ def prepare(
                 write_lines(folder / f"input{i}" / "dict.txt", tokenizer.dictionary)
             if task.classes:
                 write_lines(folder / "label" / "dict.txt", (f"{name} 1" for name in task.names))
-            packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(rows, Parquet) else [])]
-            manifest = {
-                "task": task.name,
-                "licence": task.licence,
-                "command": f"fairseq-linformer prepare {task.name} OUT --source {_name(source)} --{tokenizer.name} "
-                f"{'FOLDER' if tokenizer.name == 'gpt2' else 'MODEL'} --max-positions {max_positions} --cut {cut} "
-                f"--max-skipped {max_skipped}",
-                "source": rows.described(),
-                "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
-                "max_positions": max_positions,
-                "labels": _labels(task, splits),
-                "splits": splits,
-                "versions": {
-                    "fairseq-linformer": __version__,
-                    "python": platform.python_version(),
-                    **{name: version(name) for name in packages},
-                },
-                "files": {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()},
-            }
+            manifest = made_of(task, folder, source, rows, tokenizer, splits, max_positions, cut, max_skipped)
             write_lines(folder / "manifest.json", [json.dumps(manifest, indent=2)])
     except OSError as error:  # sources have sentences of their own
         raise OSError(f"{out} cannot be written, nothing of it is left: {error}") from None
@@ -165,8 +142,10 @@ class _Split:
         """Raises ValueError if there is nothing, or too much was skipped."""
         skipped = self.skipped.total()
         if skipped > max_skipped * self.read:
-            raise ValueError(f"{source}: {skipped:,} of {self.read:,} rows of {self._split} cannot be used, which is more than the share "
-                             f"{max_skipped} that may be skipped; the first is {self.first}")  # fmt: skip
+            raise ValueError(
+                f"{source}: {skipped:,} of {self.read:,} rows of {self._split} cannot be used, which is more than "
+                f"the share {max_skipped} that may be skipped; the first is {self.first}"
+            )
         if skipped == self.read:
             raise ValueError(f"{source} has no rows of {self._split}")
 
@@ -175,18 +154,22 @@ class _Split:
         for writer in (*self._inputs, *([self._label] if self._label else [])):
             writer.finish()
         self.close()
-        classes = Counter()
-        for label, count in self.labels.items():
-            classes[self._task.names[self._task.number(label)]] += count
-        return {
+        counts = {
             "read": self.read,
             "written": self._inputs[0].lines,
-            "skipped": {reason: {"rows": count, "examples": self.examples[reason]} for reason, count in sorted(self.skipped.items())},
+            "skipped": {
+                reason: {"rows": count, "examples": self.examples[reason]} for reason, count in sorted(self.skipped.items())
+            },
             "cut": self.cut,
             "tokens": self.tokens,
             "unknown": self.unknown,
-            **({"classes": {name: classes[name] for name in self._task.names}, "labels": dict(sorted(self.labels.items()))} if self._label else {}),
         }
+        if self._label:
+            counts["classes"] = dict.fromkeys(self._task.names, 0)
+            for label, count in self.labels.items():
+                counts["classes"][self._task.names[self._task.number(label)]] += count
+            counts["labels"] = list(self.labels)
+        return counts
 
     def close(self) -> None:
         """Let go of the files."""
@@ -194,31 +177,3 @@ class _Split:
             writer.discard()
         if not self._label:
             self._scores.close()
-
-
-def _labels(task: Task, splits: dict) -> dict:
-    """What the source's labels became: its word -> name and number of the class."""
-    if task.score:
-        return {"lowest": task.score[0], "highest": task.score[1], "written": "divided by the highest"}
-    seen = sorted({label for split in splits.values() for label in split.pop("labels")}, key=task.number)
-    return {label: {"class": task.names[task.number(label)], "number": task.number(label)} for label in seen}
-
-
-def _name(source) -> str:
-    return source if source == "hub" else Path(source).absolute().name
-
-
-def summary(task: Task, out, manifest: dict) -> str:
-    """What was done, and fairseq's options that fit."""
-    lines = [f"{out}: {task.name} in the tokens of {manifest['tokenizer']['name']}"]
-    n = manifest["max_positions"]
-    for split, counts in manifest["splits"].items():
-        skipped = sum(reason["rows"] for reason in counts["skipped"].values())
-        lines.append(f"{split}: {counts['written']:,} rows, {skipped:,} skipped, {counts['cut']:,} cut to {n} positions, {counts['tokens']:,} tokens")
-        for reason, what in counts["skipped"].items():
-            lines.append(f"  {what['rows']:,} skipped, {reason}: {'; '.join(what['examples'])}" + ("; ..." if what["rows"] > len(what["examples"]) else ""))
-    head = f"--num-classes {len(task.names)}" if task.classes else "--num-classes 1 --regression-target"
-    valid = ",".join(split for split in manifest["splits"] if split != "train")
-    lines.append(f"fairseq-train {out} --task sentence_prediction --criterion sentence_prediction {head} --max-positions {n} --init-token 0 "
-                 "--separator-token 2" + (f" --valid-subset {valid}" if valid != "valid" else ""))  # fmt: skip
-    return "\n".join(lines)

@@ -158,7 +158,12 @@ TASKS = {
             "mrpc",
             licence="Microsoft Research's terms of this corpus (Dolan and Brockett 2005)",
             classes={"0": "not_equivalent", "1": "equivalent"},
-            tsv=Tsv("MRPC", ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"], texts=["#1 String", "#2 String"], label="Quality"),
+            tsv=Tsv(
+                "MRPC",
+                ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+                texts=["#1 String", "#2 String"],
+                label="Quality",
+            ),
             hub=Hub("mrpc", texts=["sentence1", "sentence2"]),
         ),
         Task(

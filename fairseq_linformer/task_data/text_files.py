@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict, Iterator, Tuple
 
 from .archive import check_names
+from ..files import sha256
 from .rows import LONGEST, TOO_LONG, Row, decoded
 from .table import Task
 
@@ -36,7 +37,8 @@ class TextFolder:
 
     @staticmethod
     def _some(task: Task, folder: Path) -> bool:
-        return any((folder / split / label).is_dir() for split in task.text_files.splits.values() for label in task.text_files.labels)
+        files = task.text_files
+        return any((folder / split / label).is_dir() for split in files.splits.values() for label in files.labels)
 
     @classmethod
     def found(cls, task: Task, folder: Path) -> bool:
@@ -93,11 +95,13 @@ class TextTar:
                 for member in archive:
                     check_names(self._path, [member.name])
                     parts = member.name.removeprefix("./").split("/")
-                    if parts[:-2] != [self._files.root, folder] or parts[-2] not in self._files.labels or parts[-1].startswith("."):
+                    if parts[:-2] != [self._files.root, folder] or parts[-2] not in self._files.labels:
+                        continue
+                    if parts[-1].startswith("."):
                         continue
                     if not member.isdir():
                         if not member.isfile():
-                            raise ValueError(f"{self._path} has a member {member.name!r} that is a link, not a file; it is refused")
+                            raise ValueError(f"{self._path} has a member {member.name!r} that is a link, no file; it is refused")
                         yield parts[-2], parts[-1], archive.extractfile(member).read(LONGEST + 1)
                 while file.read(1 << 20):  # gzip's checksum is at the end
                     pass
@@ -107,8 +111,7 @@ class TextTar:
 
     def described(self) -> dict:
         """SHA-256 of the archive."""
-        with open(self._path, "rb") as file:
-            return {"kind": self.kind, "sha256": {self._path.name: hashlib.file_digest(file, "sha256").hexdigest()}}
+        return {"kind": self.kind, "sha256": {self._path.name: sha256(self._path)}}
 
 
 def _order(name: str):

@@ -1,6 +1,5 @@
 """Rows of TSV files, in a folder or in a zip archive that is read as it is."""
 
-import hashlib
 import io
 import zipfile
 import zlib
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, Optional, Tuple
 
 from .archive import check_names
+from ..files import sha256
 from .rows import LONGEST, TOO_LONG, Row, decoded
 from .table import Task
 
@@ -47,8 +47,7 @@ class TsvFolder:
         """SHA-256 of each file."""
         sums = {}
         for name in self._task.tsv.files.values():
-            with open(self._folder / name, "rb") as file:
-                sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+            sums[name] = sha256(self._folder / name)
         return {"kind": self.kind, "sha256": sums}
 
 
@@ -85,8 +84,7 @@ class TsvZip:
 
     def described(self) -> dict:
         """SHA-256 of the archive."""
-        with open(self._path, "rb") as file:
-            return {"kind": self.kind, "sha256": {self._path.name: hashlib.file_digest(file, "sha256").hexdigest()}}
+        return {"kind": self.kind, "sha256": {self._path.name: sha256(self._path)}}
 
 
 def _wanted(task: Task) -> str:

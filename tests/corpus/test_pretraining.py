@@ -387,8 +387,8 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
     text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]
-    assert text["unfit"] == {"NUL byte": 1, "a line of over 1 MiB": 1, "not UTF-8": 1}
-    assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 1 MiB"))]
+    assert text["unfit"] == {"NUL byte": 1, "a line of over 1 MB": 1, "not UTF-8": 1}
+    assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 1 MB"))]
     assert rows["unfit"] == {"no text in text": 1, "not JSON": 1, "not UTF-8": 1, "not a JSON object": 1} and rows["empty"] == 1
     assert rows["examples"][0] == f"{tmp_path}/y.jsonl, line 2: not JSON"
 

@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.task_data import prepare as module
+from fairseq_linformer.task_data import manifest as manifests
 from fairseq_linformer.task_data.prepare import prepare
 from fairseq_linformer.task_data.rows import LONGEST
 from fairseq_linformer.task_data.table import TASKS, Hub, Task, Tsv
@@ -58,7 +58,7 @@ def test_a_bad_row_is_skipped_and_named(line, said, gpt2, tmp_path):
     manifest = prepare(TASKS["sst-2"], tmp_path / "out", source, gpt2, max_skipped=0.2)
     counts = manifest["splits"]["train"]
     assert counts["read"] == 6 and counts["written"] == (6 if said is None else 5)
-    lines = [text for text in module.summary(TASKS["sst-2"], "out", manifest).splitlines() if text.startswith("  ")]
+    lines = [text for text in manifests.summary(TASKS["sst-2"], "out", manifest).splitlines() if text.startswith("  ")]
     assert lines == ([] if said is None else ["  1 skipped, " + said.format(4)])
     if said is not None:
         prepare(TASKS["sst-2"], tmp_path / "without", files.write_tsv("sst-2", tmp_path / "good"), gpt2)
@@ -102,7 +102,10 @@ def test_paths_with_nothing_of_the_task(capsys, gpt2_files, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("text")
     (tmp_path / "nothing").write_text("")
-    wanted = "a folder or zip archive with train.tsv, test.tsv, or the folder aclImdb or its .tar.gz, or a folder with the hub's plain_text/*.parquet"
+    wanted = (
+        "a folder or zip archive with train.tsv, test.tsv, or the folder aclImdb or its .tar.gz, "
+        "or a folder with the hub's plain_text/*.parquet"
+    )
     for name, said in {
         "empty": "has nothing of imdb in it",
         "missing": "does not exist; hub, or",
@@ -290,6 +293,7 @@ def big(tmp_path, rows):
     return source
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing(gpt2_files, tmp_path):
     """A limit on the size of a file is the nearest thing to a full disk that a test may have."""
     source = big(tmp_path, 5000)
@@ -310,7 +314,7 @@ def test_a_kill_leaves_no_output(gpt2, tmp_path, monkeypatch):
     prepare(TASKS["sst-2"], tmp_path / "out" / "finished", source, gpt2)
     before = files.bins(tmp_path / "out" / "finished")
     if (child := os.fork()) == 0:
-        monkeypatch.setattr(module, "_sha256", lambda path: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(manifests, "_sha256", lambda path: os.kill(os.getpid(), signal.SIGKILL))
         prepare(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL

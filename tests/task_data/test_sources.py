@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq_linformer.cli import main
 from fairseq_linformer.corpus import spm
 from fairseq_linformer.corpus.tokenizer import SentencePiece
+from fairseq_linformer.task_data import table
 from fairseq_linformer.task_data.prepare import prepare
 from fairseq_linformer.task_data.table import TASKS
 
@@ -78,6 +81,7 @@ def test_files_come_in_the_order_of_their_numbers(gpt2, tmp_path):
     assert places == [1, 3, 4]  # beside 0_4.txt and 7_4.txt
 
 
+@pytest.mark.slow
 def test_a_pair_is_the_stock_route(gpt2_files, gpt2, tmp_path):
     """tail, cut, multiprocessing_bpe_encoder, fairseq-preprocess, as fairseq's preprocess_GLUE_tasks.sh calls them."""
     source = files.write_tsv("qnli", tmp_path / "QNLI")
@@ -86,7 +90,7 @@ def test_a_pair_is_the_stock_route(gpt2_files, gpt2, tmp_path):
     for file, split in (("train.tsv", "train"), ("dev.tsv", "valid")):
         raw = {name: tmp_path / f"{split}.raw.{name}" for name in ("input0", "input1", "label")}
         for column, text in zip((2, 3, 4), raw.values()):
-            text.write_bytes(subprocess.run(f"tail -n +2 {source / file} | cut -f{column}", shell=True, capture_output=True, check=True).stdout)
+            subprocess.run(f"tail -n +2 {source / file} | cut -f{column} >{text}", shell=True, check=True)
         encoded = {name: tmp_path / f"{split}.{name}" for name in ("input0", "input1")}
         gpt2_encode(gpt2_files, [raw[name] for name in encoded], encoded.values())
         for name, text in {**encoded, "label": raw["label"]}.items():
@@ -132,7 +136,8 @@ def test_classes_go_by_name_not_by_number(gpt2, tmp_path, monkeypatch):
     turned = prepare(TASKS["qnli"], tmp_path / "turned", files.write_parquet("qnli", tmp_path / "hub2"), gpt2)
     assert made["splits"]["train"]["classes"] == {"entailment": 2, "not_entailment": 3}
     assert turned["splits"]["train"]["classes"] == {"entailment": 3, "not_entailment": 2}
-    assert turned["labels"] == made["labels"] == {name: {"class": name, "number": i} for i, name in enumerate(("entailment", "not_entailment"))}
+    names = ("entailment", "not_entailment")
+    assert turned["labels"] == made["labels"] == {name: {"class": name, "number": i} for i, name in enumerate(names)}
 
 
 def test_the_same_input_makes_the_same_manifest(gpt2, tmp_path):
@@ -171,7 +176,8 @@ def test_sentencepiece(tmp_path, capsys):
     source = files.write_tsv("qqp", tmp_path / "QQP")
     with open(source / "train.tsv", "a") as file:
         file.write("9\t1\t2\tthe cat\t\u200b\t1\n")  # normalised to nothing
-    main(["prepare", "qqp", str(tmp_path / "out"), "--source", str(source), "--sentencepiece", str(tmp_path / "spm.model"), "--max-skipped", "0.2"])
+    options = ["--source", source, "--sentencepiece", tmp_path / "spm.model", "--max-skipped", 0.2]
+    main(["prepare", "qqp", *map(str, [tmp_path / "out", *options])])
     assert "  1 skipped, empty text: train.tsv:7: no tokens" in capsys.readouterr().out
     data = MMapIndexedDataset(str(tmp_path / "out" / "input1" / "train"))
     assert np.array_equal(data[4], SentencePiece(tmp_path / "spm.model").encode(["</s> <mask>"])[0]) and len(data) == 5
@@ -196,3 +202,13 @@ def test_the_hub_itself_is_asked_for_a_commit(gpt2, tmp_path, monkeypatch):
     assert manifest["source"] == {"kind": "hub", "name": "nyu-mll/glue", "revision": commit, "config": "sst2"}
     prepare(TASKS["sst-2"], tmp_path / "local", folder, gpt2)
     assert files.bins(tmp_path / "out") == files.bins(tmp_path / "local")
+
+
+def test_the_entry_of_the_readme(gpt2, tmp_path):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    block = re.search(r"^    Task\(\n.*?^    \),\n", readme, re.MULTILINE | re.DOTALL)[0]
+    (task,) = eval(block.strip(), vars(table))  # the comma of the table makes it a tuple
+    for file in ("train.tsv", "dev.tsv"):
+        (tmp_path / file).write_text("index\tsentence1\tsentence2\tlabel\n0\thello world\tlow\t1\n")
+    manifest = prepare(task, tmp_path / "out", tmp_path, gpt2)
+    assert manifest["splits"]["valid"]["classes"] == {"not_entailment": 0, "entailment": 1}
