@@ -314,9 +314,11 @@ def test_a_kill_leaves_no_output(gpt2, tmp_path, monkeypatch):
     prepare(TASKS["sst-2"], tmp_path / "out" / "finished", source, gpt2)
     before = files.bins(tmp_path / "out" / "finished")
     if (child := os.fork()) == 0:
-        monkeypatch.setattr(manifests, "_sha256", lambda path: os.kill(os.getpid(), signal.SIGKILL))
-        prepare(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
-        os._exit(0)
+        try:
+            monkeypatch.setattr(manifests, "sha256", lambda path: os.kill(os.getpid(), signal.SIGKILL))
+            prepare(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
+        finally:
+            os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert not (tmp_path / "out" / "x").exists() and files.bins(tmp_path / "out" / "finished") == before
     prepare(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
