@@ -148,7 +148,7 @@ def main() -> None:
             commit=current_commit(),
             configuration={"workers": args.workers, "rounds": args.rounds, "tokenizer": "gpt2"},
             seconds=round(seconds, 1),
-            **ledger.circumstances(args.data, "python -m fairseq_linformer.reproduce.preparing"),
+            **ledger.circumstances(args.data, "scripts/prepare.sh DATA OUT"),
         )
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         sys.exit(f"preparing: {error}")
