@@ -6,16 +6,20 @@ window averages that it starts from stay as they are: at the common rate the noi
 outweighs them, the more so the longer n. It is the usual rule for the fan-in of a matrix, that
 its rate be in proportion to 1 / fan-in, which here is n and not the width of the model.
 
-Measured on Wikipedia from a converted RoBERTa, k = n / 2, headwise, average starts, 400 updates:
-perplexity, mean of three seeds (results/projections-converted.json)
+Measured with window averages as the start, headwise; perplexity, mean of three seeds. From a
+converted RoBERTa, k = n / 2, 400 updates on Wikipedia (results/projections-converted.json); from
+scratch, k = n / 4, 1,500 to 2,500 updates on other text (results/projections-scratch.json):
 
-    rate of E and F    n = 128    n = 256    n = 512
-    1/4                  43.7       49.1       72.2
-    1/16                 43.9       47.8       58.8
-    1/64                 44.1       48.3       58.2
-    1/256                44.4       49.0       61.7
+    rate    n = 128    256    512        rate    n = 16      32      64
+    1/4        43.7   49.1   72.2        1         96.8   143.4   211.2
+    1/16       43.9   47.8   58.8        1/4       96.9   132.0   161.2
+    1/64       44.1   48.3   58.2        1/16      99.7   137.9   161.7
+    1/256      44.4   49.0   61.7
 
-The best rate falls about as 1 / n: at least 1/4, near 1/16, and between 1/16 and 1/64.
+The best rate falls about as 1 / n: 1 to 1/4 at n = 16, 1/4 at 32, 1/4 to 1/16 at 64 and at 128 (where
+seeds differ by more), 1/16 at 256, between 1/16 and 1/64 at 512. Sharing and k change little in it:
+at n = 512 1/16 and 1/64 are best, or equal, with all four kinds of sharing (one seed,
+results/projections-sharing.json).
 """
 
 

@@ -60,12 +60,14 @@ def measure(out: Path, wiki: Path) -> Dict[str, Measurement]:
     """The perplexity of each case; the model is trained if it is not there."""
     execute(TRAINED, out, wiki, wiki, current_commit(), keep=True)
     trained = out / TRAINED.name / "checkpoint_last.pt"
+    checkpoints = {None: trained}
     measured = {}
     for name, (shape, length) in CASES.items():
-        checkpoint = trained
-        if shape is not None:
-            checkpoint = trained.with_name("n{}-k{}.pt".format(*shape))
-            write_checkpoint(resize(read_checkpoint(trained), *shape), checkpoint)
+        if shape not in checkpoints:
+            checkpoints[shape] = trained.with_name("n{}-k{}.pt".format(*shape))
+            checkpoints[shape].unlink(missing_ok=True)
+            write_checkpoint(resize(read_checkpoint(trained), *shape), checkpoints[shape])
+        checkpoint = checkpoints[shape]
         measured[name] = Measurement(round(perplexity(checkpoint, wiki / "bin", length), 2), "perplexity", None, 1)
         print(f"{name}: {measured[name].value}", flush=True)
     return measured
