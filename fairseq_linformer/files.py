@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import secrets
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +25,7 @@ def atomic(path, mode: str = "w") -> Iterator[IO]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The process's own number keeps two runs on the same folder out of each other's way.
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = beside_name(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with open(beside, mode, **text) as file:
@@ -33,6 +33,11 @@ def atomic(path, mode: str = "w") -> Iterator[IO]:
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def beside_name(path: Path) -> Path:
+    """A name beside ``path`` that no other process takes: not its number, which is 1 in many containers."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
 
 
 def sha256(path) -> str:
@@ -61,7 +66,7 @@ def new_folder(path) -> Iterator[Path]:
     path = Path(path).absolute()
     check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = beside_name(path)
     beside.mkdir()
     try:
         yield beside

@@ -19,12 +19,16 @@ def main(arguments: Optional[List[str]] = None) -> None:
     options = parser.parse_args(arguments)
     # fairseq sets the root logger to tell everything; a command has a few lines to say.
     logging.getLogger().setLevel(logging.WARNING)
+    sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be anything
     try:
         print(options.run(options))
+    except KeyboardInterrupt:
+        print(f"{NAME}: interrupted", file=sys.stderr)
+        sys.exit(130)
     except ImportError as error:
         sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {error}")
     except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
         what = (str(error).splitlines() or [""])[0]
-        sys.exit(f"{NAME}: {options.command} failed, nothing was written: {type(error).__name__}: {what}")
+        sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {what}")

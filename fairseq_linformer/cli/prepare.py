@@ -70,7 +70,7 @@ def _add_tokenizer(thing) -> None:
 
 def _part(text: str) -> Tuple[int, int]:
     i, slash, n = text.partition("/")
-    if not (slash and i.isdigit() and n.isdigit()):
+    if not (slash and (i + n).isascii() and i.isdigit() and n.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not I/N, such as 3/8")
     return int(i), int(n)
 

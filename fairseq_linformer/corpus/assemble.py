@@ -6,13 +6,16 @@ the chunks, or on which machines.
 """
 
 from collections import Counter
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
 from .binarised import Writer
-from .chunks import name_of
+from .chunks import DOCUMENT, line_type, name_of
+from .tokenizer import UNKNOWN
 
 BUCKET = 4 << 20
 """Hashes that are sorted at once: 200 MB of memory."""
@@ -21,44 +24,90 @@ SLAB = 4 << 20
 
 
 Counts = Dict[str, int]
-"""``documents``, ``paragraphs``, ``words`` and ``tokens`` (with the </s> of lines and documents) that were
-kept; of a source also ``duplicate_documents`` and ``duplicate_paragraphs`` that were not."""
+COUNTED = ("documents", "paragraphs", "words", "tokens")
+"""What was kept; tokens with the </s> of lines and documents. Of a split ``unknown`` tokens are counted too."""
+DUPLICATES = ("duplicate_documents", "duplicate_paragraphs")
+"""What was not, because it came before."""
 
 
-class Chunks:
-    """The files of ``chunks.py`` as arrays on disk."""
+@dataclass(frozen=True)
+class Block:
+    """Some documents of a chunk, as arrays on disk."""
 
-    def __init__(self, folder: Path, count: int, dtype):
-        self.folder, self.count, self.dtype = folder, count, np.dtype(dtype)
+    source: int
+    path: Path
+    """Of the files of ``chunks.py``, without suffix."""
+    dtype: np.dtype
+    hashed: bool
+    first: Tuple[int, int, int]
+    """The first document, line and token."""
+    count: Tuple[int, int, int]
 
-    def documents(self, i: int) -> np.ndarray:
-        return np.load(self.folder / f"{name_of(i)}.documents.npy", mmap_mode="r")
+    def _read(self, suffix: str, dtype, which: int) -> np.ndarray:
+        first, count = self.first[which], self.count[which]
+        return np.memmap(self.path.with_suffix(suffix), dtype, "r", first * dtype.itemsize, (count,))
 
-    def lines(self, i: int) -> np.ndarray:
-        return np.load(self.folder / f"{name_of(i)}.lines.npy", mmap_mode="r")
+    @property
+    def documents(self) -> np.ndarray:
+        """(documents,) of ``DOCUMENT``."""
+        return self._read(".documents", DOCUMENT, 0)
 
-    def tokens(self, i: int) -> np.ndarray:
-        path = self.folder / f"{name_of(i)}.tokens"
-        return np.memmap(path, dtype=self.dtype, mode="r") if path.stat().st_size else np.empty(0, self.dtype)
+    @property
+    def lines(self) -> np.ndarray:
+        """(lines,) of ``line_type``."""
+        return self._read(".lines", line_type(self.hashed), 1)
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """(tokens,)."""
+        return self._read(".tokens", self.dtype, 2)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """(documents,) the line that ends each, a </s> alone."""
+        return np.cumsum(self.documents["lines"], dtype=np.int64) - 1
 
 
-def first_occurrences(hashes: Callable[[int], np.ndarray], eligible: List[np.ndarray], bucket: int = BUCKET) -> List[np.ndarray]:
+def blocks_of(folder: Path, sources: List[int], dtype, hashed: bool, size: int = 1 << 18) -> List[Block]:
+    """All documents of all chunks in order, ``size`` of them in a block at most, so that one of a
+    large chunk is no larger than that of a small one.
+
+    Args:
+        sources: the source of each chunk.
+        dtype: of the tokens.
+        hashed: the lines have hashes.
+    """
+    found = []
+    for i, source in enumerate(sources):
+        path = folder / name_of(i)
+        total = path.with_suffix(".documents").stat().st_size // DOCUMENT.itemsize
+        first = (0, 0, 0)
+        while first[0] < total:
+            probe = Block(source, path, np.dtype(dtype), hashed, first, (min(size, total - first[0]), 0, 0))
+            lines = int(probe.documents["lines"].sum())
+            tokens = int(replace(probe, count=(0, lines, 0)).lines["tokens"].sum())
+            found.append(replace(probe, count=(probe.count[0], lines, tokens)))
+            first = tuple(a + b for a, b in zip(first, found[-1].count))
+    return found
+
+
+def first_occurrences(hashes: List[Callable[[], np.ndarray]], eligible: List[np.ndarray], bucket: int = BUCKET) -> List[np.ndarray]:
     """Which hashes come for the first time.
 
     Args:
-        hashes: (m_i,) with ``high`` and ``low``, of chunk i.
-        eligible: (m_i,) boolean of each chunk; what is not is neither kept nor looked at.
-        bucket: how many are sorted at once; the chunks are read again for each bucket.
+        hashes: give (m_i,) with ``high`` and ``low``, of block i.
+        eligible: (m_i,) boolean of each block; what is not is neither kept nor looked at.
+        bucket: how many are sorted at once; the blocks are read again for each bucket.
 
     Returns:
-        (m_i,) boolean of each chunk.
+        (m_i,) boolean of each block.
     """
     kept = [np.zeros(len(mask), dtype=bool) for mask in eligible]
     buckets = max(1, -(-sum(int(mask.sum()) for mask in eligible) // bucket))
     for b in range(buckets):
-        places, high, low = [], [], []
-        for i, mask in enumerate(eligible):
-            found = hashes(i)
+        places, high, low = [], [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+        for read, mask in zip(hashes, eligible):
+            found = read()
             where = np.flatnonzero(mask & (found["high"] % np.uint64(buckets) == b))
             places.append(where)
             high.append(found["high"][where])
@@ -77,92 +126,87 @@ def first_occurrences(hashes: Callable[[int], np.ndarray], eligible: List[np.nda
 
 
 def assemble(
-    chunks: Chunks, sources: List[int], out: Path, valid_share: float, shards: int, unique_paragraphs: bool
-) -> Tuple[Dict[str, Counts], Dict[int, Counts]]:
+    blocks: List[Block], sources: int, out: Path, valid_share: float, shards: int, unique_paragraphs: bool
+) -> Tuple[Dict[str, Counts], List[Counts]]:
     """Write ``OUT/shardI/train.bin`` and ``.idx``, and ``valid`` beside the first.
 
     Args:
-        sources: the source of each chunk.
+        sources: how many there are.
         valid_share: of the documents, as their hashes have it.
         shards: I counts from 0.
         unique_paragraphs: drop paragraphs that came before, in any document.
 
     Returns:
-        counts by split (``valid``, ``train0``, ...), counts by source.
+        counts by split (``valid``, ``train0``, ...), and of each source.
 
     Raises:
         ValueError: a split or a shard has no documents; a sentence.
         OSError: the disk is full.
     """
-    documents, lines, duplicates = _kept(chunks, unique_paragraphs)
+    documents, lines, duplicates = _kept(blocks, unique_paragraphs)
     names = ["valid", *(f"train{shard}" for shard in range(shards))]
     prefixes = [out / "shard0" / "valid", *(out / f"shard{shard}" / "train" for shard in range(shards))]
     by_split: Dict[str, Counter] = {name: Counter() for name in names}
-    by_source: Dict[int, Counter] = {source: Counter() for source in sources}
-    writers = [Writer(prefix, chunks.dtype) for prefix in prefixes]
-    try:
-        for i, source in enumerate(sources):
-            targets = _targets(chunks.documents(i), valid_share, shards)
-            by_source[source].update(duplicates[i])
-            for name, counts in zip(names, _count(chunks, i, documents[i], lines[i], targets, len(names))):
+    by_source = [Counter(dict.fromkeys((*COUNTED, *DUPLICATES), 0)) for _ in range(sources)]
+    with ExitStack() as stack:
+        writers = [stack.enter_context(closing(Writer(prefix, blocks[0].dtype if blocks else np.uint16))) for prefix in prefixes]
+        for i, block in enumerate(blocks):
+            targets = _targets(block.documents, valid_share, shards)
+            by_source[block.source].update(duplicates[i])
+            for name, counts in zip(names, _count(block, documents[i], lines[i], targets, len(names))):
                 by_split[name].update(counts)
-                by_source[source].update(counts)
-            for target, ids, sizes in _slabs(chunks, i, lines[i], targets):
+                by_source[block.source].update(counts)
+            for target, ids, sizes in _slabs(block, lines[i], targets):
                 writers[target].add(ids, sizes)
+                by_split[names[target]]["unknown"] += int((ids == UNKNOWN).sum())
         for name, writer in zip(names, writers):
             if writer.lines == 0:
-                total = sum(counts["documents"] for counts in by_split.values())
-                advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
-                raise ValueError(f"no document fell into {name}, of {total:,} in all; {advice}")
+                raise ValueError(_nothing(name, sum(counts["documents"] for counts in by_split.values())))
         for writer in writers:
             writer.finish()
-    finally:
-        for writer in writers:
-            writer.discard()
-    return {name: dict(counts) for name, counts in by_split.items()}, {source: dict(counts) for source, counts in by_source.items()}
+    return {name: dict(counts) for name, counts in by_split.items()}, [dict(counts) for counts in by_source]
 
 
-def _kept(chunks: Chunks, unique_paragraphs: bool) -> Tuple[List[np.ndarray], List[np.ndarray], List[Counts]]:
-    """(documents,) and (lines,) boolean of each chunk, and how many came again."""
-    numbers = range(chunks.count)
-    documents = first_occurrences(chunks.documents, [np.ones(len(chunks.documents(i)), dtype=bool) for i in numbers])
-    lines = [_of_documents(chunks, i, documents[i]) for i in numbers]
-    duplicates = [{"duplicate_documents": int((~documents[i]).sum()), "duplicate_paragraphs": 0} for i in numbers]
+def _nothing(name: str, documents: int) -> str:
+    if documents == 0:
+        return "the sources have no documents with text"
+    advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
+    return f"no document fell into {name}, of {documents:,} in all; {advice}" + "; in text a blank line ends a document" * (documents < 10)
+
+
+def _kept(blocks: List[Block], unique_paragraphs: bool) -> Tuple[List[np.ndarray], List[np.ndarray], List[Counts]]:
+    """(documents,) and (lines,) boolean of each block, and how many came again."""
+    documents = first_occurrences([lambda block=block: block.documents for block in blocks], [np.ones(block.count[0], dtype=bool) for block in blocks])
+    lines = [_of_lines(block, kept) for block, kept in zip(blocks, documents)]
+    duplicates = [{"duplicate_documents": int((~kept).sum()), "duplicate_paragraphs": 0} for kept in documents]
     if unique_paragraphs:
-        ends = [_ends(chunks, i) for i in numbers]
-        for i in numbers:
-            lines[i][ends[i]] = False
-        unique = first_occurrences(chunks.lines, lines)
-        for i in numbers:
+        for block, mask in zip(blocks, lines):
+            mask[block.ends] = False
+        unique = first_occurrences([lambda block=block: block.lines for block in blocks], lines)
+        for i, block in enumerate(blocks):
             duplicates[i]["duplicate_paragraphs"] = int(lines[i].sum() - unique[i].sum())
             # A document that has lost all its paragraphs is gone, another keeps its end.
-            if len(ends[i]):
-                documents[i] = np.add.reduceat(unique[i], np.r_[0, ends[i][:-1] + 1], dtype=np.int64) > 0
-            unique[i][ends[i]] = documents[i]
+            documents[i] = np.add.reduceat(unique[i], np.r_[0, block.ends[:-1] + 1], dtype=np.int64) > 0
+            unique[i][block.ends] = documents[i]
         lines = unique
     return documents, lines, duplicates
 
 
-def _ends(chunks: Chunks, i: int) -> np.ndarray:
-    """(documents,) the line that ends each, a </s> alone."""
-    return np.cumsum(chunks.documents(i)["lines"], dtype=np.int64) - 1
-
-
-def _of_documents(chunks: Chunks, i: int, documents: np.ndarray) -> np.ndarray:
+def _of_lines(block: Block, of_documents: np.ndarray) -> np.ndarray:
     """(lines,) what holds of the document of each line."""
-    return np.repeat(documents, chunks.documents(i)["lines"])
+    return np.repeat(of_documents, block.documents["lines"])
 
 
 def _targets(documents: np.ndarray, valid_share: float, shards: int) -> np.ndarray:
     """(documents,) 0 of validation, 1 + shard of training."""
     valid = documents["high"] < np.uint64(min(valid_share * 2.0**64, 2.0**64 - 2048))
-    return np.where(valid, 0, 1 + (documents["low"] % np.uint64(shards)).astype(np.int16)).astype(np.int16)
+    return np.where(valid, 0, 1 + (documents["low"] % np.uint64(shards)).astype(np.int32)).astype(np.int32)
 
 
-def _slabs(chunks: Chunks, i: int, kept: np.ndarray, targets: np.ndarray) -> Iterator[Tuple[int, np.ndarray, np.ndarray]]:
+def _slabs(block: Block, kept: np.ndarray, targets: np.ndarray) -> Iterator[Tuple[int, np.ndarray, np.ndarray]]:
     """(target, tokens, tokens of each line), a few lines at a time."""
-    tokens, sizes = chunks.tokens(i), chunks.lines(i)["tokens"].astype(np.int64)
-    line_targets = np.where(kept, _of_documents(chunks, i, targets), -1)
+    tokens, sizes = block.tokens, block.lines["tokens"].astype(np.int64)
+    line_targets = np.where(kept, _of_lines(block, targets), -1)
     ends = np.cumsum(sizes)
     begin = 0
     while begin < len(sizes):
@@ -176,19 +220,15 @@ def _slabs(chunks: Chunks, i: int, kept: np.ndarray, targets: np.ndarray) -> Ite
         begin = end
 
 
-def _count(chunks: Chunks, i: int, documents, lines, targets, count: int) -> List[Counts]:
-    """What is kept of a chunk, by target."""
-    table, of_lines = chunks.lines(i), _of_documents(chunks, i, targets)
+def _count(block: Block, documents, lines, targets, count: int) -> List[Counts]:
+    """What is kept of a block, by target."""
+    table, of_lines = block.lines, _of_lines(block, targets)
     paragraphs = lines.copy()
-    paragraphs[_ends(chunks, i)] = False
+    paragraphs[block.ends] = False
 
     def by_target(of, kept, weights=None):
         return np.bincount(of[kept], None if weights is None else weights[kept], minlength=count).astype(np.int64).tolist()
 
-    columns = {
-        "documents": by_target(targets, documents),
-        "paragraphs": by_target(of_lines, paragraphs),
-        "words": by_target(of_lines, lines, table["words"]),
-        "tokens": by_target(of_lines, lines, table["tokens"]),
-    }
-    return [{name: column[target] for name, column in columns.items()} for target in range(count)]
+    columns = [by_target(targets, documents), by_target(of_lines, paragraphs),
+               by_target(of_lines, lines, table["words"]), by_target(of_lines, lines, table["tokens"])]  # fmt: skip
+    return [dict(zip(COUNTED, of_target)) for of_target in zip(*columns)]

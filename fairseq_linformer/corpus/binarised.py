@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..files import beside_name
+
 _CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
 
 
@@ -28,11 +30,9 @@ class Writer:
         self._dtype = np.dtype(dtype)
         self._prefix = Path(prefix)
         self._prefix.parent.mkdir(parents=True, exist_ok=True)
-        self._files = {name: open(self._beside(name), "wb") for name in ("bin", "sizes", "pointers")}
+        self._paths = {name: beside_name(self._prefix.with_name(f"{self._prefix.name}.{name}")) for name in ("bin", "sizes", "pointers", "idx")}
+        self._files = {name: open(self._paths[name], "wb") for name in ("bin", "sizes", "pointers")}
         self.lines = self.tokens = 0
-
-    def _beside(self, name: str) -> Path:
-        return self._prefix.with_name(f".{self._prefix.name}.{name}.{os.getpid()}")
 
     def add(self, ids: np.ndarray, sizes: np.ndarray) -> None:
         """(tokens,) numbers of lines, (lines,) how many each has."""
@@ -45,20 +45,20 @@ class Writer:
 
     def finish(self) -> None:
         """Put both files in place."""
-        with open(self._beside("idx"), "wb") as index:
+        with open(self._paths["idx"], "wb") as index:
             index.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQ", 1, _CODES[self._dtype], self.lines))
             for name in ("sizes", "pointers"):
                 self._files[name].close()
-                with open(self._beside(name), "rb") as part:
+                with open(self._paths[name], "rb") as part:
                     shutil.copyfileobj(part, index)
         self._files["bin"].close()
         for name in ("bin", "idx"):
-            os.replace(self._beside(name), self._prefix.with_name(f"{self._prefix.name}.{name}"))
-        self.discard()
+            os.replace(self._paths[name], self._prefix.with_name(f"{self._prefix.name}.{name}"))
+        self.close()
 
-    def discard(self) -> None:
+    def close(self) -> None:
         """Remove what is not finished."""
         for name, file in self._files.items():
             file.close()
-            self._beside(name).unlink(missing_ok=True)
-        self._beside("idx").unlink(missing_ok=True)
+            self._paths[name].unlink(missing_ok=True)
+        self._paths["idx"].unlink(missing_ok=True)

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Union
 
 from .rows import hub_rows, parquet_rows
-from .sources import Chunk, Source
-from .streams import open_stream, whole
+from .sources import MAX_LINE, Chunk, Source
+from .streams import open_stream, read_line, whole
 
-MAX_LINE = 999_000
-MAX_DOCUMENT = 64 << 20
-"""Bytes. What is longer is no paragraph, and no document. (tiktoken gives up at a million spaces.)"""
+MAX_DOCUMENT = 16 << 20
+"""Bytes. The longest novels have a third of it."""
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
 _CLEANED = str.maketrans(_LINE_ENDS, "\n" * len(_LINE_ENDS), _CONTROLS)
@@ -68,13 +67,13 @@ def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
         return
     rows = hub_rows(source, chunk.start, chunk.end) if chunk.format == "hub" else \
         parquet_rows(chunk.file, chunk.start, chunk.end, source.columns)  # fmt: skip
-    yield from _joined(((row, place, None) for place, row in enumerate(rows)), source)
+    yield from _joined(((row, place, Unfit("not UTF-8") if row is None else None) for place, row in enumerate(rows)), source)
 
 
 def lines_of(raw: Raw) -> List[str]:
     """The paragraphs of a document, stripped, without blank ones.
 
-    Text is brought to NFC, every kind of line end to a line end, and control characters are taken out.
+    Every kind of line end is brought to a line end, control characters are taken out, and text is brought to NFC.
 
     Raises:
         Unfit: it is not text.
@@ -96,25 +95,29 @@ def lines_of(raw: Raw) -> List[str]:
             text.encode("utf-8")
         except UnicodeEncodeError:  # half a character, as JSON can have it
             raise Unfit("not UTF-8") from None
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
     if _UNCLEAN.search(text):
         text = text.translate(_CLEANED)
-    lines = [line for line in map(str.strip, text.split("\n")) if line]
-    if any(len(line) > MAX_LINE for line in lines):
+    return [_composed(line) for line in map(str.strip, text.split("\n")) if line]
+
+
+def _composed(line: str) -> str:
+    """In NFC."""
+    if len(line) > MAX_LINE // 4 and len(line.encode("utf-8")) > MAX_LINE:
         raise Unfit("a line of over 1 MB")
-    return lines
+    if line.isascii():
+        return line
+    # It takes the square of the length of a run of marks.
+    if len(line) > 10_000 and sum(unicodedata.combining(c) > 0 for c in line) > 10_000:
+        raise Unfit("a line of combining marks")
+    return unicodedata.normalize("NFC", line)
 
 
 def _lines(stream: BinaryIO, place: int, end: Optional[int], limit: int) -> Iterator[tuple]:
     """(line, its place, its length); of a line of over ``limit`` bytes only the beginning."""
     while end is None or place < end:
-        line = stream.readline(limit + 1)
+        line, length = read_line(stream, limit)
         if not line:
             return
-        length, last = len(line), line
-        while length > limit and not last.endswith(b"\n") and (last := stream.readline(MAX_LINE)):
-            length += len(last)
         yield line, place, length
         place += length
 
@@ -134,7 +137,7 @@ def _text_documents(stream: BinaryIO, start: int, end: Optional[int]) -> Iterato
         if unfit is None and length > MAX_LINE:
             unfit = Unfit("a line of over 1 MB", place - begun)
         elif unfit is None and size > MAX_DOCUMENT:
-            unfit = Unfit("a document of over 64 MiB")
+            unfit = Unfit("a document of over 16 MiB")
         if unfit is None:
             lines.append(line)
         else:
@@ -147,11 +150,11 @@ def _json_rows(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[tup
     """(row or None, place, what is wrong)."""
     for line, place, length in _lines(stream, start, end, MAX_DOCUMENT):
         if length > MAX_DOCUMENT:
-            yield None, place, Unfit("a document of over 64 MiB")
+            yield None, place, Unfit("a document of over 16 MiB")
         elif line.strip():
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 yield None, place, Unfit("not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON")
                 continue
             yield (row, place, None) if isinstance(row, dict) else (None, place, Unfit("not a JSON object"))
@@ -163,7 +166,7 @@ def _joined(rows: Iterator[tuple], source: Source) -> Iterator[Raw]:
     begun, last, size = 0, None, 0
 
     def document() -> Raw:
-        too_long = Unfit("a document of over 64 MiB") if size > MAX_DOCUMENT else None
+        too_long = Unfit("a document of over 16 MiB") if size > MAX_DOCUMENT else None
         return Raw(None if too_long else "\n".join(texts), begun, too_long)
 
     for row, place, unfit in rows:

@@ -23,7 +23,10 @@ def read_counts(folder: Path, sources: int, chunks: List[Chunk]) -> List[Dict[st
         for reason, count in said["unfit"].items():
             counts["unfit"][reason] = counts["unfit"].get(reason, 0) + count
         for reason, place in said["examples"][: EXAMPLES - len(counts["examples"])]:
-            where = f"line {line_number(chunk.file, place):,}" if chunk.format in ("text", "jsonl") else f"row {place + 1:,} of {name_of(i)}"
+            if chunk.format in ("text", "jsonl"):
+                where = f"line {line_number(chunk.file, place):,}"
+            else:
+                where = f"row {place + 1:,} from {'shard' if chunk.format == 'hub' else 'row group'} {max(0, chunk.start)} on"
             counts["examples"].append(f"{chunk.file}, {where}: {reason}")
     return read
 
@@ -82,7 +85,8 @@ def told(out: Path) -> str:
     return (
         f"train: {sum(c['documents'] for c in train):,} documents, {sum(c['words'] for c in train):,} words, "
         f"{sum(c['tokens'] for c in train):,} tokens; valid: {manifest['splits']['valid']['documents']:,} documents, "
-        f"{manifest['splits']['valid']['tokens']:,} tokens; left out: {again:,} duplicate and {unfit:,} unfit documents\n"
+        f"{manifest['splits']['valid']['tokens']:,} tokens; left out: {again:,} duplicate and {unfit:,} unfit documents; "
+        f"{sum(c.get('unknown', 0) for c in manifest['splits'].values()):,} tokens are unknown to the dictionary\n"
         "for fairseq-train: " + ":".join(str(out / shard) for shard in shards)
     )
 

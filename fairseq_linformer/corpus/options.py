@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 
+LATE = ("valid_share", "shards")
+"""Options that come to bear when all is tokenised; until it is put together they can be changed."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What the result depends on.
@@ -32,10 +36,10 @@ class Options:
             raise ValueError("there must be one tokenizer; give --gpt2 FOLDER or --sentencepiece MODEL")
         if not 0 < self.valid_share < 1:
             raise ValueError(f"valid_share is {self.valid_share}; it must be above 0 and below 1")
-        if self.shards < 1:
-            raise ValueError(f"shards is {self.shards}; it must be at least 1")
-        if not self.chunk_mib > 0:
-            raise ValueError(f"chunk_mib is {self.chunk_mib}; it must be above 0")
+        if not 1 <= self.shards <= 1000:
+            raise ValueError(f"shards is {self.shards}; it must be from 1 to 1,000")
+        if not 0 < self.chunk_mib <= 1 << 20:
+            raise ValueError(f"chunk_mib is {self.chunk_mib}; it must be above 0 and at most 1,048,576")
 
     def command(self, out) -> str:
         """The command line that does it."""

@@ -14,10 +14,14 @@ import fcntl
 import json
 import multiprocessing
 import os
+import re
+import resource
 import shutil
+import signal
 import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -26,9 +30,9 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..files import atomic, write_lines
 from ..progress import Progress
 from . import manifest, sources
-from .assemble import Chunks, assemble
+from .assemble import assemble, blocks_of
 from .chunks import is_done, name_of, tokenise
-from .options import Options
+from .options import LATE, Options
 from .sources import Chunk, Source, source_of
 from .tokenizer import GPT2, SentencePiece, Tokenizer
 
@@ -58,6 +62,11 @@ def prepare(
         raise ValueError(f"part is {part[0]}/{part[1]}; it must be I/N with I from 1 to N")
     if not 0 <= max_skipped <= 1:
         raise ValueError(f"max_skipped is {max_skipped}; it must be from 0 to 1")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers is {workers}; it must be at least 1")
+    if out.is_symlink() and not out.exists() or out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is not a folder; a new or empty folder is wanted, or one where this was begun")
+    _allow_open_files(3 * options.shards + 100)
     with _room(out):
         return _prepare(out, options, workers, part, merge, max_skipped)
 
@@ -65,10 +74,11 @@ def prepare(
 def _prepare(out: Path, options: Options, workers, part, merge: bool, max_skipped: float) -> str:
     tokenizer = load_tokenizer(options)
     plan = _plan(out, options, tokenizer)
-    if (out / "manifest.json").exists():
-        return manifest.told(out)
     chunks = [Chunk(**chunk) for chunk in plan["chunks"]]
     with _locked(out / ".lock", shared=part is not None):
+        if (out / manifest.NAME).exists():
+            shutil.rmtree(out / "work", ignore_errors=True)
+            return manifest.told(out)
         mine = [i for i in range(len(chunks)) if part is None or i % part[1] == part[0] - 1]
         missing = [i for i in mine if not is_done(out / "work", i)]
         if merge and missing:
@@ -86,22 +96,43 @@ def load_tokenizer(options: Options) -> Tokenizer:
 def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
     """Make the plan, or read it and see that it is the same."""
     path = out / "plan.json"
-    if not path.exists() and out.exists() and any(entry.name != ".lock" for entry in out.iterdir()):
+    if not path.exists() and out.exists() and any(not entry.name.startswith(".") and entry != path for entry in out.iterdir()):
         raise ValueError(f"{out} has other files in it; a new or empty folder is wanted, or one where this was begun")
     asked = {"options": {**asdict(options), "sources": list(options.sources)}, "tokenizer": tokenizer.files}
-    if path.exists():
+    with _locked(out / ".plan.lock", wait=True):  # parts begin together
+        if path.exists():
+            plan = _same_plan(path, asked)
+            if plan["options"] == asked["options"]:
+                return plan
+            plan = {**plan, **asked}
+        else:
+            made = sources.plan([sources.parse(source) for source in options.sources], max(1, int(options.chunk_mib * (1 << 20))))
+            plan = {**asked, "sources": made.sources, "chunks": [asdict(chunk) for chunk in made.chunks]}
+        with atomic(path) as file:
+            json.dump(plan, file, indent=1)
+    return plan
+
+
+def _same_plan(path: Path, asked: Dict[str, Any]) -> Dict[str, Any]:
+    """The plan that is there, if it is of the same corpus.
+
+    Raises:
+        ValueError: it is not, or a source has changed.
+    """
+    try:
         plan = json.loads(path.read_text())
-        for what in asked["options"]:
-            if plan["options"][what] != asked["options"][what]:
-                raise ValueError(f"{out} was begun with {what} {plan['options'][what]!r}, not {asked['options'][what]!r}; take another folder")
-        if plan["tokenizer"] != asked["tokenizer"]:
-            raise ValueError(f"{out} was begun with another tokenizer: its files have changed; take another folder")
+        before = plan["options"]
+        plan["tokenizer"], plan["sources"], plan["chunks"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is not of this command; take another folder") from None
+    finished = (path.parent / manifest.NAME).exists()
+    for what, value in asked["options"].items():
+        if before.get(what) != value and (finished or what not in LATE):
+            raise ValueError(f"{path.parent} was begun with {what} {before.get(what)!r}, not {value!r}; take another folder")
+    if plan["tokenizer"] != asked["tokenizer"]:
+        raise ValueError(f"{path.parent} was begun with another tokenizer: its files have changed; take another folder")
+    if not finished:
         _check_unchanged(plan)
-        return plan
-    made = sources.plan([sources.parse(source) for source in options.sources], max(1, int(options.chunk_mib * (1 << 20))))
-    plan = {**asked, "sources": made.sources, "chunks": [asdict(chunk) for chunk in made.chunks]}
-    with atomic(path) as file:
-        json.dump(plan, file, indent=1)
     return plan
 
 
@@ -114,6 +145,9 @@ def _check_unchanged(plan: Dict[str, Any]) -> None:
                 raise ValueError(f"{file['path']} is gone since this was begun") from None
             if (now.st_size, now.st_mtime_ns) != (file["bytes"], file["changed"]):
                 raise ValueError(f"{file['path']} has changed since this was begun; take another folder")
+        new = set(sources.files_of(source_of(source))) - {file["path"] for file in source["files"]}
+        if new:
+            raise ValueError(f"{min(new)} is new since this was begun; take another folder")
 
 
 _state: Dict[str, Any] = {}
@@ -128,6 +162,7 @@ def _begin(options: Options, planned: List[Source], folder: Path, parent: int) -
             time.sleep(1)
         os._exit(1)
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the parent to hear
     threading.Thread(target=watch, daemon=True).start()
     _state.update(hashed=options.unique_paragraphs, sources=planned, folder=folder, tokenizer=load_tokenizer(options))
 
@@ -150,6 +185,10 @@ def _tokenise_all(folder: Path, options: Options, planned: List[Source], chunks:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     future.result()
                     progress.add(chunks[waiting.pop(future)].bytes)
+        except BrokenProcessPool:
+            raise ValueError(
+                f"a process of {folder} was killed, perhaps for lack of memory; the chunks that are done are kept: start again, with fewer --workers"
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -159,17 +198,24 @@ def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str,
     manifest.check_unfit(read, max_skipped)
     _check_unchanged(plan)
     for leftover in out.glob("shard*"):  # of a run that was killed here
-        shutil.rmtree(leftover)
-    arrays = Chunks(out / "work", len(chunks), tokenizer.dtype)
-    by_split, by_source = assemble(
-        arrays, [chunk.source for chunk in chunks], out, options.valid_share, options.shards, options.unique_paragraphs
-    )
+        if re.fullmatch(r"shard\d+", leftover.name) and leftover.is_dir():
+            shutil.rmtree(leftover)
+    blocks = blocks_of(out / "work", [chunk.source for chunk in chunks], tokenizer.dtype, options.unique_paragraphs)
+    by_split, by_source = assemble(blocks, len(plan["sources"]), out, options.valid_share, options.shards, options.unique_paragraphs)
     for shard in range(options.shards):
         write_lines(out / f"shard{shard}" / "dict.txt", tokenizer.dictionary)
-    counts = [{**counts, **by_source.get(number, {})} for number, counts in enumerate(read)]
+    counts = [{**of_read, **of_kept} for of_read, of_kept in zip(read, by_source)]
     manifest.write(out, options.command(out), plan["sources"], counts, by_split, {"name": tokenizer.name, "files": tokenizer.files})
     shutil.rmtree(out / "work")
     return manifest.told(out)
+
+
+def _allow_open_files(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count:
+        if hard != resource.RLIM_INFINITY and hard < count:
+            raise ValueError(f"so many shards need {count} open files, and {hard} are allowed here (ulimit -n); lower --shards")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 @contextmanager
@@ -184,12 +230,12 @@ def _room(out: Path):
 
 
 @contextmanager
-def _locked(path: Path, shared: bool):
+def _locked(path: Path, shared: bool = False, wait: bool = False):
     """Parts can run side by side; what puts them together runs alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise ValueError(f"{path.parent} is being prepared by another process; wait for it, or give --part to each") from None
         yield

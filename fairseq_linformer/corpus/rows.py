@@ -1,9 +1,11 @@
 """Rows of parquet files and of the Hugging Face hub, as dictionaries."""
 
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
 BATCH = 64
 """Rows read at once; whole books are long."""
+ALL = -1
+"""In the place of the number of a shard."""
 
 
 def parquet_file(file: str, columns: List[str]):
@@ -16,22 +18,33 @@ def parquet_file(file: str, columns: List[str]):
 
     try:
         parquet = pyarrow.parquet.ParquetFile(file)
-    except pyarrow.lib.ArrowException as error:
+    except (pyarrow.lib.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's, which says what it is
+            raise
         raise ValueError(f"{file} is cut off or no parquet file: {str(error).splitlines()[0]}") from None
     _check_columns(file, parquet.schema_arrow.names, columns)
     return parquet
 
 
-def parquet_rows(file: str, start: int, end: int, columns: List[str]) -> Iterator[Dict[str, Any]]:
-    """The rows of row groups ``start`` to ``end``, without the last."""
+def parquet_rows(file: str, start: int, end: int, columns: List[str]) -> Iterator[Optional[Dict[str, Any]]]:
+    """The rows of row groups ``start`` to ``end``, without the last; None for one that is not UTF-8."""
     import pyarrow
 
     parquet = parquet_file(file, columns)
     try:
         for batch in parquet.iter_batches(BATCH, row_groups=list(range(start, end)), columns=columns):
-            yield from batch.to_pylist()
+            yield from _decoded(batch)
     except (pyarrow.lib.ArrowException, OSError) as error:
         raise ValueError(f"{file} is damaged: {str(error).splitlines()[0]}") from None
+
+
+def _decoded(batch) -> List[Optional[Dict[str, Any]]]:
+    try:
+        return batch.to_pylist()
+    except UnicodeDecodeError:
+        if len(batch) == 1:
+            return [None]
+        return [row for i in range(len(batch)) for row in _decoded(batch.slice(i, 1))]
 
 
 def hub_dataset(source):
@@ -54,8 +67,10 @@ def hub_dataset(source):
 
 
 def hub_rows(source, shard: int, shards: int) -> Iterator[Dict[str, Any]]:
-    """The rows of one shard of the hub's dataset."""
-    dataset = hub_dataset(source).shard(num_shards=shards, index=shard)
+    """The rows of one shard of the hub's dataset, or of all if it is ``ALL``."""
+    dataset = hub_dataset(source)
+    if shard != ALL:
+        dataset = dataset.shard(num_shards=shards, index=shard)
     rows = 0
     try:
         for row in dataset:
@@ -63,7 +78,7 @@ def hub_rows(source, shard: int, shards: int) -> Iterator[Dict[str, Any]]:
             rows += 1
     except Exception as error:
         raise ValueError(
-            f"the hub's {source.hub} stopped in shard {shard} of {shards} after {rows:,} rows: {type(error).__name__}: {_first_line(error)}; "
+            f"the hub's {source.hub} stopped {f'in shard {shard} of {shards} ' * (shard != ALL)}after {rows:,} rows: {type(error).__name__}: {_first_line(error)}; "
             "start again to go on"
         ) from None
 

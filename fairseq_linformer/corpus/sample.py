@@ -74,3 +74,5 @@ def _sample(plan: sources.Plan, wanted: float, sizes: List[int]) -> Iterator[str
             yield from lines
             taken += sum(len(line.encode("utf-8")) + 1 for line in lines)
         sizes.append(taken)
+    if not any(sizes):
+        raise ValueError("the sources have no documents with text")

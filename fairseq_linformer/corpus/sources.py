@@ -7,7 +7,8 @@ A source is written ``LOCATION,key=value,...``. LOCATION is a file, a folder, a 
     column=text                  of rows: the column with the text
     title=COLUMN                 of rows: a title to put before the text, as a line of its own
     group=COLUMN                 of rows: neighbours with the same value are one document, such as the sentences of a book
-    rows=N                       of rows: N neighbours are one document, where nothing says which belong together
+    rows=N                       of rows: N neighbours are one document, where nothing says which belong together (a
+                                 file, or a shard of the hub, ends one too)
     config=, revision=, split=   of the hub
     licence=...                  noted in the manifest
 
@@ -20,7 +21,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from .streams import COMPRESSED, open_stream
+from .rows import ALL
+from .streams import COMPRESSED, open_stream, read_line
 
 PRESETS = {
     "wikipedia": "hub:wikimedia/wikipedia,config=20231101.en,revision=b04c8d1ceb2f5cd4588862100d08de323dccfbaa,title=title,"
@@ -32,6 +34,8 @@ PRESETS = {
 }
 SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 FORMATS = ("text", "jsonl", "parquet")
+MAX_LINE = 999_000
+"""Bytes. What is longer is no paragraph. (tiktoken gives up at a million spaces.)"""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,11 @@ class Source:
         return self.location.removeprefix("hub:") if self.location.startswith("hub:") else None
 
     @property
+    def joins_rows(self) -> bool:
+        """A document may be several rows."""
+        return self.group is not None or self.rows > 1
+
+    @property
     def columns(self) -> List[str]:
         """What is read of a row."""
         return [column for column in (self.column, self.title, self.group) if column is not None]
@@ -69,7 +78,7 @@ class Chunk:
     """Or ``hub:NAME``."""
     format: str
     start: int
-    """First byte of text and JSON lines, first row group of parquet, number of the hub's shard."""
+    """First byte of text and JSON lines, first row group of parquet, number of the hub's shard or ``ALL``."""
     end: Optional[int]
     """Behind the last; None for all that is left. Of the hub the count of its shards."""
     bytes: int
@@ -101,7 +110,7 @@ def parse(text: str) -> Source:
             raise ValueError(f"the source {text!r} has {item!r}; it must be one of {', '.join(k + '=' for k in known)} with a value")
         given[key] = value
     if "rows" in given:
-        if not given["rows"].isdigit() or int(given["rows"]) < 1:
+        if not (given["rows"].isascii() and given["rows"].isdigit()) or int(given["rows"]) < 1:
             raise ValueError(f"the source {text!r} has rows={given['rows']}; it must be a number, at least 1")
         given["rows"] = int(given["rows"])
     source = Source(preset, **given)
@@ -123,15 +132,15 @@ def plan(sources: List[Source], chunk_bytes: int) -> Plan:
         if source.hub is not None:
             source = replace(source, revision=_commit(source))
             made.chunks += _hub_chunks(number, source)
-            made.sources.append({**asdict(source), "files": []})
-            continue
-        files = _files(source)
-        for file in files:
-            made.chunks += _file_chunks(number, source, file, chunk_bytes)
-        stats = [(file, os.stat(file)) for file in files]
+        else:
+            for file in files_of(source):
+                made.chunks += _file_chunks(number, source, file, chunk_bytes)
+        stats = [(file, os.stat(file)) for file in files_of(source)]
         made.sources.append(
             {**asdict(source), "files": [{"path": file, "bytes": s.st_size, "changed": s.st_mtime_ns} for file, s in stats]}
         )
+    if not made.chunks:
+        raise ValueError("the sources have no documents")
     return made
 
 
@@ -156,8 +165,15 @@ def _suffix(file: str) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def _files(source: Source) -> List[str]:
+def files_of(source: Source) -> List[str]:
+    """Its files on this machine, in order.
+
+    Raises:
+        ValueError: there are none, or one is empty.
+    """
     location = source.location
+    if source.hub is not None:
+        return sorted(str(path) for path in Path(source.hub).rglob("*") if path.is_file()) if os.path.isdir(source.hub) else []
     if os.path.isdir(location):
         below = (str(path) for path in Path(location).rglob("*") if path.is_file() and not path.name.startswith("."))
         found = sorted(file for file in below if source.format or _suffix(file) in SUFFIXES)
@@ -178,7 +194,7 @@ def _file_chunks(number: int, source: Source, file: str, chunk_bytes: int) -> It
     if format == "parquet":
         yield from _parquet_chunks(number, source, file)
         return
-    if Path(file).suffix in COMPRESSED or (format == "jsonl" and source.group is not None):
+    if Path(file).suffix in COMPRESSED or (format == "jsonl" and source.joins_rows):
         yield Chunk(number, file, format, 0, None, size)
         return
     edges = [0]
@@ -194,9 +210,10 @@ def _next_document(stream, position: int, size: int, blank: bool) -> int:
     if position >= size:
         return size
     stream.seek(position - 1)
-    stream.readline()  # what is left of a line, or the end of the line before
-    while blank and (line := stream.readline()):
-        if not line.strip():
+    read_line(stream, MAX_LINE)  # what is left of a line, or the end of the line before
+    while blank:
+        line, length = read_line(stream, MAX_LINE)
+        if not line or (length <= MAX_LINE and not line.strip()):
             break
     return min(stream.tell(), size)
 
@@ -206,7 +223,7 @@ def _parquet_chunks(number: int, source: Source, file: str) -> Iterator[Chunk]:
 
     parquet = parquet_file(file, source.columns)
     groups = parquet.metadata.num_row_groups
-    if source.group is not None:  # a group of rows may go on in the next row group
+    if source.joins_rows:  # a document may go on in the next row group
         yield Chunk(number, file, "parquet", 0, groups, os.path.getsize(file))
         return
     for i in range(groups):
@@ -232,4 +249,6 @@ def _hub_chunks(number: int, source: Source) -> List[Chunk]:
     dataset = hub_dataset(source)
     count = dataset.num_shards
     size = (dataset.info.dataset_size or 0) // count or 1
+    if source.group is not None:  # a group of rows may go on in the next shard
+        return [Chunk(number, source.location, "hub", ALL, count, size * count)]
     return [Chunk(number, source.location, "hub", i, count, size) for i in range(count)]

@@ -46,8 +46,8 @@ def train(
         OSError: an input cannot be read.
         ValueError: the text does not carry that many pieces, or has fewer than its characters.
     """
-    if vocab_size < 1:
-        raise ValueError(f"vocab_size is {vocab_size}; it must be at least 1")
+    if not 1 <= vocab_size <= 1_000_000:
+        raise ValueError(f"vocab_size is {vocab_size}; it must be from 1 to 1,000,000")
     text = {"sentence_iterator": inputs}
     if not isinstance(inputs, Iterator):
         text = {"input": [str(path) for path in inputs]}
@@ -75,7 +75,7 @@ def train(
     except (RuntimeError, OSError) as error:
         # Its messages read "INTERNAL: file.cc(12) [condition] Sentence for a human.", and if the
         # iterator raises "INTERNAL: ValueError: its sentence", with more lines.
-        sentence = (str(error).split("] ")[-1].strip().splitlines() or [""])[0].removeprefix("INTERNAL: ValueError: ")
+        sentence = (str(error).split("] ")[-1].strip().splitlines() or [""])[0].removeprefix("INTERNAL: ").removeprefix("ValueError: ")
         raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
 

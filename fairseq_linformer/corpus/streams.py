@@ -7,7 +7,7 @@ import lzma
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Iterator
+from typing import BinaryIO, Callable, Iterator, Tuple
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
@@ -18,14 +18,59 @@ def open_stream(file) -> BinaryIO:
     if suffix == ".gz":
         return gzip.open(file)
     if suffix == ".bz2":
-        return bz2.open(file)
+        return io.BufferedReader(_Decompressed(file, bz2.BZ2Decompressor), 1 << 20)
     if suffix == ".xz":
-        return lzma.open(file)
+        return io.BufferedReader(_Decompressed(file, lzma.LZMADecompressor), 1 << 20)
     if suffix == ".zst":
         import pyarrow
 
         return io.BufferedReader(pyarrow.input_stream(str(file), compression="zstd"))
     return open(file, "rb", buffering=1 << 20)
+
+
+class _Decompressed(io.RawIOBase):
+    """All streams of a file, one after the other. Python's own readers take a damaged second
+    stream for the end of the file."""
+
+    def __init__(self, file, decompressor: Callable):
+        self._file, self._new = open(file, "rb"), decompressor
+        self._stream, self._left = None, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        while True:
+            if self._stream is None or self._stream.eof:
+                block = self._left or self._file.read(1 << 16)
+                if not block:
+                    return 0
+                self._left = block.lstrip(b"\0")  # xz pads with zeros
+                if not self._left:
+                    continue
+                self._stream = self._new()
+            elif self._stream.needs_input and not self._left:
+                self._left = self._file.read(1 << 16)
+                if not self._left:
+                    raise EOFError("it ends in the middle of a stream")
+            found = self._stream.decompress(self._left, len(buffer))
+            self._left = self._stream.unused_data if self._stream.eof else b""
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def read_line(stream: BinaryIO, limit: int) -> Tuple[bytes, int]:
+    """A line and its length; of a line of over ``limit`` bytes only the beginning, in little memory."""
+    line = last = stream.readline(limit + 1)
+    length = len(line)
+    while length > limit and not last.endswith(b"\n") and (last := stream.readline(limit)):
+        length += len(last)
+    return line, length
 
 
 @contextmanager

@@ -22,6 +22,8 @@ def check(max_positions: int, inputs: int) -> None:
     """
     if max_positions < 3 * inputs:
         raise ValueError(f"max_positions is {max_positions}; <s>, </s> and a token of each text need at least {3 * inputs}")
+    if max_positions > 1 << 30:
+        raise ValueError(f"max_positions is {max_positions}; it must be at most {1 << 30}")
 
 
 def cut(

@@ -174,6 +174,6 @@ class _Split:
     def close(self) -> None:
         """Let go of the files."""
         for writer in (*self._inputs, *([self._label] if self._label else [])):
-            writer.discard()
+            writer.close()
         if not self._label:
             self._scores.close()

@@ -62,7 +62,7 @@ class TextFolder:
     def described(self) -> dict:
         """Of all files read, the SHA-256 of the list that ``sha256sum`` prints of them."""
         listed = "".join(f"{digest}  {place}\n" for place, digest in sorted(self._sums.items()))
-        return {"kind": self.kind, "files": len(self._sums), "sha256": hashlib.sha256(listed.encode()).hexdigest()}
+        return {"kind": self.kind, "files": len(self._sums), "sha256": hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()}
 
 
 class TextTar:

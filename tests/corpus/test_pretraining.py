@@ -200,7 +200,7 @@ def test_titles_and_rows_that_nothing_joins(tmp_path, gpt2):
 
 
 def test_text_is_cleaned(tmp_path, gpt2):
-    (tmp_path / "x.txt").write_bytes("\ufeffhello\r\n  low\x07er \x0cnext\u2028line\n \t \ncafe\u0301\n\n\n\nb\n".encode())
+    (tmp_path / "x.txt").write_bytes("\ufeffhello\r\n  low\x07er \x0cnext\u2028line\n \t \ncafe\x01\u0301\n\n\n\nb\n".encode())
     prepare(tmp_path / "out", Options((f"{tmp_path}/x.txt",), str(gpt2), valid_share=0.4), workers=1)
     documents = [["hello", "lower", "next", "line"], ["caf\u00e9"], ["b"]]
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.4)
@@ -301,8 +301,8 @@ def test_what_has_changed_is_noticed(tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", made_up())
     options = dict(sources=(str(source),), gpt2=str(gpt2), valid_share=0.3)
     prepare(tmp_path / "out", Options(**options), workers=1, part=(1, 1))
-    with pytest.raises(ValueError, match="was begun with valid_share 0.3, not 0.2"):
-        prepare(tmp_path / "out", Options(**{**options, "valid_share": 0.2}))
+    with pytest.raises(ValueError, match="was begun with unique_paragraphs False, not True"):
+        prepare(tmp_path / "out", Options(**options, unique_paragraphs=True))
     other = write_gpt2(tmp_path / "other", merges=("h e",))
     with pytest.raises(ValueError, match="was begun with gpt2"):
         prepare(tmp_path / "out", Options(**{**options, "gpt2": str(other)}))
@@ -312,6 +312,133 @@ def test_what_has_changed_is_noticed(tmp_path, gpt2):
     source.unlink()
     with pytest.raises(ValueError, match="text.txt is gone"):
         prepare(tmp_path / "out", Options(**options))
+
+
+def test_what_comes_to_bear_late_can_be_changed_until_then(tmp_path, gpt2, monkeypatch):
+    documents = made_up()
+    source = write_text(tmp_path / "text.txt", documents)
+    with pytest.raises(ValueError, match="no document fell into valid, of 57 in all; raise --valid-share"):
+        prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=1e-9), workers=1)
+    monkeypatch.setattr(pretraining, "_one", None)  # nothing is tokenised again
+    prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=0.3, shards=2), workers=1)
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3, shards=2)
+    with pytest.raises(ValueError, match="was begun with shards 2, not 3"):
+        prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=0.3, shards=3), workers=1)
+
+
+def test_sources_that_grow_are_noticed(tmp_path, gpt2):
+    (tmp_path / "in").mkdir()
+    write_text(tmp_path / "in" / "a.txt", made_up())
+    hub(tmp_path, made_up())
+    for i, source in enumerate((tmp_path / "in", f"hub:{tmp_path / 'hub'}")):
+        prepare(tmp_path / f"out{i}", Options((str(source),), str(gpt2), valid_share=0.3), workers=1, part=(1, 2))
+    write_text(tmp_path / "in" / "b.txt", made_up())
+    write_rows(tmp_path / "hub" / "train-00001-of-00002.parquet", made_up())
+    with pytest.raises(ValueError, match="b.txt is new since this was begun"):
+        prepare(tmp_path / "out0", Options((str(tmp_path / "in"),), str(gpt2), valid_share=0.3), workers=1)
+    with pytest.raises(ValueError, match="00001-of-00002.parquet has changed since"):
+        prepare(tmp_path / "out1", Options((f"hub:{tmp_path / 'hub'}",), str(gpt2), valid_share=0.3), workers=1)
+
+
+def test_what_others_leave_in_the_folder(tmp_path, gpt2):
+    """Traces of a killed run are no other files, and files of others stay."""
+    documents = made_up()
+    options = Options((str(write_text(tmp_path / "text.txt", documents)),), str(gpt2), valid_share=0.3)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".plan.json.0a1b2c3d").touch()
+    prepare(tmp_path / "out", options, workers=1, part=(1, 1))
+    (tmp_path / "out" / "shards-old").mkdir()
+    (tmp_path / "out" / "shards-old" / "notes").write_text("dear")
+    (tmp_path / "out" / "shards.md").write_text("dear")
+    prepare(tmp_path / "out", options, merge=True)
+    assert (tmp_path / "out" / "shards-old" / "notes").read_text() == (tmp_path / "out" / "shards.md").read_text() == "dear"
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
+    (tmp_path / "out" / "plan.json").write_text("[]")
+    with pytest.raises(ValueError, match="plan.json is not of this command"):
+        prepare(tmp_path / "out", options)
+
+
+def test_a_source_without_documents(tmp_path, gpt2):
+    documents = made_up()
+    pyarrow.parquet.ParquetWriter(tmp_path / "none.parquet", pyarrow.schema({"text": pyarrow.string()})).close()
+    sources = (str(write_text(tmp_path / "text.txt", documents)), str(tmp_path / "none.parquet"))
+    prepare(tmp_path / "out", Options(sources, str(gpt2), valid_share=0.3), workers=1)
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"][1]["documents"] == 0
+    (tmp_path / "blank.txt").write_text("\n \n\n")
+    for source in (sources[1], str(tmp_path / "blank.txt")):
+        with pytest.raises(ValueError, match="the sources have no documents"):
+            prepare(tmp_path / "other", Options((source,), str(gpt2)), workers=1)
+
+
+@pytest.mark.parametrize("keys", ["group=book", "rows=4"])
+def test_the_size_of_chunks_changes_no_document(tmp_path, gpt2, keys):
+    documents = made_up()
+    source = sentences(tmp_path, documents).split(",")[0] + f",column=sentence,{keys}"
+    outs = [tmp_path / str(chunk) for chunk in (1, SMALL)]
+    for out, chunk in zip(outs, (1, SMALL)):
+        prepare(out, Options((source,), str(gpt2), valid_share=0.3, chunk_mib=chunk), workers=1)
+    assert read(outs[0]) == read(outs[1])
+
+
+def test_a_book_may_go_on_in_the_next_shard_of_the_hub(tmp_path, gpt2):
+    documents = made_up(40)
+    rows = [{"book": i, "text": line} for i, document in enumerate(documents) for line in document]
+    (tmp_path / "hub").mkdir()
+    for i, part in enumerate((rows[: len(rows) // 2], rows[len(rows) // 2 :])):
+        (tmp_path / "hub" / f"train-0000{i}-of-00002.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    prepare(tmp_path / "out", Options((f"hub:{tmp_path / 'hub'},group=book",), str(gpt2), valid_share=0.3), workers=1)
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
+
+
+def test_long_blank_lines_end_no_document(tmp_path):
+    from fairseq_linformer.corpus import documents, sources
+
+    (tmp_path / "x.txt").write_bytes(b"".join(b"low %d\n" % i for i in range(300)) + b" " * 1_500_000 + b"\n" + b"tail\n" * 300 + b"\nend\n")
+    source = sources.parse(str(tmp_path / "x.txt"))
+    for size in (1000, 1 << 24):
+        found = [raw for chunk in sources.plan([source], size).chunks for raw in documents.documents(chunk, source)]
+        assert [(raw.text, raw.unfit and raw.unfit.reason) for raw in found] == [(None, "a line of over 1 MB"), (b"end\n", None)]
+
+
+@pytest.mark.parametrize("suffix, module", [(".bz2", bz2), (".xz", lzma)])
+def test_files_of_several_compressed_streams(tmp_path, gpt2, suffix, module):
+    documents = made_up()
+    parts = [module.compress(write_text(tmp_path / "plain", documents[i : i + 20]).read_bytes() + b"\n") for i in (0, 20, 40)]
+    path = tmp_path / f"text.txt{suffix}"
+    path.write_bytes(b"".join(parts))
+    prepare(tmp_path / "out", Options((str(path),), str(gpt2), valid_share=0.3), workers=1)
+    assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
+    wrong = bytearray(b"".join(parts))
+    wrong[len(parts[0]) + 1] ^= 1
+    path.write_bytes(wrong)
+    with pytest.raises(ValueError, match=f"text.txt{suffix} is cut off or damaged"):
+        prepare(tmp_path / "other", Options((str(path),), str(gpt2), valid_share=0.3), workers=1)
+
+
+def test_one_bad_row_is_one_bad_row(tmp_path, gpt2):
+    good = [[f"hello {i}"] for i in range(150)]
+    rows = [json.dumps({"text": line}) for [line] in good[:75]]
+    (tmp_path / "x.jsonl").write_text("\n".join([*rows, "[" * 100_000]))
+    strings = pyarrow.array([line.encode() for [line] in good[75:]] + [b"not \xff"], pyarrow.binary())
+    strings = pyarrow.Array.from_buffers(pyarrow.string(), len(strings), strings.buffers())
+    pyarrow.parquet.write_table(pyarrow.table({"text": strings}), tmp_path / "y.parquet")
+    prepare(tmp_path / "out", Options((f"{tmp_path}/x.jsonl", f"{tmp_path}/y.parquet"), str(gpt2), valid_share=0.3), workers=1, max_skipped=0.1)
+    assert read(tmp_path / "out") == reference(good, GPT2(gpt2), 0.3)
+    assert [source["unfit"] for source in json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]] == [{"not JSON": 1}, {"not UTF-8": 1}]
+
+
+def test_an_interruption_is_one_line_and_the_same_command_goes_on(tmp_path, gpt2):
+    source = write_text(tmp_path / "text.txt", made_up(3000))
+    command = [sys.executable, "-m", "fairseq_linformer.cli", "prepare", "pretraining", tmp_path / "out", "--source", source, "--gpt2", gpt2,
+               "--valid-share", "0.3", "--chunk-mib", "0.001", "--workers", "1"]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(pretraining.__file__).parents[2], start_new_session=True)
+    while not list((tmp_path / "out").glob("work/*.json")):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate()[1]
+    assert process.returncode == 130 and said.splitlines() == ["fairseq-linformer: interrupted"]
+    assert list((tmp_path / "out").glob("work/*.json"))
 
 
 def damaged(folder, name):
@@ -401,7 +528,7 @@ def test_a_document_without_end_is_left_out_in_little_memory(tmp_path, gpt2, mon
     chunk = documents.Chunk(0, str(tmp_path / "x.txt"), "text", 0, None, 1)
     found = list(documents.documents(chunk, documents.Source("")))
     assert [(raw.text, raw.place, raw.unfit and raw.unfit.reason) for raw in found] == [
-        (b"hello\n", 0, None), (None, 7, "a document of over 64 MiB"), (b"lower\n", 12008, None), (b"world\n", 12015, None)]  # fmt: skip
+        (b"hello\n", 0, None), (None, 7, "a document of over 16 MiB"), (b"lower\n", 12008, None), (b"world\n", 12015, None)]  # fmt: skip
 
 
 def test_a_full_disk_loses_nothing(tmp_path, gpt2):
@@ -428,6 +555,8 @@ def test_a_full_disk_loses_nothing(tmp_path, gpt2):
         (dict(sentencepiece="x"), "there must be one tokenizer"),
         (dict(valid_share=0.0), "valid_share is 0.0"),
         (dict(shards=0), "shards is 0"),
+        (dict(shards=1001), "shards is 1001; it must be from 1 to 1,000"),
+        (dict(chunk_mib=float("inf")), "chunk_mib is inf"),
         (dict(chunk_mib=0), "chunk_mib is 0"),
         (dict(sources=("x.txt,colour=red",)), "has 'colour=red'; it must be one of"),
         (dict(sources=("x.txt,rows=0",)), "has rows=0"),
