@@ -159,6 +159,7 @@ def execute(run: Run, out: Path, text: Path, wiki: Path, commit: str, keep: bool
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [*command(run, out, text, wiki), "--no-epoch-checkpoints" if keep else "--no-save"]
     if run.warm:
+        (folder / START).unlink(missing_ok=True)  # of a run that was killed
         write_checkpoint(_converted(run, wiki), folder / START)
     (folder / "commit").write_text(commit + "\n")
     with open(folder / "train.log", "w") as log:
