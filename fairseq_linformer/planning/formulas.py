@@ -370,14 +370,16 @@ def _saved_matrices(model: Model, kernels: Kernels, batch: Batch, layer: int) ->
 
 
 def gradients_in_layer(model: Model, kernels: Kernels, batch: Batch, layer: int) -> int:
-    """At most, beside what the layer has saved: in the feed-forward the gradients of fc2's input, of its weight and of
-    the residual; in unfused attention those of the weights."""
-    c, a = model.shape, attention(model, batch, layer)
+    """At most, beside what the layer has saved and less what it has freed: in the feed-forward the gradients of fc2's input,
+    of its weight and of the residual, when the second norm's input and its dropout mask are freed; in unfused attention
+    the gradients of the weights."""
+    c, a, e = model.shape, attention(model, batch, layer), kernels.element
     queries = batch.sentences * a.m
-    ffn = queries * (c.ffn_embed_dim + c.embed_dim) + c.embed_dim * c.ffn_embed_dim
+    freed = queries * c.embed_dim * kernels.mask * (c.dropout > 0)
+    ffn = (queries + c.embed_dim) * c.ffn_embed_dim * e - freed
     unfused = not kernels.fused or a.order is Order.SCORES
-    weights = unfused * queries * c.attention_heads * (a.n if a.order is Order.SCORES else a.most)
-    return max(ffn, weights) * kernels.element
+    weights = unfused * queries * c.attention_heads * (a.n if a.order is Order.SCORES else a.most) * e
+    return max(ffn, weights)
 
 
 # ---- what a GPU holds beside activations
@@ -398,22 +400,31 @@ class States:
     """Temporary, in the optimizer's step, when there are no activations."""
 
 
-def states(model: Model, precision: str, gpus: int = 1, sharded: bool = False) -> States:
-    """With Adam, of two moments a parameter in single precision.
+def states(model: Model, precision: str, gpus: int = 1, gathered: Optional[int] = None) -> States:
+    """With Adam, whose two moments are in single precision.
 
     In fp16 and bf16 fairseq keeps a copy of weights and of gradients in single precision, flat [fp16]: 2 + 2 + 16 bytes
-    a parameter. Memory-efficient: 2 + 2 + 8. In fp32: 4 + 4 + 8. Sharded over G GPUs (fairseq's ``fully_sharded``) it
-    is 16 P / G [zero, stage 3], and whole, in half precision or as it is, the layer at work and the embeddings.
+    a parameter. Memory-efficient: 2 + 2 + 8. In fp32: 4 + 4 + 8.
+
+    Args:
+        gathered: with fully sharded data parallelism, the parameters that are whole on each GPU while they are used; their
+            gradients are too. The rest is 16 P / G [zero, stage 3]. None without it.
     """
     p, e = parameters(model), bytes_of(precision)
-    largest = model.shape.vocab_size * model.shape.embed_dim
-    if sharded:
-        whole = embedding_parameters(model) + parameters_of_layer(model)
-        return States(e * whole + SINGLE * (p.learnt + p.fixed) // gpus, SINGLE * p.learnt // gpus, 2 * SINGLE * p.learnt // gpus,
-                      e * whole, SINGLE * p.learnt // gpus)  # fmt: skip
+    if gathered is not None:
+        shard = SINGLE * p.learnt // gpus
+        return States(e * gathered + shard + SINGLE * p.fixed, shard, 2 * shard, e * gathered * (gpus > 1), shard)
     copies = precision in ("fp16", "bf16")
-    step = SINGLE * (p.learnt if copies else largest * (1 if e == SINGLE else 3))  # [fp16]: Adam's denominator, and what it casts
+    largest = model.shape.vocab_size * model.shape.embed_dim
+    step = SINGLE * (p.learnt if copies else largest * (1 if e == SINGLE else 3))  # Adam's denominator, and what it casts
     return States(e * (p.learnt + p.fixed), e * p.learnt, SINGLE * p.learnt * (4 if copies else 2), e * p.learnt * (gpus > 1), step)
+
+
+def gathered_parameters(model: Model, wrap_from: int) -> int:
+    """What fully sharded data parallelism has whole at once: the embeddings and one layer, if layers have at least ``wrap_from``
+    parameters (``min_params_to_wrap``; 0 with activation checkpointing); else all."""
+    sizes = [parameters_of_layer(model) + sum(p.entries for p in projections_of(model, i)) for i in range(model.shape.layers)]
+    return embedding_parameters(model) + max(sizes) if min(sizes) >= wrap_from else parameters(model).learnt
 
 
 def bytes_of(precision: str) -> int:
