@@ -47,4 +47,5 @@ def _plan(options: argparse.Namespace) -> str:
             raise ValueError(f"--check takes all runs as they are, and no overrides such as {words[0]}")
         return check(config, gpu, options.gpus, utilisation, options.network_gbit)
     run = read_run(config, words, options.vocabulary)
-    return plan_text(run, gpu, options.gpus or run.gpus, utilisation, options.network_gbit)
+    gpus = run.gpus if options.gpus is None else options.gpus
+    return plan_text(run, gpu, gpus, utilisation, options.network_gbit)

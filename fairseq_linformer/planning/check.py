@@ -21,26 +21,34 @@ def check(config, gpu: Gpu, gpus: Optional[int], utilisation: float, network: Op
         gpus: None for 64, the paper's.
 
     Raises:
-        ValueError: something does not agree; what agrees is in the sentence's lines before it.
+        ValueError: something does not agree; a line for each.
     """
     gpus = 64 if gpus is None else gpus
     base = split_config(config)[0]
-    lines, problems = [_header(gpu, gpus)], []
     reference = run_of(compose_config(base), "base", VOCABULARY)
+    lines, problems = [_header(gpu, gpus)], list(_gpus_that_disagree(base, reference))
     for path in [base, *sorted(base.parent.glob("run/*.yaml"), key=_by_numbers)]:
         try:
             run, found = check_run(path, base, reference)
             problems += found
             lines.append(_line(run, path, gpu, gpus, utilisation, network))
-            if not run.cpu and memory_of(run, run.sequences, run.gpus, run.checkpointed).total > gpu.usable:
+            if not run.cpu and memory_of(run, run.sequences, gpus, run.checkpointed).total > gpu.usable:
                 problems.append(f"{path.stem}: batch_size {run.sequences} does not fit {gpu.name}")
         except ValueError as error:
             problems.append(f"{path.stem}: {error}")
     if problems:
         raise ValueError("\n".join([f"{len(problems)} of what {base.parent} says does not agree:", *problems]))
-    runs = len(lines) - 1
-    return "\n".join([*lines, f"all {runs} agree: built without memory, parameters as the formulas have them, an update as many tokens with every "
-                      "number of GPUs, and of the paper's runs with every n"])  # fmt: skip
+    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and with as many tokens "
+                 "an update for every number of GPUs, and in the paper's runs for every n")  # fmt: skip
+    return "\n".join(lines)
+
+
+def _gpus_that_disagree(base: Path, reference: Run, path: Optional[Path] = None) -> Iterator[str]:
+    """Overrides in gpus/ that change the tokens of an update of a run; of the base if no other is given."""
+    for other in sorted(base.parent.glob("gpus/*.yaml"), key=_by_numbers):
+        there = run_of(compose_config(path or base, [f"+gpus={other.stem}"]), other.stem, VOCABULARY)
+        if there.tokens_of_update != reference.tokens_of_update:
+            yield f"with +gpus={other.stem} an update has {there.tokens_of_update:,} tokens, without {reference.tokens_of_update:,}"
 
 
 def check_run(path: Path, base: Path, reference: Run) -> Tuple[Run, List[str]]:
@@ -64,17 +72,14 @@ def _problems(cfg, run: Run, path: Path, base: Path, reference: Run) -> Iterator
         for what in ("tokens_of_update", "updates"):
             if getattr(run, what) != getattr(reference, what):
                 yield f"{what} is {getattr(run, what):,}, and in the base {getattr(reference, what):,}"
-    if run.cpu:
-        return  # GPUs have nothing to say to it
-    for other in sorted(base.parent.glob("gpus/*.yaml")):
-        there = run_of(compose_config(path, [f"+gpus={other.stem}"]), path.stem, VOCABULARY)
-        if there.tokens_of_update != run.tokens_of_update:
-            yield f"with +gpus={other.stem} an update has {there.tokens_of_update:,} tokens, without {run.tokens_of_update:,}"
+    # What gpus/ overrides is the same as in the base, where they have been tried; a run for a CPU is not for GPUs.
+    if not run.cpu and (run.update_freq, run.gpus) != (reference.update_freq, reference.gpus):
+        yield from _gpus_that_disagree(base, run, path)
 
 
 def _not_as_named(run: Run, said: "re.Match[str]") -> Iterator[str]:
     shape = run.model.shape
-    if int(said["n"]) not in (run.positions,) or shape.max_positions != run.positions:
+    if not int(said["n"]) == run.positions == shape.max_positions:
         yield f"n is {run.positions} in samples and {shape.max_positions} in the model"
     if run.model.linear != bool(said["k"]):
         yield f"the model is {run.architecture}"
@@ -89,14 +94,14 @@ def _by_numbers(path: Path):
 
 
 def _header(gpu: Gpu, gpus: int) -> str:
-    return (f"{'run':24}{'parameters':>13}{'tokens an update':>18}{'batch_size':>12}{'GiB':>7}{'recomputed':>12}"
-            f"{f'hours on {gpus} x {gpu.name}':>28}{'GPU-hours':>11}")  # fmt: skip
+    where = f"on {gpus} x {gpu.name}:"
+    return (f"{'run':24}{'parameters':>13}{'tokens an update':>18}{'batch_size':>12}{where:>20}{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}")
 
 
 def _line(run: Run, path: Path, gpu: Gpu, gpus: int, utilisation: float, network: Optional[float]) -> str:
-    memory = [memory_of(run, run.sequences, run.gpus, again).total / GIB for again in (False, True)]
-    start = f"{path.stem:24}{formulas.parameters(run.model).learnt:>13,}{run.tokens_of_update:>18,}{run.sequences:>12}{memory[0]:>7.2f}{memory[1]:>12.2f}"
+    start = f"{path.stem:24}{formulas.parameters(run.model).learnt:>13,}{run.tokens_of_update:>18,}{run.sequences:>12}"
     if run.cpu:
-        return f"{start}{'(on a CPU)':>28}{'':>11}"
+        return f"{start}{'(on a CPU)':>20}"
+    memory = [memory_of(run, run.sequences, gpus, again).total / GIB for again in (False, True)]
     plan = make_plan(run, gpu, gpus, utilisation, network)
-    return f"{start}{plan.hours:>28,.1f}{plan.gpu_hours:>11,.0f}"
+    return f"{start}{'':20}{memory[0]:>7.2f}{memory[1]:>12.2f}{plan.hours:>8,.1f}{plan.gpu_hours:>11,.0f}"

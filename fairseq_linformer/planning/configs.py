@@ -1,15 +1,15 @@
 """What a YAML for ``fairseq-hydra-train`` asks for, in numbers: it is composed as fairseq composes it."""
 
+import logging
 import math
 import os
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
-from fairseq.models.roberta.model import base_architecture
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
@@ -25,6 +25,8 @@ VOCABULARY = 50265
 """Entries of the dictionary of RoBERTa, with <mask>."""
 PADDING = 1
 """fairseq's dictionaries begin with <s>, <pad>."""
+ROBERTA = ("roberta", "roberta_base", "roberta_large", "roberta_prenorm")
+"""Architectures of fairseq's own RoBERTa; all options of theirs have a default in fairseq."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         ValueError: a file, a key or a value is not what it must be; in one sentence.
     """
     base, chosen = split_config(config)
+    logging.getLogger("hydra").setLevel(logging.WARNING)
     hydra_init(base.stem)
     GlobalHydra.instance().clear()
     try:
@@ -132,7 +135,8 @@ def read_run(config, overrides: Sequence[str] = (), vocabulary: Optional[int] = 
 def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
     """A composed configuration in numbers."""
     n = cfg.task.tokens_per_sample
-    architecture, model, options = model_of(cfg, vocabulary or _vocabulary(cfg))
+    given = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
+    architecture, model, options = model_of_options(given, n, vocabulary or _vocabulary(cfg))
     _refuse(cfg, options)
     share = cfg.task.mask_prob
     if not 0 < share < 1:
@@ -162,24 +166,28 @@ def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
     )
 
 
-def model_of(cfg: DictConfig, vocabulary: int) -> Tuple[str, Model, Namespace]:
+def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tuple[str, Model, Namespace]:
     """The name of the architecture, the shape, and all options of the model.
+
+    Args:
+        options: those that are given, with ``_name``.
+        n: positions of the task.
 
     Raises:
         ValueError: it is neither a Linformer nor RoBERTa, or an option is not allowed.
     """
-    name, n = cfg.model.get("_name"), cfg.task.tokens_per_sample
+    name = options.get("_name")
     if name in ARCHITECTURES:
-        args = resolve(cfg.model, n)
+        args = resolve(Namespace(**options), n)
         return name, Model(to_linformer_config(args, vocabulary, PADDING), untied=args.untie_weights_roberta), args
-    if name not in ARCH_CONFIG_REGISTRY or not str(name).startswith("roberta"):
-        raise ValueError(f"the model is {name!r}; it must be one of {', '.join(ARCHITECTURES)}, roberta, roberta_base, roberta_large, roberta_prenorm")
-    given = {key: value for key, value in OmegaConf.to_container(cfg.model).items() if key != "_name"}
-    args = Namespace(**given)
+    if name not in ROBERTA:
+        raise ValueError(f"the model is {name!r}; it must be one of {', '.join((*ARCHITECTURES, *ROBERTA))}")
+    args = Namespace(**{key: value for key, value in options.items() if key != "_name"})
     ARCH_CONFIG_REGISTRY[name](args)
-    base_architecture(args)
     args.max_positions = getattr(args, "max_positions", None) or n
     args.checkpoint_activations = getattr(args, "checkpoint_activations", False)
+    if args.activation_fn not in ("gelu", "relu"):
+        raise ValueError(f"model.activation_fn is {args.activation_fn}; the planner knows gelu and relu in RoBERTa")
     shape = LinformerConfig(
         vocab_size=vocabulary, max_positions=args.max_positions, projected_dim=args.max_positions, layers=args.encoder_layers,
         embed_dim=args.encoder_embed_dim, ffn_embed_dim=args.encoder_ffn_embed_dim, attention_heads=args.encoder_attention_heads,
@@ -194,7 +202,7 @@ def count_built(cfg: DictConfig, vocabulary: int = VOCABULARY) -> int:
     """Parameters that learn of the model that fairseq builds, without memory for it."""
 
     class Task:
-        source_dictionary = _Entries(vocabulary)
+        source_dictionary = Entries(vocabulary)
 
         def max_positions(self) -> int:
             return cfg.task.tokens_per_sample
@@ -204,7 +212,7 @@ def count_built(cfg: DictConfig, vocabulary: int = VOCABULARY) -> int:
         return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-class _Entries:
+class Entries:
     """As much of a dictionary as building a model needs."""
 
     def __init__(self, count: int):
@@ -223,9 +231,6 @@ def _refuse(cfg: DictConfig, options: Namespace) -> None:
                  "adaptive_input", "no_token_positional_embeddings"):  # fmt: skip
         if getattr(options, name, None):
             raise ValueError(f"model.{name} is {getattr(options, name)}; the planner does not know it, leave it out")
-    plain = "linear" not in vars(options) and not hasattr(options, "sharing")
-    if plain and options.activation_fn not in ("gelu", "relu"):
-        raise ValueError(f"model.activation_fn is {options.activation_fn}; the planner knows gelu and relu in RoBERTa")
     if options.max_positions < cfg.task.tokens_per_sample:
         raise ValueError(f"model.max_positions is {options.max_positions}, and task.tokens_per_sample {cfg.task.tokens_per_sample}; it must be as many at least")
     for key, value, known in (

@@ -145,6 +145,8 @@ class Attention:
     n: int
     m: int
     """Positions whose output is computed: all, or in the last layer those that the head reads."""
+    gathered: bool
+    """They are gathered from the others."""
     dims: Tuple[int, ...]
     """k of each head where heads differ; else one number."""
     reached: Tuple[int, ...]
@@ -162,14 +164,15 @@ def attention(model: Model, batch: Batch, layer: int) -> Attention:
     """What ``modules/attention.py`` does with this batch."""
     c, n = model.shape, batch.positions
     if not model.linear:
-        return Attention(Order.KEYS, n, n, (n,), (n,), False)
-    m = batch.masked if layer == c.layers - 1 else n
+        return Attention(Order.KEYS, n, n, False, (n,), (n,), False)
+    last = layer == c.layers - 1
+    m = batch.masked if last else n
     dim = c.projected_dims[layer]
     heads = dim if isinstance(dim, tuple) else (dim,)
     reached = tuple(_reached(c, k, n, layer) for k in heads)
     by_head = c.sharing == "none" and len(heads) == 1
     order = cheapest_order(m, n, max(reached), c.embed_dim, c.attention_heads, c.separate_values, _orders(c, heads))
-    return Attention(order, n, m, heads, reached, by_head)
+    return Attention(order, n, m, last, heads, reached, by_head)
 
 
 def _reached(c: LinformerConfig, k: int, n: int, layer: int) -> int:
@@ -277,8 +280,10 @@ def activations(model: Model, kernels: Kernels, batch: Batch, checkpointed: bool
     moments.append(saved - SINGLE * logits + kernels.element * (logits + c.vocab_size * c.embed_dim))
     # Tied, it waits until the input embeddings have theirs, and both are added.
     tied = kernels.element * c.vocab_size * c.embed_dim * (not model.untied)
+    # fairseq's own checkpointing, in RoBERTa, has the output of the layer once more, and its gradient.
+    again = 2 * rows * c.embed_dim * kernels.element * (not model.linear)
     for i in reversed(range(c.layers)):
-        before = embeddings + sum(kept[: i + 1]) + (layers[i] if checkpointed else 0)
+        before = embeddings + sum(kept[: i + 1]) + (layers[i] + again if checkpointed else 0)
         moments.append(before + tied + gradients_in_layer(model, kernels, batch, i))
     moments.append(embeddings + tied + kernels.element * (c.vocab_size + rows) * c.embed_dim)
     return Activations(saved, max(moments) - saved)
@@ -310,7 +315,7 @@ def saved_by_layer(model: Model, kernels: Kernels, batch: Batch, layer: int) -> 
     c, d = model.shape, model.shape.embed_dim
     a = attention(model, batch, layer)
     rows, queries = batch.sentences * a.n, batch.sentences * a.m
-    normed = c.normalize_before and a.m < a.n  # then E takes the norm of all rows, and W^Q rows gathered from it
+    normed = c.normalize_before and a.gathered  # then E takes the norm of all rows, and W^Q rows gathered from it
     size = ((1 + normed) * rows + (3 - normed) * queries) * d * kernels.element
     if not (model.linear or c.normalize_before) and layer == 0:
         size += 2 * rows * d * kernels.element  # fairseq transposes; the first W^Q, W^K and W^V copy it, each for itself
@@ -335,7 +340,7 @@ def saved_by_attention(model: Model, kernels: Kernels, batch: Batch, layer: int)
     c, a, e = model.shape, attention(model, batch, layer), kernels.element
     width = batch.sentences * c.embed_dim * e  # bytes of one row of every sentence
     scores = batch.sentences * c.attention_heads * a.m  # how many for one projected position
-    gathered = a.m * width * (a.m < a.n)
+    gathered = a.m * width * a.gathered
     weights = scores * a.most * (e + (c.attention_dropout > 0) * (e + kernels.mask))  # after softmax; mask; after dropout
     if a.order is Order.SCORES:
         # Queries once more for the bias of the keys; scores before E and weights after F; keys and values; output.
@@ -372,14 +377,15 @@ def _saved_matrices(model: Model, kernels: Kernels, batch: Batch, layer: int) ->
 def gradients_in_layer(model: Model, kernels: Kernels, batch: Batch, layer: int) -> int:
     """At most, beside what the layer has saved and less what it has freed: in the feed-forward the gradients of fc2's input,
     of its weight and of the residual, when the second norm's input and its dropout mask are freed; in unfused attention
-    the gradients of the weights."""
+    the gradients of the weights; where heads have their own E, those of its copies."""
     c, a, e = model.shape, attention(model, batch, layer), kernels.element
     queries = batch.sentences * a.m
     freed = queries * c.embed_dim * kernels.mask * (c.dropout > 0)
     ffn = (queries + c.embed_dim) * c.ffn_embed_dim * e - freed
     unfused = not kernels.fused or a.order is Order.SCORES
     weights = unfused * queries * c.attention_heads * (a.n if a.order is Order.SCORES else a.most) * e
-    return max(ffn, weights)
+    copies = _saved_matrices(model, kernels, batch, layer) // 2 if model.linear and a.by_head else 0
+    return max(ffn, weights, copies)
 
 
 # ---- what a GPU holds beside activations
