@@ -1,7 +1,7 @@
 """``fairseq-linformer plan``: memory, time and cost of a pretraining run, before it is started.
 
     fairseq-linformer plan configs/pretrain/base.yaml --gpu v100-16gb --gpus 64
-    fairseq-linformer plan +run=n1024-k256-layerwise model.checkpoint_activations=true --gpu a100-80gb --gpus 8
+    fairseq-linformer plan +run=n1024-k256-layerwise +model.checkpoint_activations=true --gpu a100-80gb --gpus 8
     fairseq-linformer plan --check
 """
 
@@ -14,15 +14,17 @@ def add_parser(commands) -> None:
     """Add ``plan``."""
     from ..planning.gpus import GPUS
 
-    plan = commands.add_parser("plan", help="memory, time and cost of a pretraining run", description="Computed, not measured: fairseq_linformer/planning/formulas.py.")
+    plan = commands.add_parser("plan", help="memory, time and cost of a pretraining run",
+                               description="Computed, not measured, as fairseq_linformer/planning/formulas.py says.")  # fmt: skip
     plan.add_argument("config", nargs="*", metavar="CONFIG|OVERRIDE",
-                      help=f"a YAML for fairseq-hydra-train ({DEFAULT} if left out), and overrides as there, such as +run=n512-roberta")  # fmt: skip
+                      help=f"a YAML for fairseq-hydra-train ({DEFAULT} if left out), and overrides such as +run=n512-roberta")  # fmt: skip
     plan.add_argument("--gpu", default="v100-16gb", metavar="NAME", help=f"one of {', '.join(GPUS)} (%(default)s)")
     plan.add_argument("--gpus", type=int, metavar="G", help="how many; those of the configuration if left out")
     plan.add_argument("--utilisation", type=float, metavar="SHARE", help="of the GPU's peak that computing gets (0.3 if left out)")
-    plan.add_argument("--network-gbit", type=float, metavar="GBIT", help="a second, of a node of 8 GPUs; that of the GPU's DGX if left out")
-    plan.add_argument("--vocabulary", type=int, metavar="V", help="entries of the dictionary; those of task.data, else RoBERTa's 50,265")
-    plan.add_argument("--check", action="store_true", help="build every run beside CONFIG without memory; status 1 if anything does not agree")
+    plan.add_argument("--network-gbit", type=float, metavar="GBIT", help="a second, of a node of 8 GPUs; that of a DGX if left out")
+    plan.add_argument("--vocabulary", type=int, metavar="V", help="entries of the dictionary; of task.data, else RoBERTa's 50,265")
+    plan.add_argument("--check", action="store_true",
+                      help="build every run beside CONFIG, without memory for it; status 1 if anything does not agree")  # fmt: skip
     plan.set_defaults(run=_plan)
 
 

@@ -38,8 +38,8 @@ def check(config, gpu: Gpu, gpus: Optional[int], utilisation: float, network: Op
             problems.append(f"{path.stem}: {error}")
     if problems:
         raise ValueError("\n".join([f"{len(problems)} of what {base.parent} says does not agree:", *problems]))
-    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and with as many tokens "
-                 "an update for every number of GPUs, and in the paper's runs for every n")  # fmt: skip
+    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and with as "
+                 "many tokens an update for every number of GPUs, and in the paper's runs for every n")  # fmt: skip
     return "\n".join(lines)
 
 
@@ -95,13 +95,14 @@ def _by_numbers(path: Path):
 
 def _header(gpu: Gpu, gpus: int) -> str:
     where = f"on {gpus} x {gpu.name}:"
-    return (f"{'run':24}{'parameters':>13}{'tokens an update':>18}{'batch_size':>12}{where:>20}{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}")
+    return (f"{'run':24}{'parameters':>13}{'tokens an update':>18}{'batch_size':>12}{where:>24}"
+            f"{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}")  # fmt: skip
 
 
 def _line(run: Run, path: Path, gpu: Gpu, gpus: int, utilisation: float, network: Optional[float]) -> str:
     start = f"{path.stem:24}{formulas.parameters(run.model).learnt:>13,}{run.tokens_of_update:>18,}{run.sequences:>12}"
     if run.cpu:
-        return f"{start}{'(on a CPU)':>20}"
+        return f"{start}{'(on a CPU)':>24}"
     memory = [memory_of(run, run.sequences, gpus, again).total / GIB for again in (False, True)]
     plan = make_plan(run, gpu, gpus, utilisation, network)
-    return f"{start}{'':20}{memory[0]:>7.2f}{memory[1]:>12.2f}{plan.hours:>8,.1f}{plan.gpu_hours:>11,.0f}"
+    return f"{start}{'':24}{memory[0]:>7.2f}{memory[1]:>12.2f}{plan.hours:>8,.1f}{plan.gpu_hours:>11,.0f}"

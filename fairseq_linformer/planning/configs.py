@@ -88,7 +88,7 @@ def split_config(config) -> Tuple[Path, List[str]]:
     path = Path(config)
     if not path.is_file() or path.suffix != ".yaml":
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        known = f"in {path.parent} there are {', '.join(beside)}" if beside else "a configuration is a file such as configs/pretrain/base.yaml"
+        known = f"in {path.parent} there are {', '.join(beside)}" if beside else "one is a file such as configs/pretrain/base.yaml"
         raise ValueError(f"there is no configuration {config}; {known}")
     base = path.parent.parent / "base.yaml"
     if path.name != "base.yaml" and base.is_file():
@@ -141,9 +141,9 @@ def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
     share = cfg.task.mask_prob
     if not 0 < share < 1:
         raise ValueError(f"task.mask_prob is {share}; it must be above 0 and less than 1")
-    freq = list(cfg.optimization.update_freq)
-    for key, value in (("optimization.update_freq", freq[0]), ("distributed_training.distributed_world_size",
-                       cfg.distributed_training.distributed_world_size), ("optimization.max_update", cfg.optimization.max_update)):  # fmt: skip
+    freq, gpus = list(cfg.optimization.update_freq), cfg.distributed_training.distributed_world_size
+    for key, value in (("optimization.update_freq", freq[0]), ("optimization.max_update", cfg.optimization.max_update),
+                       ("distributed_training.distributed_world_size", gpus)):  # fmt: skip
         if value < 1:
             raise ValueError(f"{key} is {value}; it must be at least 1 to be planned")
     return Run(
@@ -154,7 +154,7 @@ def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
         masked=math.ceil(round(share * n, 6)),
         sequences=_sequences(cfg, n),
         update_freq=freq[0],
-        gpus=cfg.distributed_training.distributed_world_size,
+        gpus=gpus,
         updates=cfg.optimization.max_update,
         warmup=cfg.lr_scheduler.get("warmup_updates") or 0,
         precision=_precision(cfg),
@@ -232,7 +232,8 @@ def _refuse(cfg: DictConfig, options: Namespace) -> None:
         if getattr(options, name, None):
             raise ValueError(f"model.{name} is {getattr(options, name)}; the planner does not know it, leave it out")
     if options.max_positions < cfg.task.tokens_per_sample:
-        raise ValueError(f"model.max_positions is {options.max_positions}, and task.tokens_per_sample {cfg.task.tokens_per_sample}; it must be as many at least")
+        raise ValueError(f"model.max_positions is {options.max_positions}, and task.tokens_per_sample "
+                         f"{cfg.task.tokens_per_sample}; it must be as many at least")  # fmt: skip
     for key, value, known in (
         ("task._name", cfg.task.get("_name"), ("masked_lm",)),
         ("optimizer._name", cfg.optimizer.get("_name"), ("adam",)),
@@ -242,7 +243,8 @@ def _refuse(cfg: DictConfig, options: Namespace) -> None:
         if value not in known:
             raise ValueError(f"{key} is {value}; the planner knows {', '.join(known)}")
     if len(cfg.optimization.update_freq) != 1:
-        raise ValueError(f"optimization.update_freq is {list(cfg.optimization.update_freq)}; the planner wants one number for all epochs")
+        raise ValueError(f"optimization.update_freq is {list(cfg.optimization.update_freq)}; the planner wants one number "
+                         "for all epochs")  # fmt: skip
 
 
 def _sequences(cfg: DictConfig, n: int) -> int:

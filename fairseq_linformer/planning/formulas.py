@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from ..config import POOLS, STARTS, LinformerConfig
-from ..modules.order import Order, cheapest_order, multiplications
+from ..modules.order import Order, cheapest_order
 from ..modules.rate import default_lr_scale
 from ..modules.windows import longest_window, windows_reached
 
@@ -344,7 +344,8 @@ def saved_by_attention(model: Model, kernels: Kernels, batch: Batch, layer: int)
     weights = scores * a.most * (e + (c.attention_dropout > 0) * (e + kernels.mask))  # after softmax; mask; after dropout
     if a.order is Order.SCORES:
         # Queries once more for the bias of the keys; scores before E and weights after F; keys and values; output.
-        return gathered + (3 * a.m + 2 * a.n) * width + 2 * scores * a.n * e + weights + _saved_matrices(model, kernels, batch, layer)
+        projected = 2 * scores * a.n * e + _saved_matrices(model, kernels, batch, layer)
+        return gathered + (3 * a.m + 2 * a.n) * width + projected + weights
     attended = 2 * (a.m + a.most) * width + (scores * STATISTIC if kernels.fused else weights)  # q, keys, values, output
     return gathered + attended + (saved_by_projections(model, kernels, batch, layer) if model.linear else 0)
 
@@ -375,13 +376,14 @@ def _saved_matrices(model: Model, kernels: Kernels, batch: Batch, layer: int) ->
 
 
 def gradients_in_layer(model: Model, kernels: Kernels, batch: Batch, layer: int) -> int:
-    """At most, beside what the layer has saved and less what it has freed: in the feed-forward the gradients of fc2's input,
-    of its weight and of the residual, when the second norm's input and its dropout mask are freed; in unfused attention
-    the gradients of the weights; where heads have their own E, those of its copies."""
+    """At most, beside what the layer has saved and less what it has freed: in the feed-forward the gradients on both sides of
+    the activation function, of fc2's weight and of the residual, when what fc2 and the second norm took and a dropout mask
+    are freed; in unfused attention the gradients of the weights; where heads have their own E, those of its copies."""
     c, a, e = model.shape, attention(model, batch, layer), kernels.element
     queries = batch.sentences * a.m
     freed = queries * c.embed_dim * kernels.mask * (c.dropout > 0)
-    ffn = (queries + c.embed_dim) * c.ffn_embed_dim * e - freed
+    widened = e if model.linear or not c.activation_fn.startswith("gelu") else SINGLE  # as in ``saved_by_ffn``
+    ffn = (queries * (2 * widened - e) + c.embed_dim * e) * c.ffn_embed_dim - freed
     unfused = not kernels.fused or a.order is Order.SCORES
     weights = unfused * queries * c.attention_heads * (a.n if a.order is Order.SCORES else a.most) * e
     copies = _saved_matrices(model, kernels, batch, layer) // 2 if model.linear and a.by_head else 0
@@ -389,8 +391,6 @@ def gradients_in_layer(model: Model, kernels: Kernels, batch: Batch, layer: int)
 
 
 # ---- what a GPU holds beside activations
-
-PRECISIONS = ("fp16", "bf16", "memory-efficient fp16", "memory-efficient bf16", "fp32")
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,9 @@ def make_plan(
     return Plan(run, gpu, gpus, sequences, freq, checkpointed, memory, time, reduced)
 
 
-def _time(run: Run, gpu: Gpu, gpus: int, sequences: int, freq: int, checkpointed: bool, utilisation: float, network: Optional[float]) -> Time:
+def _time(
+    run: Run, gpu: Gpu, gpus: int, sequences: int, freq: int, checkpointed: bool, utilisation: float, network: Optional[float]
+) -> Time:
     peak = (gpu.single if run.precision == "fp32" else gpu.half) * 1e12 * utilisation
     flops = formulas.flops(run.model, run.batch(sequences), checkpointed=checkpointed)
     backward, compute = flops.backward / peak, freq * (flops.forward + flops.backward) / peak
@@ -189,7 +191,7 @@ def _does_not_fit(run: Run, gpu: Gpu, gpus: int, checkpointed: bool, sequences: 
     advice: List[str] = [f"{most} do"] if most else []
     again = 0 if checkpointed else largest_batch(run, gpu, gpus, True)
     if again > most:
-        advice.append(f"{again} with model.checkpoint_activations=true" if not most else f"and {again} with model.checkpoint_activations=true")
+        advice.append("and " * bool(most) + f"{again} with +model.checkpoint_activations=true")
     if not advice:
         larger = [g.name for g in GPUS.values() if largest_batch(run, g, gpus, checkpointed)]
         advice.append(f"one sequence fits {', '.join(larger)}" if larger else "it fits none of the known GPUs")

@@ -16,8 +16,8 @@ def plan_text(run: Run, gpu: Gpu, gpus: int, utilisation: float, network: Option
     """
     plans = [_attempt(run, gpu, gpus, utilisation, network, checkpointed) for checkpointed in (False, True)]
     chosen = make_plan(run, gpu, gpus, utilisation, network)
-    lines = [*_heading(run, gpu, gpus), "", *_memory(run, gpu, gpus, plans), "", *_time(chosen, utilisation, network), "", *_overrides(chosen)]
-    return "\n".join(lines)
+    parts = [_heading(run, gpu, gpus), _memory(run, gpu, gpus, plans), _time(chosen, utilisation, network), _overrides(chosen)]
+    return "\n\n".join("\n".join(part) for part in parts)
 
 
 def _attempt(run, gpu, gpus, utilisation, network, checkpointed) -> Optional[Plan]:
@@ -38,7 +38,8 @@ def _heading(run: Run, gpu: Gpu, gpus: int) -> Iterator[str]:
     learnt = formulas.parameters(run.model).learnt
     inside = sum(p.entries for p in formulas.projections_of(run.model) if p.learns)
     yield f"{describe(run)}: {learnt:,} parameters, {inside:,} of them in E and F; {run.precision}, {run.ddp}"
-    yield f"{run.tokens_of_update:,} tokens an update ({run.sequences_of_update:,} sequences), {run.updates:,} updates, {gpus:,} x {gpu.name}"
+    yield (f"{run.tokens_of_update:,} tokens an update ({run.sequences_of_update:,} sequences), {run.updates:,} updates, "
+           f"{gpus:,} x {gpu.name}")  # fmt: skip
 
 
 def _memory(run: Run, gpu: Gpu, gpus: int, plans: List[Optional[Plan]]) -> Iterator[str]:
@@ -61,18 +62,20 @@ def _time(plan: Plan, utilisation: float, network: Optional[float]) -> Iterator[
     run, t = plan.run, plan.time
     gbit = plan.gpu.network if network is None else network
     kind = "recomputed" if plan.checkpointed else "stored"
-    yield (f"with {plan.sequences} sequences at once, activations {kind}, utilisation {utilisation:g} of {plan.gpu.half if run.precision != 'fp32' else plan.gpu.single:g} "
-           f"TFLOPS, network {gbit:g} Gbit/s a node (of links and network {LINK_SHARE:g}):")  # fmt: skip
+    peak = plan.gpu.single if run.precision == "fp32" else plan.gpu.half
+    yield (f"{plan.sequences} sequences at once, activations {kind}; assumed {utilisation:g} of {peak:g} TFLOPS, and {LINK_SHARE:g} of NVLink "
+           f"and of {gbit:g} Gbit/s a node:")  # fmt: skip
     if plan.gpus > 1:
         pieces = -(-plan.reduced // (run.bucket_mb * 2**20))
         word = "gathered and scattered" if run.sharded else "all-reduce"
-        yield f"  {word} {plan.reduced / 1e6:,.0f} MB in {pieces} buckets, {1000 * t.communication:.1f} ms, of which {1000 * t.exposed:.1f} ms are not hidden"
+        yield (f"  {word} {plan.reduced / 1e6:,.0f} MB in {pieces} buckets: {1000 * t.communication:.1f} ms, of which "
+               f"{1000 * t.exposed:.1f} ms are not hidden")  # fmt: skip
     yield f"  an update takes {t.total:.3f} s: computing {t.compute:.3f}, communication {t.exposed:.3f}, optimizer {t.step:.3f}"
     yield f"  {plan.tokens_a_second:,.0f} tokens a second, {plan.hours:,.1f} hours, {plan.gpu_hours:,.0f} GPU-hours"
 
 
 def _overrides(plan: Plan) -> Iterator[str]:
     yield "for fairseq-hydra-train:"
-    again = " model.checkpoint_activations=true" if plan.checkpointed and not plan.run.checkpointed else ""
+    again = " +model.checkpoint_activations=true" if plan.checkpointed and not plan.run.checkpointed else ""
     yield (f"  dataset.batch_size={plan.sequences} optimization.update_freq=[{plan.update_freq}] "
            f"distributed_training.distributed_world_size={plan.gpus}{again}")  # fmt: skip

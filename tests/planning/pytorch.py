@@ -101,9 +101,9 @@ def counted(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
     return forward, counter.get_total_flops()
 
 
-def on_cpu(model: Model) -> Kernels:
-    """Single precision on a CPU, where attention with dropout is not fused."""
-    return Kernels(element=4, mask=4, fused=model.shape.attention_dropout == 0)
+def on_cpu(model: Model, element: int = 4) -> Kernels:
+    """A CPU, where a dropout mask is as wide as a number, and attention with dropout is not fused."""
+    return Kernels(element=element, mask=element, fused=model.shape.attention_dropout == 0)
 
 
 def allocated_on_gpu(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:

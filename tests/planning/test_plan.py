@@ -75,7 +75,7 @@ def test_linear_in_n_and_not(run):
     (dict(network=0), "the network has 0 Gbit/s; it must be above 0"),
     (dict(sequences=3), "a micro-batch of 3 sequences does not divide the 32 of an update on each of 64 GPUs"),
     (dict(sequences=512, gpus=1), r"a micro-batch of 512 sequences of 512 tokens needs \d+\.\d GiB and does not fit v100-16gb, which has 14.2 to use; "
-     r"\d+ do and \d+ with model.checkpoint_activations=true"),
+     r"\d+ do and \d+ with \+model.checkpoint_activations=true"),
 ])  # fmt: skip
 def test_refusals(run, arguments, said):
     with pytest.raises(ValueError, match=f"^{said}$"):
@@ -88,7 +88,7 @@ def test_what_would_fit_is_said_and_fits(run):
     for name in str(refusal.value).rpartition("fits ")[2].split(", "):
         assert make_plan(at(run, 65536, "headwise"), gpu_of(name), 8).memory.total < gpu_of(name).memory * GIB
     long = at(run, 65536)
-    with pytest.raises(ValueError, match=r"; 1 with model.checkpoint_activations=true$"):
+    with pytest.raises(ValueError, match=r"; 1 with \+model.checkpoint_activations=true$"):
         make_plan(long, V100, 8)
     assert make_plan(long, V100, 8, checkpointed=True).sequences == 1
 
