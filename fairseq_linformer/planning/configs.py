@@ -42,6 +42,8 @@ class Run:
     """Masked tokens of a sequence, rounded up."""
     sequences: int
     """On a GPU at once (``batch_size``)."""
+    multiple: int
+    """Of more sequences than this fairseq makes batches of a multiple of it (``required_batch_size_multiple``)."""
     update_freq: int
     gpus: int
     updates: int
@@ -65,6 +67,10 @@ class Run:
     @property
     def sharded(self) -> bool:
         return self.ddp == "fully_sharded"
+
+    def allows(self, sequences: int) -> bool:
+        """fairseq makes batches of so many sequences; with a multiple of 8 it makes 8 of 12."""
+        return sequences < self.multiple or sequences % self.multiple == 0
 
     def batch(self, sequences: int) -> Batch:
         return Batch(sequences, self.positions, self.masked)
@@ -146,13 +152,14 @@ def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
                        ("distributed_training.distributed_world_size", gpus)):  # fmt: skip
         if value < 1:
             raise ValueError(f"{key} is {value}; it must be at least 1 to be planned")
-    return Run(
+    run = Run(
         name=name,
         architecture=architecture,
         model=model,
         positions=n,
         masked=math.ceil(round(share * n, 6)),
         sequences=_sequences(cfg, n),
+        multiple=cfg.dataset.required_batch_size_multiple,
         update_freq=freq[0],
         gpus=gpus,
         updates=cfg.optimization.max_update,
@@ -164,6 +171,10 @@ def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
         wrap_from=getattr(options, "min_params_to_wrap", None) or 0,
         cpu=bool(cfg.common.cpu),
     )
+    if not run.allows(run.sequences):
+        raise ValueError(f"a batch would be of {run.sequences} sequences, of which fairseq makes one of a multiple of "
+                         f"{run.multiple}, required_batch_size_multiple; choose dataset.batch_size accordingly")  # fmt: skip
+    return run
 
 
 def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tuple[str, Model, Namespace]:
@@ -231,6 +242,12 @@ def _refuse(cfg: DictConfig, options: Namespace) -> None:
                  "adaptive_input", "no_token_positional_embeddings"):  # fmt: skip
         if getattr(options, name, None):
             raise ValueError(f"model.{name} is {getattr(options, name)}; the planner does not know it, leave it out")
+    for key in ("ema.store_ema", "optimizer.fp16_adam_stats", "common.tpu", "distributed_training.gradient_as_bucket_view",
+                "distributed_training.cpu_offload", "distributed_training.pipeline_model_parallel"):  # fmt: skip
+        if OmegaConf.select(cfg, key):
+            raise ValueError(f"{key} is on; the planner does not know it, leave it out")
+    if _plain(cfg.distributed_training.zero_sharding) != "none":
+        raise ValueError("distributed_training.zero_sharding is on; the planner knows ddp_backend=fully_sharded")
     if options.max_positions < cfg.task.tokens_per_sample:
         raise ValueError(f"model.max_positions is {options.max_positions}, and task.tokens_per_sample "
                          f"{cfg.task.tokens_per_sample}; it must be as many at least")  # fmt: skip

@@ -149,7 +149,9 @@ def make_plan(
     if most < (sequences or 1):
         raise ValueError(_does_not_fit(run, gpu, gpus, checkpointed, sequences or 1, most))
     if sequences is None:
-        sequences = next(s for s in range(min(share, most), 0, -1) if share % s == 0)
+        sequences = next(s for s in range(min(share, most), 0, -1) if share % s == 0 and run.allows(s))
+    elif not run.allows(sequences):
+        raise ValueError(f"of {sequences} sequences fairseq makes batches of a multiple of {run.multiple}, required_batch_size_multiple")
     elif share % sequences:
         raise ValueError(f"a micro-batch of {sequences} sequences does not divide the {share:,} of an update on each of {gpus} GPUs")
     freq = share // sequences

@@ -36,6 +36,13 @@ def test_the_largest_batch_is_the_largest(run):
         assert memory_of(run, most, 64, checkpointed).total <= V100.usable < memory_of(run, most + 1, 64, checkpointed).total
 
 
+def test_micro_batches_are_those_that_fairseq_makes(run):
+    """24 sequences on a GPU: 24, 8, or less than 8, but not 12."""
+    odd = replace(run, sequences=3, update_freq=8)
+    assert [(p.sequences, p.update_freq) for p in (make_plan(odd, V100, 1), make_plan(replace(odd, model=at(run, 4096).model, positions=4096,
+            masked=615), V100, 1))] == [(24, 1), (8, 3)]  # fmt: skip
+
+
 def test_time_by_hand(run):
     """On one GPU: operations over what the GPU does, and the optimizer's bytes over what its memory does."""
     plan = make_plan(run, V100, 1, utilisation=0.5, sequences=16)
@@ -74,6 +81,7 @@ def test_linear_in_n_and_not(run):
     (dict(utilisation=35), "utilisation is 35; it must be above 0 and at most 1"),
     (dict(network=0), "the network has 0 Gbit/s; it must be above 0"),
     (dict(sequences=3), "a micro-batch of 3 sequences does not divide the 32 of an update on each of 64 GPUs"),
+    (dict(sequences=12), "of 12 sequences fairseq makes batches of a multiple of 8, required_batch_size_multiple"),
     (dict(sequences=512, gpus=1), r"a micro-batch of 512 sequences of 512 tokens needs \d+\.\d GiB and does not fit v100-16gb, which has 14.2 to use; "
      r"\d+ do and \d+ with \+model.checkpoint_activations=true"),
 ])  # fmt: skip
