@@ -5,7 +5,7 @@ import logging
 import sys
 from typing import List, Optional
 
-from . import convert, prepare
+from . import convert, plan, prepare
 
 NAME = "fairseq-linformer"
 
@@ -16,6 +16,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     convert.add_parser(commands)
     prepare.add_parser(commands)
+    plan.add_parser(commands)
     options = parser.parse_args(arguments)
     # fairseq sets the root logger to tell everything; a command has a few lines to say.
     logging.getLogger().setLevel(logging.WARNING)

@@ -1,0 +1,53 @@
+"""``fairseq-linformer plan``: memory, time and cost of a pretraining run, before it is started.
+
+    fairseq-linformer plan configs/pretrain/base.yaml --gpu v100-16gb --gpus 64
+    fairseq-linformer plan +run=n1024-k256-layerwise +model.checkpoint_activations=true --gpu a100-80gb --gpus 8
+    fairseq-linformer plan --check
+"""
+
+import argparse
+
+DEFAULT = "configs/pretrain/base.yaml"
+
+
+def add_parser(commands) -> None:
+    """Add ``plan``."""
+    from ..planning.gpus import GPUS
+
+    plan = commands.add_parser("plan", help="memory, time and cost of a pretraining run",
+                               description="Computed, not measured, as fairseq_linformer/planning/formulas.py says.")  # fmt: skip
+    plan.add_argument("config", nargs="*", metavar="CONFIG|OVERRIDE",
+                      help=f"a YAML for fairseq-hydra-train ({DEFAULT} if left out), and overrides such as +run=n512-roberta")  # fmt: skip
+    plan.add_argument("--gpu", default="v100-16gb", metavar="NAME", help=f"one of {', '.join(GPUS)} (%(default)s)")
+    plan.add_argument("--gpus", type=int, metavar="G", help="how many; those of the configuration if left out")
+    plan.add_argument("--utilisation", type=float, metavar="SHARE", help="of the GPU's peak that computing gets (0.3 if left out)")
+    plan.add_argument("--network-gbit", type=float, metavar="GBIT", help="a second, of a node of 8 GPUs; that of a DGX if left out")
+    plan.add_argument("--vocabulary", type=int, metavar="V", help="entries of the dictionary; of task.data, else RoBERTa's 50,265")
+    plan.add_argument("--check", action="store_true",
+                      help="build every run beside CONFIG, without memory for it; status 1 if anything does not agree")  # fmt: skip
+    plan.set_defaults(run=_plan)
+
+
+def _plan(options: argparse.Namespace) -> str:
+    from ..planning.check import check
+    from ..planning.configs import read_run
+    from ..planning.gpus import gpu_of
+    from ..planning.plan import UTILISATION
+    from ..planning.text import plan_text
+
+    words = options.config
+    config = words.pop(0) if words and "=" not in words[0] and not words[0].startswith("~") else DEFAULT
+    wrong = [word for word in words if "=" not in word and not word.startswith("~")]
+    if wrong:
+        raise ValueError(f"{wrong[0]} is a second configuration; one is wanted, and overrides such as +run=n512-roberta")
+    gpu = gpu_of(options.gpu)
+    utilisation = UTILISATION if options.utilisation is None else options.utilisation
+    if options.vocabulary is not None and options.vocabulary < 6:
+        raise ValueError(f"a vocabulary of {options.vocabulary}; it must have the five special symbols and a token at least")
+    if options.check:
+        if words:
+            raise ValueError(f"--check takes all runs as they are, and no overrides such as {words[0]}")
+        return check(config, gpu, options.gpus, utilisation, options.network_gbit)
+    run = read_run(config, words, options.vocabulary)
+    gpus = run.gpus if options.gpus is None else options.gpus
+    return plan_text(run, gpu, gpus, utilisation, options.network_gbit)

@@ -1,0 +1,1 @@
+"""Memory, time and cost of a pretraining run, before it is started."""

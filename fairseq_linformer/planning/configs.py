@@ -1,0 +1,302 @@
+"""What a YAML for ``fairseq-hydra-train`` asks for, in numbers: it is composed as fairseq composes it."""
+
+import logging
+import math
+import os
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from torch._subclasses import FakeTensorMode
+
+from ..config import LinformerConfig
+from ..models.options import ARCHITECTURES, resolve, to_linformer_config
+from .formulas import Batch, Kernels, Model, bytes_of, gathered_parameters
+
+VOCABULARY = 50265
+"""Entries of the dictionary of RoBERTa, with <mask>."""
+PADDING = 1
+"""fairseq's dictionaries begin with <s>, <pad>."""
+ROBERTA = ("roberta", "roberta_base", "roberta_large", "roberta_prenorm")
+"""Architectures of fairseq's own RoBERTa; all options of theirs have a default in fairseq."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A pretraining run."""
+
+    name: str
+    architecture: str
+    model: Model
+    positions: int
+    """n of a sequence (``tokens_per_sample``)."""
+    masked: int
+    """Masked tokens of a sequence, rounded up."""
+    sequences: int
+    """On a GPU at once (``batch_size``)."""
+    multiple: int
+    """Of more sequences than this fairseq makes batches of a multiple of it (``required_batch_size_multiple``)."""
+    update_freq: int
+    gpus: int
+    updates: int
+    warmup: int
+    precision: str
+    checkpointed: bool
+    ddp: str
+    bucket_mb: int
+    wrap_from: int
+    """Parameters from which on fully sharded data parallelism wraps a layer."""
+    cpu: bool
+
+    @property
+    def sequences_of_update(self) -> int:
+        return self.sequences * self.update_freq * self.gpus
+
+    @property
+    def tokens_of_update(self) -> int:
+        return self.sequences_of_update * self.positions
+
+    @property
+    def sharded(self) -> bool:
+        return self.ddp == "fully_sharded"
+
+    def allows(self, sequences: int) -> bool:
+        """fairseq makes batches of so many sequences; with a multiple of 8 it makes 8 of 12."""
+        return sequences < self.multiple or sequences % self.multiple == 0
+
+    def batch(self, sequences: int) -> Batch:
+        return Batch(sequences, self.positions, self.masked)
+
+    @property
+    def kernels(self) -> Kernels:
+        """Of a GPU."""
+        return Kernels(element=bytes_of(self.precision))
+
+    def gathered(self, checkpointed: bool) -> Optional[int]:
+        """Parameters that are whole at once when they are sharded; None if they are not."""
+        return gathered_parameters(self.model, 0 if checkpointed else self.wrap_from) if self.sharded else None
+
+
+def split_config(config) -> Tuple[Path, List[str]]:
+    """The base YAML, and the override that chooses ``config`` if it is a file in a folder of overrides beside it.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    path = Path(config)
+    if not path.is_file() or path.suffix != ".yaml":
+        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+        known = f"in {path.parent} there are {', '.join(beside)}" if beside else "one is a file such as configs/pretrain/base.yaml"
+        raise ValueError(f"there is no configuration {config}; {known}")
+    base = path.parent.parent / "base.yaml"
+    if path.name != "base.yaml" and base.is_file():
+        return base, [f"+{path.parent.name}={path.stem}"]
+    return path, []
+
+
+def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
+    """The configuration as fairseq-hydra-train would have it.
+
+    Raises:
+        ValueError: a file, a key or a value is not what it must be; in one sentence.
+    """
+    base, chosen = split_config(config)
+    logging.getLogger("hydra").setLevel(logging.WARNING)
+    hydra_init(base.stem)
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"):
+            cfg = compose(base.stem, [*chosen, *overrides])
+        if cfg.model is None:
+            raise ValueError(f"{config} names no model; model._name is wanted")
+        add_defaults(cfg)
+    except (HydraException, OmegaConfBaseException) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ValueError(f"{config} {' '.join(overrides)}".strip() + f": {'; '.join(lines[:2])}") from None
+    return cfg
+
+
+def read_run(config, overrides: Sequence[str] = (), vocabulary: Optional[int] = None) -> Run:
+    """
+    Args:
+        config: a YAML, or an override of the ``base.yaml`` above it.
+        overrides: as hydra's.
+        vocabulary: entries of the dictionary; None for those of ``task.data`` if it is there, else RoBERTa's.
+
+    Raises:
+        ValueError: as ``compose_config``; or it asks for what cannot be planned.
+    """
+    cfg = compose_config(config, overrides)
+    return run_of(cfg, " ".join([Path(config).stem, *overrides]), vocabulary)
+
+
+def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
+    """A composed configuration in numbers."""
+    n = cfg.task.tokens_per_sample
+    given = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
+    architecture, model, options = model_of_options(given, n, vocabulary or _vocabulary(cfg))
+    _refuse(cfg, options)
+    share = cfg.task.mask_prob
+    if not 0 < share < 1:
+        raise ValueError(f"task.mask_prob is {share}; it must be above 0 and less than 1")
+    freq, gpus = list(cfg.optimization.update_freq), cfg.distributed_training.distributed_world_size
+    for key, value in (("optimization.update_freq", freq[0]), ("optimization.max_update", cfg.optimization.max_update),
+                       ("distributed_training.distributed_world_size", gpus)):  # fmt: skip
+        if value < 1:
+            raise ValueError(f"{key} is {value}; it must be at least 1 to be planned")
+    run = Run(
+        name=name,
+        architecture=architecture,
+        model=model,
+        positions=n,
+        masked=math.ceil(round(share * n, 6)),
+        sequences=_sequences(cfg, n),
+        multiple=cfg.dataset.required_batch_size_multiple,
+        update_freq=freq[0],
+        gpus=gpus,
+        updates=cfg.optimization.max_update,
+        warmup=cfg.lr_scheduler.get("warmup_updates") or 0,
+        precision=_precision(cfg),
+        checkpointed=bool(options.checkpoint_activations),
+        ddp=_plain(cfg.distributed_training.ddp_backend),
+        bucket_mb=cfg.distributed_training.bucket_cap_mb,
+        wrap_from=getattr(options, "min_params_to_wrap", None) or 0,
+        cpu=bool(cfg.common.cpu),
+    )
+    if not run.allows(run.sequences):
+        raise ValueError(f"a batch would be of {run.sequences} sequences, of which fairseq makes one of a multiple of "
+                         f"{run.multiple}, required_batch_size_multiple; choose dataset.batch_size accordingly")  # fmt: skip
+    return run
+
+
+def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tuple[str, Model, Namespace]:
+    """The name of the architecture, the shape, and all options of the model.
+
+    Args:
+        options: those that are given, with ``_name``.
+        n: positions of the task.
+
+    Raises:
+        ValueError: it is neither a Linformer nor RoBERTa, or an option is not allowed.
+    """
+    name = options.get("_name")
+    if name in ARCHITECTURES:
+        args = resolve(Namespace(**options), n)
+        return name, Model(to_linformer_config(args, vocabulary, PADDING), untied=args.untie_weights_roberta), args
+    if name not in ROBERTA:
+        raise ValueError(f"the model is {name!r}; it must be one of {', '.join((*ARCHITECTURES, *ROBERTA))}")
+    args = Namespace(**{key: value for key, value in options.items() if key != "_name"})
+    ARCH_CONFIG_REGISTRY[name](args)
+    args.max_positions = getattr(args, "max_positions", None) or n
+    args.checkpoint_activations = getattr(args, "checkpoint_activations", False)
+    if args.activation_fn not in ("gelu", "relu"):
+        raise ValueError(f"model.activation_fn is {args.activation_fn}; the planner knows gelu and relu in RoBERTa")
+    shape = LinformerConfig(
+        vocab_size=vocabulary, max_positions=args.max_positions, projected_dim=args.max_positions, layers=args.encoder_layers,
+        embed_dim=args.encoder_embed_dim, ffn_embed_dim=args.encoder_ffn_embed_dim, attention_heads=args.encoder_attention_heads,
+        activation_fn=args.activation_fn, normalize_before=args.encoder_normalize_before, layernorm_embedding=args.layernorm_embedding,
+        dropout=args.dropout, attention_dropout=args.attention_dropout, activation_dropout=args.activation_dropout,
+        padding_idx=PADDING, checkpoint_activations=args.checkpoint_activations,
+    )  # fmt: skip
+    return name, Model(shape, linear=False, untied=args.untie_weights_roberta), args
+
+
+def count_built(cfg: DictConfig, vocabulary: int = VOCABULARY) -> int:
+    """Parameters that learn of the model that fairseq builds, without memory for it."""
+
+    class Task:
+        source_dictionary = Entries(vocabulary)
+
+        def max_positions(self) -> int:
+            return cfg.task.tokens_per_sample
+
+    with FakeTensorMode():
+        model = build_model(cfg.model, Task())
+        return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+class Entries:
+    """As much of a dictionary as building a model needs."""
+
+    def __init__(self, count: int):
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def pad(self) -> int:
+        return PADDING
+
+
+def _refuse(cfg: DictConfig, options: Namespace) -> None:
+    """What the formulas do not know."""
+    for name in ("quant_noise_pq", "quant_noise_scalar", "encoder_layers_to_keep", "offload_activations", "encoder_layerdrop",
+                 "adaptive_input", "no_token_positional_embeddings"):  # fmt: skip
+        if getattr(options, name, None):
+            raise ValueError(f"model.{name} is {getattr(options, name)}; the planner does not know it, leave it out")
+    for key in ("ema.store_ema", "optimizer.fp16_adam_stats", "common.tpu", "distributed_training.gradient_as_bucket_view",
+                "distributed_training.cpu_offload", "distributed_training.pipeline_model_parallel"):  # fmt: skip
+        if OmegaConf.select(cfg, key):
+            raise ValueError(f"{key} is on; the planner does not know it, leave it out")
+    if _plain(cfg.distributed_training.zero_sharding) != "none":
+        raise ValueError("distributed_training.zero_sharding is on; the planner knows ddp_backend=fully_sharded")
+    if options.max_positions < cfg.task.tokens_per_sample:
+        raise ValueError(f"model.max_positions is {options.max_positions}, and task.tokens_per_sample "
+                         f"{cfg.task.tokens_per_sample}; it must be as many at least")  # fmt: skip
+    for key, value, known in (
+        ("task._name", cfg.task.get("_name"), ("masked_lm",)),
+        ("optimizer._name", cfg.optimizer.get("_name"), ("adam",)),
+        ("distributed_training.ddp_backend", _plain(cfg.distributed_training.ddp_backend),
+         ("c10d", "pytorch_ddp", "legacy_ddp", "no_c10d", "fully_sharded")),
+    ):  # fmt: skip
+        if value not in known:
+            raise ValueError(f"{key} is {value}; the planner knows {', '.join(known)}")
+    if len(cfg.optimization.update_freq) != 1:
+        raise ValueError(f"optimization.update_freq is {list(cfg.optimization.update_freq)}; the planner wants one number "
+                         "for all epochs")  # fmt: skip
+
+
+def _sequences(cfg: DictConfig, n: int) -> int:
+    """Full sequences of a micro-batch: as many as ``batch_size`` and ``max_tokens`` allow."""
+    limits = [cfg.dataset.batch_size] if cfg.dataset.batch_size else []
+    limits += [cfg.dataset.max_tokens // n] if cfg.dataset.max_tokens else []
+    if not limits or min(limits) < 1:
+        raise ValueError(f"dataset.batch_size is {cfg.dataset.batch_size} and dataset.max_tokens {cfg.dataset.max_tokens}; "
+                         f"one of them must allow a sequence of {n:,} tokens")  # fmt: skip
+    return min(limits)
+
+
+def _precision(cfg: DictConfig) -> str:
+    common = cfg.common
+    if common.amp:
+        raise ValueError("common.amp is on; the planner knows fp16, bf16, their memory-efficient kinds and single precision")
+    for kind in ("fp16", "bf16"):
+        if common.get(f"memory_efficient_{kind}"):
+            return f"memory-efficient {kind}"
+    return "fp16" if common.fp16 else "bf16" if common.bf16 else "fp32"
+
+
+def _vocabulary(cfg: DictConfig) -> int:
+    """Entries of the dictionary that the data has, else of RoBERTa's."""
+    if OmegaConf.is_missing(cfg.task, "data"):
+        return VOCABULARY
+    path = Path(str(cfg.task.data).split(os.pathsep)[0]) / "dict.txt"
+    if not path.is_file():
+        return VOCABULARY
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary.load(str(path))
+    dictionary.add_symbol("<mask>")  # as the task does
+    return len(dictionary)
+
+
+def _plain(value: Any) -> str:
+    return str(getattr(value, "value", value))

@@ -1,0 +1,122 @@
+"""What PyTorch allocates and computes for one training step of a real model."""
+
+import gc
+import weakref
+from argparse import Namespace
+from typing import Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models.roberta import RobertaModel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from fairseq_linformer.models import LinformerRobertaModel
+from fairseq_linformer.planning.configs import Entries, model_of_options
+from fairseq_linformer.planning.formulas import Batch, Kernels, Model
+
+VOCABULARY = 304
+
+
+class Allocations(TorchDispatchMode):
+    """Bytes of the storages that operations allocate, alive now and at most, those of ``known`` tensors left out."""
+
+    def __init__(self, known):
+        super().__init__()
+        self.known = {t.untyped_storage()._cdata for t in known}
+        self.sizes, self.live, self.peak = {}, 0, 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        out = operation(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                key = storage._cdata
+                if key not in self.sizes and key not in self.known:
+                    self.sizes[key] = storage.nbytes()
+                    self.live += storage.nbytes()
+                    self.peak = max(self.peak, self.live)
+                    weakref.finalize(storage, self._free, key)
+        return out
+
+    def _free(self, key):
+        self.live -= self.sizes.pop(key)
+
+
+def build(n: int, vocabulary: int = VOCABULARY, arch: str = "linformer_roberta_tiny", **options) -> Tuple[torch.nn.Module, Model]:
+    """A model as fairseq builds it, and what the planner knows about it."""
+
+    class Task:
+        source_dictionary = Entries(vocabulary)
+        tokens_per_sample = n
+
+        def max_positions(self):
+            return n
+
+    described = model_of_options({"_name": arch, **options}, n, vocabulary)[1]
+    if described.linear:
+        return LinformerRobertaModel.build_model(Namespace(arch=arch, **options), Task()), described
+    args = Namespace(arch=arch, **options)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return RobertaModel.build_model(args, Task()), described
+
+
+def _batch(batch: Batch, device="cpu"):
+    B, n, m = batch.sentences, batch.positions, batch.masked
+    masked = torch.zeros(B, n, dtype=torch.bool, device=device)
+    masked[:, :m] = True
+    return torch.full((B, n), 10, device=device), masked, torch.full((B * m,), 10, device=device)
+
+
+def _loss(model, tokens, masked, targets):
+    logits = model(tokens, masked_tokens=masked)[0]
+    return F.nll_loss(F.log_softmax(logits, -1, dtype=torch.float32), targets, reduction="sum")  # fairseq's, without apex
+
+
+def allocated(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
+    """Bytes after the forward pass, and the most of forward and backward, beside parameters and their gradients."""
+    model.train()
+    for p in model.parameters():
+        if p.requires_grad:  # as in all micro-batches of an update but the first
+            p.grad = torch.zeros_like(p)
+    inputs = _batch(batch)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    gc.collect()
+    with Allocations([*model.parameters(), *model.buffers(), *gradients, *inputs]) as counter:
+        loss = _loss(model, *inputs)
+        saved = counter.live
+        loss.backward()
+    return saved, counter.peak
+
+
+def counted(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
+    """Floating-point operations of forward, and of forward and backward."""
+    model.train()
+    with FlopCounterMode(display=False) as counter:
+        loss = _loss(model, *_batch(batch))
+        forward = counter.get_total_flops()
+        loss.backward()
+    return forward, counter.get_total_flops()
+
+
+def on_cpu(model: Model, element: int = 4) -> Kernels:
+    """A CPU, where a dropout mask is as wide as a number, and attention with dropout is not fused."""
+    return Kernels(element=element, mask=element, fused=model.shape.attention_dropout == 0)
+
+
+def allocated_on_gpu(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
+    """As ``allocated``, in fp16, by the allocator of the GPU."""
+    model.half().cuda().train()
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    inputs = _batch(batch, "cuda")
+    _loss(model, *inputs).backward()  # workspaces that stay
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    loss = _loss(model, *inputs)
+    saved = torch.cuda.memory_allocated() - before
+    loss.backward()
+    return saved, torch.cuda.max_memory_allocated() - before
