@@ -432,7 +432,10 @@ def test_an_interruption_is_one_line_and_the_same_command_goes_on(tmp_path, gpt2
     source = write_text(tmp_path / "text.txt", made_up(3000))
     command = [sys.executable, "-m", "fairseq_linformer.cli", "prepare", "pretraining", tmp_path / "out", "--source", source, "--gpt2", gpt2,
                "--valid-share", "0.3", "--chunk-mib", "0.001", "--workers", "1"]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(pretraining.__file__).parents[2], start_new_session=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=Path(pretraining.__file__).parents[2], start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background of a shell it is ignored
+    )  # fmt: skip
     while not list((tmp_path / "out").glob("work/*.json")):
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
