@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepare real text and tasks, and measure it beside the stock route: results/prepared.md and the JSON files
-# beside it. Ten minutes on 2 cores.
+# beside it. 25 minutes on 2 cores, nearly all of it the stock route three times (ROUNDS=1: once).
 #
 #   scripts/prepare.sh DATA OUT     DATA holds wiki/train.txt, books/train.txt, gpt2_bpe/, glue/SST-2, glue/QNLI,
 #                                   glue/QQP and imdb/; OUT takes what is prepared
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 data=$1 out=$2
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
 text="${TEXT_NAME:-wiki and books}: sha256 $(sha256sum "$data/wiki/train.txt" "$data/books/train.txt" | cut -c1-12 | paste -sd' ')"
-python -m fairseq_linformer.reproduce.preparing "$out/speed" --gpt2 "$data/gpt2_bpe" \
+python -m fairseq_linformer.reproduce.preparing "$out/speed" --rounds "${ROUNDS:-3}" --gpt2 "$data/gpt2_bpe" \
     --source "$data/wiki/train.txt" --source "$data/books/train.txt" --data "$text"
 begun=$(date +%s)
 rm -rf "$out/corpus" "$out/tasks"

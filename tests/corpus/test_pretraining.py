@@ -206,6 +206,7 @@ def test_text_is_cleaned(tmp_path, gpt2):
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.4)
 
 
+@pytest.mark.slow
 def test_parts_and_merge_are_one_run(tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", made_up())
     options = Options((str(source),), str(gpt2), valid_share=0.3, chunk_mib=SMALL)
@@ -274,6 +275,7 @@ def test_killed_at_any_moment_it_goes_on_and_ends_with_the_same_bytes(tmp_path, 
     assert_same(tmp_path)
 
 
+@pytest.mark.slow
 def test_killed_while_it_is_put_together(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", made_up(100))
     whole = start(tmp_path, gpt2, "whole")
@@ -326,6 +328,7 @@ def test_what_comes_to_bear_late_can_be_changed_until_then(tmp_path, gpt2, monke
         prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=0.3, shards=3), workers=1)
 
 
+@pytest.mark.slow
 def test_sources_that_grow_are_noticed(tmp_path, gpt2):
     (tmp_path / "in").mkdir()
     write_text(tmp_path / "in" / "a.txt", made_up())
@@ -381,6 +384,7 @@ def test_the_size_of_chunks_changes_no_document(tmp_path, gpt2, keys):
     assert read(outs[0]) == read(outs[1])
 
 
+@pytest.mark.slow
 def test_a_book_may_go_on_in_the_next_shard_of_the_hub(tmp_path, gpt2):
     documents = made_up(40)
     rows = [{"book": i, "text": line} for i, document in enumerate(documents) for line in document]
@@ -534,6 +538,7 @@ def test_a_document_without_end_is_left_out_in_little_memory(tmp_path, gpt2, mon
         (b"hello\n", 0, None), (None, 7, "a document of over 16 MiB"), (b"lower\n", 12008, None), (b"world\n", 12015, None)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", made_up(100))
     assert start(tmp_path, gpt2, "whole").wait() == 0

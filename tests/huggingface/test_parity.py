@@ -20,6 +20,7 @@ def real(features, tokens):
     return features[tokens.ne(1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
 @pytest.mark.parametrize(
     "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]

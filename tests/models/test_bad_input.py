@@ -151,6 +151,7 @@ def trained(mlm_data, tmp_path_factory):
     return folder / "checkpoint_last.pt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISMATCHES)
 def test_a_checkpoint_that_does_not_fit(name, mlm_data, trained, tmp_path):
     flags, sentence = MISMATCHES[name]

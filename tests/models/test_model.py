@@ -162,6 +162,7 @@ def test_masked_positions_are_those_of_nonzero_in_order():
     assert torch.stack([rows[wanted], positions[wanted]], 1).tolist() == masked.nonzero().tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", SHARING)
 def test_padding_does_not_reach_features_after_training(sharing):
     """The sentence alone, and in a batch padded to n, after 200 steps with a rate that moves E and F."""
@@ -205,6 +206,7 @@ CASES = [(name, "none") for name in OPTIONS] + [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, sharing", CASES)
 def test_options_train(name, sharing):
     """Each option gives finite gradients to all that trains, and learns a batch."""

@@ -61,6 +61,7 @@ def test_validation_of_a_checkpoint_gives_the_loss_seen_in_training(mlm_data, tm
         assert last_number(caplog.text, "valid_loss") == pytest.approx(seen, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_finetuning_starts_from_what_was_pretrained_and_beats_the_majority(mlm_data, class_data, tmp_path, caplog):
     train(mlm_data, tmp_path / "pretrained", updates=3)
     finetune = [

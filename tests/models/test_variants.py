@@ -51,6 +51,7 @@ def test_both_front_doors_build_and_train_the_same(mlm_data, class_data, tmp_pat
              tmp_path / "flags" / "checkpoint_last.pt", updates=1)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made_with, loaded_with, sentence",
     [
@@ -78,6 +79,7 @@ def test_layers_to_keep_keep_their_k(mlm_data, tmp_path):
     assert projected_dims(kept["model"]) == [8, 2] and kept["cfg"]["model"]["projected_dim"] == "8,2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["", "--projection conv", "--sharing none --projected-dim 8/4,4", "--projection max-pool", "--projection random"])
 def test_moving_averages_and_averaged_checkpoints(mlm_data, tmp_path, variant):
     """fairseq's --store-ema, and its script that averages checkpoints, take every buffer for a number."""

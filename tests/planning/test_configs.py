@@ -45,6 +45,7 @@ def test_a_run_in_numbers(path, n, k, sharing):
     assert (run.updates, run.warmup, run.precision, run.checkpointed, run.masked) == (250_000, 10_000, "fp16", False, -(-15 * n // 100))
 
 
+@pytest.mark.slow
 def test_roberta_is_fairseqs_own():
     run = read_run(PRETRAIN / "run/n1024-roberta.yaml")
     assert not run.model.linear and run.model.shape.layers == 12 and run.positions == 1024
@@ -64,6 +65,7 @@ def _order(name):
     return int(n[1:]), [int(k[1:])] if k[1:].isdigit() else [], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, text, said", [
     ("n512-k64-headwise", "model:\n  projected_dim: 128\n  sharing: headwise\n", "k is 128, and sharing headwise"),
     ("n1024-k128-headwise", "model:\n  projected_dim: 128\n  sharing: headwise\n", "n is 512 in samples and 512 in the model"),
@@ -84,6 +86,7 @@ def test_what_does_not_agree_is_found(tmp_path, name, text, said):
     assert f"{name}: {said}" in check_run(path, folder / "base.yaml", reference)[1]
 
 
+@pytest.mark.slow
 def test_gpus_that_change_an_update_fail_the_check(tmp_path):
     (tmp_path / "gpus").mkdir()
     shutil.copy(PRETRAIN / "base.yaml", tmp_path)
