@@ -22,4 +22,4 @@ for task in sst-2:glue/SST-2 qnli:glue/QNLI qqp:glue/QQP imdb:imdb; do
     fairseq-linformer prepare "${task%%:*}" "$out/tasks/${task%%:*}" --source "$data/${task#*:}" --gpt2 "$data/gpt2_bpe"
 done
 python -m fairseq_linformer.reproduce.prepared "$out/corpus" "${tasks[@]}" --seconds $(($(date +%s) - begun)) \
-    --data "$text; ${TASKS_NAME:-SST-2, QNLI, QQP in GLUE's format, IMDB as TSV}"
+    --data "$text; ${TASKS_NAME:-SST-2, QNLI, QQP as GLUE has them, IMDB as TSV}"
