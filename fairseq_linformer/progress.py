@@ -32,7 +32,7 @@ class Progress:
         self.done += count
         if self._bar is not None:
             self._bar.update(count)
-        elif time.monotonic() - self._said >= self.every:
+        elif self.done < self.total and time.monotonic() - self._said >= self.every:
             self._say()
 
     def __exit__(self, *error) -> None:
