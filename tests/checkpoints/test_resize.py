@@ -79,6 +79,7 @@ def test_after_lengthening_staggered_windows_features_are_close(trained, tmp_pat
     torch.testing.assert_close(shorter, model_of(old)(tokens[:, :15], features_only=True)[0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", SHARING)
 def test_after_lengthening_the_first_positions_are_as_before(trained, mlm_data, tmp_path, sharing):
     """To rounding. (Of staggered windows the last one of a layer grows with the room behind it.)"""

@@ -28,6 +28,7 @@ def ours(tokenizer, lines, out):
     return [(out / f"ours.{end}").read_bytes() for end in ("bin", "idx")]
 
 
+@pytest.mark.slow
 def test_gpt2_is_the_stock_route(gpt2_files, tmp_path):
     text, encoded = tmp_path / "text", tmp_path / "encoded"
     text.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
@@ -37,6 +38,7 @@ def test_gpt2_is_the_stock_route(gpt2_files, tmp_path):
     assert ours(GPT2(gpt2_files), LINES, tmp_path / "out") == expected
 
 
+@pytest.mark.slow
 def test_sentencepiece_is_the_stock_route(tmp_path):
     text = tmp_path / "text"
     text.write_text("the cat sat on the mat\n" * 20 + "".join(line + "\n" for line in LINES if line))

@@ -161,6 +161,7 @@ def test_a_checkpoint_that_does_not_fit(name, mlm_data, trained, tmp_path):
     assert not list(tmp_path.glob("*.pt"))
 
 
+@pytest.mark.slow
 def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=1)
     with pytest.raises(Exception) as error:
@@ -169,6 +170,7 @@ def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=2)
 
 
+@pytest.mark.slow
 def test_a_dictionary_that_does_not_fit_the_checkpoint(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", updates=1)
     other = stock.masked_lm_data(tmp_path / "data", words=stock.WORDS + 8)

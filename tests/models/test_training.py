@@ -90,6 +90,7 @@ TINY_YAML = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["linformer_roberta", "linformer_roberta_tiny"])
 def test_flags_and_yaml_build_the_same_model_with_the_same_first_loss(mlm_data, tmp_path, arch):
     """The YAML of configs/pretrain, made small, and the flags that say the same."""
@@ -117,6 +118,7 @@ def test_update_freq_adds_up_gradients(mlm_data, tmp_path):
         torch.testing.assert_close(halves[key], whole[key], rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--memory-efficient-fp16"], ["--fp16", "--fp16-no-flatten-grads"]])
 def test_half_precision_by_flags(mlm_data, tmp_path, flags):
     """Those that fairseq can run without a GPU: the first losses are those of single precision."""
@@ -146,6 +148,7 @@ def test_tensorboard_holds_the_curve(mlm_data, tmp_path):
     assert [e.value for e in series] == pytest.approx(losses, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_layers_to_keep_prunes_a_checkpoint_which_then_lives_by_itself(mlm_data, tmp_path):
     """Pruned when loaded, trained on, resumed with the same flags, validated without them."""
     deep = ["--encoder-layers", "4", "--sharing", "none"]

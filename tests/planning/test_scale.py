@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from fairseq_linformer.planning.scaling import page
 
 PAGE = Path(__file__).parents[2] / "docs/scale.md"
