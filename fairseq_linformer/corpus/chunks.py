@@ -61,6 +61,7 @@ def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, i
     with ExitStack() as files:
         tokens, lines, table = (files.enter_context(atomic(path.with_suffix(suffix), "wb")) for suffix in (".tokens", ".lines", ".documents"))
         batch: List[str] = []
+        characters = 0  # of the batch
 
         def flush() -> None:
             ids, sizes = tokenizer.encode(batch)
@@ -84,10 +85,10 @@ def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, i
             table.write(np.array([(*hash_of("\n".join(found)), len(found) + 1)], dtype=DOCUMENT).tobytes())
             for line in (*found, ""):
                 batch.append(line)
-                if len(batch) == _BATCH:
+                characters += len(line)
+                if len(batch) == _BATCH or characters > _CHARACTERS:
                     flush()
-            if sum(map(len, batch)) > _CHARACTERS:
-                flush()
+                    characters = 0
         flush()
     said = {"documents": documents_read, "empty": empty, "unfit": dict(sorted(unfit.items())), "examples": examples}
     with atomic(path.with_suffix(".json")) as file:

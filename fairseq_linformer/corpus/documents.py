@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Union
 
 from .rows import hub_rows, parquet_rows
-from .sources import MAX_LINE, Chunk, Source
-from .streams import open_stream, read_line, whole
+from .sources import Chunk, Source
+from .streams import MAX_BYTES, open_stream, read_line, whole
 
 MAX_DOCUMENT = 16 << 20
 """Bytes. The longest novels have a third of it."""
@@ -102,7 +102,7 @@ def lines_of(raw: Raw) -> List[str]:
 
 def _composed(line: str) -> str:
     """In NFC."""
-    if len(line) > MAX_LINE // 4 and len(line.encode("utf-8")) > MAX_LINE:
+    if len(line) > MAX_BYTES // 4 and len(line.encode("utf-8")) > MAX_BYTES:
         raise Unfit("a line of over 1 MB")
     if line.isascii():
         return line
@@ -125,8 +125,8 @@ def _lines(stream: BinaryIO, place: int, end: Optional[int], limit: int) -> Iter
 def _text_documents(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[Raw]:
     lines: List[bytes] = []
     begun, size, unfit = start, 0, None
-    for line, place, length in _lines(stream, start, end, MAX_LINE):
-        if line.strip() == b"" and length <= MAX_LINE:
+    for line, place, length in _lines(stream, start, end, MAX_BYTES):
+        if line.strip() == b"" and length <= MAX_BYTES:
             if lines or unfit:
                 yield Raw(None if unfit else b"".join(lines), begun, unfit)
             lines, size, unfit = [], 0, None
@@ -134,7 +134,7 @@ def _text_documents(stream: BinaryIO, start: int, end: Optional[int]) -> Iterato
         if not lines and unfit is None:
             begun = place
         size += length
-        if unfit is None and length > MAX_LINE:
+        if unfit is None and length > MAX_BYTES:
             unfit = Unfit("a line of over 1 MB", place - begun)
         elif unfit is None and size > MAX_DOCUMENT:
             unfit = Unfit("a document of over 16 MiB")

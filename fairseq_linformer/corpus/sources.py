@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from .rows import ALL
-from .streams import COMPRESSED, open_stream, read_line
+from .streams import COMPRESSED, MAX_BYTES, open_stream, read_line
 
 PRESETS = {
     "wikipedia": "hub:wikimedia/wikipedia,config=20231101.en,revision=b04c8d1ceb2f5cd4588862100d08de323dccfbaa,title=title,"
@@ -34,8 +34,6 @@ PRESETS = {
 }
 SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 FORMATS = ("text", "jsonl", "parquet")
-MAX_LINE = 999_000
-"""Bytes. What is longer is no paragraph. (tiktoken gives up at a million spaces.)"""
 
 
 @dataclass(frozen=True)
@@ -210,10 +208,10 @@ def _next_document(stream, position: int, size: int, blank: bool) -> int:
     if position >= size:
         return size
     stream.seek(position - 1)
-    read_line(stream, MAX_LINE)  # what is left of a line, or the end of the line before
+    read_line(stream, MAX_BYTES)  # what is left of a line, or the end of the line before
     while blank:
-        line, length = read_line(stream, MAX_LINE)
-        if not line or (length <= MAX_LINE and not line.strip()):
+        line, length = read_line(stream, MAX_BYTES)
+        if not line or (length <= MAX_BYTES and not line.strip()):
             break
     return min(stream.tell(), size)
 

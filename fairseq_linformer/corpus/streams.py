@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, Tuple
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+MAX_BYTES = 999_000
+"""Of a line or a text: what is longer is given to no tokenizer. tiktoken's regular expression dies of a million white spaces."""
 
 
 def open_stream(file) -> BinaryIO:

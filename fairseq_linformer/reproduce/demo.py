@@ -65,15 +65,6 @@ def majority_percent(labels) -> float:
     return 100.0 * counts.most_common(1)[0][1] / counts.total()
 
 
-def apex_importable() -> bool:
-    """True if fairseq finds apex's fused layer norm. (The registry's ``apex`` is an unrelated package.)"""
-    try:
-        from apex.normalization import FusedLayerNorm  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def summarise(run) -> dict:
     """Gather the numbers of a finished demo and draw its curves.
 
@@ -89,6 +80,7 @@ def summarise(run) -> dict:
         ValueError: a log does not hold what it should.
     """
     from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+    from fairseq.modules.layer_norm import has_fused_layernorm
 
     run = Path(run)
     # str: fairseq's file layer takes no Path
@@ -133,7 +125,7 @@ def summarise(run) -> dict:
         "classes": len(set(labels)),
         "examples": len(labels),
         "seconds": {step.name: int(step.read_text()) for step in steps},
-        "apex": apex_importable(),
+        "apex": has_fused_layernorm,
         "files": {str(run / name): (run / name).stat().st_size for name in products},
     }
 

@@ -15,23 +15,12 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from omegaconf import OmegaConf
 
 from . import context_free, curves, ledger
+from .demo import last_stats
 from .ledger import Entry, Measurement
 
 MODELS = ("roberta", "headwise", "layerwise")
 NAMES = {"roberta": "RoBERTa", "headwise": "Linformer, headwise", "layerwise": "Linformer, layerwise"}
 COMMAND = "scripts/real_text.sh WIKI OUT"
-
-
-def last(pattern: str, log: Path) -> float:
-    """The last number that ``pattern`` finds in a log.
-
-    Raises:
-        ValueError: it finds none.
-    """
-    found = re.findall(pattern, log.read_text())
-    if not found:
-        raise ValueError(f"{log} has no {pattern}: was the run finished?")
-    return float(found[-1])
 
 
 def training_seconds(log: Path) -> float:
@@ -54,9 +43,9 @@ def pretraining(out: Path, n: int, common: dict) -> Entry:
     seconds = 0.0
     for model in MODELS:
         run = out / f"{model}-{n}"
-        value = last(r'"test_ppl": "([\d.]+)"', run / "test.log")
+        value = last_stats(run / "test.log", "test_ppl")["test_ppl"]
         measured[f"{model}_perplexity"] = Measurement(value, "perplexity", None, 1)
-        measured[f"{model}_loss"] = Measurement(last(r'"test_loss": "([\d.]+)"', run / "test.log"), "bits", None, 1)
+        measured[f"{model}_loss"] = Measurement(last_stats(run / "test.log", "test_loss")["test_loss"], "bits", None, 1)
         series[model] = [list(point) for point in curves.read(run / "tensorboard", "valid", "loss")]
         seconds += training_seconds(run / "train.log")
     updates = int(max(series["roberta"])[0])
@@ -112,7 +101,7 @@ def speed(out: Path, common: dict) -> Entry:
     rates: Dict[str, List[float]] = {}
     for model in MODELS:
         logs = sorted(out.glob(f"speed-{model}-*.log"))
-        rates[model] = [last(r'"wps": "([\d.]+)"', log) for log in logs]
+        rates[model] = [last_stats(log, "wps")["wps"] for log in logs]
     measured = {
         f"{model}_tokens_per_second": Measurement(statistics.median(r), "tokens/s", [min(r), max(r)], len(r))
         for model, r in rates.items()

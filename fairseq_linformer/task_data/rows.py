@@ -5,11 +5,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Tuple
 
+from ..corpus.streams import MAX_BYTES
 from .table import Task
 
-# Bytes of a line or a text. tiktoken's regular expression dies of a million white spaces.
-LONGEST = 999_000
-TOO_LONG = f"longer than {LONGEST:,} bytes"
+TOO_LONG = f"longer than {MAX_BYTES:,} bytes"
 _LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
 
 
@@ -53,7 +52,7 @@ def checked(task: Task, row: Row) -> Row:
     if row.reason:
         return row
     for text in row.texts:
-        if len(text) > LONGEST // 4 and len(text.encode("utf-8", "replace")) > LONGEST:
+        if len(text) > MAX_BYTES // 4 and len(text.encode("utf-8", "replace")) > MAX_BYTES:
             return replace(row, reason=TOO_LONG)
         if "\0" in text:
             return replace(row, reason="a NUL byte")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Dict, Iterator, Tuple
 
 from .archive import check_names
+from ..corpus.streams import MAX_BYTES
 from ..files import sha256
-from .rows import LONGEST, TOO_LONG, Row, decoded
+from .rows import TOO_LONG, Row, decoded
 from .table import Task
 
 _NAME = re.compile(r"(\d+)_\d+\.txt")  # NUMBER_RATING.txt
@@ -54,7 +55,7 @@ class TextFolder:
                     with open(folder / name, "rb") as file:
                         self._sums[place] = hashlib.file_digest(file, "sha256").hexdigest()
                         file.seek(0)
-                        content = file.read(LONGEST + 1)
+                        content = file.read(MAX_BYTES + 1)
                 except OSError as error:
                     raise ValueError(f"{folder / name} cannot be read: {error.strerror}") from None
                 yield _row(place, label, content)
@@ -102,7 +103,7 @@ class TextTar:
                     if not member.isdir():
                         if not member.isfile():
                             raise ValueError(f"{self._path} has a member {member.name!r} that is a link, no file; it is refused")
-                        yield parts[-2], parts[-1], archive.extractfile(member).read(LONGEST + 1)
+                        yield parts[-2], parts[-1], archive.extractfile(member).read(MAX_BYTES + 1)
                 while file.read(1 << 20):  # gzip's checksum is at the end
                     pass
         except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
@@ -123,7 +124,7 @@ def _order(name: str):
 def _row(place: str, label: str, content: bytes) -> Row:
     if not _NAME.fullmatch(place.rsplit("/", 1)[-1]):
         return Row(place, reason="not named NUMBER_RATING.txt")
-    if len(content) > LONGEST:
+    if len(content) > MAX_BYTES:
         return Row(place, reason=TOO_LONG)
     text = decoded(place, content)
     return text if isinstance(text, Row) else Row(place, (text,), label)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, Optional, Tuple
 
 from .archive import check_names
+from ..corpus.streams import MAX_BYTES, read_line
 from ..files import sha256
-from .rows import LONGEST, TOO_LONG, Row, decoded
+from .rows import TOO_LONG, Row, decoded
 from .table import Task
 
 
@@ -134,10 +135,7 @@ def _check_header(line: Optional[bytes], columns, path: str) -> None:
 def _lines(file: BinaryIO) -> Iterator[Tuple[int, Optional[bytes]]]:
     """Lines with their numbers, from 1, without their ends; None in the place of one that is too long to be held."""
     number = 0
-    while line := file.readline(LONGEST + 2):
+    while (found := read_line(file, MAX_BYTES + 2))[1]:
         number += 1
-        part = line
-        while len(part) == LONGEST + 2 and not part.endswith(b"\n"):
-            part = file.readline(LONGEST + 2)
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
-        yield number, line if len(line) <= LONGEST else None
+        line = found[0].removesuffix(b"\n").removesuffix(b"\r")
+        yield number, line if len(line) <= MAX_BYTES else None

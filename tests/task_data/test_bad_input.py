@@ -12,9 +12,9 @@ import zipfile
 import pytest
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.corpus.streams import MAX_BYTES
 from fairseq_linformer.task_data import manifest as manifests
 from fairseq_linformer.task_data.prepare import prepare
-from fairseq_linformer.task_data.rows import LONGEST
 from fairseq_linformer.task_data.table import TASKS, Hub, Task, Tsv
 
 from . import files
@@ -41,11 +41,11 @@ BAD_ROWS = {
     b" \xe2\x80\x83 \t1": "empty text: train.tsv:{}",
     b"label\t2": "unknown label: train.tsv:{}: '2'",
     b"label\t": "unknown label: train.tsv:{}: ''",
-    b"x" * LONGEST + b"\t1": f"longer than {LONGEST:,} bytes: train.tsv:{{}}",
-    b"x" * (5 * LONGEST) + b"\t1": f"longer than {LONGEST:,} bytes: train.tsv:{{}}",
+    b"x" * MAX_BYTES + b"\t1": f"longer than {MAX_BYTES:,} bytes: train.tsv:{{}}",
+    b"x" * (5 * MAX_BYTES) + b"\t1": f"longer than {MAX_BYTES:,} bytes: train.tsv:{{}}",
     b"carriage \r return\t1": None,
-    b"white" + b" " * (LONGEST - 10) + b"x\t1": None,
-    b"x" * (LONGEST - 2) + b"\t1": None,
+    b"white" + b" " * (MAX_BYTES - 10) + b"x\t1": None,
+    b"x" * (MAX_BYTES - 2) + b"\t1": None,
     b'"a quote\t1': None,
 }
 
@@ -200,7 +200,7 @@ def test_reviews_that_cannot_be_used(gpt2, capsys, gpt2_files, tmp_path):
     assert skipped[0] == skipped[1] == {
         "a NUL byte": ["train/neg/22_1.txt"],
         "empty text": ["train/neg/20_1.txt"],
-        f"longer than {LONGEST:,} bytes": ["train/neg/23_1.txt"],
+        f"longer than {MAX_BYTES:,} bytes": ["train/neg/23_1.txt"],
         "not UTF-8": ["train/neg/21_1.txt: byte 1 is 0xff"],
         "not named NUMBER_RATING.txt": ["train/neg/urls.txt"],
     }
@@ -225,7 +225,7 @@ def test_parquet_rows_that_cannot_be_used(gpt2, tmp_path):
     assert {reason: what["examples"] for reason, what in counts["skipped"].items()} == {
         "a NUL byte": ["sst2/train:2"],
         "empty text": ["sst2/train:1", "sst2/train:3"],
-        f"longer than {LONGEST:,} bytes": ["sst2/train:4"],
+        f"longer than {MAX_BYTES:,} bytes": ["sst2/train:4"],
         "unknown label": ["sst2/train:5: '-1'"],
     }
     assert counts["classes"] == {"negative": 1, "positive": 1}
