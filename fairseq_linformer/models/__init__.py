@@ -10,6 +10,7 @@ from fairseq.distributed.utils import _TensorPlaceholder
 
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .options import ARCHITECTURES, LinformerRobertaConfig
+from .workers import start_workers_in_each_epoch
 
 # torch >= 2.6 loads weights only and refuses what it does not know. fairseq's checkpoints hold
 # an argparse.Namespace, and when several processes resume, the first one sends the others its
@@ -20,6 +21,8 @@ torch.serialization.add_safe_globals([
     omegaconf.base.ContainerMetadata, omegaconf.base.Metadata, collections.defaultdict,
     dict, list, int, typing.Any, _TensorPlaceholder,
 ])  # fmt: skip
+
+start_workers_in_each_epoch()
 
 __all__ = [
     "ARCHITECTURES",
