@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Install everything into .venv, made anew. Does nothing if that was done and neither setup.py
-# nor this script has changed.
+# nor this script nor pip's constraints have changed.
 #
 #   scripts/setup.sh                    with the first of python3, python3.13, 3.12, 3.11 that fits
 #   PYTHON=/path/to/python scripts/setup.sh
+#   PIP_CONSTRAINT=scripts/slurm/constraints-v100.txt ... scripts/setup.sh      for V100, as that file says
 #
 # Needs Python 3.11 to 3.13, a C++ compiler and the package registry; takes 3 to 5 minutes.
 set -euo pipefail
@@ -12,7 +13,7 @@ python=${PYTHON:-}
 case $python in */*) python=$(realpath "$python") ;; esac
 cd "$(dirname "$0")/.."
 
-done_mark=.venv/.installed-$(cat setup.py scripts/setup.sh | cksum | cut -d' ' -f1)
+done_mark=.venv/.installed-$(cat setup.py scripts/setup.sh ${PIP_CONSTRAINT:+"$PIP_CONSTRAINT"} | cksum | cut -d' ' -f1)
 [ -e "$done_mark" ] && exit 0
 
 fits() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }

@@ -5,7 +5,7 @@ import logging
 import sys
 from typing import List, Optional
 
-from . import convert, plan, prepare
+from . import convert, plan, prepare, submit
 
 NAME = "fairseq-linformer"
 
@@ -17,8 +17,12 @@ def main(arguments: Optional[List[str]] = None) -> None:
     convert.add_parser(commands)
     prepare.add_parser(commands)
     plan.add_parser(commands)
-    options = parser.parse_args(arguments)
+    submit.add_parser(commands)
+    options, options.more = parser.parse_known_args(arguments)
+    if options.more and not getattr(options, "takes_more", False):
+        parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     # fairseq sets the root logger to tell everything; a command has a few lines to say.
+    logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)
     sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be anything
     try:

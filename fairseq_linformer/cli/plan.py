@@ -25,7 +25,7 @@ def add_parser(commands) -> None:
     plan.add_argument("--vocabulary", type=int, metavar="V", help="entries of the dictionary; of task.data, else RoBERTa's 50,265")
     plan.add_argument("--check", action="store_true",
                       help="build every run beside CONFIG, without memory for it; status 1 if anything does not agree")  # fmt: skip
-    plan.set_defaults(run=_plan)
+    plan.set_defaults(run=_plan, takes_more=True)
 
 
 def _plan(options: argparse.Namespace) -> str:
@@ -35,7 +35,9 @@ def _plan(options: argparse.Namespace) -> str:
     from ..planning.plan import UTILISATION
     from ..planning.text import plan_text
 
-    words = options.config
+    words = options.config + options.more  # argparse takes positional arguments in one row only
+    if flags := [word for word in words if word.startswith("-")]:
+        raise ValueError(f"{flags[0]} is no option of plan; --help has all")
     config = words.pop(0) if words and "=" not in words[0] and not words[0].startswith("~") else DEFAULT
     wrong = [word for word in words if "=" not in word and not word.startswith("~")]
     if wrong:

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import warnings
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,8 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
     hydra_init(base.stem)
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"):
+        with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # hydra's, of how fairseq registers its schema
             cfg = compose(base.stem, [*chosen, *overrides])
         if cfg.model is None:
             raise ValueError(f"{config} names no model; model._name is wanted")

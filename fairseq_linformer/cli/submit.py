@@ -1,0 +1,46 @@
+"""``fairseq-linformer submit``: a training job, or an array of them, checked and handed to Slurm.
+
+    fairseq-linformer submit +run=n512-k256-layerwise task.data=data/BIN --nodes 8 --time=24:00:00
+    fairseq-linformer submit --array figure-3a task.data=data/BIN --partition=gpu
+    fairseq-linformer submit --array table-2 --tasks data --nodes 1 --ntasks-per-node 1 --dry-run
+"""
+
+import argparse
+import os
+
+from ..launching.arguments import add_arguments
+
+
+def add_parser(commands) -> None:
+    """Add ``submit``."""
+    parser = commands.add_parser(
+        "submit", help="a training job for Slurm, checked before it is queued", allow_abbrev=False,
+        description="From the root of the repository. Any other --OPTION=VALUE goes to sbatch. A flag beats its variable.",
+    )  # fmt: skip
+    add_arguments(parser)
+    default = os.environ.get
+    parser.add_argument("--nodes", type=int, default=default("NODES", 8), metavar="N", help="or NODES=... (%(default)s)")
+    parser.add_argument("--ntasks-per-node", type=int, default=default("NTASKS_PER_NODE", 8), metavar="P",
+                        help="processes, one a GPU; or NTASKS_PER_NODE=... (%(default)s)")  # fmt: skip
+    parser.add_argument("--array", metavar="NAME", help="figure-3a to figure-3d, pretraining (all of them and of table 2), or table-2 (finetuning)")
+    parser.add_argument("--tasks", metavar="FOLDER", help="of table-2: holds sst-2, imdb, qnli and qqp as `prepare` writes them")
+    parser.add_argument("--dry-run", action="store_true", help="check, and print what would be submitted; nothing is written")
+    parser.set_defaults(run=_submit, takes_more=True)
+
+
+def _submit(options: argparse.Namespace) -> str:
+    from ..launching.submit import submit, submit_array
+    from ..reproduce.experiments import ARRAYS, finetuning_grid, pretraining_runs
+
+    options.overrides += [word for word in options.more if not word.startswith("-")]
+    to_sbatch = [word for word in options.more if word.startswith("-")]
+    if options.array is None:
+        if options.tasks is not None:
+            raise ValueError(f"--tasks is {options.tasks}; it is for --array table-2")
+        return submit(options, to_sbatch)
+    if options.array not in ARRAYS:
+        raise ValueError(f"--array is {options.array}; it must be one of {', '.join(ARRAYS)}")
+    if (options.array == "table-2") != (options.tasks is not None):
+        raise ValueError("--array table-2 needs --tasks FOLDER, and no other array takes it")
+    members = finetuning_grid(options.runs, options.tasks) if options.tasks else pretraining_runs(options.array)
+    return submit_array(options, members, to_sbatch)

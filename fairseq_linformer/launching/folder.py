@@ -1,0 +1,119 @@
+"""A run folder: one configuration, its checkpoints, logs and curves.
+
+    RUN/config.yaml      the configuration; another one is refused
+    RUN/checkpoints/     fairseq's
+    RUN/tensorboard/
+    RUN/logs/JOB/        rank-R.txt of every process, one after the other where a job was requeued
+    RUN/stops.txt        a line for each time it was told to stop: the updates done by then
+    RUN/stopped          there after such a stop, until it goes on
+"""
+
+import fcntl
+import logging
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, List
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from ..files import atomic
+from .checkpoints import find_last, restore_last
+from .training import Training, identity
+
+logger = logging.getLogger(__name__)
+
+CONFIG, CHECKPOINTS, LOGS, STOPS, STOPPED = "config.yaml", "checkpoints", "logs", "stops.txt", "stopped"
+STANDING_STILL = 3
+"""So many stops at the same update, and a job does not ask to be queued again."""
+
+
+def check(training: Training) -> List[str]:
+    """Before the job is queued: would it begin? Nothing is written.
+
+    Returns:
+        lines that say what it will go on from.
+
+    Raises:
+        ValueError: it would not; one sentence.
+        OSError: the folder cannot be read.
+    """
+    if _compare(training):
+        return ["it begins anew"]
+    with alone_in(training.folder):  # a checkpoint that is being written looks cut off
+        checkpoint, said = find_last(training.folder / CHECKPOINTS)
+    return [*said, f"it goes on from {checkpoint}" if checkpoint else "it begins anew"]
+
+
+def begin(training: Training) -> List[str]:
+    """In the job, before its processes start: make the folder or take it up.
+
+    Raises:
+        ValueError, OSError: as ``check``; or it cannot be written.
+    """
+    new = _compare(training)
+    for name in (CHECKPOINTS, LOGS):
+        (training.folder / name).mkdir(parents=True, exist_ok=True)
+    if new:
+        with atomic(training.folder / CONFIG) as file:
+            file.write(OmegaConf.to_yaml(training.composed))
+    with alone_in(training.folder):
+        (training.folder / STOPPED).unlink(missing_ok=True)
+        return restore_last(training.folder / CHECKPOINTS)
+
+
+def _compare(training: Training) -> bool:
+    """True if the folder is new.
+
+    Raises:
+        ValueError: it is of another configuration.
+    """
+    path, folder, cfg = training.folder / CONFIG, training.folder, training.composed
+    if not path.exists():
+        if folder.exists() and (not folder.is_dir() or any(p.name != LOGS for p in folder.iterdir())):
+            raise ValueError(f"{folder} is no run folder, for it has no {CONFIG}; another --name or --runs is wanted")
+        return True
+    try:
+        there = identity(OmegaConf.create(path.read_text(encoding="utf-8")))
+    except (OmegaConfBaseException, YAMLError, AttributeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no configuration: {str(error).splitlines()[0]}") from None
+    here = identity(OmegaConf.create(OmegaConf.to_yaml(cfg)))
+    differing = [key for key in sorted({*there, *here}) if there.get(key) != here.get(key)]
+    if differing:
+        first = "; ".join(f"{key} is {there.get(key)} there and {here.get(key)} here" for key in differing[:3])
+        more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
+        raise ValueError(f"{folder} holds another configuration: {first}{more}; another --name is wanted, or the same configuration")
+    return False
+
+
+def mark_stopped(folder: Path, updates: int) -> bool:
+    """Write down that a run was told to stop and saved, which asks for it to be queued again.
+
+    Returns:
+        False, and no mark, if the last stops were all at this update: queueing again would lead nowhere.
+    """
+    with open(folder / STOPS, "a", encoding="utf-8") as file:
+        file.write(f"{updates}\n")
+    last = (folder / STOPS).read_text(encoding="utf-8").split()[-STANDING_STILL:]
+    if len(last) == STANDING_STILL and len(set(last)) == 1:
+        return False
+    (folder / STOPPED).touch()
+    return True
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Two jobs that train in one folder would overwrite each other's checkpoints.
+
+    Raises:
+        ValueError: another process is in it.
+    """
+    with open(folder / ".lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another job trains in {folder}; wait for it, or give another --name") from None
+        except OSError as error:  # not every shared file system has locks
+            logger.warning("%s cannot be locked (%s); take care that only one job trains in it", folder, error)
+        yield

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Train without Slurm, one process a GPU. From the root of the repository, on one node:
+#
+#   scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
+#
+# and on two, on each of them, NODE_RANK=0 first:
+#
+#   NODES=2 NODE_RANK=0 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
+#   NODES=2 NODE_RANK=1 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
+#
+# The arguments and CONFIG, DEVICE, RUNS, NAME and PYTHON are as in scripts/slurm/train.sbatch; NPROC_PER_NODE is the number of
+# processes of a node (all its GPUs). Everything goes into RUNS/NAME, which all nodes must share. Told to stop (INT, TERM,
+# USR1), it saves and ends with status 75; the same command goes on from there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-$PWD/.venv/bin/python}
+command -v "$python" >/dev/null || { echo "torchrun.sh: there is no $python; run scripts/setup.sh, or set PYTHON" >&2; exit 1; }
+nodes=${NODES:-1} node_rank=${NODE_RANK:-0}
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+processes_here=${NPROC_PER_NODE:-$("$python" -c 'import torch; print(torch.cuda.device_count())')}
+if [ "$processes_here" = 0 ]; then
+    echo "torchrun.sh: torch finds no GPU; DEVICE=cpu NPROC_PER_NODE=2 trains on CPUs" >&2
+    exit 1
+fi
+processes=$((nodes * processes_here))
+
+if [ "$node_rank" = 0 ]; then
+    run=$("$python" -m fairseq_linformer.launching.begin --processes "$processes" "$@")
+else
+    run=$("$python" -m fairseq_linformer.launching.begin --folder-only --processes "$processes" "$@")
+fi
+logs=$run/logs/torchrun-$(date +%Y%m%d-%H%M%S)-node$node_rank
+mkdir -p "$logs"
+echo "$processes_here of $processes processes on $(hostname), in $run"
+
+"$python" -m torch.distributed.run --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
+    --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --log-dir "$logs" --redirects 3 --tee 0:3 \
+    -m fairseq_linformer.launching.rank --processes "$processes" "$@" 2>"$logs/torchrun.txt" &
+launcher=$!
+trap 'kill -TERM "$launcher" 2>/dev/null || true' INT TERM USR1
+status=0
+wait "$launcher" || status=$?
+while kill -0 "$launcher" 2>/dev/null; do # a signal ended the wait
+    status=0
+    wait "$launcher" || status=$?
+done
+trap - INT TERM USR1
+
+if [ -e "$run/stopped" ]; then
+    echo "told to stop; the same command goes on"
+    exit 75
+fi
+if [ "$status" != 0 ]; then
+    cat "$logs/torchrun.txt" >&2
+    first=$(sed -nE '/Root Cause/,$ s/.*local_rank: ([0-9]+).*/\1/p' "$logs/torchrun.txt" | head -n 1)
+    for file in "$logs"/*/attempt_0/"${first:-0}"/stderr.log "$logs"/*/attempt_0/"${first:-0}"/stdout.log; do
+        echo "the last lines of $file:" >&2
+        tail -n 20 "$file" >&2
+    done
+    exit "$status"
+fi
+echo "done: $run"

@@ -1,0 +1,177 @@
+"""A real Slurm on this machine: slurmctld and some slurmd on loopback, without systemd, accounting or cgroups.
+
+Each slurmd has its own host name and /etc/hosts (namespaces of ``unshare``), and 8 pretended GPUs.
+Needs root and Debian's slurmctld, slurmd, slurm-client and munge.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "mungekey", "unshare")
+
+CONFIGURATION = """\
+ClusterName=tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/run/slurmctld.pid
+SlurmdPidFile={folder}/run/slurmd.%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+GresTypes=gpu
+SlurmdParameters=config_overrides
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SchedulerParameters=sched_interval=2,bf_interval=2,sched_min_interval=100000
+EnforcePartLimits=ALL
+ReturnToService=2
+KillWait=5
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+{nodes}
+PartitionName=low Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=40
+PartitionName=high Nodes=n[1-{count}] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+"""
+
+
+def why_not() -> str:
+    """Why there can be no Slurm here; empty if there can."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed (Debian: slurmctld slurmd slurm-client munge)"
+    if os.geteuid() != 0:
+        return "a Slurm for the tests needs root"
+    if subprocess.run(["unshare", "--mount", "--uts", "true"], capture_output=True).returncode:
+        return "namespaces are not allowed here (unshare)"
+    return ""
+
+
+class Cluster:
+    """
+    Args:
+        folder: for its state; short, since it holds a socket.
+        count: of nodes, n1, n2, ...
+    """
+
+    def __init__(self, folder: Path, count: int):
+        self.folder, self.count = folder, count
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        self.host = socket.gethostname().split(".")[0]
+
+    def start(self) -> None:
+        for name in ("munge", "state", "spool", "log", "run", "dev"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        (self.folder / "munge").chmod(0o711)
+        for number in range(8):
+            os.mknod(self.folder / f"dev/nvidia{number}", 0o600 | 0o020000, os.makedev(1, 3))
+        munge = self.folder / "munge"
+        self._run("mungekey", "--create", f"--keyfile={munge}/key")
+        self._run("munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
+                  f"--log-file={munge}/log", f"--seed-file={munge}/seed")  # fmt: skip
+        self._configure()
+        self._run("slurmctld", "-c")
+        for name in self.nodes:
+            (self.folder / "spool" / name).mkdir()
+            self._run("unshare", "--mount", "--uts", "bash", "-c",
+                      f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")  # fmt: skip
+        self._wait(lambda: len(set(self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())) == self.count, 20)
+
+    @property
+    def nodes(self):
+        return [f"n{i + 1}" for i in range(self.count)]
+
+    def _configure(self) -> None:
+        ports = [_free_port() for _ in range(self.count + 1)]
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
+            for name, port in zip(self.nodes, ports[1:])
+        )
+        text = CONFIGURATION.format(host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count)
+        (self.folder / "slurm.conf").write_text(text)
+        (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/dev/nvidia[0-7]\n")
+        (self.folder / "hosts").write_text("\n".join([f"127.0.0.1 localhost {self.host}", *(f"127.0.0.1 {name}" for name in self.nodes), ""]))
+
+    def stop(self) -> None:
+        subprocess.run("squeue -h -o %A | sort -u | xargs -r scancel --signal=KILL --full; squeue -h -o %A | sort -u | xargs -r scancel",
+                       shell=True, env=self.environment, capture_output=True)  # fmt: skip
+        try:
+            self._wait(lambda: not self._run("squeue", "-h").strip(), 15)
+        except TimeoutError:
+            pass  # the daemons end their steps
+        pids = [int(path.read_text()) for path in [*(self.folder / "run").glob("slurmd.*.pid"), *(self.folder / "run").glob("slurmctld.pid")]]
+        for pid in pids:
+            _kill(pid)
+        self._wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15)
+        subprocess.run(["munged", "--stop", f"--socket={self.folder}/munge/socket"], capture_output=True)
+
+    def _run(self, *command: str) -> str:
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    # What a test does with it.
+
+    def submit(self, *command, check: bool = True, **variables: str) -> subprocess.CompletedProcess:
+        """Run a command that submits; with these variables in the environment."""
+        done = subprocess.run([str(part) for part in command], env={**self.environment, **variables}, capture_output=True, text=True)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def state(self, job) -> dict:
+        """What scontrol says of a job. It forgets an ended one after minutes."""
+        words = self._run("scontrol", "--oneliner", "show", "job", str(job)).split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def wait_for(self, job, *states: str, seconds: float = 240) -> dict:
+        """Until a job is in one of these states."""
+        said = {}
+
+        def there() -> bool:
+            said.update(self.state(job))
+            return said["JobState"] in states
+
+        try:
+            self._wait(there, seconds)
+        except TimeoutError:
+            raise AssertionError(f"job {job} is {said['JobState']} and not {states}: {said}") from None
+        return said
+
+    def wait_until(self, condition, seconds: float = 120) -> None:
+        self._wait(condition, seconds)
+
+    @staticmethod
+    def _wait(condition, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError(f"not after {seconds} s")
+            time.sleep(0.2)
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass

@@ -1,0 +1,58 @@
+"""A training job small enough for a test, and what it leaves."""
+
+import re
+import sys
+from pathlib import Path
+
+import torch
+
+from ..stock import load
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "scripts/slurm/train.sbatch"
+
+
+def overrides(data, updates=12, **more):
+    """A model of 2 layers and 16 dimensions, 4 micro-batches of 4 sequences of 16 tokens an update."""
+    options = {
+        "+run": "tiny", "task.data": data, "task.tokens_per_sample": 16, "dataset.batch_size": 4, "dataset.num_workers": 1,
+        "dataset.data_buffer_size": 0, "dataset.disable_validation": "true", "optimization.update_freq": "[4]", "optimization.max_update": updates,
+        "+model.encoder_embed_dim": 16, "+model.encoder_ffn_embed_dim": 32, "+model.encoder_attention_heads": 2, "model.projected_dim": 8,
+        "common.log_interval": 1, "model.dropout": 0.1, **more,
+    }  # fmt: skip
+    return [f"{key}={value}" for key, value in options.items()]
+
+
+def environment(runs, **more):
+    """Variables of a job on CPUs."""
+    return {"PYTHON": sys.executable, "DEVICE": "cpu", "RUNS": str(runs), "OMP_NUM_THREADS": "1", **more}
+
+
+def rank_logs(run: Path):
+    """What each rank printed, by number."""
+    return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in sorted(run.glob("logs/*/rank-*.txt"))}
+
+
+def updates_done(run: Path) -> int:
+    """By the log of rank 0."""
+    found = re.findall(r'"num_updates": "(\d+)"', rank_logs(run).get(0, ""))
+    return int(found[-1]) if found else 0
+
+
+def parameters(run: Path):
+    return load(run / "checkpoints")["model"]
+
+
+def largest_difference(one: Path, other: Path) -> float:
+    one, other = parameters(one), parameters(other)
+    assert one.keys() == other.keys()
+    return max(float((one[key].double() - other[key].double()).abs().max()) for key in one)
+
+
+def same_bits(one: Path, other: Path) -> bool:
+    one, other = load(one / "checkpoints"), load(other / "checkpoints")
+    moments = [state["last_optimizer_state"]["state"] for state in (one, other)]
+    assert len(moments[0]) == len(moments[1]) > 0
+    return all(torch.equal(one["model"][key], other["model"][key]) for key in one["model"]) and all(
+        torch.equal(moments[0][i][name], moments[1][i][name]) for i in moments[0] for name in ("exp_avg", "exp_avg_sq")
+    )

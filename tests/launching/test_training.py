@@ -1,0 +1,105 @@
+"""What a job is made of, and what is refused before it is queued."""
+
+import re
+
+import pytest
+from omegaconf import OmegaConf
+
+from fairseq_linformer.launching.training import Training, identity, name_of
+
+from .jobs import overrides
+
+BASE = "configs/pretrain/base.yaml"
+
+
+@pytest.mark.parametrize("config, given, name", [
+    (BASE, ["+run=n512-k128-headwise", "+gpus=x64", "task.data=a:b"], "n512-k128-headwise"),
+    (BASE, [], "base"),
+    (BASE, ["model.dropout=0", "common.seed=3", "common.log_interval=5"], "base,dropout=0,seed=3"),
+    ("configs/pretrain/run/n1024-roberta.yaml", ["optimization.lr=[0.001]"], "n1024-roberta,lr=_0.001_"),
+    (BASE, ["+run=tiny", "++model.activation_fn=relu"], "tiny,activation_fn=relu"),
+])  # fmt: skip
+def test_a_run_is_named_by_its_configuration(config, given, name):
+    assert name_of(config, given) == name
+
+
+@pytest.mark.parametrize("gpus", [[], ["+gpus=x8"], ["+gpus=x128"]])
+@pytest.mark.parametrize("processes", [1, 16, 128])
+def test_an_update_keeps_its_tokens(gpus, processes, mlm_data):
+    cfg = Training(BASE, ("+run=n1024-k256-layerwise", f"task.data={mlm_data}", *gpus), processes).composed
+    assert cfg.distributed_training.distributed_world_size == processes
+    assert cfg.optimization.update_freq == [128 // processes]
+    assert cfg.dataset.batch_size * cfg.task.tokens_per_sample * cfg.optimization.update_freq[0] * processes == 1 << 20
+
+
+@pytest.mark.parametrize("processes, said", [
+    (24, "24 processes do not divide the 128 micro-batches of an update .*; 1, 2, 4, 8, 16, 32, 64, 128 do$"),
+    (256, r"128 do; smaller ones can be divided: dataset.batch_size=8 optimization.update_freq=\[256\]$"),
+])  # fmt: skip
+def test_processes_that_do_not_divide_the_batch_are_refused(processes, said, mlm_data):
+    with pytest.raises(ValueError, match=said):
+        Training(BASE, (f"task.data={mlm_data}",), processes).composed
+    hint = re.search("batch_size.*", said)
+    if hint:  # and the hint is true
+        Training(BASE, (f"task.data={mlm_data}", "dataset.batch_size=8", "optimization.update_freq=[256]"), processes).composed
+
+
+@pytest.mark.parametrize("given, said", [
+    ([], "task.data is not given; task.data=PATH is wanted"),
+    (["task.data=nowhere"], "task.data is .*/nowhere; there is no folder .*/nowhere"),
+    (["task.data={data}:nowhere"], "there is no folder .*/nowhere"),
+    (["task.data={tmp}"], "there is no dict.txt in"),
+    (["task.data={data}", "checkpoint.restore_file=lost.pt"], "checkpoint.restore_file is .*/lost.pt; there is no such file"),
+    (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], "checkpoint.finetune_from_model is .*/lost.pt; there is no such file"),
+    (["task.data={data}", "checkpoint.no_save=true"], "checkpoint.no_save is on; .* must be off"),
+    (["task.data={data}", "checkpoint.no_last_checkpoints=true"], "checkpoint.no_last_checkpoints is on"),
+    (["task.data={data}", "distributed_training.use_sharded_state=true"], "use_sharded_state is on"),
+    (["task.data={data}", "checkpoint.save_dir=/elsewhere"], "checkpoint.save_dir is /elsewhere; checkpoints go into the run folder"),
+    (["task.data={data}", "+run=n3"], "Could not find 'run/n3'"),
+    (["task.data={data}", "model.droput=0"], "droput"),
+    (["task.data={data}", "optimization.update_freq=[0]"], "both must be at least 1"),
+])  # fmt: skip
+def test_what_cannot_be_run_is_said_in_a_sentence(given, said, mlm_data, tmp_path):
+    given = tuple(word.format(data=mlm_data, tmp=tmp_path) for word in given)
+    with pytest.raises(ValueError, match=said) as error:
+        Training(BASE, given).composed
+    assert "\n" not in str(error.value)
+
+
+def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
+    monkeypatch.chdir(mlm_data)
+    config = tmp_path / "base.yaml"
+    config.write_text("task:\n  _name: masked_lm\n  data: ???\nmodel:\n  _name: linformer_roberta_tiny\ndistributed_training:\n  distributed_world_size: 1\n")
+    cfg = Training(str(config), ("task.data=.:.",)).composed
+    assert cfg.task.data == f"{mlm_data}:{mlm_data}" and cfg.checkpoint.restore_file == "checkpoint_last.pt"
+
+
+def test_the_device_is_one_set_of_overrides(mlm_data):
+    cpu, gpu = (Training(BASE, (f"task.data={mlm_data}",), 2, device).composed for device in ("cpu", "gpu"))
+    assert cpu.common.cpu and not cpu.common.fp16 and cpu.distributed_training.distributed_backend == "gloo"
+    assert not gpu.common.cpu and gpu.common.fp16 and gpu.distributed_training.distributed_backend == "nccl"
+
+
+def test_what_fairseq_gets_is_what_was_composed(mlm_data):
+    from fairseq_linformer.planning.configs import compose_config
+
+    training = Training("configs/pretrain/run/n1024-roberta.yaml", (f"task.data={mlm_data}", "common.seed=5"), 8, "cpu")
+    words = training.command_line(**{"hydra.run.dir": "a 'b' \\c", "hydra.output_subdir": None})
+    assert words[0::2][:2] == ["--config-dir", "--config-name"] and words[3] == "base"
+    cfg = compose_config("configs/pretrain/base.yaml", words[4:])
+    assert OmegaConf.to_yaml(cfg) == OmegaConf.to_yaml(training.composed)
+    assert words[-2:] == [r"hydra.run.dir='a \'b\' \\c'", "hydra.output_subdir=null"]
+
+
+@pytest.mark.parametrize("change, same", [
+    ({"common.log_interval": 7}, True),
+    ({"checkpoint.save_interval_updates": 3}, True),
+    ({"dataset.num_workers": 0}, True),
+    ({"model.dropout": 0.2}, False),
+    ({"optimization.update_freq": "[8]"}, False),
+    ({"common.seed": 9}, False),
+])  # fmt: skip
+def test_the_identity_of_a_run(change, same, mlm_data):
+    one = identity(Training(BASE, tuple(overrides(mlm_data)), 2, "cpu").composed)
+    other = identity(Training(BASE, tuple(overrides(mlm_data, **change)), 4, "cpu").composed)
+    assert (one == other) == same
