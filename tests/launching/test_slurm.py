@@ -52,7 +52,7 @@ def whole(slurm, mlm_data, tmp_path_factory):
     """A run of 60 updates by two nodes that nobody disturbed."""
     runs = tmp_path_factory.mktemp("whole")
     done = slurm.submit(
-        "sbatch", "--parsable", "--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=1", f"--output={runs}/out.txt", jobs.SCRIPT,
+        "sbatch", "--parsable", "--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=1", "--cpus-per-task=1", f"--output={runs}/out.txt", jobs.SCRIPT,
         *jobs.overrides(mlm_data, updates=60), **jobs.environment(runs, NAME="whole"),
     )  # fmt: skip
     slurm.wait_for(int(done.stdout), "COMPLETED")
@@ -147,7 +147,7 @@ def test_a_crashed_rank_ends_the_job_and_is_named(how, slurm, sbatch, mlm_data, 
     run = tmp_path / "crashed"
     if how == "killed":
         slurm.wait_until(lambda: jobs.updates_done(run) >= 5)
-        os.kill(pid_of_rank(1, job), signal.SIGKILL)
+        os.kill(jobs.find_rank(SLURM_PROCID=1, SLURM_JOB_ID=job), signal.SIGKILL)
     state = slurm.wait_for(job, "FAILED")
     said = output(tmp_path, "crashed")
     assert state["Restarts"] == "0" and "queued again" not in said
@@ -157,23 +157,11 @@ def test_a_crashed_rank_ends_the_job_and_is_named(how, slurm, sbatch, mlm_data, 
         assert "rank 1 of 2 on n2 failed: ArithmeticError: the fifth update went wrong" in said
 
 
-def pid_of_rank(rank, job):
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            variables = path.read_bytes().split(b"\0")
-            command = (path.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if f"SLURM_PROCID={rank}".encode() in variables and f"SLURM_JOB_ID={job}".encode() in variables and b"launching.rank" in command:
-            return int(path.parent.name)
-    raise AssertionError(f"no process of rank {rank}")
-
-
 def test_an_array_runs_its_members(slurm, mlm_data, tmp_path):
     listed = tmp_path / "members.txt"
     listed.write_text("--name=one model.projected_dim=4\n--name=two model.projected_dim=2\n")
     done = slurm.submit(
-        "sbatch", "--parsable", "--array=0-1", "--nodes=1", "--ntasks-per-node=1", "--gpus-per-node=1", f"--output={tmp_path}/%a.out", jobs.SCRIPT,
+        "sbatch", "--parsable", "--array=0-1", "--nodes=1", "--ntasks-per-node=1", "--gpus-per-node=1", "--cpus-per-task=1", f"--output={tmp_path}/%a.out", jobs.SCRIPT,
         "--list", listed, *(word for word in jobs.overrides(mlm_data) if "projected_dim" not in word), **jobs.environment(tmp_path),
     )  # fmt: skip
     slurm.wait_until(lambda: not slurm.submit("squeue", "-h", "-j", done.stdout.strip(), check=False).stdout.strip(), 240)

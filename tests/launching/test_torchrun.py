@@ -58,15 +58,7 @@ def test_a_rank_that_is_lost_is_named(mlm_data, tmp_path):
         assert job.poll() is None, finish(job)
         time.sleep(0.2)
         log = next(tmp_path.glob("lost/logs/*/*/attempt_0/0/stdout.log"), None)
-    environ = f"NAME=lost\0".encode()
-    for path in os.listdir("/proc"):
-        try:
-            variables = open(f"/proc/{path}/environ", "rb").read()
-        except OSError:
-            continue
-        if path.isdigit() and b"LOCAL_RANK=1\0" in variables and environ in variables and str(tmp_path).encode() in variables:
-            os.kill(int(path), signal.SIGKILL)
-            break
+    os.kill(jobs.find_rank(LOCAL_RANK=1, RUNS=tmp_path), signal.SIGKILL)
     status, said = finish(job)
     assert status == 1 and re.search(r"the last lines of .*/attempt_0/1/stdout.log", said), said
 
