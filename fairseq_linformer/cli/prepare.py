@@ -106,11 +106,11 @@ def _add_task(things, task) -> None:
 
 
 def _task(options: argparse.Namespace) -> str:
-    from ..corpus.tokenizer import GPT2, SentencePiece
+    from ..corpus.tokenizer import load_tokenizer
     from ..task_data.manifest import summary
     from ..task_data.prepare import prepare
 
     task = TASKS[options.thing]
-    tokenizer = GPT2(options.gpt2) if options.gpt2 else SentencePiece(options.sentencepiece)
+    tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
     manifest = prepare(task, options.out, options.source, tokenizer, options.max_positions, options.cut, options.max_skipped)
     return summary(task, options.out, manifest)

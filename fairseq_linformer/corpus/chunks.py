@@ -43,6 +43,12 @@ def is_done(folder: Path, index: int) -> bool:
     return (folder / f"{name_of(index)}.json").exists()
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Remove the parts of files that killed processes have left. Nobody may be at work in the folder."""
+    for part in folder.glob(".chunk-*"):
+        part.unlink(missing_ok=True)
+
+
 def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, index: int, hashed: bool) -> None:
     """Read, clean and tokenise a chunk, and write its files.
 

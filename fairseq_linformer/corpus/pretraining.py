@@ -12,29 +12,23 @@ not depend on how often it was, on the number of processes, or on how chunks wer
 import errno
 import fcntl
 import json
-import multiprocessing
 import os
 import re
 import resource
 import shutil
-import signal
-import threading
-import time
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..files import atomic, write_lines
-from ..progress import Progress
 from . import manifest, sources
 from .assemble import assemble, blocks_of
-from .chunks import is_done, name_of, tokenise
+from .chunks import is_done, name_of, remove_unfinished
 from .options import LATE, Options
-from .sources import Chunk, Source, source_of
-from .tokenizer import GPT2, SentencePiece, Tokenizer
+from .sources import Chunk, source_of
+from .tokenizer import Tokenizer, load_tokenizer
+from .workers import tokenise_all
 
 
 def prepare(
@@ -42,6 +36,8 @@ def prepare(
     merge: bool = False, max_skipped: float = 0.01,
 ) -> str:  # fmt: skip
     """Do all of it, or one part of the chunks, or only put the chunks together.
+
+    A script must call it under ``if __name__ == "__main__":``, because the processes it starts import the script.
 
     Args:
         out: folder; new, or one where the same was begun.
@@ -56,6 +52,7 @@ def prepare(
     Raises:
         ValueError: bad input; a sentence.
         OSError: a file cannot be read or written.
+        KeyboardInterrupt: Ctrl-C; what is done is kept.
     """
     out = Path(out)
     if part is not None and not 1 <= part[0] <= part[1]:
@@ -72,7 +69,7 @@ def prepare(
 
 
 def _prepare(out: Path, options: Options, workers, part, merge: bool, max_skipped: float) -> str:
-    tokenizer = load_tokenizer(options)
+    tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
     plan = _plan(out, options, tokenizer)
     chunks = [Chunk(**chunk) for chunk in plan["chunks"]]
     with _locked(out / ".lock", shared=part is not None):
@@ -83,14 +80,11 @@ def _prepare(out: Path, options: Options, workers, part, merge: bool, max_skippe
         missing = [i for i in mine if not is_done(out / "work", i)]
         if merge and missing:
             raise ValueError(f"{len(missing)} of {len(chunks)} chunks of {out} are not done, the first is {name_of(missing[0])}; run their part")
-        _tokenise_all(out / "work", options, [source_of(source) for source in plan["sources"]], chunks, missing, workers)
+        with _unfinished_removed(out / "work") if part is None else nullcontext():  # that of other parts is theirs
+            tokenise_all(out / "work", options, [source_of(source) for source in plan["sources"]], chunks, missing, workers)
         if part is not None:
             return f"{out}: part {part[0]}/{part[1]} is done, {len(mine)} of {len(chunks)} chunks; when all parts are, run it with --merge"
         return _assemble(out, options, tokenizer, plan, chunks, max_skipped)
-
-
-def load_tokenizer(options: Options) -> Tokenizer:
-    return GPT2(options.gpt2) if options.gpt2 is not None else SentencePiece(options.sentencepiece)
 
 
 def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
@@ -150,49 +144,6 @@ def _check_unchanged(plan: Dict[str, Any]) -> None:
             raise ValueError(f"{min(new)} is new since this was begun; take another folder")
 
 
-_state: Dict[str, Any] = {}
-"""Of a worker: what it needs for every chunk."""
-
-
-def _begin(options: Options, planned: List[Source], folder: Path, parent: int) -> None:
-    """Of each worker."""
-
-    def watch() -> None:  # killed, the parent cannot say goodbye
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the parent to hear
-    threading.Thread(target=watch, daemon=True).start()
-    _state.update(hashed=options.unique_paragraphs, sources=planned, folder=folder, tokenizer=load_tokenizer(options))
-
-
-def _one(index: int, chunk: Chunk) -> None:
-    tokenise(chunk, _state["sources"][chunk.source], _state["tokenizer"], _state["folder"], index, _state["hashed"])
-
-
-def _tokenise_all(folder: Path, options: Options, planned: List[Source], chunks: List[Chunk], missing: List[int], workers: Optional[int]) -> None:
-    """Make the chunks that are missing; those that are done stay, whatever happens."""
-    if not missing:
-        return
-    workers = min(len(missing), workers or len(os.sched_getaffinity(0)))
-    context = multiprocessing.get_context("spawn")  # threads of others do not survive a fork
-    pool = ProcessPoolExecutor(workers, context, _begin, (options, planned, folder, os.getpid()))
-    with Progress("tokenising", sum(chunks[i].bytes for i in missing)) as progress:
-        waiting = {pool.submit(_one, i, chunks[i]): i for i in missing}
-        try:
-            while waiting:
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    future.result()
-                    progress.add(chunks[waiting.pop(future)].bytes)
-        except BrokenProcessPool:
-            raise ValueError(
-                f"a process of {folder} was killed, perhaps for lack of memory; the chunks that are done are kept: start again, with fewer --workers"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
 def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk], max_skipped: float) -> str:
     read = manifest.read_counts(out / "work", len(plan["sources"]), chunks)
     manifest.check_unfit(read, max_skipped)
@@ -216,6 +167,16 @@ def _allow_open_files(count: int) -> None:
         if hard != resource.RLIM_INFINITY and hard < count:
             raise ValueError(f"so many shards need {count} open files, and {hard} are allowed here (ulimit -n); lower --shards")
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+@contextmanager
+def _unfinished_removed(work: Path):
+    """What processes that were ended have left takes no room, now or after this block."""
+    remove_unfinished(work)
+    try:
+        yield
+    finally:
+        remove_unfinished(work)
 
 
 @contextmanager

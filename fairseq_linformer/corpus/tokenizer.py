@@ -140,6 +140,19 @@ class SentencePiece(Tokenizer):
         return self._processor.encode(list(lines), num_threads=1)
 
 
+def load_tokenizer(gpt2, sentencepiece) -> Tokenizer:
+    """The tokenizer that is asked for.
+
+    Args:
+        gpt2: folder of ``GPT2``; or None, and
+        sentencepiece: path of the model of ``SentencePiece``.
+
+    Raises:
+        ValueError: a file is missing or is not what it should be; a sentence.
+    """
+    return GPT2(gpt2) if gpt2 is not None else SentencePiece(sentencepiece)
+
+
 def _bytes_of_symbols() -> Dict[str, int]:
     """GPT-2 writes bytes as printable characters, in the order of its first 256 numbers."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

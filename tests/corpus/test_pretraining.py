@@ -19,19 +19,14 @@ import pyarrow.parquet
 import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from fairseq_linformer.corpus import pretraining
+from fairseq_linformer.corpus import pretraining, workers
 from fairseq_linformer.corpus.pretraining import Options, prepare
 from fairseq_linformer.corpus.tokenizer import GPT2
 
-from .test_tokenizer import write_gpt2
+from ..stock_text import write_gpt2
 
 SMALL = 2000 / (1 << 20)
 """MiB of a chunk."""
-
-
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory):
-    return write_gpt2(tmp_path_factory.mktemp("gpt2"))
 
 
 def made_up(count=60, seed=0):
@@ -240,8 +235,8 @@ if __name__ == "__main__":
 """
 
 
-def start(tmp_path, gpt2, out, chunk=SMALL, dies="not"):
-    (tmp_path / "run.py").write_text(RUN)
+def start(tmp_path, gpt2, out, chunk=SMALL, dies="not", script=RUN):
+    (tmp_path / "run.py").write_text(script)
     environment = {**os.environ, "PYTHONPATH": str(Path(pretraining.__file__).parents[2])}
     arguments = [sys.executable, tmp_path / "run.py", tmp_path / "text.txt", gpt2, tmp_path / out, str(chunk), dies]
     return subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -290,7 +285,7 @@ def test_finished_it_is_not_done_again(tmp_path, gpt2, monkeypatch):
     source = write_text(tmp_path / "text.txt", made_up())
     options = Options((str(source),), str(gpt2), valid_share=0.3)
     first = prepare(tmp_path / "out", options, workers=1)
-    monkeypatch.setattr(pretraining, "tokenise", None)
+    monkeypatch.setattr(pretraining, "tokenise_all", None)
     monkeypatch.setattr(pretraining, "assemble", None)
     assert prepare(tmp_path / "out", options) == first
     with open(tmp_path / "out" / "shard0" / "train.bin", "ab") as file:
@@ -321,7 +316,7 @@ def test_what_comes_to_bear_late_can_be_changed_until_then(tmp_path, gpt2, monke
     source = write_text(tmp_path / "text.txt", documents)
     with pytest.raises(ValueError, match="no document fell into valid, of 57 in all; raise --valid-share"):
         prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=1e-9), workers=1)
-    monkeypatch.setattr(pretraining, "_one", None)  # nothing is tokenised again
+    monkeypatch.setattr(workers, "_tokenise_one", None)  # nothing is tokenised again
     prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=0.3, shards=2), workers=1)
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3, shards=2)
     with pytest.raises(ValueError, match="was begun with shards 2, not 3"):
@@ -432,22 +427,6 @@ def test_one_bad_row_is_one_bad_row(tmp_path, gpt2):
     assert [source["unfit"] for source in json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]] == [{"not JSON": 1}, {"not UTF-8": 1}]
 
 
-def test_an_interruption_is_one_line_and_the_same_command_goes_on(tmp_path, gpt2):
-    source = write_text(tmp_path / "text.txt", made_up(3000))
-    command = [sys.executable, "-m", "fairseq_linformer.cli", "prepare", "pretraining", tmp_path / "out", "--source", source, "--gpt2", gpt2,
-               "--valid-share", "0.3", "--chunk-mib", "0.001", "--workers", "1"]  # fmt: skip
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, cwd=Path(pretraining.__file__).parents[2], start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background of a shell it is ignored
-    )  # fmt: skip
-    while not list((tmp_path / "out").glob("work/*.json")):
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate()[1]
-    assert process.returncode == 130 and said.splitlines() == ["fairseq-linformer: interrupted"]
-    assert list((tmp_path / "out").glob("work/*.json"))
-
-
 def damaged(folder, name):
     """A file that cannot be used, by what is wrong with it."""
     text = "".join(f"hello {i}\n\n" for i in range(2000)).encode()
@@ -516,7 +495,7 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     options = Options((f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
     with pytest.raises(ValueError, match="7 of 46 documents are unfit, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
         prepare(tmp_path / "out", options, workers=1)
-    monkeypatch.setattr(pretraining, "_one", None)  # what was finished is not lost
+    monkeypatch.setattr(workers, "_tokenise_one", None)  # what was finished is not lost
     prepare(tmp_path / "out", options, workers=1, max_skipped=0.2)
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
