@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
+from ..errors import first_line
 from .rows import ALL
 from .streams import COMPRESSED, MAX_BYTES, open_stream, read_line
 
@@ -238,7 +239,7 @@ def _commit(source: Source) -> Optional[str]:
     try:
         return HfApi().dataset_info(source.hub, revision=revision).sha
     except Exception as error:
-        raise ValueError(f"the hub's {source.hub} cannot be reached: {type(error).__name__}: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"the hub's {source.hub} cannot be reached: {type(error).__name__}: {first_line(error)}") from None
 
 
 def _hub_chunks(number: int, source: Source) -> List[Chunk]:

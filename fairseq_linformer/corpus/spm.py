@@ -21,6 +21,7 @@ from typing import Iterator, List, Optional, Sequence, Union
 
 import sentencepiece
 
+from ..errors import first_line
 from ..files import atomic, write_lines
 
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -75,7 +76,7 @@ def train(
     except (RuntimeError, OSError) as error:
         # Its messages read "INTERNAL: file.cc(12) [condition] Sentence for a human.", and if the
         # iterator raises "INTERNAL: ValueError: its sentence", with more lines.
-        sentence = (str(error).split("] ")[-1].strip().splitlines() or [""])[0].removeprefix("INTERNAL: ").removeprefix("ValueError: ")
+        sentence = first_line(str(error).split("] ")[-1]).removeprefix("INTERNAL: ").removeprefix("ValueError: ")
         raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
 
