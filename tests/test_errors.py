@@ -2,7 +2,8 @@
 
 import pytest
 
-from fairseq_linformer.corpus import sources
+from fairseq_linformer.corpus.plan import make_plan
+from fairseq_linformer.corpus.sources import parse
 from fairseq_linformer.errors import first_line
 
 
@@ -19,4 +20,4 @@ def test_a_hub_that_fails_without_a_word(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", info)
     with pytest.raises(ValueError, match="the hub's some/name cannot be reached: TimeoutError"):
-        sources.plan([sources.parse("hub:some/name")], 1)
+        make_plan([parse("hub:some/name")], 1)

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..files import atomic
 from .documents import Unfit, documents, lines_of
-from .sources import Chunk, Source
+from .plan import Chunk
+from .sources import Source
 from .tokenizer import Tokenizer
 
 HASH = [("high", np.uint64), ("low", np.uint64)]

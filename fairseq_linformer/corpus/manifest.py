@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 from ..files import atomic, sha256
 from .chunks import EXAMPLES, name_of
-from .sources import Chunk
+from .plan import Chunk
 from .streams import line_number
 
 NAME = "manifest.json"

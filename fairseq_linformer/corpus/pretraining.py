@@ -26,7 +26,8 @@ from . import manifest, sources
 from .assemble import assemble, blocks_of
 from .chunks import is_done, name_of, remove_unfinished
 from .options import LATE, Options
-from .sources import Chunk, source_of
+from .plan import Chunk, make_plan, source_of
+from .sources import Source
 from .tokenizer import Tokenizer, load_tokenizer
 from .workers import tokenise_all
 
@@ -100,11 +101,21 @@ def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
                 return plan
             plan = {**plan, **asked}
         else:
-            made = sources.plan([sources.parse(source) for source in options.sources], max(1, int(options.chunk_mib * (1 << 20))))
+            parsed = [sources.parse(source) for source in options.sources]
+            _check_apart(out, parsed)
+            made = make_plan(parsed, max(1, int(options.chunk_mib * (1 << 20))))
             plan = {**asked, "sources": made.sources, "chunks": [asdict(chunk) for chunk in made.chunks]}
         with atomic(path) as file:
             json.dump(plan, file, indent=1)
     return plan
+
+
+def _check_apart(out: Path, given: List[Source]) -> None:
+    """Refuse a folder from which a source would read what is written there."""
+    for source in given:
+        for name in ("plan.json", "manifest.json", "work/chunk-000000.json", "shard0/dict.txt", "shard0/train.bin"):
+            if sources.takes(source, out / name):
+                raise ValueError(f"{out} lies where the source {source.location} is read, {name} in it too; take a folder outside of the source")
 
 
 def _same_plan(path: Path, asked: Dict[str, Any]) -> Dict[str, Any]:

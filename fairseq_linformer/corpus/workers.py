@@ -18,7 +18,8 @@ from typing import Any, Dict, Iterator, List, Optional
 from ..progress import Progress
 from .chunks import tokenise
 from .options import Options
-from .sources import Chunk, Source
+from .plan import Chunk
+from .sources import Source
 from .tokenizer import load_tokenizer
 
 _state: Dict[str, Any] = {}

@@ -23,6 +23,7 @@ from ..corpus import sources
 from ..corpus.chunks import hash_of
 from ..corpus.documents import Unfit, documents, lines_of
 from ..corpus.options import Options
+from ..corpus.plan import make_plan
 from ..files import sha256
 from . import ledger
 from .ledger import Entry, Measurement
@@ -34,7 +35,7 @@ def export(options: Options, folder: Path) -> None:
     parsed = [sources.parse(source) for source in options.sources]
     seen = set()
     with open(folder / "train.txt", "w", encoding="utf-8") as train, open(folder / "valid.txt", "w", encoding="utf-8") as valid:
-        for chunk in sources.plan(parsed, 1 << 24).chunks:
+        for chunk in make_plan(parsed, 1 << 24).chunks:
             for raw in documents(chunk, parsed[chunk.source]):
                 try:
                     lines = lines_of(raw)

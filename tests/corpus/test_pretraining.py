@@ -391,13 +391,13 @@ def test_a_book_may_go_on_in_the_next_shard_of_the_hub(tmp_path, gpt2):
 
 
 def test_long_blank_lines_end_no_document(tmp_path):
-    from fairseq_linformer.corpus import documents, sources
+    from fairseq_linformer.corpus import documents, plan, sources
 
     (tmp_path / "x.txt").write_bytes(b"".join(b"low %d\n" % i for i in range(300)) + b" " * 1_500_000 + b"\n" + b"tail\n" * 300 + b"\nend\n")
     source = sources.parse(str(tmp_path / "x.txt"))
     for size in (1000, 1 << 24):
-        found = [raw for chunk in sources.plan([source], size).chunks for raw in documents.documents(chunk, source)]
-        assert [(raw.text, raw.unfit and raw.unfit.reason) for raw in found] == [(None, "a line of over 1 MB"), (b"end\n", None)]
+        found = [raw for chunk in plan.make_plan([source], size).chunks for raw in documents.documents(chunk, source)]
+        assert [(raw.text, raw.unfit and raw.unfit.reason) for raw in found] == [(None, "a line of over 999,000 bytes"), (b"end\n", None)]
 
 
 @pytest.mark.parametrize("suffix, module", [(".bz2", bz2), (".xz", lzma)])
@@ -500,8 +500,8 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
     text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]
-    assert text["unfit"] == {"NUL byte": 1, "a line of over 1 MB": 1, "not UTF-8": 1}
-    assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 1 MB"))]
+    assert text["unfit"] == {"NUL byte": 1, "a line of over 999,000 bytes": 1, "not UTF-8": 1}
+    assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 999,000 bytes"))]
     assert rows["unfit"] == {"no text in text": 1, "not JSON": 1, "not UTF-8": 1, "not a JSON object": 1} and rows["empty"] == 1
     assert rows["examples"][0] == f"{tmp_path}/y.jsonl, line 2: not JSON"
 
