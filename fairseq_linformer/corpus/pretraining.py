@@ -33,9 +33,8 @@ from .workers import tokenise_all
 
 
 def prepare(
-    out, options: Options, workers: Optional[int] = None, part: Optional[Tuple[int, int]] = None,
-    merge: bool = False, max_skipped: float = 0.01,
-) -> str:  # fmt: skip
+    out, options: Options, workers: Optional[int] = None, part: Optional[Tuple[int, int]] = None, merge: bool = False
+) -> str:
     """Do all of it, or one part of the chunks, or only put the chunks together.
 
     A script must call it under ``if __name__ == "__main__":``, because the processes it starts import the script.
@@ -45,7 +44,6 @@ def prepare(
         workers: processes; as many as there are processors if left out.
         part: (I, N), 1 <= I <= N: only every N-th chunk from the I-th on, nothing put together.
         merge: all chunks must be there.
-        max_skipped: share of the documents that may be left out as unfit.
 
     Returns:
         what to tell: the path for ``fairseq-train``, or what is still to be done.
@@ -58,18 +56,16 @@ def prepare(
     out = Path(out)
     if part is not None and not 1 <= part[0] <= part[1]:
         raise ValueError(f"part is {part[0]}/{part[1]}; it must be I/N with I from 1 to N")
-    if not 0 <= max_skipped <= 1:
-        raise ValueError(f"max_skipped is {max_skipped}; it must be from 0 to 1")
     if workers is not None and workers < 1:
         raise ValueError(f"workers is {workers}; it must be at least 1")
     if out.is_symlink() and not out.exists() or out.exists() and not out.is_dir():
         raise ValueError(f"{out} is not a folder; a new or empty folder is wanted, or one where this was begun")
     _allow_open_files(3 * options.shards + 100)
     with _room(out):
-        return _prepare(out, options, workers, part, merge, max_skipped)
+        return _prepare(out, options, workers, part, merge)
 
 
-def _prepare(out: Path, options: Options, workers, part, merge: bool, max_skipped: float) -> str:
+def _prepare(out: Path, options: Options, workers, part, merge: bool) -> str:
     tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
     plan = _plan(out, options, tokenizer)
     chunks = [Chunk(**chunk) for chunk in plan["chunks"]]
@@ -85,7 +81,7 @@ def _prepare(out: Path, options: Options, workers, part, merge: bool, max_skippe
             tokenise_all(out / "work", options, [source_of(source) for source in plan["sources"]], chunks, missing, workers)
         if part is not None:
             return f"{out}: part {part[0]}/{part[1]} is done, {len(mine)} of {len(chunks)} chunks; when all parts are, run it with --merge"
-        return _assemble(out, options, tokenizer, plan, chunks, max_skipped)
+        return _assemble(out, options, tokenizer, plan, chunks)
 
 
 def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
@@ -96,8 +92,8 @@ def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
     asked = {"options": {**asdict(options), "sources": list(options.sources)}, "tokenizer": tokenizer.files}
     with _locked(out / ".plan.lock", wait=True):  # parts begin together
         if path.exists():
-            plan = _same_plan(path, asked)
-            if plan["options"] == asked["options"]:
+            plan = _same_plan(path, options, asked)
+            if plan["options"] == asked["options"] or (out / manifest.NAME).exists():
                 return plan
             plan = {**plan, **asked}
         else:
@@ -118,7 +114,7 @@ def _check_apart(out: Path, given: List[Source]) -> None:
                 raise ValueError(f"{out} lies where the source {source.location} is read, {name} in it too; take a folder outside of the source")
 
 
-def _same_plan(path: Path, asked: Dict[str, Any]) -> Dict[str, Any]:
+def _same_plan(path: Path, options: Options, asked: Dict[str, Any]) -> Dict[str, Any]:
     """The plan that is there, if it is of the same corpus.
 
     Raises:
@@ -126,14 +122,14 @@ def _same_plan(path: Path, asked: Dict[str, Any]) -> Dict[str, Any]:
     """
     try:
         plan = json.loads(path.read_text())
-        before = plan["options"]
+        before = Options(**{**plan["options"], "sources": tuple(plan["options"]["sources"])}).compared()
         plan["tokenizer"], plan["sources"], plan["chunks"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is not of this command; take another folder") from None
     finished = (path.parent / manifest.NAME).exists()
-    for what, value in asked["options"].items():
-        if before.get(what) != value and (finished or what not in LATE):
-            raise ValueError(f"{path.parent} was begun with {what} {before.get(what)!r}, not {value!r}; take another folder")
+    for what, value in options.compared().items():
+        if before[what] != value and (finished or what not in LATE):
+            raise ValueError(f"{path.parent} was begun with {what} {before[what]!r}, not {value!r}; take another folder")
     if plan["tokenizer"] != asked["tokenizer"]:
         raise ValueError(f"{path.parent} was begun with another tokenizer: its files have changed; take another folder")
     if not finished:
@@ -155,9 +151,9 @@ def _check_unchanged(plan: Dict[str, Any]) -> None:
             raise ValueError(f"{min(new)} is new since this was begun; take another folder")
 
 
-def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk], max_skipped: float) -> str:
+def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk]) -> str:
     read = manifest.read_counts(out / "work", len(plan["sources"]), chunks)
-    manifest.check_unfit(read, max_skipped)
+    manifest.check_unfit(read, options.max_skipped)
     _check_unchanged(plan)
     for leftover in out.glob("shard*"):  # of a run that was killed here
         if re.fullmatch(r"shard\d+", leftover.name) and leftover.is_dir():

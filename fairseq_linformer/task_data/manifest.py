@@ -1,6 +1,7 @@
 """What a folder of a task was made of, for ``manifest.json`` and for a reader."""
 
 import platform
+import shlex
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,9 +28,11 @@ def made_of(
     return {
         "task": task.name,
         "licence": task.licence,
-        "command": f"fairseq-linformer prepare {task.name} OUT --source {source if source == 'hub' else Path(source).absolute().name} "
-        f"--{tokenizer.name} {'FOLDER' if tokenizer.name == 'gpt2' else 'MODEL'} "
-        f"--max-positions {max_positions} --cut {cut} --max-skipped {max_skipped}",
+        "command": shlex.join([
+            "fairseq-linformer", "prepare", task.name, "OUT", "--source", "hub" if str(source) == "hub" else Path(source).absolute().name,
+            f"--{tokenizer.name}", "FOLDER" if tokenizer.name == "gpt2" else "MODEL",
+            "--max-positions", str(max_positions), "--cut", cut, "--max-skipped", str(max_skipped),
+        ]),
         "source": rows.described(),
         "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
         "max_positions": max_positions,

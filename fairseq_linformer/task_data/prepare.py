@@ -19,6 +19,7 @@ from typing import Iterator, List, Optional
 import numpy as np
 
 from ..corpus.binarised import Writer
+from ..corpus.options import MAX_SKIPPED, check_max_skipped
 from ..corpus.tokenizer import EOS, FIRST, UNKNOWN, Tokenizer
 from ..files import check_new_folder, new_folder, write_lines
 from . import cut as cutting
@@ -32,8 +33,9 @@ _EXAMPLES = 3
 
 
 def prepare(
-    task: Task, out, source, tokenizer: Tokenizer, max_positions: int = 512, cut: str = "head", max_skipped: float = 0.01
-) -> dict:
+    task: Task, out, source, tokenizer: Tokenizer, max_positions: int = cutting.MAX_POSITIONS, cut: str = cutting.HOW[0],
+    max_skipped: float = MAX_SKIPPED,
+) -> dict:  # fmt: skip
     """Write ``out``, a new or empty folder.
 
     Args:
@@ -51,9 +53,8 @@ def prepare(
         OSError: ``out`` cannot be written.
     """
     check_new_folder(out)
-    cutting.check(max_positions, task.inputs)
-    if not 0 <= max_skipped < 1:
-        raise ValueError(f"max_skipped is {max_skipped}; it must be at least 0 and below 1")
+    cutting.check(max_positions, task.inputs, cut)
+    check_max_skipped(max_skipped)
     rows = open_source(task, source)
     try:
         with new_folder(out) as folder:

@@ -1,5 +1,6 @@
 """Pretraining text: every source, whole and in parts, killed and damaged, against a slow obvious reference."""
 
+import argparse
 import bz2
 import gzip
 import hashlib
@@ -8,10 +9,13 @@ import lzma
 import os
 import random
 import resource
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow
@@ -19,7 +23,7 @@ import pyarrow.parquet
 import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from fairseq_linformer.corpus import pretraining, workers
+from fairseq_linformer.corpus import pretraining, spm, workers
 from fairseq_linformer.corpus.pretraining import Options, prepare
 from fairseq_linformer.corpus.tokenizer import GPT2
 
@@ -301,14 +305,39 @@ def test_what_has_changed_is_noticed(tmp_path, gpt2):
     with pytest.raises(ValueError, match="was begun with unique_paragraphs False, not True"):
         prepare(tmp_path / "out", Options(**options, unique_paragraphs=True))
     other = write_gpt2(tmp_path / "other", merges=("h e",))
-    with pytest.raises(ValueError, match="was begun with gpt2"):
+    with pytest.raises(ValueError, match="was begun with another tokenizer: its files have changed"):
         prepare(tmp_path / "out", Options(**{**options, "gpt2": str(other)}))
+    (tmp_path / "spm.model").write_bytes(spm.train(iter(["hello low lower world"] * 20), 20))
+    with pytest.raises(ValueError, match="was begun with tokenizer 'gpt2', not 'sentencepiece'"):
+        prepare(tmp_path / "out", Options(**{**options, "gpt2": None, "sentencepiece": str(tmp_path / "spm.model")}))
     source.write_text("something else\n")
     with pytest.raises(ValueError, match="text.txt has changed since this was begun"):
         prepare(tmp_path / "out", Options(**options))
     source.unlink()
     with pytest.raises(ValueError, match="text.txt is gone"):
         prepare(tmp_path / "out", Options(**options))
+
+
+def test_a_tokenizer_is_known_by_its_files_not_by_its_path(tmp_path, gpt2, monkeypatch):
+    source = write_text(tmp_path / "text.txt", made_up())
+    shutil.copytree(gpt2, tmp_path / "bpe")
+    monkeypatch.chdir(tmp_path)
+    first = prepare("out", Options((str(source),), "bpe", valid_share=0.3), workers=1, part=(1, 1))
+    assert prepare("out", Options((str(source),), "./bpe", valid_share=0.3), part=(1, 1)) == first
+    done = prepare("out", Options((str(source),), str(tmp_path / "bpe"), valid_share=0.3))
+    assert prepare("out", Options((str(source),), str(gpt2), valid_share=0.3)) == done
+    assert f"--gpt2 {tmp_path}/bpe " in json.loads((tmp_path / "out" / "manifest.json").read_text())["command"]
+
+
+def test_the_command_says_every_option():
+    from fairseq_linformer.cli.prepare import add_parser
+
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    options = Options(("a b.txt,rows=2", "c"), None, "m", valid_share=0.1, shards=3, unique_paragraphs=True, chunk_mib=2.5, max_skipped=0.2)
+    said = vars(parser.parse_args(shlex.split(options.command("my out"))[1:]))
+    assert said["out"] == Path("my out") and tuple(said["source"]) == options.sources
+    assert all(said[f.name] == getattr(options, f.name) for f in fields(Options) if f.name != "sources")
 
 
 def test_what_comes_to_bear_late_can_be_changed_until_then(tmp_path, gpt2, monkeypatch):
@@ -422,7 +451,8 @@ def test_one_bad_row_is_one_bad_row(tmp_path, gpt2):
     strings = pyarrow.array([line.encode() for [line] in good[75:]] + [b"not \xff"], pyarrow.binary())
     strings = pyarrow.Array.from_buffers(pyarrow.string(), len(strings), strings.buffers())
     pyarrow.parquet.write_table(pyarrow.table({"text": strings}), tmp_path / "y.parquet")
-    prepare(tmp_path / "out", Options((f"{tmp_path}/x.jsonl", f"{tmp_path}/y.parquet"), str(gpt2), valid_share=0.3), workers=1, max_skipped=0.1)
+    sources = (f"{tmp_path}/x.jsonl", f"{tmp_path}/y.parquet")
+    prepare(tmp_path / "out", Options(sources, str(gpt2), valid_share=0.3, max_skipped=0.1), workers=1)
     assert read(tmp_path / "out") == reference(good, GPT2(gpt2), 0.3)
     assert [source["unfit"] for source in json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]] == [{"not JSON": 1}, {"not UTF-8": 1}]
 
@@ -492,11 +522,11 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     (tmp_path / "x.txt").write_bytes(b"\n\n".join(lines))
     rows = ['{"text": "row"}', "{", "[1]", '{"body": "y"}', '{"text": "\\ud800"}', '{"text": "  "}']
     (tmp_path / "y.jsonl").write_text("\n".join(rows))
-    options = Options((f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
+    options = dict(sources=(f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), gpt2=str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
     with pytest.raises(ValueError, match="7 of 46 documents are unfit, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
-        prepare(tmp_path / "out", options, workers=1)
+        prepare(tmp_path / "out", Options(**options), workers=1)
     monkeypatch.setattr(workers, "_tokenise_one", None)  # what was finished is not lost
-    prepare(tmp_path / "out", options, workers=1, max_skipped=0.2)
+    prepare(tmp_path / "out", Options(**options, max_skipped=0.2), workers=1)
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
     text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]
@@ -545,6 +575,7 @@ def test_a_full_disk_loses_nothing(tmp_path, gpt2):
         (dict(shards=1001), "shards is 1001; it must be from 1 to 1,000"),
         (dict(chunk_mib=float("inf")), "chunk_mib is inf"),
         (dict(chunk_mib=0), "chunk_mib is 0"),
+        (dict(max_skipped=1.0), "max_skipped is 1.0; it must be at least 0 and below 1"),
         (dict(sources=("x.txt,colour=red",)), "has 'colour=red'; it must be one of"),
         (dict(sources=("x.txt,rows=0",)), "has rows=0"),
         (dict(sources=("x.txt,format=doc",)), "has format=doc"),

@@ -132,6 +132,14 @@ def test_options_and_an_output_that_is_there(capsys, gpt2_files, tmp_path):
     assert os.listdir(tmp_path / "full") == ["x"]
 
 
+def test_a_tokenizer_without_a_name(capsys, gpt2_files, tmp_path):
+    source = files.write_tsv("qnli", tmp_path / "QNLI")
+    for option, said in (("--gpt2", "encoder.json is not a file"), ("--sentencepiece", "is not a file")):
+        with pytest.raises(SystemExit) as end:
+            main(["prepare", "qnli", str(tmp_path / "out"), "--source", str(source), option, ""])
+        assert said in end.value.code
+
+
 def test_zip_archives(capsys, gpt2_files, tmp_path):
     whole = files.write_zip("qnli", tmp_path / "whole.zip").read_bytes()
     (tmp_path / "half.zip").write_bytes(whole[: len(whole) // 2])
