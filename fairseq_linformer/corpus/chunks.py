@@ -3,7 +3,7 @@
     NAME.tokens      numbers of the dictionary: line after line with </s>, and </s> behind each document
     NAME.lines       (lines,) of ``line_type``, that </s> a line of its own
     NAME.documents   (documents,) of ``DOCUMENT``
-    NAME.json        counts, and the first of what was left out
+    NAME.json        counts, and the first of what was skipped
 
 They are written as the chunk is read, so that memory does not grow with it. Which documents go
 where, and which are there twice, is for ``assemble.py``: it takes all chunks.

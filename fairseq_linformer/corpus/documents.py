@@ -13,11 +13,12 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Union
 from .plan import Chunk
 from .rows import hub_rows, parquet_rows
 from .sources import Source
-from .streams import MAX_BYTES, open_stream, read_line, whole
+from .streams import MAX_BYTES, damage_refused, open_stream, read_line
 
 MAX_DOCUMENT = 16 << 20
 """Bytes, of a line of JSON or of the text. The longest novels have a third of it."""
 LONG_DOCUMENT = f"a document of over {MAX_DOCUMENT >> 20} MiB"
+ENDS_OF_DOCUMENTS = "in text a blank line ends a document"
 _LONG_LINE = f"a line of over {MAX_BYTES:,} bytes"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
@@ -26,7 +27,7 @@ _UNCLEAN = re.compile(f"[{_LINE_ENDS}{_CONTROLS}]")
 
 
 class Unfit(ValueError):
-    """Why a document is left out, in a few words that are the same for all like it.
+    """Why a document is skipped, in a few words that are the same for all like it.
 
     Args:
         position: of what is wrong, in bytes from the beginning of the document.
@@ -60,7 +61,7 @@ def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
         OSError: it cannot be read.
     """
     if chunk.format in ("text", "jsonl"):
-        with open_stream(chunk.file) as stream, whole(chunk.file):
+        with open_stream(chunk.file) as stream, damage_refused(chunk.file):
             if chunk.start:
                 stream.seek(chunk.start)
             if chunk.format == "text":

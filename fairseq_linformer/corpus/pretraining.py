@@ -61,7 +61,7 @@ def prepare(
     if out.is_symlink() and not out.exists() or out.exists() and not out.is_dir():
         raise ValueError(f"{out} is not a folder; a new or empty folder is wanted, or one where this was begun")
     _allow_open_files(3 * options.shards + 100)
-    with _room(out):
+    with _full_disk_refused(out):
         return _prepare(out, options, workers, part, merge)
 
 
@@ -72,6 +72,7 @@ def _prepare(out: Path, options: Options, workers, part, merge: bool) -> str:
     with _locked(out / ".lock", shared=part is not None):
         if (out / manifest.NAME).exists():
             shutil.rmtree(out / "work", ignore_errors=True)
+            manifest.check_files(out)
             return manifest.told(out)
         mine = [i for i in range(len(chunks)) if part is None or i % part[1] == part[0] - 1]
         missing = [i for i in mine if not is_done(out / "work", i)]
@@ -153,7 +154,7 @@ def _check_unchanged(plan: Dict[str, Any]) -> None:
 
 def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk]) -> str:
     read = manifest.read_counts(out / "work", len(plan["sources"]), chunks)
-    manifest.check_unfit(read, options.max_skipped)
+    manifest.check_skipped(read, options.max_skipped)
     _check_unchanged(plan)
     for leftover in out.glob("shard*"):  # of a run that was killed here
         if re.fullmatch(r"shard\d+", leftover.name) and leftover.is_dir():
@@ -187,7 +188,7 @@ def _unfinished_removed(work: Path):
 
 
 @contextmanager
-def _room(out: Path):
+def _full_disk_refused(out: Path):
     """A full disk is a ValueError with a sentence."""
     try:
         yield

@@ -87,6 +87,12 @@ def read(out):
     }
 
 
+def sum_of_documents(source):
+    """Of a source in the manifest, all that became of what was read."""
+    names = ("documents", "duplicate_documents", "emptied_documents", "empty")
+    return sum(source[name] for name in names) + sum(source["unfit"].values())
+
+
 def content(out):
     """Everything that is in a folder but what it was planned from."""
     return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name not in ("plan.json", ".lock")}
@@ -102,6 +108,7 @@ def test_equals_the_reference(tmp_path, gpt2, shards, unique, chunk):
     assert said.splitlines()[-1] == "for fairseq-train: " + ":".join(str(tmp_path / f"out/shard{i}") for i in range(shards))
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     source, splits = manifest["sources"][0], manifest["splits"]
+    assert source["emptied_documents"] == unique and sum_of_documents(source) == 60
     assert source["documents_read"] == 60 and source["duplicate_documents"] == 3
     assert source["documents"] == sum(split["documents"] for split in splits.values()) == (57 if not unique else 56)
     paragraphs = sum(map(len, {"".join(document): document for document in documents}.values()))
@@ -523,13 +530,14 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     rows = ['{"text": "row"}', "{", "[1]", '{"body": "y"}', '{"text": "\\ud800"}', '{"text": "  "}']
     (tmp_path / "y.jsonl").write_text("\n".join(rows))
     options = dict(sources=(f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), gpt2=str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
-    with pytest.raises(ValueError, match="7 of 46 documents are unfit, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
+    with pytest.raises(ValueError, match="7 of 46 documents must be skipped, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
         prepare(tmp_path / "out", Options(**options), workers=1)
     monkeypatch.setattr(workers, "_tokenise_one", None)  # what was finished is not lost
     prepare(tmp_path / "out", Options(**options, max_skipped=0.2), workers=1)
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
     text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]
+    assert all(sum_of_documents(source) == source["documents_read"] for source in (text, rows))
     assert text["unfit"] == {"NUL byte": 1, "a line of over 999,000 bytes": 1, "not UTF-8": 1}
     assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 999,000 bytes"))]
     assert rows["unfit"] == {"no text in text": 1, "not JSON": 1, "not UTF-8": 1, "not a JSON object": 1} and rows["empty"] == 1
@@ -545,6 +553,15 @@ def test_a_document_without_end_is_left_out_in_little_memory(tmp_path, gpt2, mon
     found = list(documents.documents(chunk, documents.Source("")))
     assert [(raw.text, raw.place, raw.unfit and raw.unfit.reason) for raw in found] == [
         (b"hello\n", 0, None), (None, 7, "a document of over 16 MiB"), (b"lower\n", 12008, None), (b"world\n", 12015, None)]  # fmt: skip
+
+
+def test_text_without_blank_lines_is_told_what_ends_a_document():
+    from fairseq_linformer.corpus.documents import LONG_DOCUMENT
+    from fairseq_linformer.corpus.manifest import check_skipped
+
+    read = [{"documents_read": 1, "unfit": {LONG_DOCUMENT: 1}, "examples": [f"x.txt, line 1: {LONG_DOCUMENT}"]}]
+    with pytest.raises(ValueError, match="x.txt, line 1: a document of over 16 MiB; in text a blank line ends a document$"):
+        check_skipped(read, 0.01)
 
 
 @pytest.mark.slow
