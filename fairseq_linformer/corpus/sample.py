@@ -25,7 +25,8 @@ def train(out, given: Sequence[str], vocab_size: int, sample_mib: float = 32, mo
         given: sources, as sources.py has them.
         vocab_size: V, pieces of the model, <unk> included.
         sample_mib: MiB of text that it is trained on.
-        model_type, fold_case: as of ``spm.train``.
+        model_type: ``bpe`` or ``unigram``.
+        fold_case: take upper case for lower case. It stays if left out, where ``python -m fairseq_linformer.corpus.spm`` folds it.
 
     Returns:
         what to tell.
@@ -42,7 +43,7 @@ def train(out, given: Sequence[str], vocab_size: int, sample_mib: float = 32, mo
     with new_folder(out) as folder:
         plan = make_plan(parsed, CHUNK_BYTES)
         sizes: List[int] = []
-        model = spm.train(_sample(plan, sample_mib * (1 << 20), sizes), vocab_size, model_type, fold_case)
+        model = spm.train(_sample(plan, sample_mib * (1 << 20), sizes), vocab_size, model_type, fold_case=fold_case)
         size = sum(sizes)
         (folder / "spm.model").write_bytes(model)
         spm.write_dictionary(model, folder / "dict.txt")

@@ -22,7 +22,7 @@ def made_of(
     Args:
         source: as it was given.
         rows: the source that was opened, and read to its end.
-        splits: what is to be said of each split.
+        splits: what is to be said of each split, and as ``labels`` which the source has, for ``labels`` of all.
     """
     packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(rows, Parquet) else [])]
     return {
@@ -37,7 +37,7 @@ def made_of(
         "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
         "max_positions": max_positions,
         "labels": _labels(task, splits),
-        "splits": splits,
+        "splits": {split: {what: count for what, count in counts.items() if what != "labels"} for split, counts in splits.items()},
         "versions": {
             "fairseq-linformer": __version__,
             "python": platform.python_version(),
@@ -51,7 +51,7 @@ def _labels(task: Task, splits: dict) -> dict:
     """What the source's labels became: its word -> name and number of the class."""
     if task.score:
         return {"lowest": task.score[0], "highest": task.score[1], "written": "divided by the highest"}
-    seen = sorted({label for split in splits.values() for label in split.pop("labels")}, key=lambda label: (task.number(label), label))
+    seen = sorted({label for split in splits.values() for label in split["labels"]}, key=lambda label: (task.number(label), label))
     return {label: {"class": task.names[task.number(label)], "number": task.number(label)} for label in seen}
 
 

@@ -173,7 +173,7 @@ def test_command(gpt2_files, gpt2, tmp_path, capsys):
 
 def test_sentencepiece(tmp_path, capsys):
     (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
-    (tmp_path / "spm.model").write_bytes(spm.train([tmp_path / "text"], vocab_size=20))
+    (tmp_path / "spm.model").write_bytes(spm.train([tmp_path / "text"], vocab_size=20, fold_case=True))
     source = files.write_tsv("qqp", tmp_path / "QQP")
     with open(source / "train.tsv", "a") as file:
         file.write("9\t1\t2\tthe cat\t\u200b\t1\n")  # normalised to nothing
