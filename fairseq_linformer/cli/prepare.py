@@ -41,7 +41,8 @@ def _add_pretraining(things) -> None:
     thing.add_argument("--valid-share", type=float, default=Options.valid_share, metavar="SHARE", help="of the documents, for validation (%(default)s)")
     thing.add_argument("--shards", type=int, default=Options.shards, help="folders that train is dealt out to; an epoch of fairseq is one (%(default)s)")
     thing.add_argument("--unique-paragraphs", action="store_true", help="drop paragraphs that came before, in any document; documents always")
-    thing.add_argument("--chunk-mib", type=float, default=Options.chunk_mib, metavar="MIB", help="of a file of text or JSON lines, what a process takes at once (%(default)s); others are taken as they are divided")
+    thing.add_argument("--chunk-mib", type=float, default=Options.chunk_mib, metavar="MIB",
+                       help="of a file, what a process takes at once (%(default)s); one that is compressed, parquet or joined is taken otherwise")  # fmt: skip
     thing.add_argument("--max-skipped", type=float, default=MAX_SKIPPED, metavar="SHARE",
                        help="of the documents, how many may be skipped because they are no text (%(default)s)")  # fmt: skip
     thing.add_argument("--workers", type=int, metavar="N", help="processes; as many as there are processors if left out")

@@ -112,7 +112,7 @@ def _check_apart(out: Path, given: List[Source]) -> None:
     for source in given:
         for name in ("plan.json", "manifest.json", "work/chunk-000000.json", "shard0/dict.txt", "shard0/train.bin"):
             if sources.takes(source, out / name):
-                raise ValueError(f"{out} lies where the source {source.location} is read, {name} in it too; take a folder outside of the source")
+                raise ValueError(f"{out} lies in the source {source.location}, which would read {out / name}; take a folder outside of it")
 
 
 def _same_plan(path: Path, options: Options, asked: Dict[str, Any]) -> Dict[str, Any]:

@@ -55,7 +55,7 @@ def test_a_folder_from_which_the_source_would_read(tmp_path, gpt2, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     write_text(tmp_path / "in" / "x.txt", made_up())
-    with pytest.raises(ValueError, match="^in/out lies where the source .* is read, .* take a folder outside of the source$"):
+    with pytest.raises(ValueError, match="^in/out lies in the source .*, which would read in/out/.*; take a folder outside of it$"):
         prepare("in/out", Options((source,), str(gpt2)))
 
 
