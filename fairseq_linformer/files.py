@@ -79,10 +79,10 @@ def check_new_folder(path) -> None:
     """Refuse a folder to write that has something in it.
 
     Raises:
-        ValueError: ``path`` exists and is not an empty folder.
+        ValueError: ``path`` exists and is not an empty folder, or is a link.
     """
     if os.path.isdir(path) and not os.path.islink(path):
         if os.listdir(path):
             raise ValueError(f"{path} has files in it; a new or an empty folder is wanted, nothing is overwritten")
     elif os.path.lexists(path):
-        raise ValueError(f"{path} is not a folder; a new or an empty folder is wanted, nothing is overwritten")
+        raise ValueError(f"{path} is {'a link' if os.path.islink(path) else 'not a folder'}; a new or an empty folder is wanted, nothing is overwritten")

@@ -10,7 +10,7 @@ class Progress:
     Args:
         what: what is being done, in a word or two.
         total: of the units.
-        unit: name of the unit; of ``B`` (bytes) thousands are written as kB, MB, GB.
+        unit: name of the unit; thousands of it are written with k, M and G, so bytes are ``B``.
         every: seconds between two plain lines.
     """
 

@@ -3,11 +3,16 @@
 # beside it. 25 minutes on 2 cores, nearly all of it the stock route three times (ROUNDS=1: once).
 #
 #   scripts/prepare.sh DATA OUT     DATA holds wiki/train.txt, books/train.txt, gpt2_bpe/, glue/SST-2, glue/QNLI,
-#                                   glue/QQP and imdb/; OUT takes what is prepared
+#                                   glue/QQP and imdb/; OUT takes what is prepared: OUT/corpus, OUT/tasks and OUT/speed
+#                                   are replaced
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# = 2 ] && [ -s "$1/wiki/train.txt" ] && [ -s "$1/books/train.txt" ] && [ -s "$1/gpt2_bpe/dict.txt" ] || {
-    echo "usage: scripts/prepare.sh DATA OUT, where DATA holds wiki, books, gpt2_bpe, glue and imdb" >&2; exit 2; }
+needs=(wiki/train.txt books/train.txt gpt2_bpe/dict.txt glue/SST-2 glue/QNLI glue/QQP imdb)
+[ $# = 2 ] || {
+    echo "usage: scripts/prepare.sh DATA OUT, where DATA holds ${needs[*]}; OUT/corpus, OUT/tasks and OUT/speed are replaced" >&2; exit 2; }
+for need in "${needs[@]}"; do
+    [ -s "$1/$need" ] || { echo "prepare.sh: $1/$need is missing or empty; DATA must hold ${needs[*]}" >&2; exit 2; }
+done
 data=$1 out=$2
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
 text="${TEXT_NAME:-wiki and books}: sha256 $(sha256sum "$data/wiki/train.txt" "$data/books/train.txt" | cut -c1-12 | paste -sd' ')"

@@ -5,6 +5,7 @@ import logging
 import sys
 from typing import List, Optional
 
+from ..errors import first_line
 from . import convert, plan, prepare, submit
 
 NAME = "fairseq-linformer"
@@ -35,5 +36,4 @@ def main(arguments: Optional[List[str]] = None) -> None:
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {error}")
     except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
-        what = (str(error).splitlines() or [""])[0]
-        sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {what}")
+        sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {first_line(error)}")

@@ -10,9 +10,9 @@ import argparse
 from pathlib import Path
 from typing import Tuple
 
-from ..corpus.options import Options
+from ..corpus.options import MAX_SKIPPED, Options
 from ..corpus.sources import PRESETS
-from ..task_data.cut import HOW
+from ..task_data.cut import HOW, MAX_POSITIONS
 from ..task_data.table import TASKS
 
 
@@ -41,8 +41,9 @@ def _add_pretraining(things) -> None:
     thing.add_argument("--valid-share", type=float, default=Options.valid_share, metavar="SHARE", help="of the documents, for validation (%(default)s)")
     thing.add_argument("--shards", type=int, default=Options.shards, help="folders that train is dealt out to; an epoch of fairseq is one (%(default)s)")
     thing.add_argument("--unique-paragraphs", action="store_true", help="drop paragraphs that came before, in any document; documents always")
-    thing.add_argument("--chunk-mib", type=float, default=Options.chunk_mib, metavar="MIB", help="of a file, what a process takes at once (%(default)s)")
-    thing.add_argument("--max-skipped", type=float, default=0.01, metavar="SHARE",
+    thing.add_argument("--chunk-mib", type=float, default=Options.chunk_mib, metavar="MIB",
+                       help="of a file, what a process takes at once (%(default)s); one that is compressed, parquet or joined is taken otherwise")  # fmt: skip
+    thing.add_argument("--max-skipped", type=float, default=MAX_SKIPPED, metavar="SHARE",
                        help="of the documents, how many may be skipped because they are no text (%(default)s)")  # fmt: skip
     thing.add_argument("--workers", type=int, metavar="N", help="processes; as many as there are processors if left out")
     only = thing.add_mutually_exclusive_group()
@@ -78,9 +79,9 @@ def _part(text: str) -> Tuple[int, int]:
 def _pretraining(options: argparse.Namespace) -> str:
     from ..corpus.pretraining import prepare
 
-    names = ("gpt2", "sentencepiece", "valid_share", "shards", "unique_paragraphs", "chunk_mib")
+    names = ("gpt2", "sentencepiece", "valid_share", "shards", "unique_paragraphs", "chunk_mib", "max_skipped")
     what = Options(tuple(options.source), **{name: getattr(options, name) for name in names})
-    return prepare(options.out, what, options.workers, options.part, options.merge, options.max_skipped)
+    return prepare(options.out, what, options.workers, options.part, options.merge)
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:
@@ -98,19 +99,19 @@ def _add_task(things, task) -> None:
     thing.add_argument("--source", default="hub", metavar="hub|PATH",
                        help="hub (default), or the official files, a folder or an archive; a folder named hub is ./hub")  # fmt: skip
     _add_tokenizer(thing)
-    thing.add_argument("--max-positions", type=int, default=512, metavar="N", help="n; longer rows are cut (512 if left out)")
-    thing.add_argument("--cut", choices=HOW, default="head", help="what stays of a text that is cut; head if left out")
-    thing.add_argument("--max-skipped", type=float, default=0.01, metavar="SHARE",
-                       help="of the rows of a split, how many may be skipped because they cannot be used (0.01 if left out)")  # fmt: skip
+    thing.add_argument("--max-positions", type=int, default=MAX_POSITIONS, metavar="N", help="n; longer rows are cut (%(default)s)")
+    thing.add_argument("--cut", choices=HOW, default=HOW[0], help="what stays of a text that is cut (%(default)s)")
+    thing.add_argument("--max-skipped", type=float, default=MAX_SKIPPED, metavar="SHARE",
+                       help="of the rows of a split, how many may be skipped because they cannot be used (%(default)s)")  # fmt: skip
     thing.set_defaults(run=_task)
 
 
 def _task(options: argparse.Namespace) -> str:
-    from ..corpus.tokenizer import GPT2, SentencePiece
+    from ..corpus.tokenizer import load_tokenizer
     from ..task_data.manifest import summary
     from ..task_data.prepare import prepare
 
     task = TASKS[options.thing]
-    tokenizer = GPT2(options.gpt2) if options.gpt2 else SentencePiece(options.sentencepiece)
+    tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
     manifest = prepare(task, options.out, options.source, tokenizer, options.max_positions, options.cut, options.max_skipped)
     return summary(task, options.out, manifest)

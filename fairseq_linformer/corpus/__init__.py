@@ -1,1 +1,1 @@
-"""Text to documents, to pieces, to what ``fairseq-preprocess`` reads. Needs no model."""
+"""Text for pretraining: from sources to documents, tokens and fairseq's data-bin. Needs no model."""

@@ -13,8 +13,10 @@ from typing import Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
+from ..progress import Progress
 from .binarised import Writer
 from .chunks import DOCUMENT, line_type, name_of
+from .documents import ENDS_OF_DOCUMENTS
 from .tokenizer import UNKNOWN
 
 BUCKET = 4 << 20
@@ -26,8 +28,8 @@ SLAB = 4 << 20
 Counts = Dict[str, int]
 COUNTED = ("documents", "paragraphs", "words", "tokens")
 """What was kept; tokens with the </s> of lines and documents. Of a split ``unknown`` tokens are counted too."""
-DUPLICATES = ("duplicate_documents", "duplicate_paragraphs")
-"""What was not, because it came before."""
+DROPPED = ("duplicate_documents", "duplicate_paragraphs", "emptied_documents")
+"""What was not, because it came before; emptied is a document that was not, but all of whose paragraphs were."""
 
 
 @dataclass(frozen=True)
@@ -104,34 +106,36 @@ def first_occurrences(hashes: List[Callable[[], np.ndarray]], eligible: List[np.
     """
     kept = [np.zeros(len(mask), dtype=bool) for mask in eligible]
     buckets = max(1, -(-sum(int(mask.sum()) for mask in eligible) // bucket))
-    for b in range(buckets):
-        places, high, low = [], [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
-        for read, mask in zip(hashes, eligible):
-            found = read()
-            where = np.flatnonzero(mask & (found["high"] % np.uint64(buckets) == b))
-            places.append(where)
-            high.append(found["high"][where])
-            low.append(found["low"][where])
-        high, low = np.concatenate(high), np.concatenate(low)
-        order = np.lexsort((low, high))  # stable: equal ones stay in the order of the sources
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = (np.diff(high[order]) != 0) | (np.diff(low[order]) != 0)
-        keep = np.zeros(len(order), dtype=bool)
-        keep[order[first]] = True
-        start = 0
-        for i, where in enumerate(places):
-            kept[i][where] = keep[start : start + len(where)]
-            start += len(where)
+    with Progress("comparing", buckets * sum(map(len, eligible)), "hashes") as progress:
+        for b in range(buckets):
+            places, high, low = [], [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+            for read, mask in zip(hashes, eligible):
+                found = read()
+                where = np.flatnonzero(mask & (found["high"] % np.uint64(buckets) == b))
+                places.append(where)
+                high.append(found["high"][where])
+                low.append(found["low"][where])
+                progress.add(len(mask))
+            high, low = np.concatenate(high), np.concatenate(low)
+            order = np.lexsort((low, high))  # stable: equal ones stay in the order of the sources
+            first = np.ones(len(order), dtype=bool)
+            first[1:] = (np.diff(high[order]) != 0) | (np.diff(low[order]) != 0)
+            keep = np.zeros(len(order), dtype=bool)
+            keep[order[first]] = True
+            start = 0
+            for i, where in enumerate(places):
+                kept[i][where] = keep[start : start + len(where)]
+                start += len(where)
     return kept
 
 
 def assemble(
-    blocks: List[Block], sources: int, out: Path, valid_share: float, shards: int, unique_paragraphs: bool
+    blocks: List[Block], source_count: int, out: Path, valid_share: float, shards: int, unique_paragraphs: bool
 ) -> Tuple[Dict[str, Counts], List[Counts]]:
     """Write ``OUT/shardI/train.bin`` and ``.idx``, and ``valid`` beside the first.
 
     Args:
-        sources: how many there are.
+        source_count: how many there are.
         valid_share: of the documents, as their hashes have it.
         shards: I counts from 0.
         unique_paragraphs: drop paragraphs that came before, in any document.
@@ -143,22 +147,24 @@ def assemble(
         ValueError: a split or a shard has no documents; a sentence.
         OSError: the disk is full.
     """
-    documents, lines, duplicates = _kept(blocks, unique_paragraphs)
+    documents, lines, dropped = _kept(blocks, unique_paragraphs)
     names = ["valid", *(f"train{shard}" for shard in range(shards))]
     prefixes = [out / "shard0" / "valid", *(out / f"shard{shard}" / "train" for shard in range(shards))]
     by_split: Dict[str, Counter] = {name: Counter() for name in names}
-    by_source = [Counter(dict.fromkeys((*COUNTED, *DUPLICATES), 0)) for _ in range(sources)]
+    by_source = [Counter(dict.fromkeys((*COUNTED, *DROPPED), 0)) for _ in range(source_count)]
     with ExitStack() as stack:
+        progress = stack.enter_context(Progress("writing", sum(block.count[2] for block in blocks), "tokens"))
         writers = [stack.enter_context(closing(Writer(prefix, blocks[0].dtype if blocks else np.uint16))) for prefix in prefixes]
         for i, block in enumerate(blocks):
             targets = _targets(block.documents, valid_share, shards)
-            by_source[block.source].update(duplicates[i])
+            by_source[block.source].update(dropped[i])
             for name, counts in zip(names, _count(block, documents[i], lines[i], targets, len(names))):
                 by_split[name].update(counts)
                 by_source[block.source].update(counts)
             for target, ids, sizes in _slabs(block, lines[i], targets):
                 writers[target].add(ids, sizes)
                 by_split[names[target]]["unknown"] += int((ids == UNKNOWN).sum())
+            progress.add(block.count[2])
         for name, writer in zip(names, writers):
             if writer.lines == 0:
                 raise ValueError(_nothing(name, sum(counts["documents"] for counts in by_split.values())))
@@ -171,25 +177,27 @@ def _nothing(name: str, documents: int) -> str:
     if documents == 0:
         return "the sources have no documents with text"
     advice = "raise --valid-share" if name == "valid" else "lower --shards or --valid-share"
-    return f"no document fell into {name}, of {documents:,} in all; {advice}" + "; in text a blank line ends a document" * (documents < 10)
+    return f"no document fell into {name}, of {documents:,} in all; {advice}" + f"; {ENDS_OF_DOCUMENTS}" * (documents < 10)
 
 
 def _kept(blocks: List[Block], unique_paragraphs: bool) -> Tuple[List[np.ndarray], List[np.ndarray], List[Counts]]:
-    """(documents,) and (lines,) boolean of each block, and how many came again."""
+    """(documents,) and (lines,) boolean of each block, and how many are not kept."""
     documents = first_occurrences([lambda block=block: block.documents for block in blocks], [np.ones(block.count[0], dtype=bool) for block in blocks])
     lines = [_of_lines(block, kept) for block, kept in zip(blocks, documents)]
-    duplicates = [{"duplicate_documents": int((~kept).sum()), "duplicate_paragraphs": 0} for kept in documents]
+    dropped = [{**dict.fromkeys(DROPPED, 0), "duplicate_documents": int((~kept).sum())} for kept in documents]
     if unique_paragraphs:
         for block, mask in zip(blocks, lines):
             mask[block.ends] = False
         unique = first_occurrences([lambda block=block: block.lines for block in blocks], lines)
         for i, block in enumerate(blocks):
-            duplicates[i]["duplicate_paragraphs"] = int(lines[i].sum() - unique[i].sum())
+            dropped[i]["duplicate_paragraphs"] = int(lines[i].sum() - unique[i].sum())
             # A document that has lost all its paragraphs is gone, another keeps its end.
-            documents[i] = np.add.reduceat(unique[i], np.r_[0, block.ends[:-1] + 1], dtype=np.int64) > 0
+            with_text = np.add.reduceat(unique[i], np.r_[0, block.ends[:-1] + 1], dtype=np.int64) > 0
+            dropped[i]["emptied_documents"] = int(documents[i].sum() - with_text.sum())
+            documents[i] = with_text
             unique[i][block.ends] = documents[i]
         lines = unique
-    return documents, lines, duplicates
+    return documents, lines, dropped
 
 
 def _of_lines(block: Block, of_documents: np.ndarray) -> np.ndarray:

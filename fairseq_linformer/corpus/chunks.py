@@ -3,7 +3,7 @@
     NAME.tokens      numbers of the dictionary: line after line with </s>, and </s> behind each document
     NAME.lines       (lines,) of ``line_type``, that </s> a line of its own
     NAME.documents   (documents,) of ``DOCUMENT``
-    NAME.json        counts, and the first of what was left out
+    NAME.json        counts, and the first of what was skipped
 
 They are written as the chunk is read, so that memory does not grow with it. Which documents go
 where, and which are there twice, is for ``assemble.py``: it takes all chunks.
@@ -20,7 +20,8 @@ import numpy as np
 
 from ..files import atomic
 from .documents import Unfit, documents, lines_of
-from .sources import Chunk, Source
+from .plan import Chunk
+from .sources import Source
 from .tokenizer import Tokenizer
 
 HASH = [("high", np.uint64), ("low", np.uint64)]
@@ -41,6 +42,12 @@ def name_of(index: int) -> str:
 
 def is_done(folder: Path, index: int) -> bool:
     return (folder / f"{name_of(index)}.json").exists()
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the parts of files that killed processes have left. Nobody may be at work in the folder."""
+    for part in folder.glob(".chunk-*"):
+        part.unlink(missing_ok=True)
 
 
 def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, index: int, hashed: bool) -> None:

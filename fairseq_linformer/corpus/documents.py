@@ -10,12 +10,16 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Union
 
+from .plan import Chunk
 from .rows import hub_rows, parquet_rows
-from .sources import Chunk, Source
-from .streams import MAX_BYTES, open_stream, read_line, whole
+from .sources import Source
+from .streams import MAX_BYTES, damage_refused, open_stream, read_line
 
 MAX_DOCUMENT = 16 << 20
-"""Bytes. The longest novels have a third of it."""
+"""Bytes, of a line of JSON or of the text. The longest novels have a third of it."""
+LONG_DOCUMENT = f"a document of over {MAX_DOCUMENT >> 20} MiB"
+ENDS_OF_DOCUMENTS = "in text a blank line ends a document"
+_LONG_LINE = f"a line of over {MAX_BYTES:,} bytes"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _CONTROLS = "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
 _CLEANED = str.maketrans(_LINE_ENDS, "\n" * len(_LINE_ENDS), _CONTROLS)
@@ -23,7 +27,7 @@ _UNCLEAN = re.compile(f"[{_LINE_ENDS}{_CONTROLS}]")
 
 
 class Unfit(ValueError):
-    """Why a document is left out, in a few words that are the same for all like it.
+    """Why a document is skipped, in a few words that are the same for all like it.
 
     Args:
         position: of what is wrong, in bytes from the beginning of the document.
@@ -57,7 +61,7 @@ def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
         OSError: it cannot be read.
     """
     if chunk.format in ("text", "jsonl"):
-        with open_stream(chunk.file) as stream, whole(chunk.file):
+        with open_stream(chunk.file) as stream, damage_refused(chunk.file):
             if chunk.start:
                 stream.seek(chunk.start)
             if chunk.format == "text":
@@ -73,7 +77,8 @@ def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
 def lines_of(raw: Raw) -> List[str]:
     """The paragraphs of a document, stripped, without blank ones.
 
-    Every kind of line end is brought to a line end, control characters are taken out, and text is brought to NFC.
+    What ends a line somewhere becomes a line end: carriage return, vertical tab, form feed, NEL (U+0085), U+2028 and
+    U+2029. Control characters but the tab are taken out, and so is U+FEFF, the byte order mark. The rest is brought to NFC.
 
     Raises:
         Unfit: it is not text.
@@ -103,7 +108,7 @@ def lines_of(raw: Raw) -> List[str]:
 def _composed(line: str) -> str:
     """In NFC."""
     if len(line) > MAX_BYTES // 4 and len(line.encode("utf-8")) > MAX_BYTES:
-        raise Unfit("a line of over 1 MB")
+        raise Unfit(_LONG_LINE)
     if line.isascii():
         return line
     # It takes the square of the length of a run of marks.
@@ -135,9 +140,9 @@ def _text_documents(stream: BinaryIO, start: int, end: Optional[int]) -> Iterato
             begun = place
         size += length
         if unfit is None and length > MAX_BYTES:
-            unfit = Unfit("a line of over 1 MB", place - begun)
+            unfit = Unfit(_LONG_LINE, place - begun)
         elif unfit is None and size > MAX_DOCUMENT:
-            unfit = Unfit("a document of over 16 MiB")
+            unfit = Unfit(LONG_DOCUMENT)
         if unfit is None:
             lines.append(line)
         else:
@@ -150,7 +155,7 @@ def _json_rows(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[tup
     """(row or None, place, what is wrong)."""
     for line, place, length in _lines(stream, start, end, MAX_DOCUMENT):
         if length > MAX_DOCUMENT:
-            yield None, place, Unfit("a document of over 16 MiB")
+            yield None, place, Unfit(LONG_DOCUMENT)
         elif line.strip():
             try:
                 row = json.loads(line)
@@ -166,30 +171,37 @@ def _joined(rows: Iterator[tuple], source: Source) -> Iterator[Raw]:
     begun, last, size = 0, None, 0
 
     def document() -> Raw:
-        too_long = Unfit("a document of over 16 MiB") if size > MAX_DOCUMENT else None
+        too_long = Unfit(LONG_DOCUMENT) if size > MAX_DOCUMENT else None
         return Raw(None if too_long else "\n".join(texts), begun, too_long)
 
     for row, place, unfit in rows:
-        text = None if unfit else _text_of(row, source)
-        if text is None:
-            yield Raw(None, place, unfit or Unfit(f"no text in {source.column}"))
+        unfit = unfit or _unfit_row(row, source)
+        if unfit:
+            yield Raw(None, place, unfit)
             continue
+        text = _text_of(row, source)
         key = row[source.group] if source.group is not None else None
         if texts and (len(texts) >= source.rows if source.group is None else key != last):
             yield document()
             texts, size = [], 0
         if not texts:
             begun = place
-        size += len(text)
+        size += len(text.encode("utf-8", "surrogatepass"))
         texts.append(text if size <= MAX_DOCUMENT else "")
         last = key
     if texts:
         yield document()
 
 
-def _text_of(row: Dict[str, Any], source: Source) -> Optional[str]:
-    """Its text, the title before it; None if it has none."""
-    text, title = row.get(source.column), row.get(source.title) if source.title is not None else None
-    if not isinstance(text, str) or (source.group is not None and source.group not in row):
-        return None
+def _unfit_row(row: Dict[str, Any], source: Source) -> Optional[Unfit]:
+    if not isinstance(row.get(source.column), str):
+        return Unfit(f"no text in {source.column}")
+    if source.group is not None and source.group not in row:
+        return Unfit(f"no {source.group}")
+    return None
+
+
+def _text_of(row: Dict[str, Any], source: Source) -> str:
+    """Its text, the title before it."""
+    text, title = row[source.column], row.get(source.title) if source.title is not None else None
     return f"{title}\n{text}" if isinstance(title, str) and title else text

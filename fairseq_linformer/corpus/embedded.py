@@ -142,17 +142,19 @@ def collect(library: Path) -> List[Document]:
 def labelled(documents: List[Document], classes: int = CLASSES) -> dict:
     """The task "which package is this docstring from?".
 
-    The classes are the ``classes`` packages with most docstrings. Their names are hidden
-    wherever they stand as a word, in the text of every class alike, lest the answer be
-    read off; so are examples that are then equal to an earlier one.
+    The classes are the ``classes`` packages with most docstrings, two at least. Their names
+    are hidden wherever they stand as a word, in the text of every class alike, lest the answer
+    be read off; examples that are then equal to an earlier one are dropped.
 
     Returns:
         ``{"train": [(text, label), ...], "valid": [...]}``; a document is valid here if and
-        only if it is in the text to pretrain on.
+        only if it is in ``text/valid.txt``.
 
     Raises:
-        ValueError: fewer packages than classes.
+        ValueError: fewer than two classes, or fewer packages than classes.
     """
+    if classes < 2:
+        raise ValueError(f"classes is {classes}; it must be at least 2")
     candidates = [
         document
         for document in documents
@@ -186,7 +188,7 @@ def write(out, library: Optional[Path] = None, classes: int = CLASSES) -> None:
         classes: of the labelled task.
 
     Raises:
-        ValueError: ``library`` holds too little.
+        ValueError: ``library`` holds too little, or ``classes`` is less than 2.
         OSError: ``out`` cannot be written.
     """
     out = Path(out)

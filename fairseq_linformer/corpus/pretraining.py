@@ -12,43 +12,38 @@ not depend on how often it was, on the number of processes, or on how chunks wer
 import errno
 import fcntl
 import json
-import multiprocessing
 import os
 import re
 import resource
 import shutil
-import signal
-import threading
-import time
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..files import atomic, write_lines
-from ..progress import Progress
 from . import manifest, sources
 from .assemble import assemble, blocks_of
-from .chunks import is_done, name_of, tokenise
+from .chunks import is_done, name_of, remove_unfinished
 from .options import LATE, Options
-from .sources import Chunk, Source, source_of
-from .tokenizer import GPT2, SentencePiece, Tokenizer
+from .plan import Chunk, make_plan, source_of
+from .sources import Source
+from .tokenizer import Tokenizer, load_tokenizer
+from .workers import tokenise_all
 
 
 def prepare(
-    out, options: Options, workers: Optional[int] = None, part: Optional[Tuple[int, int]] = None,
-    merge: bool = False, max_skipped: float = 0.01,
-) -> str:  # fmt: skip
+    out, options: Options, workers: Optional[int] = None, part: Optional[Tuple[int, int]] = None, merge: bool = False
+) -> str:
     """Do all of it, or one part of the chunks, or only put the chunks together.
+
+    A script must call it under ``if __name__ == "__main__":``, because the processes it starts import the script.
 
     Args:
         out: folder; new, or one where the same was begun.
         workers: processes; as many as there are processors if left out.
         part: (I, N), 1 <= I <= N: only every N-th chunk from the I-th on, nothing put together.
         merge: all chunks must be there.
-        max_skipped: share of the documents that may be left out as unfit.
 
     Returns:
         what to tell: the path for ``fairseq-train``, or what is still to be done.
@@ -56,41 +51,38 @@ def prepare(
     Raises:
         ValueError: bad input; a sentence.
         OSError: a file cannot be read or written.
+        KeyboardInterrupt: Ctrl-C; what is done is kept.
     """
     out = Path(out)
     if part is not None and not 1 <= part[0] <= part[1]:
         raise ValueError(f"part is {part[0]}/{part[1]}; it must be I/N with I from 1 to N")
-    if not 0 <= max_skipped <= 1:
-        raise ValueError(f"max_skipped is {max_skipped}; it must be from 0 to 1")
     if workers is not None and workers < 1:
         raise ValueError(f"workers is {workers}; it must be at least 1")
     if out.is_symlink() and not out.exists() or out.exists() and not out.is_dir():
         raise ValueError(f"{out} is not a folder; a new or empty folder is wanted, or one where this was begun")
     _allow_open_files(3 * options.shards + 100)
-    with _room(out):
-        return _prepare(out, options, workers, part, merge, max_skipped)
+    with _full_disk_refused(out):
+        return _prepare(out, options, workers, part, merge)
 
 
-def _prepare(out: Path, options: Options, workers, part, merge: bool, max_skipped: float) -> str:
-    tokenizer = load_tokenizer(options)
+def _prepare(out: Path, options: Options, workers, part, merge: bool) -> str:
+    tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
     plan = _plan(out, options, tokenizer)
     chunks = [Chunk(**chunk) for chunk in plan["chunks"]]
     with _locked(out / ".lock", shared=part is not None):
         if (out / manifest.NAME).exists():
             shutil.rmtree(out / "work", ignore_errors=True)
+            manifest.check_files(out)
             return manifest.told(out)
         mine = [i for i in range(len(chunks)) if part is None or i % part[1] == part[0] - 1]
         missing = [i for i in mine if not is_done(out / "work", i)]
         if merge and missing:
             raise ValueError(f"{len(missing)} of {len(chunks)} chunks of {out} are not done, the first is {name_of(missing[0])}; run their part")
-        _tokenise_all(out / "work", options, [source_of(source) for source in plan["sources"]], chunks, missing, workers)
+        with _unfinished_removed(out / "work") if part is None else nullcontext():  # that of other parts is theirs
+            tokenise_all(out / "work", options, [source_of(source) for source in plan["sources"]], chunks, missing, workers)
         if part is not None:
             return f"{out}: part {part[0]}/{part[1]} is done, {len(mine)} of {len(chunks)} chunks; when all parts are, run it with --merge"
-        return _assemble(out, options, tokenizer, plan, chunks, max_skipped)
-
-
-def load_tokenizer(options: Options) -> Tokenizer:
-    return GPT2(options.gpt2) if options.gpt2 is not None else SentencePiece(options.sentencepiece)
+        return _assemble(out, options, tokenizer, plan, chunks)
 
 
 def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
@@ -101,19 +93,29 @@ def _plan(out: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:
     asked = {"options": {**asdict(options), "sources": list(options.sources)}, "tokenizer": tokenizer.files}
     with _locked(out / ".plan.lock", wait=True):  # parts begin together
         if path.exists():
-            plan = _same_plan(path, asked)
-            if plan["options"] == asked["options"]:
+            plan = _same_plan(path, options, asked)
+            if plan["options"] == asked["options"] or (out / manifest.NAME).exists():
                 return plan
             plan = {**plan, **asked}
         else:
-            made = sources.plan([sources.parse(source) for source in options.sources], max(1, int(options.chunk_mib * (1 << 20))))
+            parsed = [sources.parse(source) for source in options.sources]
+            _check_apart(out, parsed)
+            made = make_plan(parsed, max(1, int(options.chunk_mib * (1 << 20))))
             plan = {**asked, "sources": made.sources, "chunks": [asdict(chunk) for chunk in made.chunks]}
         with atomic(path) as file:
             json.dump(plan, file, indent=1)
     return plan
 
 
-def _same_plan(path: Path, asked: Dict[str, Any]) -> Dict[str, Any]:
+def _check_apart(out: Path, given: List[Source]) -> None:
+    """Refuse a folder from which a source would read what is written there."""
+    for source in given:
+        for name in ("plan.json", "manifest.json", "work/chunk-000000.json", "shard0/dict.txt", "shard0/train.bin"):
+            if sources.takes(source, out / name):
+                raise ValueError(f"{out} lies in the source {source.location}, which would read {out / name}; take a folder outside of it")
+
+
+def _same_plan(path: Path, options: Options, asked: Dict[str, Any]) -> Dict[str, Any]:
     """The plan that is there, if it is of the same corpus.
 
     Raises:
@@ -121,14 +123,14 @@ def _same_plan(path: Path, asked: Dict[str, Any]) -> Dict[str, Any]:
     """
     try:
         plan = json.loads(path.read_text())
-        before = plan["options"]
+        before = Options(**{**plan["options"], "sources": tuple(plan["options"]["sources"])}).compared()
         plan["tokenizer"], plan["sources"], plan["chunks"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is not of this command; take another folder") from None
     finished = (path.parent / manifest.NAME).exists()
-    for what, value in asked["options"].items():
-        if before.get(what) != value and (finished or what not in LATE):
-            raise ValueError(f"{path.parent} was begun with {what} {before.get(what)!r}, not {value!r}; take another folder")
+    for what, value in options.compared().items():
+        if before[what] != value and (finished or what not in LATE):
+            raise ValueError(f"{path.parent} was begun with {what} {before[what]!r}, not {value!r}; take another folder")
     if plan["tokenizer"] != asked["tokenizer"]:
         raise ValueError(f"{path.parent} was begun with another tokenizer: its files have changed; take another folder")
     if not finished:
@@ -150,52 +152,9 @@ def _check_unchanged(plan: Dict[str, Any]) -> None:
             raise ValueError(f"{min(new)} is new since this was begun; take another folder")
 
 
-_state: Dict[str, Any] = {}
-"""Of a worker: what it needs for every chunk."""
-
-
-def _begin(options: Options, planned: List[Source], folder: Path, parent: int) -> None:
-    """Of each worker."""
-
-    def watch() -> None:  # killed, the parent cannot say goodbye
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the parent to hear
-    threading.Thread(target=watch, daemon=True).start()
-    _state.update(hashed=options.unique_paragraphs, sources=planned, folder=folder, tokenizer=load_tokenizer(options))
-
-
-def _one(index: int, chunk: Chunk) -> None:
-    tokenise(chunk, _state["sources"][chunk.source], _state["tokenizer"], _state["folder"], index, _state["hashed"])
-
-
-def _tokenise_all(folder: Path, options: Options, planned: List[Source], chunks: List[Chunk], missing: List[int], workers: Optional[int]) -> None:
-    """Make the chunks that are missing; those that are done stay, whatever happens."""
-    if not missing:
-        return
-    workers = min(len(missing), workers or len(os.sched_getaffinity(0)))
-    context = multiprocessing.get_context("spawn")  # threads of others do not survive a fork
-    pool = ProcessPoolExecutor(workers, context, _begin, (options, planned, folder, os.getpid()))
-    with Progress("tokenising", sum(chunks[i].bytes for i in missing)) as progress:
-        waiting = {pool.submit(_one, i, chunks[i]): i for i in missing}
-        try:
-            while waiting:
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    future.result()
-                    progress.add(chunks[waiting.pop(future)].bytes)
-        except BrokenProcessPool:
-            raise ValueError(
-                f"a process of {folder} was killed, perhaps for lack of memory; the chunks that are done are kept: start again, with fewer --workers"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk], max_skipped: float) -> str:
+def _assemble(out: Path, options: Options, tokenizer: Tokenizer, plan: Dict[str, Any], chunks: List[Chunk]) -> str:
     read = manifest.read_counts(out / "work", len(plan["sources"]), chunks)
-    manifest.check_unfit(read, max_skipped)
+    manifest.check_skipped(read, options.max_skipped)
     _check_unchanged(plan)
     for leftover in out.glob("shard*"):  # of a run that was killed here
         if re.fullmatch(r"shard\d+", leftover.name) and leftover.is_dir():
@@ -219,7 +178,17 @@ def _allow_open_files(count: int) -> None:
 
 
 @contextmanager
-def _room(out: Path):
+def _unfinished_removed(work: Path):
+    """What processes that were ended have left takes no room, now or after this block."""
+    remove_unfinished(work)
+    try:
+        yield
+    finally:
+        remove_unfinished(work)
+
+
+@contextmanager
+def _full_disk_refused(out: Path):
     """A full disk is a ValueError with a sentence."""
     try:
         yield

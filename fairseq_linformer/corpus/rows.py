@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, Iterator, List, Optional
 
+from ..errors import first_line
+
 BATCH = 64
 """Rows read at once; whole books are long."""
 ALL = -1
@@ -21,7 +23,7 @@ def parquet_file(file: str, columns: List[str]):
     except (pyarrow.lib.ArrowException, OSError) as error:
         if getattr(error, "errno", None) is not None:  # the system's, which says what it is
             raise
-        raise ValueError(f"{file} is cut off or no parquet file: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{file} is cut off or no parquet file: {first_line(error)}") from None
     _check_columns(file, parquet.schema_arrow.names, columns)
     return parquet
 
@@ -35,7 +37,7 @@ def parquet_rows(file: str, start: int, end: int, columns: List[str]) -> Iterato
         for batch in parquet.iter_batches(BATCH, row_groups=list(range(start, end)), columns=columns):
             yield from _decoded(batch)
     except (pyarrow.lib.ArrowException, OSError) as error:
-        raise ValueError(f"{file} is damaged: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{file} is damaged: {first_line(error)}") from None
 
 
 def _decoded(batch) -> List[Optional[Dict[str, Any]]]:
@@ -61,7 +63,7 @@ def hub_dataset(source):
         dataset = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision, streaming=True)
         names = dataset.column_names or dataset._resolve_features().column_names
     except Exception as error:  # the network, the name, the config: each has errors of its own
-        raise ValueError(f"the hub's {source.hub} cannot be loaded: {type(error).__name__}: {_first_line(error)}") from None
+        raise ValueError(f"the hub's {source.hub} cannot be loaded: {type(error).__name__}: {first_line(error)}") from None
     _check_columns(f"the hub's {source.hub}", names, source.columns)
     return dataset.select_columns(source.columns)
 
@@ -78,7 +80,7 @@ def hub_rows(source, shard: int, shards: int) -> Iterator[Dict[str, Any]]:
             rows += 1
     except Exception as error:
         raise ValueError(
-            f"the hub's {source.hub} stopped {f'in shard {shard} of {shards} ' * (shard != ALL)}after {rows:,} rows: {type(error).__name__}: {_first_line(error)}; "
+            f"the hub's {source.hub} stopped {f'in shard {shard} of {shards} ' * (shard != ALL)}after {rows:,} rows: {type(error).__name__}: {first_line(error)}; "
             "start again to go on"
         ) from None
 
@@ -87,7 +89,3 @@ def _check_columns(what: str, there: List[str], wanted: List[str]) -> None:
     for column in wanted:
         if column not in there:
             raise ValueError(f"{what} has no column {column!r}; it has {', '.join(there)}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0]

@@ -12,6 +12,7 @@ from ..files import atomic, new_folder, sha256
 from . import sources, spm
 from .documents import Unfit, documents, lines_of
 from .manifest import NAME, versions
+from .plan import Plan, make_plan, source_of
 
 CHUNK_BYTES = 16 << 20
 
@@ -24,7 +25,8 @@ def train(out, given: Sequence[str], vocab_size: int, sample_mib: float = 32, mo
         given: sources, as sources.py has them.
         vocab_size: V, pieces of the model, <unk> included.
         sample_mib: MiB of text that it is trained on.
-        model_type, fold_case: as of ``spm.train``.
+        model_type: ``bpe`` or ``unigram``.
+        fold_case: take upper case for lower case. It stays if left out, where ``python -m fairseq_linformer.corpus.spm`` folds it.
 
     Returns:
         what to tell.
@@ -39,9 +41,9 @@ def train(out, given: Sequence[str], vocab_size: int, sample_mib: float = 32, mo
     if not parsed:
         raise ValueError("there is no source; give --source, for instance wikipedia or a file")
     with new_folder(out) as folder:
-        plan = sources.plan(parsed, CHUNK_BYTES)
+        plan = make_plan(parsed, CHUNK_BYTES)
         sizes: List[int] = []
-        model = spm.train(_sample(plan, sample_mib * (1 << 20), sizes), vocab_size, model_type, fold_case)
+        model = spm.train(_sample(plan, sample_mib * (1 << 20), sizes), vocab_size, model_type, fold_case=fold_case)
         size = sum(sizes)
         (folder / "spm.model").write_bytes(model)
         spm.write_dictionary(model, folder / "dict.txt")
@@ -59,12 +61,12 @@ def train(out, given: Sequence[str], vocab_size: int, sample_mib: float = 32, mo
     return f"{out}/spm.model: {vocab_size} pieces, trained on {size / 1e6:.1f} MB"
 
 
-def _sample(plan: sources.Plan, wanted: float, sizes: List[int]) -> Iterator[str]:
+def _sample(plan: Plan, wanted: float, sizes: List[int]) -> Iterator[str]:
     """Lines; ``sizes`` is given the bytes that were taken of each chunk."""
     for i, chunk in enumerate(plan.chunks):
         share = (wanted - sum(sizes)) / (len(plan.chunks) - i)  # what short chunks leave goes to those behind
         taken = 0
-        for raw in documents(chunk, sources.source_of(plan.sources[chunk.source])):
+        for raw in documents(chunk, source_of(plan.sources[chunk.source])):
             if taken >= share:
                 break
             try:

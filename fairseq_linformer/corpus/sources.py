@@ -1,10 +1,11 @@
-"""Where text comes from: files and the Hugging Face hub, cut into chunks that any process can read alone.
+"""Where text comes from: files and the Hugging Face hub.
 
-A source is written ``LOCATION,key=value,...``. LOCATION is a file, a folder, a pattern such as
-``books/*.txt.gz``, or ``hub:NAME``. Keys:
+A source is written ``LOCATION,key=value,...``, and no part of it can hold a comma. LOCATION is a file, a
+folder, which is read with all folders in it but hidden ones, a pattern such as ``books/*.txt.gz``, ``hub:NAME``,
+or ``hub:FOLDER`` for a folder that is laid out as a data set of the hub. Keys:
 
     format=text|jsonl|parquet    of files whose suffix does not say it
-    column=text                  of rows: the column with the text
+    column=text                  of rows (all but text has them): the column with the text
     title=COLUMN                 of rows: a title to put before the text, as a line of its own
     group=COLUMN                 of rows: neighbours with the same value are one document, such as the sentences of a book
     rows=N                       of rows: N neighbours are one document, where nothing says which belong together (a
@@ -12,17 +13,17 @@ A source is written ``LOCATION,key=value,...``. LOCATION is a file, a folder, a 
     config=, revision=, split=   of the hub
     licence=...                  noted in the manifest
 
-or one of ``PRESETS`` by its name, to which keys can be added.
+or one of ``PRESETS`` by its name, to which keys can be added. A key of what a source is not is refused.
 """
 
-import glob
 import os
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from glob import glob
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
-from .rows import ALL
-from .streams import COMPRESSED, MAX_BYTES, open_stream, read_line
+from .streams import COMPRESSED
 
 PRESETS = {
     "wikipedia": "hub:wikimedia/wikipedia,config=20231101.en,revision=b04c8d1ceb2f5cd4588862100d08de323dccfbaa,title=title,"
@@ -34,6 +35,8 @@ PRESETS = {
 }
 SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 FORMATS = ("text", "jsonl", "parquet")
+HUB_KEYS = ("config", "revision", "split")
+ROW_KEYS = ("column", "title", "group", "rows")
 
 
 @dataclass(frozen=True)
@@ -67,31 +70,6 @@ class Source:
         return [column for column in (self.column, self.title, self.group) if column is not None]
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A part of a source that is read in one go."""
-
-    source: int
-    file: str
-    """Or ``hub:NAME``."""
-    format: str
-    start: int
-    """First byte of text and JSON lines, first row group of parquet, number of the hub's shard or ``ALL``."""
-    end: Optional[int]
-    """Behind the last; None for all that is left. Of the hub the count of its shards."""
-    bytes: int
-    """How much there is to read, roughly."""
-
-
-@dataclass
-class Plan:
-    """Chunks in order, and what they were made of, so that a change is noticed."""
-
-    sources: List[Dict[str, Any]]
-    """Each source as a dictionary, with its ``files``: path, bytes, time of change."""
-    chunks: List[Chunk] = field(default_factory=list)
-
-
 def parse(text: str) -> Source:
     """A source from how it is written.
 
@@ -116,35 +94,10 @@ def parse(text: str) -> Source:
         raise ValueError(f"the source {text!r} has format={source.format}; it must be one of {', '.join(FORMATS)}")
     if source.group is not None and source.rows > 1:
         raise ValueError(f"the source {text!r} has both group= and rows=; it must be one of them")
+    for key in ("format",) if source.hub is not None else HUB_KEYS:
+        if key in given:
+            raise ValueError(f"the source {text!r} has {key}=, which is for {'files' if source.hub is not None else 'hub:NAME'}; it must be left out")
     return source
-
-
-def plan(sources: List[Source], chunk_bytes: int) -> Plan:
-    """Look at all sources, without reading them.
-
-    Raises:
-        ValueError: nothing is there, a file is empty, or it cannot be told what it is; a sentence.
-    """
-    made = Plan([])
-    for number, source in enumerate(sources):
-        if source.hub is not None:
-            source = replace(source, revision=_commit(source))
-            made.chunks += _hub_chunks(number, source)
-        else:
-            for file in files_of(source):
-                made.chunks += _file_chunks(number, source, file, chunk_bytes)
-        stats = [(file, os.stat(file)) for file in files_of(source)]
-        made.sources.append(
-            {**asdict(source), "files": [{"path": file, "bytes": s.st_size, "changed": s.st_mtime_ns} for file, s in stats]}
-        )
-    if not made.chunks:
-        raise ValueError("the sources have no documents")
-    return made
-
-
-def source_of(planned: Dict[str, Any]) -> Source:
-    """A source of a plan, with the revision that was found."""
-    return Source(**{key: value for key, value in planned.items() if key != "files"})
 
 
 def format_of(source: Source, file: str) -> str:
@@ -171,14 +124,13 @@ def files_of(source: Source) -> List[str]:
     """
     location = source.location
     if source.hub is not None:
-        return sorted(str(path) for path in Path(source.hub).rglob("*") if path.is_file()) if os.path.isdir(source.hub) else []
+        return _below(Path(source.hub)) if os.path.isdir(source.hub) else []
     if os.path.isdir(location):
-        below = (str(path) for path in Path(location).rglob("*") if path.is_file() and not path.name.startswith("."))
-        found = sorted(file for file in below if source.format or _suffix(file) in SUFFIXES)
+        found = [file for file in _below(Path(location)) if _is_of_folder(source, file)]
     elif os.path.isfile(location):
         found = [location]
     else:
-        found = sorted(file for file in glob.glob(location, recursive=True) if os.path.isfile(file))
+        found = sorted(file for file in glob(location, recursive=True) if os.path.isfile(file))
     if not found:
         raise ValueError(f"the source {location} has no files")
     for file in found:
@@ -187,66 +139,33 @@ def files_of(source: Source) -> List[str]:
     return found
 
 
-def _file_chunks(number: int, source: Source, file: str, chunk_bytes: int) -> Iterator[Chunk]:
-    format, size = format_of(source, file), os.path.getsize(file)
-    if format == "parquet":
-        yield from _parquet_chunks(number, source, file)
-        return
-    if Path(file).suffix in COMPRESSED or (format == "jsonl" and source.joins_rows):
-        yield Chunk(number, file, format, 0, None, size)
-        return
-    edges = [0]
-    with open_stream(file) as stream:
-        while edges[-1] < size:
-            edges.append(_next_document(stream, edges[-1] + chunk_bytes, size, blank=format == "text"))
-    for start, end in zip(edges, edges[1:]):
-        yield Chunk(number, file, format, start, end, end - start)
+def takes(source: Source, path) -> bool:
+    """Would a file that somebody writes to ``path`` be one of the source's?"""
+    location = source.hub or source.location
+    if os.path.isdir(location):
+        folder, file = Path(location).resolve(), Path(path).resolve()
+        return file.is_relative_to(folder) and not _is_hidden(file.relative_to(folder)) and (source.hub is not None or _is_of_folder(source, str(file)))
+    return source.hub is None and _matches(Path(os.path.abspath(path)).parts, Path(os.path.abspath(location)).parts)
 
 
-def _next_document(stream, position: int, size: int, blank: bool) -> int:
-    """The first byte of the first document that begins at ``position`` or later."""
-    if position >= size:
-        return size
-    stream.seek(position - 1)
-    read_line(stream, MAX_BYTES)  # what is left of a line, or the end of the line before
-    while blank:
-        line, length = read_line(stream, MAX_BYTES)
-        if not line or (length <= MAX_BYTES and not line.strip()):
-            break
-    return min(stream.tell(), size)
+def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """As ``glob`` has it: ** stands for any number of folders."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_matches(path[i:], pattern[1:]) for i in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
 
 
-def _parquet_chunks(number: int, source: Source, file: str) -> Iterator[Chunk]:
-    from .rows import parquet_file
-
-    parquet = parquet_file(file, source.columns)
-    groups = parquet.metadata.num_row_groups
-    if source.joins_rows:  # a document may go on in the next row group
-        yield Chunk(number, file, "parquet", 0, groups, os.path.getsize(file))
-        return
-    for i in range(groups):
-        yield Chunk(number, file, "parquet", i, i + 1, parquet.metadata.row_group(i).total_byte_size)
+def _below(folder: Path) -> List[str]:
+    """All files, sorted, but hidden ones and those in hidden folders."""
+    return sorted(str(path) for path in folder.rglob("*") if path.is_file() and not _is_hidden(path.relative_to(folder)))
 
 
-def _commit(source: Source) -> Optional[str]:
-    """The commit that a revision of the hub is now, so that all parts read the same."""
-    revision = source.revision
-    if os.path.isdir(source.hub) or (revision is not None and len(revision) == 40):
-        return revision
-    from huggingface_hub import HfApi
-
-    try:
-        return HfApi().dataset_info(source.hub, revision=revision).sha
-    except Exception as error:
-        raise ValueError(f"the hub's {source.hub} cannot be reached: {type(error).__name__}: {str(error).splitlines()[0]}") from None
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
-def _hub_chunks(number: int, source: Source) -> List[Chunk]:
-    from .rows import hub_dataset
-
-    dataset = hub_dataset(source)
-    count = dataset.num_shards
-    size = (dataset.info.dataset_size or 0) // count or 1
-    if source.group is not None:  # a group of rows may go on in the next shard
-        return [Chunk(number, source.location, "hub", ALL, count, size * count)]
-    return [Chunk(number, source.location, "hub", i, count, size) for i in range(count)]
+def _is_of_folder(source: Source, file: str) -> bool:
+    """Is a file of a source's folder one to read?"""
+    return source.format is not None or _suffix(file) in SUFFIXES

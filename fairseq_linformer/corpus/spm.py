@@ -17,17 +17,18 @@ import argparse
 import io
 import sys
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Union
+from typing import Iterable, Iterator, List, Optional, Sequence, Union
 
 import sentencepiece
 
+from ..errors import first_line
 from ..files import atomic, write_lines
 
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
 def train(
-    inputs: Union[Sequence, Iterator[str]], vocab_size: int, model_type: str = "bpe", fold_case: bool = True
+    inputs: Union[Sequence, Iterator[str]], vocab_size: int, model_type: str = "bpe", *, fold_case: bool
 ) -> bytes:
     """Train a model on text, one sentence or paragraph a line.
 
@@ -44,7 +45,7 @@ def train(
 
     Raises:
         OSError: an input cannot be read.
-        ValueError: the text does not carry that many pieces, or has fewer than its characters.
+        ValueError: vocab_size is more than the text carries, or less than its characters.
     """
     if not 1 <= vocab_size <= 1_000_000:
         raise ValueError(f"vocab_size is {vocab_size}; it must be from 1 to 1,000,000")
@@ -75,7 +76,7 @@ def train(
     except (RuntimeError, OSError) as error:
         # Its messages read "INTERNAL: file.cc(12) [condition] Sentence for a human.", and if the
         # iterator raises "INTERNAL: ValueError: its sentence", with more lines.
-        sentence = (str(error).split("] ")[-1].strip().splitlines() or [""])[0].removeprefix("INTERNAL: ").removeprefix("ValueError: ")
+        sentence = first_line(str(error).split("] ")[-1]).removeprefix("INTERNAL: ").removeprefix("ValueError: ")
         raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
 
@@ -101,10 +102,15 @@ def dictionary(model) -> List[str]:
     return pieces
 
 
-def write_dictionary(model, path) -> None:
-    """Write ``path`` as fairseq's ``dict.txt``: a line "piece count" for each piece."""
+def entries(names: Iterable[str]) -> List[str]:
+    """The lines "name count" of fairseq's ``dict.txt``."""
     # Counts only serve to sort and cut a dictionary, which this one must not be.
-    write_lines(path, (f"{piece} 1" for piece in dictionary(model)))
+    return [f"{name} 1" for name in names]
+
+
+def write_dictionary(model, path) -> None:
+    """Write ``path`` as fairseq's ``dict.txt``, an entry for each piece."""
+    write_lines(path, entries(dictionary(model)))
 
 
 def encode(model, input, output) -> int:
@@ -167,7 +173,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     options = parser.parse_args(arguments)
     try:
         if options.command == "train":
-            model = train(options.input, options.vocab_size, options.model_type, not options.keep_case)
+            model = train(options.input, options.vocab_size, options.model_type, fold_case=not options.keep_case)
             # The dictionary first: a model without it would look finished.
             write_dictionary(model, options.out / "dict.txt")
             with atomic(options.out / "spm.model", "wb") as file:

@@ -76,7 +76,7 @@ def read_line(stream: BinaryIO, limit: int) -> Tuple[bytes, int]:
 
 
 @contextmanager
-def whole(file) -> Iterator[None]:
+def damage_refused(file) -> Iterator[None]:
     """Reading it in this block, a damaged file is a ValueError with a sentence."""
     try:
         yield
@@ -91,7 +91,7 @@ def whole(file) -> Iterator[None]:
 def line_number(file, position: int) -> int:
     """The line, from 1, that holds the byte at ``position``."""
     lines = 1
-    with open_stream(file) as stream, whole(file):
+    with open_stream(file) as stream, damage_refused(file):
         while position > 0:
             block = stream.read(min(position, 1 << 20))
             if not block:

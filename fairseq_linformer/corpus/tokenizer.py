@@ -76,7 +76,8 @@ class GPT2(Tokenizer):
     def __init__(self, folder):
         from tiktoken import Encoding
 
-        contents = {name: _read(Path(folder) / name, "GPT-2's BPE") for name in ("encoder.json", "vocab.bpe", "dict.txt")}
+        names = ("encoder.json", "vocab.bpe", "dict.txt")
+        contents = {name: _read(Path(folder) / name, f"--gpt2 needs a folder with {', '.join(names)}") for name in names}
         try:
             numbers = json.loads(contents["encoder.json"])
             merges = [tuple(line.split(" ")) for line in contents["vocab.bpe"].decode().split("\n")[1:] if line]
@@ -125,7 +126,7 @@ class SentencePiece(Tokenizer):
     name = "sentencepiece"
 
     def __init__(self, model):
-        content = _read(Path(model), "sentencepiece")
+        content = _read(Path(model), "--sentencepiece needs a model file")
         try:
             self._processor = spm.load(content)
         except ValueError:
@@ -134,10 +135,23 @@ class SentencePiece(Tokenizer):
         places = {piece: FIRST + i for i, piece in enumerate(pieces)}
         count = self._processor.get_piece_size()
         table = np.array([places.get(self._processor.id_to_piece(i), UNKNOWN) for i in range(count)])
-        super().__init__([f"{piece} 1" for piece in pieces], {Path(model).name: content}, table)
+        super().__init__(spm.entries(pieces), {Path(model).name: content}, table)
 
     def _encode(self, lines):
         return self._processor.encode(list(lines), num_threads=1)
+
+
+def load_tokenizer(gpt2, sentencepiece) -> Tokenizer:
+    """The tokenizer that is asked for.
+
+    Args:
+        gpt2: folder of ``GPT2``; or None, and
+        sentencepiece: path of the model of ``SentencePiece``.
+
+    Raises:
+        ValueError: a file is missing or is not what it should be; a sentence.
+    """
+    return GPT2(gpt2) if gpt2 is not None else SentencePiece(sentencepiece)
 
 
 def _bytes_of_symbols() -> Dict[str, int]:
@@ -147,7 +161,7 @@ def _bytes_of_symbols() -> Dict[str, int]:
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
-def _read(path: Path, what: str) -> bytes:
+def _read(path: Path, wanted: str) -> bytes:
     if not path.is_file():
-        raise ValueError(f"{path} is not a file; {what} is made of it")
+        raise ValueError(f"{path} is not a file; {wanted}")
     return path.read_bytes()

@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import re
+import subprocess
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -122,6 +123,11 @@ def circumstances(data: str, command: str, scale: str = "cpu") -> Dict[str, Any]
         "command": command,
         "date": datetime.date.today().isoformat(),
     }
+
+
+def current_commit() -> str:
+    """Of the repository that this is run in."""
+    return subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def footer(entry: Entry) -> str:

@@ -12,36 +12,56 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from . import ledger
-from .ledger import Entry, Measurement
-from .projection_runs import current_commit
+from .ledger import Entry, Measurement, current_commit
 
 COMMAND = "scripts/prepare.sh DATA OUT"
 
 
 def of_corpus(manifest: Dict[str, Any]) -> Dict[str, Measurement]:
-    """Counts of each source and each split."""
-    found = {}
+    """Counts of each source and each split.
+
+    Raises:
+        ValueError: two sources have the same name.
+    """
+    found: Dict[str, Measurement] = {}
     for source in manifest["sources"]:
         name = "/".join(Path(source["location"]).parts[-2:])
-        kept = {key: source[key] for key in ("documents_read", "documents", "duplicate_documents", "words", "tokens")}
-        found.update(_counts(name, {**kept, "unfit_documents": sum(source["unfit"].values())}))
+        documents = {what: source[what] for what in ("documents_read", "documents", "duplicate_documents")}
+        add(found, _counts(name, documents, "documents"))
+        for unit in ("words", "tokens"):
+            add(found, _counts(name, {unit: source[unit]}, unit))
+        add(found, _counts(name, {"unfit_documents": sum(source["unfit"].values())}, "documents"))
     for split, counts in manifest["splits"].items():
-        found.update(_counts(split, {key: counts[key] for key in ("documents", "tokens")}))
+        for unit in ("documents", "tokens"):
+            add(found, _counts(split, {unit: counts[unit]}, unit))
     return found
 
 
 def of_task(manifest: Dict[str, Any]) -> Dict[str, Measurement]:
     """Counts of each split."""
-    found = {}
+    found: Dict[str, Measurement] = {}
     for split, counts in manifest["splits"].items():
         skipped = sum(reason["rows"] for reason in counts["skipped"].values())
-        rows = {"rows": counts["written"], "skipped_rows": skipped, "cut_rows": counts["cut"], "tokens": counts["tokens"]}
-        found.update(_counts(f"{manifest['task']} {split}", rows))
+        name = f"{manifest['task']} {split}"
+        add(found, _counts(name, {"rows": counts["written"], "skipped_rows": skipped, "cut_rows": counts["cut"]}, "rows"))
+        add(found, _counts(name, {"tokens": counts["tokens"]}, "tokens"))
     return found
 
 
-def _counts(name: str, counts: Dict[str, int]) -> Dict[str, Measurement]:
-    return {f"{name}: {what.replace('_', ' ')}": Measurement(count, what.split("_")[-1], None, 1) for what, count in counts.items()}
+def add(found: Dict[str, Measurement], more: Dict[str, Measurement]) -> None:
+    """Put ``more`` behind what was found.
+
+    Raises:
+        ValueError: a name is there already.
+    """
+    twice = [name for name in more if name in found]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is there twice; two sources must differ in the last two parts of their paths, and a task is given once")
+    found.update(more)
+
+
+def _counts(name: str, counts: Dict[str, int], unit: str) -> Dict[str, Measurement]:
+    return {f"{name}: {what.replace('_', ' ')}": Measurement(count, unit, None, 1) for what, count in counts.items()}
 
 
 def table(entry: Entry, speed: Entry) -> str:
@@ -67,7 +87,7 @@ def main() -> None:
         manifests: List[Dict[str, Any]] = [json.loads((folder / "manifest.json").read_text()) for folder in (args.corpus, *args.tasks)]
         measured = of_corpus(manifests[0])
         for manifest in manifests[1:]:
-            measured.update(of_task(manifest))
+            add(measured, of_task(manifest))
         entry = Entry(
             identifier="prepared-data",
             claim="Wikipedia and novels for pretraining, and the four tasks of the paper, in GPT-2's tokens: what prepare read and wrote",

@@ -10,6 +10,7 @@ Its .bin and .idx must come out byte for byte as ours.
 import argparse
 import logging
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -23,10 +24,10 @@ from ..corpus import sources
 from ..corpus.chunks import hash_of
 from ..corpus.documents import Unfit, documents, lines_of
 from ..corpus.options import Options
+from ..corpus.plan import make_plan
 from ..files import sha256
 from . import ledger
-from .ledger import Entry, Measurement
-from .projection_runs import current_commit
+from .ledger import Entry, Measurement, current_commit
 
 
 def export(options: Options, folder: Path) -> None:
@@ -34,7 +35,7 @@ def export(options: Options, folder: Path) -> None:
     parsed = [sources.parse(source) for source in options.sources]
     seen = set()
     with open(folder / "train.txt", "w", encoding="utf-8") as train, open(folder / "valid.txt", "w", encoding="utf-8") as valid:
-        for chunk in sources.plan(parsed, 1 << 24).chunks:
+        for chunk in make_plan(parsed, 1 << 24).chunks:
             for raw in documents(chunk, parsed[chunk.source]):
                 try:
                     lines = lines_of(raw)
@@ -61,7 +62,11 @@ def stock(texts: Path, out: Path, gpt2: Path, workers: int) -> List[List[str]]:
 
 
 def timed(commands: List[List[str]]) -> Tuple[float, int]:
-    """Seconds that they take one after the other, and the most memory that one has with all its processes, in bytes."""
+    """Seconds that they take one after the other, and the most memory that one has with all its processes, in bytes.
+
+    Raises:
+        ValueError: a command fails; with the last line that it said.
+    """
     most, begun = 0, time.monotonic()
     for command in commands:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -73,7 +78,8 @@ def timed(commands: List[List[str]]) -> Tuple[float, int]:
             time.sleep(0.1)
         reader.join()
         if process.returncode != 0:
-            raise ValueError(f"{' '.join(command[:3])} ended with {process.returncode}: {said[0].strip().splitlines()[-1]}")
+            last = (said[0].strip().splitlines() or ["it said nothing"])[-1]
+            raise ValueError(f"{' '.join(command[:3])} ended with {process.returncode}: {last}")
     return time.monotonic() - begun, most
 
 
@@ -102,7 +108,7 @@ def measure(out: Path, options: Options, workers: int, rounds: int) -> Tuple[Dic
             shutil.rmtree(folder, ignore_errors=True)
             if route == "stock":
                 folder.mkdir()
-            words = [sys.executable, "-m", "fairseq_linformer.cli", *options.command(folder).split()[1:], "--workers", str(workers)]
+            words = [sys.executable, "-m", "fairseq_linformer.cli", *shlex.split(options.command(folder))[1:], "--workers", str(workers)]
             taken, most = timed([words] if route == "ours" else stock(out, folder, gpt2, workers))
             seconds[route].append(taken)
             memory[route].append(most)

@@ -25,6 +25,7 @@ from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import from_roberta
 from . import projection_starts
+from .ledger import current_commit
 
 SEEDS = (1, 2, 3)
 START = "start.pt"
@@ -170,11 +171,6 @@ def execute(run: Run, out: Path, text: Path, wiki: Path, commit: str, keep: bool
     (folder / START).unlink(missing_ok=True)
     (folder / "done").touch()
     print(f"{run.name}: {curve(folder)[-1][1]:.1f}", flush=True)
-
-
-def current_commit() -> str:
-    """Of the repository that this is run in."""
-    return subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 def curve(folder: Path) -> List[List[float]]:

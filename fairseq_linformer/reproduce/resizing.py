@@ -19,9 +19,9 @@ from typing import Dict, Optional, Tuple
 from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
 from . import ledger
-from .ledger import Entry, Measurement
+from .ledger import Entry, Measurement, current_commit
 from .projection_report import COMMAND, RESIZING, written
-from .projection_runs import Run, current_commit, execute
+from .projection_runs import Run, execute
 from .real_text import training_seconds
 
 TRAINED = Run("resizing", 512, 256, "headwise", "staggered", 1, 1 / 64, init="staggered")

@@ -1,7 +1,20 @@
-"""What holds for every archive."""
+"""What holds for every archive, and for files that are read from it."""
 
 import re
-from typing import Iterable
+import tarfile
+import zipfile
+import zlib
+from contextlib import contextmanager
+from typing import Iterable, Iterator
+
+
+@contextmanager
+def unreadable_refused(name) -> Iterator[None]:
+    """Reading it in this block, what is damaged or unreadable is a ValueError with a sentence."""
+    try:
+        yield
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+        raise ValueError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def check_names(path, members: Iterable[str]) -> None:

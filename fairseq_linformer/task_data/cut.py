@@ -9,17 +9,22 @@ from typing import List, Sequence, Tuple
 
 import numpy as np
 
+MAX_POSITIONS = 512
+"""n unless another is given; RoBERTa's."""
 HOW = ("head", "head+tail")
+"""The first unless another is given."""
 # Sun et al. 2019, "How to Fine-Tune BERT for Text Classification": of 510 tokens the first 128 and the last 382.
 _HEAD, _ALL = 128, 510
 
 
-def check(max_positions: int, inputs: int) -> None:
-    """Refuse an n in which nothing fits.
+def check(max_positions: int, inputs: int, how: str = HOW[0]) -> None:
+    """Refuse an n in which nothing fits, and what is no way to cut.
 
     Raises:
-        ValueError: there is no place for a token of each text.
+        ValueError: there is no place for a token of each text, or ``how`` is not in ``HOW``.
     """
+    if how not in HOW:
+        raise ValueError(f"cut is {how!r}; it must be one of {', '.join(HOW)}")
     if max_positions < 3 * inputs:
         raise ValueError(f"max_positions is {max_positions}; <s>, </s> and a token of each text need at least {3 * inputs}")
     if max_positions > 1 << 30:
@@ -27,7 +32,7 @@ def check(max_positions: int, inputs: int) -> None:
 
 
 def cut(
-    ids: Sequence[np.ndarray], sizes: Sequence[np.ndarray], max_positions: int, how: str = "head"
+    ids: Sequence[np.ndarray], sizes: Sequence[np.ndarray], max_positions: int, how: str = HOW[0]
 ) -> Tuple[List[np.ndarray], List[np.ndarray], int]:
     """Cut rows to n. The </s> at the end of a text always stays.
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Iterator, Optional
 
+from ..errors import first_line
 from ..files import sha256
 from .rows import Row
 from .table import Task
@@ -69,10 +70,9 @@ class Parquet:
         except Exception as error:  # network, cache, parquet and datasets each have their own
             if isinstance(error, _Refused):
                 raise
-            what = (str(error).strip().splitlines() or [""])[0]
             after = f" after row {number}" if number else ""
             name = f"{self._folder or self._name} {where}"
-            raise ValueError(f"{name} cannot be read{after}: {type(error).__name__}: {what}") from None
+            raise ValueError(f"{name} cannot be read{after}: {type(error).__name__}: {first_line(error)}") from None
 
     def _class_names(self, features, where: str):
         """What the numbers of the labels mean; None if labels are no numbers of classes.

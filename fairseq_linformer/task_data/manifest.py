@@ -1,6 +1,7 @@
 """What a folder of a task was made of, for ``manifest.json`` and for a reader."""
 
 import platform
+import shlex
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,20 +22,22 @@ def made_of(
     Args:
         source: as it was given.
         rows: the source that was opened, and read to its end.
-        splits: what is to be said of each split.
+        splits: what is to be said of each split, and as ``labels`` which the source has, for ``labels`` of all.
     """
     packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(rows, Parquet) else [])]
     return {
         "task": task.name,
         "licence": task.licence,
-        "command": f"fairseq-linformer prepare {task.name} OUT --source {source if source == 'hub' else Path(source).absolute().name} "
-        f"--{tokenizer.name} {'FOLDER' if tokenizer.name == 'gpt2' else 'MODEL'} "
-        f"--max-positions {max_positions} --cut {cut} --max-skipped {max_skipped}",
+        "command": shlex.join([
+            "fairseq-linformer", "prepare", task.name, "OUT", "--source", "hub" if str(source) == "hub" else Path(source).absolute().name,
+            f"--{tokenizer.name}", "FOLDER" if tokenizer.name == "gpt2" else "MODEL",
+            "--max-positions", str(max_positions), "--cut", cut, "--max-skipped", str(max_skipped),
+        ]),
         "source": rows.described(),
         "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
         "max_positions": max_positions,
         "labels": _labels(task, splits),
-        "splits": splits,
+        "splits": {split: {what: count for what, count in counts.items() if what != "labels"} for split, counts in splits.items()},
         "versions": {
             "fairseq-linformer": __version__,
             "python": platform.python_version(),
@@ -48,7 +51,7 @@ def _labels(task: Task, splits: dict) -> dict:
     """What the source's labels became: its word -> name and number of the class."""
     if task.score:
         return {"lowest": task.score[0], "highest": task.score[1], "written": "divided by the highest"}
-    seen = sorted({label for split in splits.values() for label in split.pop("labels")}, key=lambda label: (task.number(label), label))
+    seen = sorted({label for split in splits.values() for label in split["labels"]}, key=lambda label: (task.number(label), label))
     return {label: {"class": task.names[task.number(label)], "number": task.number(label)} for label in seen}
 
 

@@ -4,7 +4,7 @@
     OUT/input1/...                                   the second text of a pair
     OUT/label/{train,valid}.{bin,idx}, dict.txt      the class, with </s>; classes in the order of the table
     OUT/label/{train,valid}.label                    instead, a score from 0 to 1 a line
-    OUT/manifest.json                                what it was made of, and what was left out
+    OUT/manifest.json                                what it was made of, and what was skipped
 
 This is what fairseq's examples/roberta/preprocess_GLUE_tasks.sh makes, but that there the number of a class depends
 on how frequent it is.
@@ -18,7 +18,9 @@ from typing import Iterator, List, Optional
 
 import numpy as np
 
+from ..corpus import spm
 from ..corpus.binarised import Writer
+from ..corpus.options import MAX_SKIPPED, check_max_skipped
 from ..corpus.tokenizer import EOS, FIRST, UNKNOWN, Tokenizer
 from ..files import check_new_folder, new_folder, write_lines
 from . import cut as cutting
@@ -32,8 +34,9 @@ _EXAMPLES = 3
 
 
 def prepare(
-    task: Task, out, source, tokenizer: Tokenizer, max_positions: int = 512, cut: str = "head", max_skipped: float = 0.01
-) -> dict:
+    task: Task, out, source, tokenizer: Tokenizer, max_positions: int = cutting.MAX_POSITIONS, cut: str = cutting.HOW[0],
+    max_skipped: float = MAX_SKIPPED,
+) -> dict:  # fmt: skip
     """Write ``out``, a new or empty folder.
 
     Args:
@@ -48,12 +51,11 @@ def prepare(
     Raises:
         ValueError: a source is missing or damaged, is not what the table says, or too much of it had to be skipped;
             or an option is out of range. A sentence.
-        OSError: ``out`` cannot be written.
+        OSError: ``out`` cannot be written, or a file of a source not be read.
     """
     check_new_folder(out)
-    cutting.check(max_positions, task.inputs)
-    if not 0 <= max_skipped < 1:
-        raise ValueError(f"max_skipped is {max_skipped}; it must be at least 0 and below 1")
+    cutting.check(max_positions, task.inputs, cut)
+    check_max_skipped(max_skipped)
     rows = open_source(task, source)
     try:
         with new_folder(out) as folder:
@@ -67,11 +69,11 @@ def prepare(
             for i in range(task.inputs):
                 write_lines(folder / f"input{i}" / "dict.txt", tokenizer.dictionary)
             if task.classes:
-                write_lines(folder / "label" / "dict.txt", (f"{name} 1" for name in task.names))
+                write_lines(folder / "label" / "dict.txt", spm.entries(task.names))
             manifest = made_of(task, folder, source, rows, tokenizer, splits, max_positions, cut, max_skipped)
             write_lines(folder / "manifest.json", [json.dumps(manifest, indent=2)])
-    except OSError as error:  # sources have sentences of their own
-        raise OSError(f"{out} cannot be written, nothing of it is left: {error}") from None
+    except OSError as error:  # it names the file, which need not be one of out
+        raise OSError(f"{out} was not finished, nothing of it is left: {error}") from None
     return manifest
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Tuple
+from typing import Tuple, Union
 
 from ..corpus.streams import MAX_BYTES
 from .table import Task
@@ -14,12 +14,13 @@ _LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
 
 @dataclass(frozen=True)
 class Row:
-    """
+    """A row of a task, to use or to skip.
+
     Attributes:
         place: FILE:LINE, or the file where a row is a file; relative to the source.
         texts: one or two.
         label: what the source calls the class; the score as it stands there.
-        reason: why the row is not used, one of a few phrases to count by; empty if it is.
+        reason: why the row is skipped, one of a few phrases to count by; empty if it is.
         detail: of this row, beside the reason.
     """
 
@@ -33,7 +34,7 @@ class Row:
         return f"{self.place}: {self.reason}" + (f", {self.detail}" if self.detail else "")
 
 
-def decoded(place: str, content: bytes):
+def decoded(place: str, content: bytes) -> Union[str, Row]:
     """The text of some bytes, or the ``Row`` that says why there is none."""
     if b"\0" in content:
         return Row(place, reason="a NUL byte")

@@ -5,11 +5,10 @@ import hashlib
 import os
 import re
 import tarfile
-import zlib
 from pathlib import Path
 from typing import Dict, Iterator, Tuple
 
-from .archive import check_names
+from .archive import check_names, unreadable_refused
 from ..corpus.streams import MAX_BYTES
 from ..files import sha256
 from .rows import TOO_LONG, Row, decoded
@@ -51,13 +50,10 @@ class TextFolder:
             folder = self._folder / self._files.splits[split] / label
             for name in sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=_order):
                 place = (folder / name).relative_to(self._folder).as_posix()
-                try:
-                    with open(folder / name, "rb") as file:
-                        self._sums[place] = hashlib.file_digest(file, "sha256").hexdigest()
-                        file.seek(0)
-                        content = file.read(MAX_BYTES + 1)
-                except OSError as error:
-                    raise ValueError(f"{folder / name} cannot be read: {error.strerror}") from None
+                with unreadable_refused(folder / name), open(folder / name, "rb") as file:
+                    self._sums[place] = hashlib.file_digest(file, "sha256").hexdigest()
+                    file.seek(0)
+                    content = file.read(MAX_BYTES + 1)
                 yield _row(place, label, content)
 
     def described(self) -> dict:
@@ -90,25 +86,20 @@ class TextTar:
                 yield _row(f"{self._files.root}/{self._files.splits[split]}/{label}/{name}", label, contents[label, name])
 
     def _members(self, folder: str) -> Iterator[Tuple[str, str, bytes]]:
-        member = None
-        try:
-            with gzip.open(self._path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
-                for member in archive:
-                    check_names(self._path, [member.name])
-                    parts = member.name.removeprefix("./").split("/")
-                    if parts[:-2] != [self._files.root, folder] or parts[-2] not in self._files.labels:
-                        continue
-                    if parts[-1].startswith("."):
-                        continue
-                    if not member.isdir():
-                        if not member.isfile():
-                            raise ValueError(f"{self._path} has a member {member.name!r} that is a link, no file; it is refused")
-                        yield parts[-2], parts[-1], archive.extractfile(member).read(MAX_BYTES + 1)
-                while file.read(1 << 20):  # gzip's checksum is at the end
-                    pass
-        except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-            where = f" after {member.name}" if member else ""
-            raise ValueError(f"{self._path} cannot be read{where}: {getattr(error, 'strerror', None) or error}") from None
+        with unreadable_refused(self._path), gzip.open(self._path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
+            for member in archive:
+                check_names(self._path, [member.name])
+                parts = member.name.removeprefix("./").split("/")
+                if parts[:-2] != [self._files.root, folder] or parts[-2] not in self._files.labels:
+                    continue
+                if parts[-1].startswith("."):
+                    continue
+                if not member.isdir():
+                    if not member.isfile():
+                        raise ValueError(f"{self._path} has a member {member.name!r} that is a link, no file; it is refused")
+                    yield parts[-2], parts[-1], archive.extractfile(member).read(MAX_BYTES + 1)
+            while file.read(1 << 20):  # gzip's checksum is at the end
+                pass
 
     def described(self) -> dict:
         """SHA-256 of the archive."""

@@ -2,12 +2,10 @@
 
 import io
 import zipfile
-import zlib
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, Optional, Tuple
 
-from .archive import check_names
+from .archive import check_names, unreadable_refused
 from ..corpus.streams import MAX_BYTES, read_line
 from ..files import sha256
 from .rows import TOO_LONG, Row, decoded
@@ -28,7 +26,7 @@ class TsvFolder:
         self._folder = folder if self._some(task, folder) else folder / task.tsv.folder
         for name in task.tsv.files.values():
             if not (self._folder / name).is_file():
-                raise ValueError(f"{self._folder / name} is not a file; {task.name} is made of {_wanted(task)}")
+                raise ValueError(f"{self._folder / name} is not a file; {task.name} is made of {', '.join(task.tsv.files.values())}")
 
     @staticmethod
     def _some(task: Task, folder: Path) -> bool:
@@ -41,7 +39,7 @@ class TsvFolder:
 
     def rows(self, split: str) -> Iterator[Row]:
         name = self._task.tsv.files[split]
-        with _readable(self._folder / name), open(self._folder / name, "rb") as file:
+        with unreadable_refused(self._folder / name), open(self._folder / name, "rb") as file:
             yield from _rows(self._task, split, file, name, f"{self._folder / name}")
 
     def described(self) -> dict:
@@ -63,7 +61,7 @@ class TsvZip:
 
     def __init__(self, task: Task, path: Path):
         self._task, self._path = task, path
-        with _readable(path), zipfile.ZipFile(path) as archive:
+        with unreadable_refused(path), zipfile.ZipFile(path) as archive:
             members = archive.namelist()
         check_names(path, members)
         self._members: Dict[str, str] = {}
@@ -79,26 +77,13 @@ class TsvZip:
 
     def rows(self, split: str) -> Iterator[Row]:
         member = self._members[split]
-        with _readable(f"{self._path}/{member}"), zipfile.ZipFile(self._path) as archive:
+        with unreadable_refused(f"{self._path}/{member}"), zipfile.ZipFile(self._path) as archive:
             with archive.open(member) as raw, io.BufferedReader(raw) as file:
                 yield from _rows(self._task, split, file, member, f"{self._path}/{member}")
 
     def described(self) -> dict:
         """SHA-256 of the archive."""
         return {"kind": self.kind, "sha256": {self._path.name: sha256(self._path)}}
-
-
-def _wanted(task: Task) -> str:
-    return ", ".join(task.tsv.files.values())
-
-
-@contextmanager
-def _readable(name):
-    """What is inside a damaged archive fails in many ways; all of them become one sentence."""
-    try:
-        yield
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-        raise ValueError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _rows(task: Task, split: str, file: BinaryIO, name: str, path: str) -> Iterator[Row]:

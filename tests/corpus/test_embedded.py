@@ -85,7 +85,7 @@ def test_a_document_keeps_its_split_whatever_else_there_is(library):
     assert all(after[text] == before[text] for text in before)
 
 
-@pytest.mark.parametrize("what", ["no library", "too few packages", "unwritable"])
+@pytest.mark.parametrize("what", ["no library", "too few packages", "no classes", "unwritable"])
 def test_bad_input_is_one_sentence(library, tmp_path, what):
     arguments = [str(tmp_path / "out"), "--library", str(library), "--classes", "2"]
     if what == "no library":
@@ -94,6 +94,9 @@ def test_bad_input_is_one_sentence(library, tmp_path, what):
     elif what == "too few packages":
         arguments[4] = "3"
         expected = "2 packages with docstrings; 3 classes are wanted"
+    elif what == "no classes":
+        arguments[4] = "0"
+        expected = "classes is 0; it must be at least 2"
     else:
         (tmp_path / "out").write_text("a file where a folder is wanted")
         expected = "Not a directory"

@@ -1,5 +1,6 @@
 """Pretraining text: every source, whole and in parts, killed and damaged, against a slow obvious reference."""
 
+import argparse
 import bz2
 import gzip
 import hashlib
@@ -8,10 +9,13 @@ import lzma
 import os
 import random
 import resource
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow
@@ -19,19 +23,14 @@ import pyarrow.parquet
 import pytest
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from fairseq_linformer.corpus import pretraining
+from fairseq_linformer.corpus import pretraining, spm, workers
 from fairseq_linformer.corpus.pretraining import Options, prepare
 from fairseq_linformer.corpus.tokenizer import GPT2
 
-from .test_tokenizer import write_gpt2
+from ..stock_text import write_gpt2
 
 SMALL = 2000 / (1 << 20)
 """MiB of a chunk."""
-
-
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory):
-    return write_gpt2(tmp_path_factory.mktemp("gpt2"))
 
 
 def made_up(count=60, seed=0):
@@ -88,6 +87,12 @@ def read(out):
     }
 
 
+def sum_of_documents(source):
+    """Of a source in the manifest, all that became of what was read."""
+    names = ("documents", "duplicate_documents", "emptied_documents", "empty")
+    return sum(source[name] for name in names) + sum(source["unfit"].values())
+
+
 def content(out):
     """Everything that is in a folder but what it was planned from."""
     return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name not in ("plan.json", ".lock")}
@@ -103,6 +108,7 @@ def test_equals_the_reference(tmp_path, gpt2, shards, unique, chunk):
     assert said.splitlines()[-1] == "for fairseq-train: " + ":".join(str(tmp_path / f"out/shard{i}") for i in range(shards))
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     source, splits = manifest["sources"][0], manifest["splits"]
+    assert source["emptied_documents"] == unique and sum_of_documents(source) == 60
     assert source["documents_read"] == 60 and source["duplicate_documents"] == 3
     assert source["documents"] == sum(split["documents"] for split in splits.values()) == (57 if not unique else 56)
     paragraphs = sum(map(len, {"".join(document): document for document in documents}.values()))
@@ -240,8 +246,8 @@ if __name__ == "__main__":
 """
 
 
-def start(tmp_path, gpt2, out, chunk=SMALL, dies="not"):
-    (tmp_path / "run.py").write_text(RUN)
+def start(tmp_path, gpt2, out, chunk=SMALL, dies="not", script=RUN):
+    (tmp_path / "run.py").write_text(script)
     environment = {**os.environ, "PYTHONPATH": str(Path(pretraining.__file__).parents[2])}
     arguments = [sys.executable, tmp_path / "run.py", tmp_path / "text.txt", gpt2, tmp_path / out, str(chunk), dies]
     return subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -290,7 +296,7 @@ def test_finished_it_is_not_done_again(tmp_path, gpt2, monkeypatch):
     source = write_text(tmp_path / "text.txt", made_up())
     options = Options((str(source),), str(gpt2), valid_share=0.3)
     first = prepare(tmp_path / "out", options, workers=1)
-    monkeypatch.setattr(pretraining, "tokenise", None)
+    monkeypatch.setattr(pretraining, "tokenise_all", None)
     monkeypatch.setattr(pretraining, "assemble", None)
     assert prepare(tmp_path / "out", options) == first
     with open(tmp_path / "out" / "shard0" / "train.bin", "ab") as file:
@@ -306,8 +312,11 @@ def test_what_has_changed_is_noticed(tmp_path, gpt2):
     with pytest.raises(ValueError, match="was begun with unique_paragraphs False, not True"):
         prepare(tmp_path / "out", Options(**options, unique_paragraphs=True))
     other = write_gpt2(tmp_path / "other", merges=("h e",))
-    with pytest.raises(ValueError, match="was begun with gpt2"):
+    with pytest.raises(ValueError, match="was begun with another tokenizer: its files have changed"):
         prepare(tmp_path / "out", Options(**{**options, "gpt2": str(other)}))
+    (tmp_path / "spm.model").write_bytes(spm.train(iter(["hello low lower world"] * 20), 20, fold_case=False))
+    with pytest.raises(ValueError, match="was begun with tokenizer 'gpt2', not 'sentencepiece'"):
+        prepare(tmp_path / "out", Options(**{**options, "gpt2": None, "sentencepiece": str(tmp_path / "spm.model")}))
     source.write_text("something else\n")
     with pytest.raises(ValueError, match="text.txt has changed since this was begun"):
         prepare(tmp_path / "out", Options(**options))
@@ -316,12 +325,34 @@ def test_what_has_changed_is_noticed(tmp_path, gpt2):
         prepare(tmp_path / "out", Options(**options))
 
 
+def test_a_tokenizer_is_known_by_its_files_not_by_its_path(tmp_path, gpt2, monkeypatch):
+    source = write_text(tmp_path / "text.txt", made_up())
+    shutil.copytree(gpt2, tmp_path / "bpe")
+    monkeypatch.chdir(tmp_path)
+    first = prepare("out", Options((str(source),), "bpe", valid_share=0.3), workers=1, part=(1, 1))
+    assert prepare("out", Options((str(source),), "./bpe", valid_share=0.3), part=(1, 1)) == first
+    done = prepare("out", Options((str(source),), str(tmp_path / "bpe"), valid_share=0.3))
+    assert prepare("out", Options((str(source),), str(gpt2), valid_share=0.3)) == done
+    assert f"--gpt2 {tmp_path}/bpe " in json.loads((tmp_path / "out" / "manifest.json").read_text())["command"]
+
+
+def test_the_command_says_every_option():
+    from fairseq_linformer.cli.prepare import add_parser
+
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    options = Options(("a b.txt,rows=2", "c"), None, "m", valid_share=0.1, shards=3, unique_paragraphs=True, chunk_mib=2.5, max_skipped=0.2)
+    said = vars(parser.parse_args(shlex.split(options.command("my out"))[1:]))
+    assert said["out"] == Path("my out") and tuple(said["source"]) == options.sources
+    assert all(said[f.name] == getattr(options, f.name) for f in fields(Options) if f.name != "sources")
+
+
 def test_what_comes_to_bear_late_can_be_changed_until_then(tmp_path, gpt2, monkeypatch):
     documents = made_up()
     source = write_text(tmp_path / "text.txt", documents)
     with pytest.raises(ValueError, match="no document fell into valid, of 57 in all; raise --valid-share"):
         prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=1e-9), workers=1)
-    monkeypatch.setattr(pretraining, "_one", None)  # nothing is tokenised again
+    monkeypatch.setattr(workers, "_tokenise_one", None)  # nothing is tokenised again
     prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=0.3, shards=2), workers=1)
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3, shards=2)
     with pytest.raises(ValueError, match="was begun with shards 2, not 3"):
@@ -396,13 +427,13 @@ def test_a_book_may_go_on_in_the_next_shard_of_the_hub(tmp_path, gpt2):
 
 
 def test_long_blank_lines_end_no_document(tmp_path):
-    from fairseq_linformer.corpus import documents, sources
+    from fairseq_linformer.corpus import documents, plan, sources
 
     (tmp_path / "x.txt").write_bytes(b"".join(b"low %d\n" % i for i in range(300)) + b" " * 1_500_000 + b"\n" + b"tail\n" * 300 + b"\nend\n")
     source = sources.parse(str(tmp_path / "x.txt"))
     for size in (1000, 1 << 24):
-        found = [raw for chunk in sources.plan([source], size).chunks for raw in documents.documents(chunk, source)]
-        assert [(raw.text, raw.unfit and raw.unfit.reason) for raw in found] == [(None, "a line of over 1 MB"), (b"end\n", None)]
+        found = [raw for chunk in plan.make_plan([source], size).chunks for raw in documents.documents(chunk, source)]
+        assert [(raw.text, raw.unfit and raw.unfit.reason) for raw in found] == [(None, "a line of over 999,000 bytes"), (b"end\n", None)]
 
 
 @pytest.mark.parametrize("suffix, module", [(".bz2", bz2), (".xz", lzma)])
@@ -427,25 +458,10 @@ def test_one_bad_row_is_one_bad_row(tmp_path, gpt2):
     strings = pyarrow.array([line.encode() for [line] in good[75:]] + [b"not \xff"], pyarrow.binary())
     strings = pyarrow.Array.from_buffers(pyarrow.string(), len(strings), strings.buffers())
     pyarrow.parquet.write_table(pyarrow.table({"text": strings}), tmp_path / "y.parquet")
-    prepare(tmp_path / "out", Options((f"{tmp_path}/x.jsonl", f"{tmp_path}/y.parquet"), str(gpt2), valid_share=0.3), workers=1, max_skipped=0.1)
+    sources = (f"{tmp_path}/x.jsonl", f"{tmp_path}/y.parquet")
+    prepare(tmp_path / "out", Options(sources, str(gpt2), valid_share=0.3, max_skipped=0.1), workers=1)
     assert read(tmp_path / "out") == reference(good, GPT2(gpt2), 0.3)
     assert [source["unfit"] for source in json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]] == [{"not JSON": 1}, {"not UTF-8": 1}]
-
-
-def test_an_interruption_is_one_line_and_the_same_command_goes_on(tmp_path, gpt2):
-    source = write_text(tmp_path / "text.txt", made_up(3000))
-    command = [sys.executable, "-m", "fairseq_linformer.cli", "prepare", "pretraining", tmp_path / "out", "--source", source, "--gpt2", gpt2,
-               "--valid-share", "0.3", "--chunk-mib", "0.001", "--workers", "1"]  # fmt: skip
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, cwd=Path(pretraining.__file__).parents[2], start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background of a shell it is ignored
-    )  # fmt: skip
-    while not list((tmp_path / "out").glob("work/*.json")):
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate()[1]
-    assert process.returncode == 130 and said.splitlines() == ["fairseq-linformer: interrupted"]
-    assert list((tmp_path / "out").glob("work/*.json"))
 
 
 def damaged(folder, name):
@@ -513,16 +529,17 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     (tmp_path / "x.txt").write_bytes(b"\n\n".join(lines))
     rows = ['{"text": "row"}', "{", "[1]", '{"body": "y"}', '{"text": "\\ud800"}', '{"text": "  "}']
     (tmp_path / "y.jsonl").write_text("\n".join(rows))
-    options = Options((f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
-    with pytest.raises(ValueError, match="7 of 46 documents are unfit, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
-        prepare(tmp_path / "out", options, workers=1)
-    monkeypatch.setattr(pretraining, "_one", None)  # what was finished is not lost
-    prepare(tmp_path / "out", options, workers=1, max_skipped=0.2)
+    options = dict(sources=(f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), gpt2=str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
+    with pytest.raises(ValueError, match="7 of 46 documents must be skipped, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
+        prepare(tmp_path / "out", Options(**options), workers=1)
+    monkeypatch.setattr(workers, "_tokenise_one", None)  # what was finished is not lost
+    prepare(tmp_path / "out", Options(**options, max_skipped=0.2), workers=1)
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
     text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]
-    assert text["unfit"] == {"NUL byte": 1, "a line of over 1 MB": 1, "not UTF-8": 1}
-    assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 1 MB"))]
+    assert all(sum_of_documents(source) == source["documents_read"] for source in (text, rows))
+    assert text["unfit"] == {"NUL byte": 1, "a line of over 999,000 bytes": 1, "not UTF-8": 1}
+    assert text["examples"] == [f"{tmp_path}/x.txt, line {n}: {why}" for n, why in ((7, "not UTF-8"), (62, "NUL byte"), (72, "a line of over 999,000 bytes"))]
     assert rows["unfit"] == {"no text in text": 1, "not JSON": 1, "not UTF-8": 1, "not a JSON object": 1} and rows["empty"] == 1
     assert rows["examples"][0] == f"{tmp_path}/y.jsonl, line 2: not JSON"
 
@@ -536,6 +553,15 @@ def test_a_document_without_end_is_left_out_in_little_memory(tmp_path, gpt2, mon
     found = list(documents.documents(chunk, documents.Source("")))
     assert [(raw.text, raw.place, raw.unfit and raw.unfit.reason) for raw in found] == [
         (b"hello\n", 0, None), (None, 7, "a document of over 16 MiB"), (b"lower\n", 12008, None), (b"world\n", 12015, None)]  # fmt: skip
+
+
+def test_text_without_blank_lines_is_told_what_ends_a_document():
+    from fairseq_linformer.corpus.documents import LONG_DOCUMENT
+    from fairseq_linformer.corpus.manifest import check_skipped
+
+    read = [{"documents_read": 1, "unfit": {LONG_DOCUMENT: 1}, "examples": [f"x.txt, line 1: {LONG_DOCUMENT}"]}]
+    with pytest.raises(ValueError, match="x.txt, line 1: a document of over 16 MiB; in text a blank line ends a document$"):
+        check_skipped(read, 0.01)
 
 
 @pytest.mark.slow
@@ -566,6 +592,7 @@ def test_a_full_disk_loses_nothing(tmp_path, gpt2):
         (dict(shards=1001), "shards is 1001; it must be from 1 to 1,000"),
         (dict(chunk_mib=float("inf")), "chunk_mib is inf"),
         (dict(chunk_mib=0), "chunk_mib is 0"),
+        (dict(max_skipped=1.0), "max_skipped is 1.0; it must be at least 0 and below 1"),
         (dict(sources=("x.txt,colour=red",)), "has 'colour=red'; it must be one of"),
         (dict(sources=("x.txt,rows=0",)), "has rows=0"),
         (dict(sources=("x.txt,format=doc",)), "has format=doc"),

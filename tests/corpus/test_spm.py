@@ -25,8 +25,8 @@ def text(tmp_path):
 
 @pytest.mark.parametrize("model_type, size", [("bpe", 40), ("unigram", 22)])
 def test_training_is_deterministic_and_case_folding_is_a_choice(text, model_type, size):
-    folded = spm.train([text], size, model_type)
-    assert folded == spm.train([text], size, model_type)
+    folded = spm.train([text], size, model_type, fold_case=True)
+    assert folded == spm.train([text], size, model_type, fold_case=True)
     assert not any(piece.lower() != piece for piece in spm.dictionary(folded))
     kept = spm.train([text], size, model_type, fold_case=False)
     assert any(piece.lower() != piece for piece in spm.dictionary(kept))
@@ -53,7 +53,7 @@ def test_fairseq_numbers_pieces_in_the_order_of_the_model(text, tmp_path):
 
 
 def test_encode_counts_its_pieces(text, tmp_path):
-    model = spm.train([text], 40)
+    model = spm.train([text], 40, fold_case=True)
     total = spm.encode(model, text, tmp_path / "pieces")
     assert total == len((tmp_path / "pieces").read_text(encoding="utf-8").split())
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -143,14 +144,14 @@ def test_classes_go_by_name_not_by_number(gpt2, tmp_path, monkeypatch):
 def test_the_same_input_makes_the_same_manifest(gpt2, tmp_path):
     manifests = []
     for place in ("here", "there"):
-        files.write_tsv("sst-2", tmp_path / place / "SST-2")
-        prepare(TASKS["sst-2"], tmp_path / place / "out", tmp_path / place / "SST-2", gpt2)
+        files.write_tsv("sst-2", tmp_path / place / "SST 2")
+        prepare(TASKS["sst-2"], tmp_path / place / "out", tmp_path / place / "SST 2", gpt2)
         manifests.append((tmp_path / place / "out" / "manifest.json").read_bytes())
     assert manifests[0] == manifests[1]
     manifest = json.loads(manifests[0])
     for name, content in files.bins(tmp_path / "here" / "out").items():
         assert manifest["files"].pop(name) == hashlib.sha256(content).hexdigest()
-    assert not manifest["files"]
+    assert not manifest["files"] and shlex.split(manifest["command"])[4:6] == ["--source", "SST 2"]
     assert manifest["source"]["sha256"]["dev.tsv"] == hashlib.sha256(files.tsv("sst-2", "valid")).hexdigest()
     assert manifest["labels"]["1"] == {"class": "positive", "number": 1}
 
@@ -172,7 +173,7 @@ def test_command(gpt2_files, gpt2, tmp_path, capsys):
 
 def test_sentencepiece(tmp_path, capsys):
     (tmp_path / "text").write_text("the cat sat on the mat\n" * 20)
-    (tmp_path / "spm.model").write_bytes(spm.train([tmp_path / "text"], vocab_size=20))
+    (tmp_path / "spm.model").write_bytes(spm.train([tmp_path / "text"], vocab_size=20, fold_case=True))
     source = files.write_tsv("qqp", tmp_path / "QQP")
     with open(source / "train.tsv", "a") as file:
         file.write("9\t1\t2\tthe cat\t\u200b\t1\n")  # normalised to nothing
