@@ -10,7 +10,8 @@
 #
 # The arguments and CONFIG, DEVICE, RUNS, NAME and PYTHON are as in scripts/slurm/train.sbatch; NPROC_PER_NODE is the number of
 # processes of a node (all its GPUs). Everything goes into RUNS/NAME, which all nodes must share. Told to stop (INT, TERM,
-# USR1), it saves and ends with status 75; the same command goes on from there.
+# USR1), it finishes the update, saves and ends with status 75; SHUTDOWN_TIMEOUT (600) seconds are enough for that. The same
+# command goes on from there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-$PWD/.venv/bin/python}
@@ -23,19 +24,30 @@ if [ "$processes_here" = 0 ]; then
     echo "torchrun.sh: torch finds no GPU; DEVICE=cpu NPROC_PER_NODE=2 trains on CPUs" >&2
     exit 1
 fi
+wrong() { echo "torchrun.sh: $1" >&2; exit 2; }
+[[ $nodes =~ ^[1-9][0-9]*$ ]] || wrong "NODES is $nodes; the number of nodes is wanted"
+[[ $node_rank =~ ^[0-9]+$ && $node_rank -lt $nodes ]] || wrong "NODE_RANK is $node_rank; a number from 0 to $((nodes - 1)) is wanted"
+[[ $processes_here =~ ^[1-9][0-9]*$ ]] || wrong "NPROC_PER_NODE is $processes_here; a number of processes is wanted"
+[ "$nodes" = 1 ] || [ -n "${MASTER_ADDR:-}" ] || wrong "NODES is $nodes; MASTER_ADDR must name the node of NODE_RANK=0"
 processes=$((nodes * processes_here))
 
-if [ "$node_rank" = 0 ]; then
-    run=$("$python" -m fairseq_linformer.launching.begin --processes "$processes" "$@")
-else
-    run=$("$python" -m fairseq_linformer.launching.begin --folder-only --processes "$processes" "$@")
-fi
+other_node=()
+[ "$node_rank" = 0 ] || other_node=(--folder-only)
+run=$("$python" -m fairseq_linformer.launching.begin "${other_node[@]}" --processes "$processes" "$@")
+for _ in {1..120}; do # node 0 makes it
+    [ -e "$run/config.yaml" ] && break
+    sleep 1
+done
+"$python" -m fairseq_linformer.launching.node "$run" --processes "$processes_here"
+began=$(mktemp)
+trap 'rm -f "$began"' EXIT
 logs=$run/logs/torchrun-$(date +%Y%m%d-%H%M%S)-node$node_rank
 mkdir -p "$logs"
 echo "$processes_here of $processes processes on $(hostname), in $run"
 
 "$python" -m torch.distributed.run --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
     --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --log-dir "$logs" --redirects 3 --tee 0:3 \
+    --shutdown-timeout "${SHUTDOWN_TIMEOUT:-600}" \
     -m fairseq_linformer.launching.rank --processes "$processes" "$@" 2>"$logs/torchrun.txt" &
 launcher=$!
 trap 'kill -TERM "$launcher" 2>/dev/null || true' INT TERM USR1
@@ -47,7 +59,7 @@ while kill -0 "$launcher" 2>/dev/null; do # a signal ended the wait
 done
 trap - INT TERM USR1
 
-if [ -e "$run/stopped" ]; then
+if [ "$run/stopped" -nt "$began" ]; then
     echo "told to stop; the same command goes on"
     exit 75
 fi
@@ -60,4 +72,5 @@ if [ "$status" != 0 ]; then
     done
     exit "$status"
 fi
+touch "$run/done"
 echo "done: $run"

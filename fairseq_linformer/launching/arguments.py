@@ -17,6 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default=default("DEVICE", "gpu"), help="gpu or cpu; or DEVICE=... (%(default)s)")
     parser.add_argument("--runs", default=default("RUNS", "runs"), metavar="FOLDER", help="holds the run folders; or RUNS=... (%(default)s)")
     parser.add_argument("--name", default=default("NAME", ""), help="of the run folder; or NAME=... (made of the configuration)")
+
+
+def add_job_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a job knows besides."""
+    add_arguments(parser)
+    parser.add_argument("--processes", type=int, required=True, help="of the job")
     parser.add_argument("--list", metavar="FILE", help="arguments of the members of an array, a line each")
 
 
@@ -35,7 +41,7 @@ def training_of(options: argparse.Namespace, processes: int):
     wrong = [word for word in options.overrides if "=" not in word and not word.startswith("~")]
     if wrong:
         raise ValueError(f"{wrong[0]} is no override; KEY=VALUE is wanted, such as +run=n512-k256-layerwise")
-    if options.name and (Path(options.name).is_absolute() or ".." in Path(options.name).parts):
+    if options.name and (Path(options.name).is_absolute() or not Path(options.name).parts or ".." in Path(options.name).parts):
         raise ValueError(f"--name is {options.name}; it must be a folder below {options.runs}")
     return Training(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
 

@@ -13,12 +13,11 @@ from typing import List, Optional
 
 def main(words: Optional[List[str]] = None) -> None:
     logging.basicConfig(level=logging.WARNING)  # before fairseq does it, at INFO, when it is imported
-    from .arguments import add_arguments, parse_in_job, training_of
+    from .arguments import add_job_arguments, parse_in_job, training_of
     from .folder import begin
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    parser.add_argument("--processes", type=int, required=True, help="of the job")
+    add_job_arguments(parser)
     parser.add_argument("--folder-only", action="store_true", help="print it; another node makes it")
     try:
         options = parse_in_job(parser, sys.argv[1:] if words is None else words)

@@ -6,6 +6,7 @@
     RUN/logs/JOB/        rank-R.txt of every process, one after the other where a job was requeued
     RUN/stops.txt        a line for each time it was told to stop: the updates done by then
     RUN/stopped          there after such a stop, until it goes on
+    RUN/done             there when it is trained to its end
 """
 
 import fcntl
@@ -24,7 +25,7 @@ from .training import Training, identity
 
 logger = logging.getLogger(__name__)
 
-CONFIG, CHECKPOINTS, LOGS, STOPS, STOPPED = "config.yaml", "checkpoints", "logs", "stops.txt", "stopped"
+CONFIG, CHECKPOINTS, LOGS, STOPS, STOPPED, DONE = "config.yaml", "checkpoints", "logs", "stops.txt", "stopped", "done"
 STANDING_STILL = 3
 """So many stops at the same update, and a job does not ask to be queued again."""
 
@@ -52,14 +53,14 @@ def begin(training: Training) -> List[str]:
     Raises:
         ValueError, OSError: as ``check``; or it cannot be written.
     """
-    new = _compare(training)
-    for name in (CHECKPOINTS, LOGS):
-        (training.folder / name).mkdir(parents=True, exist_ok=True)
-    if new:
+    if _compare(training):
         with atomic(training.folder / CONFIG) as file:
             file.write(OmegaConf.to_yaml(training.composed))
+    for name in (CHECKPOINTS, LOGS):
+        (training.folder / name).mkdir(exist_ok=True)
     with alone_in(training.folder):
-        (training.folder / STOPPED).unlink(missing_ok=True)
+        for name in (STOPPED, DONE):
+            (training.folder / name).unlink(missing_ok=True)
         return restore_last(training.folder / CHECKPOINTS)
 
 
@@ -71,7 +72,7 @@ def _compare(training: Training) -> bool:
     """
     path, folder, cfg = training.folder / CONFIG, training.folder, training.composed
     if not path.exists():
-        if folder.exists() and (not folder.is_dir() or any(p.name != LOGS for p in folder.iterdir())):
+        if folder.exists() and (not folder.is_dir() or any(p.name != LOGS and p.name[0] != "." for p in folder.iterdir())):
             raise ValueError(f"{folder} is no run folder, for it has no {CONFIG}; another --name or --runs is wanted")
         return True
     try:

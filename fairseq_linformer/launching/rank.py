@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from fairseq_cli import hydra_train
 
-from .arguments import add_arguments, parse_in_job, training_of
+from .arguments import add_job_arguments, parse_in_job, training_of
 from .folder import alone_in
 from .place import Place, find_place
 from .stopping import Stop, stop_after_updates
@@ -32,8 +32,7 @@ _WAIT_FOR_THE_FIRST = 5.0
 def main(words: Optional[List[str]] = None) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    parser.add_argument("--processes", type=int, required=True, help="of the job; what started it must agree")
+    add_job_arguments(parser)
     stop = Stop()
     stop.listen()
     try:
@@ -42,12 +41,12 @@ def main(words: Optional[List[str]] = None) -> int:
         place = find_place()
         if place.world_size != training.processes:
             raise ValueError(f"this is {place}, and the job has {training.processes} processes; both must be the same")
-    except ValueError as error:
+        sys.argv = ["fairseq-hydra-train", *training.command_line(**_placed(place, training))]
+    except (OSError, ValueError) as error:
         print(f"rank: {error}", file=sys.stderr)
         return 1
     stop_after_updates(stop, training.folder)
     hydra_train.pre_main = _guarded(hydra_train.pre_main, place, training)
-    sys.argv = ["fairseq-hydra-train", *training.command_line(**_placed(place, training))]
     try:
         hydra_train.cli_main()
     except SystemExit as end:

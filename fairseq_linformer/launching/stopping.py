@@ -69,8 +69,10 @@ def stop_after_updates(stop: Stop, folder: Path) -> None:
         ahead = torch.ones((), device=trainer.device)
         if dist.get_rank() == 0 and not mark_stopped(folder, updates):
             ahead.zero_()
-            logger.error("told to stop at update %d for the %dth time in a row: a job has too little time for an update", updates, STANDING_STILL)
         dist.broadcast(ahead, 0)  # nobody leaves before the checkpoint is written
-        raise SystemExit(0 if ahead else 1)
+        if ahead:
+            raise SystemExit(0)
+        logger.error("told to stop at update %d for the %dth time in a row: a job has too little time for an update", updates, STANDING_STILL)
+        raise SystemExit(1)
 
     train.validate_and_save = and_stop

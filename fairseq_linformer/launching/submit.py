@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence
 
 from ..files import write_lines
-from .arguments import members_arguments, training_of
+from .arguments import BASE, members_arguments, training_of
 from .folder import LOGS, check
 
 SCRIPT = Path("scripts/slurm/train.sbatch")
@@ -33,9 +34,8 @@ def submit(options: argparse.Namespace, to_sbatch: Sequence[str]) -> str:
     training = training_of(options, processes)
     found = check(training)
     logs = training.folder / LOGS
-    arguments = [f"--name={training.name}" if training.name else "", f"--config={options.config}", f"--device={options.device}",
-                 f"--runs={options.runs}", *options.overrides]  # fmt: skip
-    command = [*_sbatch(options, to_sbatch), f"--job-name={training.folder.name}", f"--output={logs}/%j.txt", str(SCRIPT), *filter(None, arguments)]
+    command = [*_sbatch(options, to_sbatch), f"--job-name={training.folder.name}", f"--output={logs}/%j.txt", str(SCRIPT), f"--name={training.name}",
+               f"--config={options.config}", f"--device={options.device}", f"--runs={options.runs}", *options.overrides]  # fmt: skip
     return _hand_over(command, options.dry_run, {f"{logs}/": None}, [f"{training.folder}: {line}" for line in found])
 
 
@@ -50,6 +50,8 @@ def submit_array(options: argparse.Namespace, members: List[List[str]], to_sbatc
     """
     if options.name:
         raise ValueError(f"--name is {options.name}; each member of an array has its own")
+    if options.config != BASE:
+        raise ValueError(f"--config is {options.config}; the members of an array have their own")
     processes = _processes(options)
     found: List[str] = []
     for member in members:
@@ -59,7 +61,7 @@ def submit_array(options: argparse.Namespace, members: List[List[str]], to_sbatc
         except ValueError as error:
             raise ValueError(f"{' '.join(member)}: {error}") from None
     folder = Path(options.runs).absolute() / "arrays"
-    listed = folder / f"{options.array}.txt"
+    listed = folder / f"{options.array}-{secrets.token_hex(4)}.txt"  # members that wait read it when they begin
     command = [*_sbatch(options, to_sbatch), f"--job-name={options.array}", f"--array=0-{len(members) - 1}", f"--output={folder}/{options.array}-%A_%a.txt",
                str(SCRIPT), f"--list={listed}", f"--device={options.device}", f"--runs={options.runs}", *options.overrides]  # fmt: skip
     return _hand_over(command, options.dry_run, {str(listed): [shlex.join(member) for member in members]}, found)
@@ -75,7 +77,7 @@ def _processes(options: argparse.Namespace) -> int:
 
 
 def _sbatch(options: argparse.Namespace, more: Sequence[str]) -> List[str]:
-    wrong = [word for word in more if not word.startswith("--") or word.partition("=")[0] in ("--wrap", "--output", "--array", "--job-name", "--ntasks", "--chdir")]
+    wrong = [word for word in more if not word.startswith("--") or word.partition("=")[0] in ("--wrap", "--list", "--output", "--array", "--job-name", "--ntasks", "--chdir")]
     if wrong:
         raise ValueError(f"{wrong[0]} is not taken; options of sbatch are given as --OPTION=VALUE, and some are set here")
     gpus = options.ntasks_per_node if options.device == "gpu" else 0
@@ -92,7 +94,9 @@ def _hand_over(command: List[str], dry_run: bool, files: Dict[str, object], foun
         raise ValueError("there is no sbatch here; this is run where jobs are submitted to Slurm, and scripts/torchrun.sh trains without Slurm")
     for path, lines in files.items():
         Path(path).mkdir(parents=True, exist_ok=True) if lines is None else write_lines(path, lines)
-    done = subprocess.run(command, env={**os.environ, "PYTHON": python}, capture_output=True, text=True)
+    # What was checked counts, and not what the job would find in the environment.
+    environment = {**os.environ, "PYTHON": python, "NAME": "", "CONFIG": BASE}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise ValueError(f"sbatch refuses it: {' '.join(done.stderr.split())}")
     return "\n".join([*said, done.stdout.strip()])

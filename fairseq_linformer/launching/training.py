@@ -17,10 +17,18 @@ DEVICES: Dict[str, Dict[str, Any]] = {
             "distributed_training.ddp_backend": "legacy_ddp"},
 }  # fmt: skip
 """Overrides for each kind of machine; a GPU is what configs/ are written for."""
-_PATHS = ("task.data", "checkpoint.finetune_from_model", "checkpoint.restore_file")
+_PATHS = ("task.data", "checkpoint.finetune_from_model")
 # In no name of a run: where and how it runs, not what it is.
 _NAMELESS = re.compile(r"[+~]*(gpus|distributed_training\..*|common\.(?!seed).*|checkpoint\..*|task\.data|dataset\.num_workers|optimization\.update_freq)")
-_DEFAULT_LAST = "checkpoint_last.pt"
+# A job that is stopped goes on from its own, whole checkpoint_last.pt: what stands against that.
+_REFUSED = {
+    "checkpoint.no_save": False, "checkpoint.no_last_checkpoints": False, "checkpoint.no_save_optimizer_state": False,
+    "checkpoint.write_checkpoints_asynchronously": False, "checkpoint.save_dir": "checkpoints", "checkpoint.restore_file": "checkpoint_last.pt",
+    "checkpoint.continue_once": None, "checkpoint.checkpoint_suffix": "", "checkpoint.reset_optimizer": False,
+    "checkpoint.reset_lr_scheduler": False, "checkpoint.reset_meters": False, "checkpoint.reset_dataloader": False,
+    "distributed_training.use_sharded_state": False,
+}  # fmt: skip
+_FOLDER = re.compile(r"[\w.,=+@/ -]+")
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,15 @@ class Training:
 
     @property
     def folder(self) -> Path:
-        return Path(self.runs).absolute() / (self.name or name_of(self.config, self.overrides))
+        """The run folder.
+
+        Raises:
+            ValueError: Slurm, hydra or a shell would take its name for something else; or ``config`` is not there.
+        """
+        folder = Path(self.runs).absolute() / (self.name or name_of(self.config, self.overrides))
+        if not _FOLDER.fullmatch(str(folder)):
+            raise ValueError(f"the run folder would be {str(folder)!r}; it may have letters, digits, blanks and . , = + - _ @ / in it")
+        return folder
 
     @cached_property
     def asked(self) -> DictConfig:
@@ -92,12 +108,11 @@ class Training:
         for key, value in self.derived().items():
             OmegaConf.update(cfg, key, value)
         _check_paths(cfg)
-        for key in ("checkpoint.no_save", "checkpoint.no_last_checkpoints", "checkpoint.no_save_optimizer_state",
-                    "checkpoint.write_checkpoints_asynchronously", "distributed_training.use_sharded_state"):  # fmt: skip
-            if OmegaConf.select(cfg, key):
-                raise ValueError(f"{key} is on; a job that is stopped goes on from a whole checkpoint_last.pt, so it must be off")
-        if cfg.checkpoint.save_dir != "checkpoints":
-            raise ValueError(f"checkpoint.save_dir is {cfg.checkpoint.save_dir}; checkpoints go into the run folder, leave it out")
+        for key, allowed in _REFUSED.items():
+            value = OmegaConf.select(cfg, key)
+            if value != allowed:
+                raise ValueError(f"{key} is {value}; a job goes on from the checkpoint_last.pt in its run folder, leave it out "
+                                 "(checkpoint.finetune_from_model starts from another)")  # fmt: skip
         return cfg
 
     def command_line(self, **more: Any) -> List[str]:
@@ -110,7 +125,8 @@ class Training:
 def _quoted(value: Any) -> str:
     """As hydra reads it, whatever signs are in it."""
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        # A backslash is one unless a quote follows.
+        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + (found[2] and "\\'"), value) + "'"
     return "null" if value is None else str(value).replace(" ", "")
 
 
@@ -158,7 +174,7 @@ def _micro_batches(cfg: DictConfig) -> List[int]:
 def _absolute(cfg: DictConfig, key: str) -> str:
     """A path as every process finds it, whatever folder it works in; empty if none is given."""
     section, name = key.split(".")
-    if OmegaConf.is_missing(cfg[section], name) or cfg[section].get(name) in (None, "", _DEFAULT_LAST):
+    if OmegaConf.is_missing(cfg[section], name) or cfg[section].get(name) in (None, ""):
         return ""
     return os.pathsep.join(str(Path(part).absolute()) for part in str(cfg[section][name]).split(os.pathsep))
 
@@ -170,7 +186,6 @@ def _check_paths(cfg: DictConfig) -> None:
             raise ValueError(f"task.data is {cfg.task.data}; there is no folder {part}")
     if cfg.task.get("_name") == "masked_lm" and not (Path(parts[0]) / "dict.txt").is_file():
         raise ValueError(f"task.data is {cfg.task.data}; there is no dict.txt in {parts[0]}, as `fairseq-linformer prepare pretraining` writes it")
-    for key in ("finetune_from_model", "restore_file"):
-        path = cfg.checkpoint[key]
-        if path and path != _DEFAULT_LAST and not Path(path).is_file():
-            raise ValueError(f"checkpoint.{key} is {path}; there is no such file")
+    path = cfg.checkpoint.finetune_from_model
+    if path and not Path(path).is_file():
+        raise ValueError(f"checkpoint.finetune_from_model is {path}; there is no such file")

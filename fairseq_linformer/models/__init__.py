@@ -8,9 +8,9 @@ import omegaconf
 import torch
 from fairseq.distributed.utils import _TensorPlaceholder
 
+from .epochs import complete_epochs
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .options import ARCHITECTURES, LinformerRobertaConfig
-from .workers import start_workers_in_each_epoch
 
 # torch >= 2.6 loads weights only and refuses what it does not know. fairseq's checkpoints hold
 # an argparse.Namespace, and when several processes resume, the first one sends the others its
@@ -22,7 +22,7 @@ torch.serialization.add_safe_globals([
     dict, list, int, typing.Any, _TensorPlaceholder,
 ])  # fmt: skip
 
-start_workers_in_each_epoch()
+complete_epochs()
 
 __all__ = [
     "ARCHITECTURES",

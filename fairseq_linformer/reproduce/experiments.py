@@ -45,11 +45,17 @@ def pretraining_runs(name: str) -> List[List[str]]:
 def finetuning_grid(runs: str, tasks: str) -> List[List[str]]:
     """The members of table 2: each pretrained model on each task, with each rate and batch.
 
+    Raises:
+        ValueError: a model is not trained to its end.
+
     Args:
         runs: folder of the pretraining runs, under the names that ``submit`` gives them.
         tasks: folder with the tasks, as ``fairseq-linformer prepare sst-2 FOLDER/sst-2`` writes them. A model of
             n = 1,024 takes ``imdb-n1024`` if that is there, and so on.
     """
+    for run in TABLE_2:
+        if not (Path(runs) / run / "done").exists():
+            raise ValueError(f"{Path(runs) / run} is not trained to its end, for there is no `done` in it; table 2 finetunes what is")
     return [_finetuning(run, task, rate, batch, Path(runs), Path(tasks)) for run in TABLE_2 for task in TASKS for rate in RATES for batch in BATCHES]
 
 

@@ -45,6 +45,9 @@ def test_a_folder_that_is_no_run_is_refused(training, tmp_path):
     (tmp_path / "run/thesis.tex").touch()
     with pytest.raises(ValueError, match="is no run folder, for it has no config.yaml"):
         folder.begin(training())
+    (tmp_path / "run/thesis.tex").unlink()
+    (tmp_path / "run/.config.yaml.1234").touch()  # of a job that was killed as it began
+    assert folder.check(training()) == ["it begins anew"]
     (tmp_path / "run/config.yaml").write_text("a: [1")
     with pytest.raises(ValueError, match="config.yaml is no configuration"):
         folder.begin(training())

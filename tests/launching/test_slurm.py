@@ -169,6 +169,25 @@ def test_an_array_runs_its_members(slurm, mlm_data, tmp_path):
         assert jobs.parameters(tmp_path / name)["encoder.sentence_encoder.layers.0.self_attn.E.weight"].shape == (k, 16)
 
 
+def test_a_member_that_is_stopped_does_not_disturb_the_others(slurm, sbatch, mlm_data, tmp_path):
+    (tmp_path / "members.txt").write_text("--name=one\n--name=two\n")
+    job = sbatch("", *jobs.overrides(mlm_data, updates=150), "--list", tmp_path / "members.txt", nodes=1, options=["--array=0-1"])
+    slurm.wait_until(lambda: min(jobs.updates_done(tmp_path / name) for name in ("one", "two")) >= 3)
+    slurm.submit("scancel", "--batch", "--signal=USR1", f"{job}_1")
+    for member, restarts in (("0", "0"), ("1", "1")):
+        assert slurm.wait_for(f"{job}_{member}", "COMPLETED")["Restarts"] == restarts
+    assert all(jobs.updates_done(tmp_path / name) == 150 for name in ("one", "two")) and not (tmp_path / "one/stops.txt").exists()
+
+
+def test_a_job_that_is_cancelled_does_not_come_back(slurm, sbatch, mlm_data, tmp_path):
+    job = sbatch("cancelled", *jobs.overrides(mlm_data, updates=2000))
+    slurm.wait_until(lambda: jobs.updates_done(tmp_path / "cancelled") >= 3)
+    slurm.submit("scancel", job)
+    state = slurm.wait_for(job, "CANCELLED")
+    slurm.wait_until(lambda: "queued again already" in output(tmp_path, "cancelled"), 20)
+    assert state["Restarts"] == "0" and slurm.state(job)["JobState"] == "CANCELLED"
+
+
 def test_submit_checks_and_hands_over(slurm, mlm_data, tmp_path):
     def submit(*arguments, check=True):
         return slurm.submit(sys.executable, "-m", "fairseq_linformer.cli", "submit", *jobs.overrides(mlm_data, updates=4), "--ntasks-per-node=1",

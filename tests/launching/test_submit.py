@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.launching.arguments import add_arguments, members_arguments, parse_in_job
+from fairseq_linformer.launching.arguments import add_job_arguments, members_arguments, parse_in_job
 from fairseq_linformer.launching.submit import SCRIPT
 from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.reproduce.experiments import FIGURES, TABLE_2, TASKS, finetuning_grid, pretraining_runs
@@ -51,7 +51,7 @@ def test_a_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_p
     assert said[0] == f"{run}: it begins anew"
     assert said[1] == shlex.join([
         f"PYTHON={sys.executable}", "sbatch", "--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8", "--partition=gpu", "--job-name=n512-k128-headwise",
-        f"--output={run}/logs/%j.txt", str(SCRIPT), "--config=configs/pretrain/base.yaml", "--device=gpu", f"--runs={tmp_path}/runs",
+        f"--output={run}/logs/%j.txt", str(SCRIPT), "--name=", "--config=configs/pretrain/base.yaml", "--device=gpu", f"--runs={tmp_path}/runs",
         "+run=n512-k128-headwise", f"task.data={mlm_data}",
     ])  # fmt: skip
     assert said[2] == "a dry run: nothing was submitted or written"
@@ -87,6 +87,8 @@ def test_sbatch_gets_it(submit, sbatch, mlm_data, tmp_path):
     (["--array=figure-4"], "--array is figure-4; it must be one of figure-3a, figure-3b, figure-3c, figure-3d, pretraining, table-2"),
     (["--array=table-2"], "--array table-2 needs --tasks FOLDER"),
     (["--array=figure-3a", "--name=mine"], "--name is mine; each member of an array has its own"),
+    (["--array=figure-3a", "--config=mine.yaml"], "--config is mine.yaml; the members of an array have their own"),
+    (["--list=mine"], "--list=mine is not taken"),
     (["--array=figure-3b", "task.data=nowhere"], r"\+run=n1024-roberta: task.data is .*nowhere; there is no folder"),
     (["--config=configs/pretrain/basis.yaml"], "there is no configuration configs/pretrain/basis.yaml"),
 ])  # fmt: skip
@@ -105,18 +107,20 @@ def test_elsewhere_it_says_where_it_is_run(submit, monkeypatch, mlm_data, tmp_pa
 
 def test_the_members_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch):
     submit("--array=figure-3c", f"task.data={mlm_data}", "common.seed=4")
-    listed = tmp_path / "runs/arrays/figure-3c.txt"
+    (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
     assert "--array=0-2" in sbatch()
     assert sbatch()[-5:] == [f"--list={listed}", "--device=gpu", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.seed=4"]
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_job_arguments(parser)
     for member, run in enumerate(FIGURES["figure-3c"]):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
-        assert parse_in_job(parser, ["--list", str(listed), "common.seed=4"]).overrides == [f"+run={run}", "common.seed=4"]
+        assert parse_in_job(parser, ["--processes=1", "--list", str(listed), "common.seed=4"]).overrides == [f"+run={run}", "common.seed=4"]
     for member in ("3", "", "x"):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", member)
         with pytest.raises(ValueError, match="has 3 lines; a number from 0 to 2 is wanted"):
-            parse_in_job(parser, ["--list", str(listed)])
+            parse_in_job(parser, ["--processes=1", "--list", str(listed)])
+    submit("--array=figure-3c", f"task.data={mlm_data}", "common.seed=5")
+    assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # members of the first that still wait read their own
 
 
 def test_every_run_of_the_paper_has_its_configuration():
@@ -130,6 +134,11 @@ def test_the_finetuning_grid_of_table_2(submit, mlm_data, tmp_path, monkeypatch)
     monkeypatch.chdir(ROOT)
     for folder in (*TASKS, "imdb-n1024"):
         (tmp_path / "tasks" / folder).mkdir(parents=True)
+    words = ["--array=table-2", f"--tasks={tmp_path}/tasks", "--nodes=1", "--ntasks-per-node=1", "--dry-run"]
+    assert "n512-roberta is not trained to its end" in submit(*words)
+    for run in TABLE_2:
+        (tmp_path / "runs" / run).mkdir(parents=True)
+        (tmp_path / "runs" / run / "done").touch()
     grid = finetuning_grid(str(tmp_path / "runs"), str(tmp_path / "tasks"))
     assert len(grid) == len({tuple(member) for member in grid}) == 10 * 4 * 3 * 2
     for member in grid[:: len(grid) // 10]:
@@ -146,8 +155,7 @@ def test_the_finetuning_grid_of_table_2(submit, mlm_data, tmp_path, monkeypatch)
         assert cfg.lr_scheduler.warmup_updates == pytest.approx(0.06 * cfg.lr_scheduler.total_num_update, rel=0.001)
     assert sum("imdb-n1024" in word for member in grid for word in member) == 3 * 3 * 2
 
-    words = ["--array=table-2", f"--tasks={tmp_path}/tasks", "--nodes=1", "--ntasks-per-node=1", "--dry-run"]
-    assert "checkpoint.finetune_from_model is" in submit(*words) and "there is no such file" in submit(*words)
+    assert re.search("checkpoint.finetune_from_model is .*; there is no such file", submit(*words))
 
 
 def test_members_arguments_are_those_of_the_job():

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from fairseq_linformer.launching.training import Training, identity, name_of
@@ -49,12 +50,13 @@ def test_processes_that_do_not_divide_the_batch_are_refused(processes, said, mlm
     (["task.data=nowhere"], "task.data is .*/nowhere; there is no folder .*/nowhere"),
     (["task.data={data}:nowhere"], "there is no folder .*/nowhere"),
     (["task.data={tmp}"], "there is no dict.txt in"),
-    (["task.data={data}", "checkpoint.restore_file=lost.pt"], "checkpoint.restore_file is .*/lost.pt; there is no such file"),
+    (["task.data={data}", "checkpoint.restore_file=lost.pt"], "checkpoint.restore_file is lost.pt; a job goes on from the checkpoint_last.pt"),
+    (["task.data={data}", "checkpoint.reset_optimizer=true"], "checkpoint.reset_optimizer is True; a job goes on .* leave it out"),
     (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], "checkpoint.finetune_from_model is .*/lost.pt; there is no such file"),
-    (["task.data={data}", "checkpoint.no_save=true"], "checkpoint.no_save is on; .* must be off"),
-    (["task.data={data}", "checkpoint.no_last_checkpoints=true"], "checkpoint.no_last_checkpoints is on"),
-    (["task.data={data}", "distributed_training.use_sharded_state=true"], "use_sharded_state is on"),
-    (["task.data={data}", "checkpoint.save_dir=/elsewhere"], "checkpoint.save_dir is /elsewhere; checkpoints go into the run folder"),
+    (["task.data={data}", "checkpoint.no_save=true"], "checkpoint.no_save is True; .* leave it out"),
+    (["task.data={data}", "checkpoint.no_last_checkpoints=true"], "checkpoint.no_last_checkpoints is True"),
+    (["task.data={data}", "distributed_training.use_sharded_state=true"], "use_sharded_state is True"),
+    (["task.data={data}", "checkpoint.save_dir=/elsewhere"], "checkpoint.save_dir is /elsewhere; a job goes on from the checkpoint_last.pt in its run folder"),
     (["task.data={data}", "+run=n3"], "Could not find 'run/n3'"),
     (["task.data={data}", "model.droput=0"], "droput"),
     (["task.data={data}", "optimization.update_freq=[0]"], "both must be at least 1"),
@@ -84,11 +86,23 @@ def test_what_fairseq_gets_is_what_was_composed(mlm_data):
     from fairseq_linformer.planning.configs import compose_config
 
     training = Training("configs/pretrain/run/n1024-roberta.yaml", (f"task.data={mlm_data}", "common.seed=5"), 8, "cpu")
-    words = training.command_line(**{"hydra.run.dir": "a 'b' \\c", "hydra.output_subdir": None})
+    words = training.command_line(**{"hydra.output_subdir": None})
     assert words[0::2][:2] == ["--config-dir", "--config-name"] and words[3] == "base"
     cfg = compose_config("configs/pretrain/base.yaml", words[4:])
     assert OmegaConf.to_yaml(cfg) == OmegaConf.to_yaml(training.composed)
-    assert words[-2:] == [r"hydra.run.dir='a \'b\' \\c'", "hydra.output_subdir=null"]
+    assert words[-1] == "hydra.output_subdir=null"
+
+
+@pytest.mark.parametrize("value", ["a 'b' c", "a\\b", "end\\", "\\'", "%(x)s | [1, 2] = {3}", ""])
+def test_hydra_reads_what_was_meant(value, mlm_data):
+    word = Training(BASE, (f"task.data={mlm_data}",)).command_line(x=value)[-1]
+    assert OverridesParser.create().parse_override(word).value() == value
+
+
+@pytest.mark.parametrize("name", ["50%t", "a\\b", "${x}", "two\nlines", "it's"])
+def test_a_name_that_others_would_take_apart_is_refused(name, mlm_data):
+    with pytest.raises(ValueError, match="the run folder would be .*; it may have letters, digits"):
+        Training(BASE, (f"task.data={mlm_data}",), name=name).folder
 
 
 @pytest.mark.parametrize("change, same", [

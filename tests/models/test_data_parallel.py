@@ -64,3 +64,17 @@ def load_start(data, tmp_path, sharing):
     """The parameters before the first update: those of a step without a rate."""
     train(data, tmp_path / "start", *OPTIONS, "--sharing", sharing, "--lr", "0", "--stop-min-lr", "-1", updates=1)
     return load(tmp_path / "start")["model"]
+
+
+@pytest.mark.slow
+def test_another_number_of_processes_goes_on_where_the_first_were(mlm_data, tmp_path):
+    """In the middle of an epoch, which fairseq counts in batches of each process."""
+    run(mlm_data, tmp_path / "run", "--batch-size", 4, updates=3)
+    train(mlm_data, tmp_path / "run", *OPTIONS, "--batch-size", 4, "--update-freq", 2, updates=6)
+    run(mlm_data, tmp_path / "run", "--batch-size", 4, updates=9)
+
+    train(mlm_data, tmp_path / "whole", *OPTIONS, "--batch-size", 4, "--update-freq", 2, updates=9)
+    resumed, whole = load(tmp_path / "run"), load(tmp_path / "whole")
+    assert whole["extra_state"]["train_iterator"]["epoch"] == 1
+    for key in whole["model"]:
+        torch.testing.assert_close(resumed["model"][key], whole["model"][key], rtol=0, atol=1e-5, msg=lambda m: f"{key}: {m}")
