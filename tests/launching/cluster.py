@@ -5,6 +5,7 @@ Needs root and Debian's slurmctld, slurmd, slurm-client and munge.
 """
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ CONFIGURATION = """\
 ClusterName=tests
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
+FirstJobId={first_job}
 SlurmUser=root
 AuthType=auth/munge
 CredType=cred/munge
@@ -101,7 +103,8 @@ class Cluster:
             f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
             for name, port in zip(self.nodes, ports[1:])
         )
-        text = CONFIGURATION.format(host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count)
+        text = CONFIGURATION.format(host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count,
+                                    first_job=random.randrange(1, 10_000) * 2)  # two clusters on one machine, two ports for their jobs
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/dev/nvidia[0-7]\n")
         (self.folder / "hosts").write_text("\n".join([f"127.0.0.1 localhost {self.host}", *(f"127.0.0.1 {name}" for name in self.nodes), ""]))
@@ -152,7 +155,7 @@ class Cluster:
             raise AssertionError(f"job {job} is {said['JobState']} and not {states}: {said}") from None
         return said
 
-    def wait_until(self, condition, seconds: float = 120) -> None:
+    def wait_until(self, condition, seconds: float = 240) -> None:
         self._wait(condition, seconds)
 
     @staticmethod
