@@ -104,7 +104,7 @@ class Cluster:
             for name, port in zip(self.nodes, ports[1:])
         )
         text = CONFIGURATION.format(host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count,
-                                    first_job=random.randrange(1, 10_000) * 2)  # two clusters on one machine, two ports for their jobs
+                                    first_job=random.randrange(1, 20_000))  # two clusters on one machine, two ports for their jobs
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/dev/nvidia[0-7]\n")
         (self.folder / "hosts").write_text("\n".join([f"127.0.0.1 localhost {self.host}", *(f"127.0.0.1 {name}" for name in self.nodes), ""]))
