@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -41,12 +42,13 @@ def main(words: Optional[List[str]] = None) -> int:
         place = find_place()
         if place.world_size != training.processes:
             raise ValueError(f"this is {place}, and the job has {training.processes} processes; both must be the same")
-        sys.argv = ["fairseq-hydra-train", *training.command_line(**_placed(place, training))]
+        folder = training.folder  # before hydra works in it, where relative paths are others
+        sys.argv = ["fairseq-hydra-train", *training.command_line(**_placed(place, folder))]
     except (OSError, ValueError) as error:
         print(f"rank: {error}", file=sys.stderr)
         return 1
-    stop_after_updates(stop, training.folder)
-    hydra_train.pre_main = _guarded(hydra_train.pre_main, place, training)
+    stop_after_updates(stop, folder)
+    hydra_train.pre_main = _guarded(hydra_train.pre_main, place, folder)
     try:
         hydra_train.cli_main()
     except SystemExit as end:
@@ -54,11 +56,11 @@ def main(words: Optional[List[str]] = None) -> int:
     return 0
 
 
-def _placed(place: Place, training) -> Dict[str, Any]:
+def _placed(place: Place, folder: Path) -> Dict[str, Any]:
     """The overrides of this process."""
     devices = torch.cuda.device_count()  # one if the scheduler shows each process its own
     return {
-        "hydra.run.dir": str(training.folder),
+        "hydra.run.dir": str(folder),
         "hydra.output_subdir": None,
         "hydra/job_logging": "stdout",
         "hydra.job_logging.formatters.simple.format": "%(asctime)s | %(levelname)s | %(name)s | %(message)s",
@@ -69,7 +71,7 @@ def _placed(place: Place, training) -> Dict[str, Any]:
     }
 
 
-def _guarded(train, place: Place, training):
+def _guarded(train, place: Place, folder: Path):
     """fairseq's main function, alone in the run folder; a failure is told with the rank that it happened in."""
 
     def guarded(cfg, **kwargs) -> None:
@@ -80,7 +82,7 @@ def _guarded(train, place: Place, training):
             if place.rank != 0:
                 train(cfg, **kwargs)
                 return
-            with alone_in(training.folder):
+            with alone_in(folder):
                 train(cfg, **kwargs)
         except Exception as error:
             what = (str(error).splitlines() or [""])[0]
