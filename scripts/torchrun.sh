@@ -28,6 +28,9 @@ wrong() { echo "torchrun.sh: $1" >&2; exit 2; }
 [[ $nodes =~ ^[1-9][0-9]*$ ]] || wrong "NODES is $nodes; the number of nodes is wanted"
 [[ $node_rank =~ ^[0-9]+$ && $node_rank -lt $nodes ]] || wrong "NODE_RANK is $node_rank; a number from 0 to $((nodes - 1)) is wanted"
 [[ $processes_here =~ ^[1-9][0-9]*$ ]] || wrong "NPROC_PER_NODE is $processes_here; a number of processes is wanted"
+for name in MASTER_PORT SHUTDOWN_TIMEOUT; do
+    [[ ${!name:-1} =~ ^[0-9]+$ ]] || wrong "$name is ${!name}; a number is wanted"
+done
 [ "$nodes" = 1 ] || [ -n "${MASTER_ADDR:-}" ] || wrong "NODES is $nodes; MASTER_ADDR must name the node of NODE_RANK=0"
 processes=$((nodes * processes_here))
 
@@ -41,6 +44,10 @@ done
 "$python" -m fairseq_linformer.launching.node "$run" --processes "$processes_here"
 began=$(mktemp)
 trap 'rm -f "$began"' EXIT
+if [ -e "$run/done" ]; then
+    echo "trained to its end already: $run"
+    exit 0
+fi
 logs=$run/logs/torchrun-$(date +%Y%m%d-%H%M%S)-node$node_rank
 mkdir -p "$logs"
 echo "$processes_here of $processes processes on $(hostname), in $run"
@@ -66,9 +73,10 @@ fi
 if [ "$status" != 0 ]; then
     cat "$logs/torchrun.txt" >&2
     first=$(sed -nE '/Root Cause/,$ s/.*local_rank: ([0-9]+).*/\1/p' "$logs/torchrun.txt" | head -n 1)
+    shopt -s nullglob # nothing, if it failed before the first process began
     for file in "$logs"/*/attempt_0/"${first:-0}"/stderr.log "$logs"/*/attempt_0/"${first:-0}"/stdout.log; do
         echo "the last lines of $file:" >&2
-        tail -n 20 "$file" >&2
+        tail -n 20 "$file" >&2 || true
     done
     exit "$status"
 fi

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of the configuration, such as +run=n512-k256-layerwise")
     parser.add_argument("--config", default=default("CONFIG", BASE), help="a YAML for fairseq-hydra-train; or CONFIG=... (%(default)s)")
     parser.add_argument("--device", default=default("DEVICE", "gpu"), help="gpu or cpu; or DEVICE=... (%(default)s)")
-    parser.add_argument("--runs", default=default("RUNS", "runs"), metavar="FOLDER", help="holds the run folders; or RUNS=... (%(default)s)")
+    parser.add_argument("--runs", default=default("RUNS") or "runs", metavar="FOLDER", help="holds the run folders; or RUNS=... (%(default)s)")
     parser.add_argument("--name", default=default("NAME", ""), help="of the run folder; or NAME=... (made of the configuration)")
 
 

@@ -8,7 +8,9 @@ import os
 import shutil
 import zipfile
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, List, Optional
+
+import torch
 
 from ..files import beside_name
 
@@ -20,9 +22,29 @@ def damage(path: Path) -> Optional[str]:
     try:
         with zipfile.ZipFile(path) as file:
             bad = file.testzip()
+            if min(entry.header_offset for entry in file.infolist()) != 0:  # which zip allows, and torch does not
+                return "there is something before its beginning"
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         return f"it is cut off or damaged: {error}"
     return None if bad is None else f"it is damaged at {bad}"
+
+
+def save_whole(state: Any, file) -> None:
+    """What fairseq calls to write a checkpoint: tried three times, since a disk can be full for a moment, each time from the
+    beginning of the file. (fairseq's own goes on behind what it wrote before.)
+
+    Raises:
+        OSError, RuntimeError: it could not be written.
+    """
+    for attempts_left in (2, 1, 0):
+        try:
+            file.seek(0)
+            file.truncate()
+            torch.save(state, file)
+            return
+        except (OSError, RuntimeError):
+            if not attempts_left:
+                raise
 
 
 def find_last(folder: Path) -> "tuple[Optional[Path], List[str]]":
@@ -55,9 +77,13 @@ def restore_last(folder: Path) -> List[str]:
         lines that say what was found and done.
 
     Raises:
-        ValueError, OSError: as ``find_last``.
+        ValueError, OSError: as ``find_last``; or the disk is full.
     """
+    for unfinished in folder.glob("*.pt.tmp"):  # of a process that was killed as it wrote, or whose disk was full
+        unfinished.unlink()
     whole, said = find_last(folder)
+    if whole is not None and shutil.disk_usage(folder).free < (wanted := 2 * whole.stat().st_size):
+        raise ValueError(f"there is no room in {folder} for two more checkpoints; {wanted:,} bytes are wanted")
     if whole is None:
         return ["there is no checkpoint; this is the beginning"]
     last = folder / LAST

@@ -40,8 +40,10 @@ def check(training: Training) -> List[str]:
         ValueError: it would not; one sentence.
         OSError: the folder cannot be read.
     """
-    if _compare(training):
+    if is_new(training):
         return ["it begins anew"]
+    if (training.folder / DONE).exists():
+        return ["it is trained to its end"]
     with alone_in(training.folder):  # a checkpoint that is being written looks cut off
         checkpoint, said = find_last(training.folder / CHECKPOINTS)
     return [*said, f"it goes on from {checkpoint}" if checkpoint else "it begins anew"]
@@ -53,19 +55,18 @@ def begin(training: Training) -> List[str]:
     Raises:
         ValueError, OSError: as ``check``; or it cannot be written.
     """
-    if _compare(training):
+    if is_new(training):
         with atomic(training.folder / CONFIG) as file:
             file.write(OmegaConf.to_yaml(training.composed))
     for name in (CHECKPOINTS, LOGS):
         (training.folder / name).mkdir(exist_ok=True)
     with alone_in(training.folder):
-        for name in (STOPPED, DONE):
-            (training.folder / name).unlink(missing_ok=True)
+        (training.folder / STOPPED).unlink(missing_ok=True)
         return restore_last(training.folder / CHECKPOINTS)
 
 
-def _compare(training: Training) -> bool:
-    """True if the folder is new.
+def is_new(training: Training) -> bool:
+    """Whether the folder is still to be made.
 
     Raises:
         ValueError: it is of another configuration.

@@ -12,15 +12,19 @@ import os
 import re
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
+from fairseq import checkpoint_utils
 from fairseq_cli import hydra_train
 
+from ..errors import first_line
 from .arguments import add_job_arguments, parse_in_job, training_of
-from .folder import alone_in
+from .checkpoints import save_whole
+from .folder import alone_in, is_new
 from .place import Place, find_place
 from .stopping import Stop, stop_after_updates
 
@@ -42,12 +46,15 @@ def main(words: Optional[List[str]] = None) -> int:
         place = find_place()
         if place.world_size != training.processes:
             raise ValueError(f"this is {place}, and the job has {training.processes} processes; both must be the same")
+        if is_new(training):
+            raise ValueError(f"{training.folder} has no config.yaml; launching.begin makes it first")
         folder = training.folder  # before hydra works in it, where relative paths are others
         sys.argv = ["fairseq-hydra-train", *training.command_line(**_placed(place, folder))]
     except (OSError, ValueError) as error:
         print(f"rank: {error}", file=sys.stderr)
         return 1
     stop_after_updates(stop, folder)
+    checkpoint_utils._torch_persistent_save = save_whole
     hydra_train.pre_main = _guarded(hydra_train.pre_main, place, folder)
     try:
         hydra_train.cli_main()
@@ -79,19 +86,23 @@ def _guarded(train, place: Place, folder: Path):
         try:
             _check_world(place, cfg)
             logger.info("%s: world size is %d, device %s", place, dist.get_world_size(), _device(cfg))
-            if place.rank != 0:
-                train(cfg, **kwargs)
-                return
-            with alone_in(folder):
+            with alone_in(folder) if place.rank == 0 else nullcontext():
                 train(cfg, **kwargs)
         except Exception as error:
-            what = (str(error).splitlines() or [""])[0]
-            logger.exception("%s failed: %s: %s", place, type(error).__name__, what)
+            cause = _first_cause(error)
+            logger.exception("%s failed: %s: %s", place, type(cause).__name__, first_line(cause))
             if _LOST.search(f"{type(error).__name__} {error}"):
                 time.sleep(_WAIT_FOR_THE_FIRST)
             _leave(1)
 
     return guarded
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What the others in a chain of errors came from."""
+    while before := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
+        error = before
+    return error
 
 
 def _check_world(place: Place, cfg) -> None:

@@ -7,6 +7,7 @@ ends with another; a file in the run folder says that there is more to do.
 """
 
 import logging
+import math
 import os
 import signal
 from pathlib import Path
@@ -57,7 +58,7 @@ def stop_after_updates(stop: Stop, folder: Path) -> None:
     Raises:
         SystemExit: in training, of status 0; of 1 if nothing was done since the last stops.
     """
-    validate_and_save = train.validate_and_save
+    validate_and_save, train_epoch = train.validate_and_save, train.train
 
     def and_stop(cfg, trainer, task, epoch_itr, valid_subsets, end_of_epoch):
         losses, done = validate_and_save(cfg, trainer, task, epoch_itr, valid_subsets, end_of_epoch)
@@ -75,4 +76,10 @@ def stop_after_updates(stop: Stop, folder: Path) -> None:
         logger.error("told to stop at update %d for the %dth time in a row: a job has too little time for an update", updates, STANDING_STILL)
         raise SystemExit(1)
 
-    train.validate_and_save = and_stop
+    def unless_done(cfg, trainer, task, epoch_itr):
+        """fairseq does another update where all were done when it was stopped."""
+        if trainer.get_num_updates() >= (cfg.optimization.max_update or math.inf):
+            return [None], True
+        return train_epoch(cfg, trainer, task, epoch_itr)
+
+    train.validate_and_save, train.train = and_stop, unless_done

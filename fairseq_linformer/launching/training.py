@@ -28,6 +28,11 @@ _REFUSED = {
     "checkpoint.reset_lr_scheduler": False, "checkpoint.reset_meters": False, "checkpoint.reset_dataloader": False,
     "distributed_training.use_sharded_state": False,
 }  # fmt: skip
+# What a task reads at first, and the command that writes it.
+_FILES = {
+    "masked_lm": (("dict.txt", "train.idx", "train.bin"), "pretraining"),
+    "sentence_prediction": (("input0/dict.txt", "input0/train.idx", "input0/train.bin"), "sst-2"),
+}
 _FOLDER = re.compile(r"[\w.,=+@/ -]+")
 
 
@@ -184,8 +189,10 @@ def _check_paths(cfg: DictConfig) -> None:
     for part in parts:
         if not Path(part).is_dir():
             raise ValueError(f"task.data is {cfg.task.data}; there is no folder {part}")
-    if cfg.task.get("_name") == "masked_lm" and not (Path(parts[0]) / "dict.txt").is_file():
-        raise ValueError(f"task.data is {cfg.task.data}; there is no dict.txt in {parts[0]}, as `fairseq-linformer prepare pretraining` writes it")
+    wanted, command = _FILES.get(cfg.task.get("_name"), ((), ""))
+    missing = [name for name in wanted if not (Path(parts[0]) / name).is_file()]
+    if missing:
+        raise ValueError(f"task.data is {cfg.task.data}; there is no {missing[0]} in {parts[0]}, as `fairseq-linformer prepare {command}` writes it")
     path = cfg.checkpoint.finetune_from_model
     if path and not Path(path).is_file():
         raise ValueError(f"checkpoint.finetune_from_model is {path}; there is no such file")

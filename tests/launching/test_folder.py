@@ -92,6 +92,52 @@ def test_the_last_whole_checkpoint_takes_the_place_of_one_that_is_cut_off(traini
         folder.begin(training())
 
 
+def test_a_checkpoint_behind_something_else_is_damaged(tmp_path):
+    path = checkpoint(tmp_path / "checkpoint_last.pt", 1)
+    assert checkpoints.damage(path) is None
+    path.write_bytes(b"the beginning of an attempt" + path.read_bytes())  # zip allows it, torch does not
+    assert checkpoints.damage(path) == "there is something before its beginning"
+
+
+def test_a_disk_that_is_full_for_a_moment_leaves_a_whole_checkpoint(tmp_path, monkeypatch):
+    save, attempts = torch.save, []
+
+    def full_at_first(state, file):
+        attempts.append(file.tell())
+        file.write(b"x" * 1000)
+        if len(attempts) < 3:
+            raise OSError(28, "No space left on device")
+        file.seek(0)
+        file.truncate()
+        save(state, file)
+
+    monkeypatch.setattr(torch, "save", full_at_first)
+    with open(tmp_path / "checkpoint_last.pt", "wb") as file:
+        checkpoints.save_whole({"model": torch.ones(5)}, file)
+    assert attempts == [0, 0, 0] and checkpoints.damage(tmp_path / "checkpoint_last.pt") is None
+    attempts[:] = []
+    monkeypatch.setattr(torch, "save", lambda state, file: full_at_first(attempts.clear(), file))
+    with open(tmp_path / "other.pt", "wb") as file, pytest.raises(OSError, match="No space left"):
+        checkpoints.save_whole({}, file)
+
+
+def test_a_full_disk_is_said_and_what_was_not_finished_goes(training, tmp_path, monkeypatch):
+    folder.begin(training())
+    saved = tmp_path / "run/checkpoints"
+    last = checkpoint(saved / checkpoints.LAST, 1)
+    (saved / "checkpoint_1_5.pt.tmp").touch()
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(ValueError, match=f"there is no room in .* for two more checkpoints; {2 * last.stat().st_size:,} bytes are wanted"):
+        folder.begin(training())
+    assert not (saved / "checkpoint_1_5.pt.tmp").exists()
+
+
+def test_what_is_trained_to_its_end_is_said(training, tmp_path):
+    folder.begin(training())
+    (tmp_path / "run" / folder.DONE).touch()
+    assert folder.check(training()) == ["it is trained to its end"]
+
+
 def test_stops_that_lead_nowhere_end(tmp_path):
     assert [folder.mark_stopped(tmp_path, updates) for updates in (0, 0, 4, 4, 5, 5, 5, 5)] == [True] * 6 + [False] * 2
     (tmp_path / folder.STOPPED).unlink()

@@ -81,8 +81,16 @@ def test_nodes_train_what_one_process_trains(tasks, slurm, sbatch, mlm_data, tmp
     losses = [re.findall(r'"loss": "([\d.]+)", .*"num_updates": "(\d+)"', jobs.rank_logs(tmp_path / name)[0]) for name in ("together", "alone")]
     assert losses[0] == losses[1] and len(losses[0]) >= 12
     assert jobs.largest_difference(tmp_path / "together", tmp_path / "alone") < 1e-5
-    for name in ("config.yaml", "tensorboard/train_inner", "checkpoints/checkpoint_last.pt"):
+    for name in ("config.yaml", "tensorboard/train_inner", "checkpoints/checkpoint_last.pt", "done"):
         assert (tmp_path / "together" / name).exists()
+    if tasks == 1:  # killed between its last save and the mark, it does nothing more; with the mark it says so
+        content = (tmp_path / "alone/checkpoints/checkpoint_last.pt").read_bytes()
+        for mark in ("missing", "there"):
+            if mark == "missing":
+                (tmp_path / "alone/done").unlink()
+            slurm.wait_for(sbatch("alone", *arguments, nodes=1, tasks=1), "COMPLETED")
+            assert (tmp_path / "alone/checkpoints/checkpoint_last.pt").read_bytes() == content
+        assert "trained to its end already" in output(tmp_path, "alone")
 
 
 @pytest.mark.parametrize("how", ["--batch --signal=USR1", "requeue", "preemption"])
@@ -177,6 +185,18 @@ def test_a_member_that_is_stopped_does_not_disturb_the_others(slurm, sbatch, mlm
     for member, restarts in (("0", "0"), ("1", "1")):
         assert slurm.wait_for(f"{job}_{member}", "COMPLETED")["Restarts"] == restarts
     assert all(jobs.updates_done(tmp_path / name) == 150 for name in ("one", "two")) and not (tmp_path / "one/stops.txt").exists()
+
+
+def test_a_job_that_is_always_stopped_before_it_trains_ends(slurm, sbatch, mlm_data, tmp_path):
+    python = tmp_path / "python"  # with a node check that takes its time
+    python.write_text(f'#!/bin/sh\ncase "$*" in *launching.node*) sleep 5 ;; esac\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    job = sbatch("short", *jobs.overrides(mlm_data), nodes=1, PYTHON=str(python), RANK="0")
+    for stint in (1, 2, 3):
+        slurm.wait_until(lambda: output(tmp_path, "short").count("processes on") == stint)
+        slurm.submit("scancel", "--batch", "--signal=USR1", job)
+    state = slurm.wait_for(job, "FAILED")
+    assert "told to stop before training three times in a row" in output(tmp_path, "short") and state["Restarts"] == "2"
 
 
 def test_a_job_that_is_cancelled_does_not_come_back(slurm, sbatch, mlm_data, tmp_path):

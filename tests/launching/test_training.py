@@ -50,6 +50,7 @@ def test_processes_that_do_not_divide_the_batch_are_refused(processes, said, mlm
     (["task.data=nowhere"], "task.data is .*/nowhere; there is no folder .*/nowhere"),
     (["task.data={data}:nowhere"], "there is no folder .*/nowhere"),
     (["task.data={tmp}"], "there is no dict.txt in"),
+    (["task.data={part}"], "there is no train.bin in .*, as `fairseq-linformer prepare pretraining` writes it"),
     (["task.data={data}", "checkpoint.restore_file=lost.pt"], "checkpoint.restore_file is lost.pt; a job goes on from the checkpoint_last.pt"),
     (["task.data={data}", "checkpoint.reset_optimizer=true"], "checkpoint.reset_optimizer is True; a job goes on .* leave it out"),
     (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], "checkpoint.finetune_from_model is .*/lost.pt; there is no such file"),
@@ -62,7 +63,11 @@ def test_processes_that_do_not_divide_the_batch_are_refused(processes, said, mlm
     (["task.data={data}", "optimization.update_freq=[0]"], "both must be at least 1"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_said_in_a_sentence(given, said, mlm_data, tmp_path):
-    given = tuple(word.format(data=mlm_data, tmp=tmp_path) for word in given)
+    part = tmp_path / "part"
+    part.mkdir()
+    for name in ("dict.txt", "train.idx"):
+        (part / name).touch()
+    given = tuple(word.format(data=mlm_data, tmp=tmp_path, part=part) for word in given)
     with pytest.raises(ValueError, match=said) as error:
         Training(BASE, given).composed
     assert "\n" not in str(error.value)
