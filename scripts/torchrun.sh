@@ -34,14 +34,20 @@ done
 [ "$nodes" = 1 ] || [ -n "${MASTER_ADDR:-}" ] || wrong "NODES is $nodes; MASTER_ADDR must name the node of NODE_RANK=0"
 processes=$((nodes * processes_here))
 
+stopping=0
+trap 'stopping=1' INT TERM USR1
 other_node=()
 [ "$node_rank" = 0 ] || other_node=(--folder-only)
 run=$("$python" -m fairseq_linformer.launching.begin "${other_node[@]}" --processes "$processes" "$@")
 for _ in {1..120}; do # node 0 makes it
-    [ -e "$run/config.yaml" ] && break
+    [ -e "$run/config.yaml" ] || [ "$stopping" = 1 ] && break
     sleep 1
 done
 "$python" -m fairseq_linformer.launching.node "$run" --processes "$processes_here"
+if [ "$stopping" = 1 ]; then
+    echo "told to stop before it began; the same command begins"
+    exit 75
+fi
 began=$(mktemp)
 trap 'rm -f "$began"' EXIT
 if [ -e "$run/done" ]; then

@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+import socket
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -96,6 +97,13 @@ BASE_ADAM = ["--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6", "--weight-deca
 def load(save_dir, name="checkpoint_last.pt"):
     """A checkpoint, weights only."""
     return torch.load(os.path.join(save_dir, name), map_location="cpu", weights_only=True)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def write_dataset(folder: Path, split: str, lines, vocab_size: int) -> None:

@@ -3,8 +3,9 @@
 import argparse
 import os
 import shlex
+import sys
 from pathlib import Path
-from typing import Sequence
+from typing import Optional, Sequence
 
 BASE = "configs/pretrain/base.yaml"
 
@@ -46,13 +47,14 @@ def training_of(options: argparse.Namespace, processes: int):
     return Training(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
 
 
-def parse_in_job(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """The arguments; in a member of an array, with the member's line of ``--list`` before them.
+def parse_in_job(parser: argparse.ArgumentParser, words: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """The arguments, of the command line if none are given; in a member of an array, with the member's line of ``--list`` before them.
 
     Raises:
         ValueError: there is no such line.
         OSError: the list cannot be read.
     """
+    words = sys.argv[1:] if words is None else words
     options = parser.parse_intermixed_args(words)
     if options.list is None:
         return options

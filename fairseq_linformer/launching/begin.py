@@ -20,7 +20,7 @@ def main(words: Optional[List[str]] = None) -> None:
     add_job_arguments(parser)
     parser.add_argument("--folder-only", action="store_true", help="print it; another node makes it")
     try:
-        options = parse_in_job(parser, sys.argv[1:] if words is None else words)
+        options = parse_in_job(parser, words)
         training = training_of(options, options.processes)
         for line in () if options.folder_only else begin(training):
             print(line, file=sys.stderr)

@@ -11,7 +11,7 @@
 
 import fcntl
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Iterator, List
 
@@ -19,13 +19,15 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from ..errors import first_line
 from ..files import atomic
+from .building import check_built
 from .checkpoints import find_last, restore_last
 from .training import Training, identity
 
 logger = logging.getLogger(__name__)
 
-CONFIG, CHECKPOINTS, LOGS, STOPS, STOPPED, DONE = "config.yaml", "checkpoints", "logs", "stops.txt", "stopped", "done"
+CONFIG, CHECKPOINTS, LOGS, STOPS, STOPPED, DONE, LOCK = "config.yaml", "checkpoints", "logs", "stops.txt", "stopped", "done", ".lock"
 STANDING_STILL = 3
 """So many stops at the same update, and a job does not ask to be queued again."""
 
@@ -41,10 +43,11 @@ def check(training: Training) -> List[str]:
         OSError: the folder cannot be read.
     """
     if is_new(training):
+        check_built(training.composed)
         return ["it begins anew"]
     if (training.folder / DONE).exists():
         return ["it is trained to its end"]
-    with alone_in(training.folder):  # a checkpoint that is being written looks cut off
+    with alone_in(training.folder) if (training.folder / LOCK).exists() else nullcontext():  # a checkpoint that is being written looks cut off
         checkpoint, said = find_last(training.folder / CHECKPOINTS)
     return [*said, f"it goes on from {checkpoint}" if checkpoint else "it begins anew"]
 
@@ -79,7 +82,7 @@ def is_new(training: Training) -> bool:
     try:
         there = identity(OmegaConf.create(path.read_text(encoding="utf-8")))
     except (OmegaConfBaseException, YAMLError, AttributeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no configuration: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{path} is no configuration: {first_line(error)}") from None
     here = identity(OmegaConf.create(OmegaConf.to_yaml(cfg)))
     differing = [key for key in sorted({*there, *here}) if there.get(key) != here.get(key)]
     if differing:
@@ -111,7 +114,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: another process is in it.
     """
-    with open(folder / ".lock", "a") as file:
+    with open(folder / LOCK, "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -27,13 +27,15 @@ def problems(folder: Path, processes: int) -> Iterator[str]:
         from omegaconf import OmegaConf
 
         import fairseq_linformer.models  # noqa: F401
+
+        from .folder import CONFIG
     except Exception as error:
         yield f"{sys.executable} cannot import fairseq_linformer: {type(error).__name__}: {error}"
         return
-    if not os.access(folder / "config.yaml", os.R_OK) or not os.access(folder, os.W_OK):
+    if not os.access(folder / CONFIG, os.R_OK) or not os.access(folder, os.W_OK):
         yield f"{folder} is not there or cannot be written; the run folder must be on a file system that all nodes share"
         return
-    cfg = OmegaConf.load(folder / "config.yaml")
+    cfg = OmegaConf.load(folder / CONFIG)
     for part in str(cfg.task.data).split(os.pathsep):
         if not os.access(part, os.R_OK):
             yield f"the data {part} is not there or cannot be read; it must be where all nodes can read it"

@@ -41,7 +41,7 @@ def main(words: Optional[List[str]] = None) -> int:
     stop = Stop()
     stop.listen()
     try:
-        options = parse_in_job(parser, sys.argv[1:] if words is None else words)
+        options = parse_in_job(parser, words)
         training = training_of(options, options.processes)
         place = find_place()
         if place.world_size != training.processes:

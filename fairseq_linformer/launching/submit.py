@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Callable, List, Sequence
 
 from ..files import write_lines
 from .arguments import BASE, members_arguments, training_of
@@ -36,7 +36,8 @@ def submit(options: argparse.Namespace, to_sbatch: Sequence[str]) -> str:
     logs = training.folder / LOGS
     command = [*_sbatch(options, to_sbatch), f"--job-name={training.folder.name}", f"--output={logs}/%j.txt", str(SCRIPT), f"--name={training.name}",
                f"--config={options.config}", f"--device={options.device}", f"--runs={options.runs}", *options.overrides]  # fmt: skip
-    return _hand_over(command, options.dry_run, {f"{logs}/": None}, [f"{training.folder}: {line}" for line in found])
+    found = [f"{training.folder}: {line}" for line in found]
+    return _hand_over(command, options.dry_run, found, lambda: logs.mkdir(parents=True, exist_ok=True))
 
 
 def submit_array(options: argparse.Namespace, members: List[List[str]], to_sbatch: Sequence[str]) -> str:
@@ -64,7 +65,7 @@ def submit_array(options: argparse.Namespace, members: List[List[str]], to_sbatc
     listed = folder / f"{options.array}-{secrets.token_hex(4)}.txt"  # members that wait read it when they begin
     command = [*_sbatch(options, to_sbatch), f"--job-name={options.array}", f"--array=0-{len(members) - 1}", f"--output={folder}/{options.array}-%A_%a.txt",
                str(SCRIPT), f"--list={listed}", f"--device={options.device}", f"--runs={options.runs}", *options.overrides]  # fmt: skip
-    return _hand_over(command, options.dry_run, {str(listed): [shlex.join(member) for member in members]}, found)
+    return _hand_over(command, options.dry_run, found, lambda: write_lines(listed, map(shlex.join, members)))
 
 
 def _processes(options: argparse.Namespace) -> int:
@@ -84,16 +85,15 @@ def _sbatch(options: argparse.Namespace, more: Sequence[str]) -> List[str]:
     return ["sbatch", f"--nodes={options.nodes}", f"--ntasks-per-node={options.ntasks_per_node}", f"--gpus-per-node={gpus}", *more]
 
 
-def _hand_over(command: List[str], dry_run: bool, files: Dict[str, object], found: List[str]) -> str:
-    """Submit, unless it is a dry run. ``files``: lines by path, None for a folder; written before."""
+def _hand_over(command: List[str], dry_run: bool, found: List[str], write: Callable[[], None]) -> str:
+    """Write what the job needs and submit it, unless it is a dry run."""
     python = os.environ.get("PYTHON", sys.executable)
     said = [*found, f"PYTHON={shlex.quote(python)} {shlex.join(command)}"]
     if dry_run:
         return "\n".join([*said, "a dry run: nothing was submitted or written"])
     if shutil.which("sbatch") is None:
         raise ValueError("there is no sbatch here; this is run where jobs are submitted to Slurm, and scripts/torchrun.sh trains without Slurm")
-    for path, lines in files.items():
-        Path(path).mkdir(parents=True, exist_ok=True) if lines is None else write_lines(path, lines)
+    write()
     # What was checked counts, and not what the job would find in the environment.
     environment = {**os.environ, "PYTHON": python, "NAME": "", "CONFIG": BASE}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -55,7 +55,7 @@ class Training:
     runs: str = "runs"
     name: str = ""
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """The run folder.
 

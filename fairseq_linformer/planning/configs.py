@@ -213,20 +213,29 @@ def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tup
 
 def count_built(cfg: DictConfig, vocabulary: int = VOCABULARY) -> int:
     """Parameters that learn of the model that fairseq builds, without memory for it."""
-
-    class Task:
-        source_dictionary = Entries(vocabulary)
-
-        def max_positions(self) -> int:
-            return cfg.task.tokens_per_sample
-
     with FakeTensorMode():
-        model = build_model(cfg.model, Task())
+        model = build_model(cfg.model, BareTask(vocabulary, cfg.task.tokens_per_sample))
         return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-class Entries:
-    """As much of a dictionary as building a model needs."""
+class BareTask:
+    """As much of a fairseq task as building a model needs.
+
+    Args:
+        entries: of the dictionary, with special symbols.
+        positions: n.
+    """
+
+    def __init__(self, entries: int, positions: int):
+        self.source_dictionary = _Entries(entries)
+        self._positions = positions
+
+    def max_positions(self) -> int:
+        return self._positions
+
+
+class _Entries:
+    """As much of a dictionary."""
 
     def __init__(self, count: int):
         self.count = count

@@ -4,6 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Tuple
 
+from ..launching.checkpoints import LAST
+from ..launching.folder import CHECKPOINTS, DONE
 from ..planning.configs import compose_config
 
 FIGURES: Dict[str, Tuple[str, ...]] = {
@@ -45,17 +47,17 @@ def pretraining_runs(name: str) -> List[List[str]]:
 def finetuning_grid(runs: str, tasks: str) -> List[List[str]]:
     """The members of table 2: each pretrained model on each task, with each rate and batch.
 
-    Raises:
-        ValueError: a model is not trained to its end.
-
     Args:
         runs: folder of the pretraining runs, under the names that ``submit`` gives them.
         tasks: folder with the tasks, as ``fairseq-linformer prepare sst-2 FOLDER/sst-2`` writes them. A model of
             n = 1,024 takes ``imdb-n1024`` if that is there, and so on.
+
+    Raises:
+        ValueError: a model is not trained to its end.
     """
     for run in TABLE_2:
-        if not (Path(runs) / run / "done").exists():
-            raise ValueError(f"{Path(runs) / run} is not trained to its end, for there is no `done` in it; table 2 finetunes what is")
+        if not (Path(runs) / run / DONE).exists():
+            raise ValueError(f"{Path(runs) / run} is not trained to its end, for there is no `{DONE}` in it; table 2 finetunes what is")
     return [_finetuning(run, task, rate, batch, Path(runs), Path(tasks)) for run in TABLE_2 for task in TASKS for rate in RATES for batch in BATCHES]
 
 
@@ -71,7 +73,7 @@ def _finetuning(run: str, task: str, rate: str, batch: int, runs: Path, tasks: P
         f"+task={task}",
         f"task.data={longer if longer.is_dir() else tasks / task}",
         f"task.max_positions={n}",
-        f"checkpoint.finetune_from_model={runs / run / 'checkpoints/checkpoint_last.pt'}",
+        f"checkpoint.finetune_from_model={runs / run / CHECKPOINTS / LAST}",
         f"model._name={model._name}",
         *(f"model.{key}={'null' if model[key] is None else model[key]}" for key in ("projected_dim", "sharing")),
         f"dataset.batch_size={batch}",

@@ -9,7 +9,6 @@ import sys
 from argparse import Namespace
 from typing import Iterator, List, Optional, Tuple
 
-from fairseq.data import Dictionary
 from fairseq.models.roberta import RobertaModel
 from torch._subclasses import FakeTensorMode
 
@@ -17,9 +16,10 @@ from ..files import write_lines
 from ..models import LinformerRobertaModel
 from ..modules.kinds import count_matrices
 from ..modules.projection import LearnedProjection
+from ..planning.configs import VOCABULARY, BareTask
 
 BEGIN, END = "<!-- parameters begin -->", "<!-- parameters end -->"
-N, ENTRIES = 512, 50265  # of the dictionary of roberta.base
+N = 512
 VARIANTS = [
     *(("linear", sharing, "256") for sharing in ("none", "headwise", "key-value", "layerwise")),
     ("linear", "headwise", "256x4,128x8"),
@@ -32,27 +32,15 @@ VARIANTS = [
 """Projection, sharing, k."""
 
 
-class _Task:
-    """As much of a fairseq task as building a model needs."""
-
-    def __init__(self):
-        self.source_dictionary = Dictionary()
-        for i in range(ENTRIES - len(self.source_dictionary)):
-            self.source_dictionary.add_symbol(f"w{i}")
-
-    def max_positions(self) -> int:
-        return N
-
-
 def count(projection: Optional[str] = None, sharing: str = "headwise", k: str = "256") -> Tuple[int, int, int]:
     """Matrices or kernels, parameters in them that learn, and all parameters that learn; of RoBERTa
     without a projection."""
     with FakeTensorMode():  # shapes without memory
         if projection is None:
-            model = RobertaModel.build_model(Namespace(arch="roberta_base", max_positions=N), _Task())
+            model = RobertaModel.build_model(Namespace(arch="roberta_base", max_positions=N), BareTask(VOCABULARY, N))
         else:
             args = Namespace(arch="linformer_roberta_base", projection=projection, sharing=sharing, projected_dim=k)
-            model = LinformerRobertaModel.build_model(args, _Task())
+            model = LinformerRobertaModel.build_model(args, BareTask(VOCABULARY, N))
         projections = [p for m in model.modules() if isinstance(m, LearnedProjection) for p in m.parameters()]
         learn = [p for p in model.parameters() if p.requires_grad]
         return count_matrices(model), sum(p.numel() for p in projections if p.requires_grad), sum(p.numel() for p in learn)

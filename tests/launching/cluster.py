@@ -13,6 +13,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from ..stock import free_port
+
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "mungekey", "unshare")
 
 CONFIGURATION = """\
@@ -91,14 +93,14 @@ class Cluster:
             (self.folder / "spool" / name).mkdir()
             self._run("unshare", "--mount", "--uts", "bash", "-c",
                       f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")  # fmt: skip
-        self._wait(lambda: len(set(self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())) == self.count, 20)
+        self.wait_until(lambda: len(set(self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())) == self.count, 20)
 
     @property
     def nodes(self):
         return [f"n{i + 1}" for i in range(self.count)]
 
     def _configure(self) -> None:
-        ports = [_free_port() for _ in range(self.count + 1)]
+        ports = [free_port() for _ in range(self.count + 1)]
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
             for name, port in zip(self.nodes, ports[1:])
@@ -113,13 +115,13 @@ class Cluster:
         subprocess.run("squeue -h -o %A | sort -u | xargs -r scancel --signal=KILL --full; squeue -h -o %A | sort -u | xargs -r scancel",
                        shell=True, env=self.environment, capture_output=True)  # fmt: skip
         try:
-            self._wait(lambda: not self._run("squeue", "-h").strip(), 15)
+            self.wait_until(lambda: not self._run("squeue", "-h").strip(), 15)
         except TimeoutError:
             pass  # the daemons end their steps
         pids = [int(path.read_text()) for path in [*(self.folder / "run").glob("slurmd.*.pid"), *(self.folder / "run").glob("slurmctld.pid")]]
         for pid in pids:
             _kill(pid)
-        self._wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15)
+        self.wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15)
         subprocess.run(["munged", "--stop", f"--socket={self.folder}/munge/socket"], capture_output=True)
 
     def _run(self, *command: str) -> str:
@@ -150,27 +152,18 @@ class Cluster:
             return said["JobState"] in states
 
         try:
-            self._wait(there, seconds)
+            self.wait_until(there, seconds)
         except TimeoutError:
             raise AssertionError(f"job {job} is {said['JobState']} and not {states}: {said}") from None
         return said
 
-    def wait_until(self, condition, seconds: float = 240) -> None:
-        self._wait(condition, seconds)
-
     @staticmethod
-    def _wait(condition, seconds: float) -> None:
+    def wait_until(condition, seconds: float = 240) -> None:
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
                 raise TimeoutError(f"not after {seconds} s")
             time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def _kill(pid: int) -> None:

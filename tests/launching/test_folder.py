@@ -27,7 +27,9 @@ def test_it_is_made_once_and_taken_up(training, tmp_path):
     assert list(tmp_path.iterdir()) == []  # a check writes nothing
     assert folder.begin(training()) == ["there is no checkpoint; this is the beginning"]
     written = (tmp_path / "run/config.yaml").read_bytes()
+    (tmp_path / "run" / folder.LOCK).unlink()
     assert folder.check(training(processes=4)) == ["it begins anew"]
+    assert not (tmp_path / "run" / folder.LOCK).exists()
     folder.begin(training(processes=4))
     assert (tmp_path / "run/config.yaml").read_bytes() == written
 

@@ -90,6 +90,8 @@ def test_sbatch_gets_it(submit, sbatch, mlm_data, tmp_path):
     (["--array=figure-3a", "--config=mine.yaml"], "--config is mine.yaml; the members of an array have their own"),
     (["--list=mine"], "--list=mine is not taken"),
     (["--array=figure-3b", "task.data=nowhere"], r"\+run=n1024-roberta: task.data is .*nowhere; there is no folder"),
+    (["model.projected_dim=600"], "projected_dim is 600; it must be between 1 and max_positions"),
+    (["optimizer.adam_betas=abc"], "fairseq cannot build the optimizer and its schedule: NameError: .*optimizer.adam_betas=abc"),
     (["--config=configs/pretrain/basis.yaml"], "there is no configuration configs/pretrain/basis.yaml"),
 ])  # fmt: skip
 def test_what_would_fail_is_not_submitted(words, said, submit, sbatch, mlm_data, tmp_path):
@@ -133,7 +135,9 @@ def test_every_run_of_the_paper_has_its_configuration():
 def test_the_finetuning_grid_of_table_2(submit, mlm_data, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     for folder in (*TASKS, "imdb-n1024"):
-        (tmp_path / "tasks" / folder).mkdir(parents=True)
+        (tmp_path / "tasks" / folder / "input0").mkdir(parents=True)
+        for name in ("dict.txt", "train.idx", "train.bin"):
+            (tmp_path / "tasks" / folder / "input0" / name).touch()
     words = ["--array=table-2", f"--tasks={tmp_path}/tasks", "--nodes=1", "--ntasks-per-node=1", "--dry-run"]
     assert "n512-roberta is not trained to its end" in submit(*words)
     for run in TABLE_2:

@@ -3,22 +3,19 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 
 import pytest
 
+from ..stock import free_port
 from . import jobs
 
 pytestmark = pytest.mark.slow
 
 
 def start(runs, name, *arguments, processes=2, **variables):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    variables = jobs.environment(runs, NAME=name, NPROC_PER_NODE=str(processes), MASTER_PORT=str(port), **variables)
+    variables = jobs.environment(runs, NAME=name, NPROC_PER_NODE=str(processes), MASTER_PORT=str(free_port()), **variables)
     return subprocess.Popen(
         [jobs.ROOT / "scripts/torchrun.sh", *arguments], env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -50,6 +47,15 @@ def test_it_trains_stops_and_goes_on(mlm_data, tmp_path):
     status, said = finish(start(tmp_path, "stopped", *arguments))
     assert status == 0 and "going on from" in said
     assert jobs.same_bits(tmp_path / "stopped", whole)
+
+
+def test_it_can_be_stopped_before_it_trains(mlm_data, tmp_path):
+    job = start(tmp_path, "early", *jobs.overrides(mlm_data, updates=3))
+    time.sleep(1)
+    os.kill(job.pid, signal.SIGTERM)
+    status, said = finish(job)
+    assert status == 75 and "told to stop before it began" in said
+    assert not list(tmp_path.glob("early/checkpoints/*"))
 
 
 def test_a_rank_that_is_lost_is_named(mlm_data, tmp_path):

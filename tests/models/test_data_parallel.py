@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 
@@ -11,15 +10,9 @@ import torch
 
 from fairseq_linformer.config import SHARING
 
-from ..stock import PLUGIN, TINY, TRAIN, load, train
+from ..stock import PLUGIN, TINY, TRAIN, free_port, load, train
 
 OPTIONS = ["--projection-lr-scale", "0.25", "--dropout", "0", "--attention-dropout", "0", "--curriculum", "99", "--lr", "0.001"]
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start(rank, port, data, save_dir, *options, updates=5):

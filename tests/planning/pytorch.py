@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_linformer.models import LinformerRobertaModel
-from fairseq_linformer.planning.configs import Entries, model_of_options
+from fairseq_linformer.planning.configs import BareTask, model_of_options
 from fairseq_linformer.planning.formulas import Batch, Kernels, Model
 
 VOCABULARY = 304
@@ -47,20 +47,13 @@ class Allocations(TorchDispatchMode):
 
 def build(n: int, vocabulary: int = VOCABULARY, arch: str = "linformer_roberta_tiny", **options) -> Tuple[torch.nn.Module, Model]:
     """A model as fairseq builds it, and what the planner knows about it."""
-
-    class Task:
-        source_dictionary = Entries(vocabulary)
-        tokens_per_sample = n
-
-        def max_positions(self):
-            return n
-
+    task = BareTask(vocabulary, n)
     described = model_of_options({"_name": arch, **options}, n, vocabulary)[1]
     if described.linear:
-        return LinformerRobertaModel.build_model(Namespace(arch=arch, **options), Task()), described
+        return LinformerRobertaModel.build_model(Namespace(arch=arch, **options), task), described
     args = Namespace(arch=arch, **options)
     ARCH_CONFIG_REGISTRY[arch](args)
-    return RobertaModel.build_model(args, Task()), described
+    return RobertaModel.build_model(args, task), described
 
 
 def _batch(batch: Batch, device="cpu"):
