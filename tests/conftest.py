@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from . import stock
+from .trained import classifier, classifier_folder, masked_lm, masked_lm_folder, pieces, trained  # noqa: F401  fixtures
 
 # Models of 16 dimensions: more threads only wait for each other.
 torch.set_num_threads(1)

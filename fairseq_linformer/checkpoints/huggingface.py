@@ -24,10 +24,10 @@ from ..huggingface import (
 )
 from ..models.authors import is_authors
 from ..models.options import from_linformer_config, resolve, to_linformer_config
-from ..models.shapes import EMBEDDINGS, PADDING_IDX, max_positions, projections
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, max_positions, projections
 from .authors import from_authors
 from .files import architecture, node, read_checkpoint
-from .huggingface_state import CLASSIFICATION_HEADS, THEIR_HEAD, choose_head, difference, to_ours, to_theirs
+from .huggingface_state import THEIR_HEAD, choose_head, difference, to_ours, to_theirs
 from .provenance import card, collect
 from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
 

@@ -9,19 +9,14 @@ from typing import Dict, List, Optional
 import torch
 from torch import Tensor
 
-from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, ENCODER
+from ..models.shapes import ATTENTION_HEADS, CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, head_names
 
 THEIR_ENCODER = "linformer.encoder."
 LM_HEAD, THEIR_LM_HEAD = "encoder.lm_head.", "lm_head."
-CLASSIFICATION_HEADS, THEIR_HEAD = "classification_heads.", "classifier."
+THEIR_HEAD = "classifier."
 OUTPUT = LM_HEAD + "weight"
 
 State = Dict[str, Tensor]
-
-
-def head_names(state: State) -> List[str]:
-    """The classification heads of a fairseq model, in their order."""
-    return list(dict.fromkeys(key.split(".")[1] for key in state if key.startswith(CLASSIFICATION_HEADS)))
 
 
 def choose_head(state: State, wanted: Optional[str]) -> Optional[str]:

@@ -6,7 +6,7 @@ import sys
 from typing import List, Optional
 
 from ..errors import first_line
-from . import convert, plan, prepare, submit
+from . import convert, evaluate, plan, prepare, submit
 
 NAME = "fairseq-linformer"
 
@@ -17,6 +17,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     convert.add_parser(commands)
     prepare.add_parser(commands)
+    evaluate.add_parser(commands)
     plan.add_parser(commands)
     submit.add_parser(commands)
     options, options.more = parser.parse_known_args(arguments)
@@ -27,7 +28,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)
     sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be anything
     try:
-        print(options.run(options))
+        if said := options.run(options):
+            print(said)
     except KeyboardInterrupt:
         print(f"{NAME}: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -17,6 +17,7 @@ from . import spm
 
 # fairseq puts <s>, <pad>, </s>, <unk> before the entries of dict.txt, in this order.
 EOS, UNKNOWN, FIRST = 2, 3, 4
+GPT2_FILES = ("encoder.json", "vocab.bpe")
 # GPT-2's own, from its published encoder; contractions, words, numbers, signs, white space.
 _GPT2_WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
@@ -66,6 +67,7 @@ class GPT2(Tokenizer):
 
     Args:
         folder: holds ``encoder.json``, ``vocab.bpe`` and fairseq's ``dict.txt``.
+        dictionary: another ``dict.txt``.
 
     Raises:
         ValueError: a file is missing, or they do not belong together; a sentence.
@@ -73,11 +75,12 @@ class GPT2(Tokenizer):
 
     name = "gpt2"
 
-    def __init__(self, folder):
+    def __init__(self, folder, dictionary=None):
         from tiktoken import Encoding
 
-        names = ("encoder.json", "vocab.bpe", "dict.txt")
-        contents = {name: _read(Path(folder) / name, f"--gpt2 needs a folder with {', '.join(names)}") for name in names}
+        names = (*GPT2_FILES, "dict.txt")
+        paths = {name: Path(folder) / name for name in GPT2_FILES} | {"dict.txt": Path(dictionary or Path(folder) / "dict.txt")}
+        contents = {name: _read(path, f"--gpt2 needs a folder with {', '.join(names)}") for name, path in paths.items()}
         try:
             numbers = json.loads(contents["encoder.json"])
             merges = [tuple(line.split(" ")) for line in contents["vocab.bpe"].decode().split("\n")[1:] if line]
@@ -118,6 +121,7 @@ class SentencePiece(Tokenizer):
 
     Args:
         model: path of the model.
+        dictionary: a ``dict.txt``, where it is not that of ``spm.dictionary``.
 
     Raises:
         ValueError: it is no model; a sentence.
@@ -125,33 +129,39 @@ class SentencePiece(Tokenizer):
 
     name = "sentencepiece"
 
-    def __init__(self, model):
+    def __init__(self, model, dictionary=None):
         content = _read(Path(model), "--sentencepiece needs a model file")
         try:
             self._processor = spm.load(content)
         except ValueError:
             raise ValueError(f"{model} is no sentencepiece model") from None
-        pieces = spm.dictionary(content)
-        places = {piece: FIRST + i for i, piece in enumerate(pieces)}
+        if dictionary is None:
+            lines = spm.entries(spm.dictionary(content))
+        else:
+            lines = _read(Path(dictionary), "the dictionary of the model is wanted").decode().splitlines()
+        places = {line.rsplit(" ", 1)[0]: FIRST + i for i, line in enumerate(lines)}
         count = self._processor.get_piece_size()
         table = np.array([places.get(self._processor.id_to_piece(i), UNKNOWN) for i in range(count)])
-        super().__init__(spm.entries(pieces), {Path(model).name: content}, table)
+        if (known := int((table != UNKNOWN).sum())) < 0.9 * (count - 3):
+            raise ValueError(f"{dictionary} has {known:,} of the {count:,} pieces of {model}; they do not belong together")
+        super().__init__(lines, {Path(model).name: content}, table)
 
     def _encode(self, lines):
         return self._processor.encode(list(lines), num_threads=1)
 
 
-def load_tokenizer(gpt2, sentencepiece) -> Tokenizer:
+def load_tokenizer(gpt2, sentencepiece, dictionary=None) -> Tokenizer:
     """The tokenizer that is asked for.
 
     Args:
         gpt2: folder of ``GPT2``; or None, and
         sentencepiece: path of the model of ``SentencePiece``.
+        dictionary: a ``dict.txt`` that is not the tokenizer's own.
 
     Raises:
         ValueError: a file is missing or is not what it should be; a sentence.
     """
-    return GPT2(gpt2) if gpt2 is not None else SentencePiece(sentencepiece)
+    return GPT2(gpt2, dictionary) if gpt2 is not None else SentencePiece(sentencepiece, dictionary)
 
 
 def _bytes_of_symbols() -> Dict[str, int]:

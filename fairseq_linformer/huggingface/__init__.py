@@ -8,6 +8,7 @@ from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
+    AutoTokenizer,
 )
 
 from .code import write_code
@@ -24,6 +25,7 @@ from .tokenization_linformer import LinformerTokenizer
 LinformerPreTrainedModel.write_code = staticmethod(write_code)
 
 AutoConfig.register(LinformerPreTrainedConfig.model_type, LinformerPreTrainedConfig, exist_ok=True)
+AutoTokenizer.register(LinformerPreTrainedConfig, LinformerTokenizer, exist_ok=True)
 AutoModel.register(LinformerPreTrainedConfig, LinformerModel, exist_ok=True)
 AutoModelForMaskedLM.register(LinformerPreTrainedConfig, LinformerForMaskedLM, exist_ok=True)
 AutoModelForSequenceClassification.register(

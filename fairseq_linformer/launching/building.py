@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from torch._subclasses import FakeTensorMode
 
 from ..errors import first_line
-from ..planning.configs import VOCABULARY, BareTask
+from ..models.bare_task import BareTask
+from ..planning.configs import VOCABULARY
 
 
 def check_built(cfg: DictConfig) -> None:

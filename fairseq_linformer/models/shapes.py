@@ -13,6 +13,7 @@ ATTENTION_HEADS = "encoder.attention_heads"
 """A buffer with the number of heads, which no shape tells."""
 EMBEDDINGS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "embed_positions.weight"
+CLASSIFICATION_HEADS = "classification_heads."
 PADDING_IDX = 1
 """What every dictionary of fairseq pads with."""
 # An entry of E or F, of all layers or of one, of all heads or of one.
@@ -29,6 +30,11 @@ def projections(state: Dict[str, Tensor]) -> Dict[str, Dict[str, Tensor]]:
         if match:
             found.setdefault(key.removesuffix(match[1]), {})[match[1]] = value
     return found
+
+
+def head_names(state: Dict[str, Tensor]) -> List[str]:
+    """The classification heads, in their order."""
+    return list(dict.fromkeys(key.split(".")[1] for key in state if key.startswith(CLASSIFICATION_HEADS)))
 
 
 def layer_of(prefix: str) -> int:

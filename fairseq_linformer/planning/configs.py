@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torch._subclasses import FakeTensorMode
 
 from ..config import LinformerConfig
+from ..models.bare_task import BareTask
 from ..models.options import ARCHITECTURES, resolve, to_linformer_config
 from .formulas import Batch, Kernels, Model, bytes_of, gathered_parameters
 
@@ -217,34 +218,6 @@ def count_built(cfg: DictConfig, vocabulary: int = VOCABULARY) -> int:
         model = build_model(cfg.model, BareTask(vocabulary, cfg.task.tokens_per_sample))
         return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
-
-class BareTask:
-    """As much of a fairseq task as building a model needs.
-
-    Args:
-        entries: of the dictionary, with special symbols.
-        positions: n.
-    """
-
-    def __init__(self, entries: int, positions: int):
-        self.source_dictionary = _Entries(entries)
-        self._positions = positions
-
-    def max_positions(self) -> int:
-        return self._positions
-
-
-class _Entries:
-    """As much of a dictionary."""
-
-    def __init__(self, count: int):
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def pad(self) -> int:
-        return PADDING
 
 
 def _refuse(cfg: DictConfig, options: Namespace) -> None:

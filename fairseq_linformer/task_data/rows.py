@@ -9,7 +9,7 @@ from ..corpus.streams import MAX_BYTES
 from .table import Task
 
 TOO_LONG = f"longer than {MAX_BYTES:,} bytes"
-_LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
+LINE_BREAKS = re.compile(r"\r\n|[\n\r\t]")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def checked(task: Task, row: Row) -> Row:
             return replace(row, reason=TOO_LONG)
         if "\0" in text:
             return replace(row, reason="a NUL byte")
-    row = replace(row, texts=tuple(_LINE_BREAKS.sub(" ", text).strip() for text in row.texts))
+    row = replace(row, texts=tuple(LINE_BREAKS.sub(" ", text).strip() for text in row.texts))
     if not all(row.texts):
         return replace(row, reason="empty text")
     try:

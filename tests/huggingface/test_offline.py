@@ -13,7 +13,7 @@ from fairseq_linformer.checkpoints.huggingface import from_huggingface
 from fairseq_linformer.huggingface.code import flat, source_files
 
 from .. import stock
-from .conftest import hub
+from ..trained import hub
 
 
 def test_imports_are_flat():

@@ -8,7 +8,7 @@ from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggi
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
 
 from .. import authors, stock
-from .conftest import hub
+from ..trained import hub
 
 TOKENS = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [0, 9, 5, 2, 1, 1, 1, 1]])
 SINGLE = torch.tensor([[0, 44, 17, 2]])

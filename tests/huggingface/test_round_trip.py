@@ -12,7 +12,7 @@ from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggi
 from fairseq_linformer.models import LinformerRobertaModel
 
 from .. import stock
-from .conftest import finetune, hub
+from ..trained import finetune, hub
 
 
 def same_bits(folder, source, name="model.pt"):

@@ -18,7 +18,7 @@ from fairseq_linformer.corpus import spm
 from fairseq_linformer.huggingface import LinformerTokenizer
 from fairseq_linformer.huggingface.tokenization_linformer import read_dictionary
 
-from .conftest import TEXT, hub
+from ..trained import TEXT, hub
 
 ALPHABET = [
     "the", "Cat", "CAT", "dog", "s", "at", "É", "é", "e\u0301", "ß", "İ", "ﬁ", "²", "１", "12", "'s", "don't", "中文",

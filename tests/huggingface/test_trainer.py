@@ -18,7 +18,7 @@ from fairseq_linformer.checkpoints.huggingface import from_huggingface  # noqa: 
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig  # noqa: E402
 
 from .. import stock  # noqa: E402
-from .conftest import TEXT  # noqa: E402
+from ..trained import TEXT  # noqa: E402
 
 
 def train(model, tokenizer, rows, collator, folder, steps=25, **options) -> list:

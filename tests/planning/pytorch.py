@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_linformer.models import LinformerRobertaModel
-from fairseq_linformer.planning.configs import BareTask, model_of_options
+from fairseq_linformer.models.bare_task import BareTask
+from fairseq_linformer.planning.configs import model_of_options
 from fairseq_linformer.planning.formulas import Batch, Kernels, Model
 
 VOCABULARY = 304

@@ -1,0 +1,1 @@
+"""What a finetuned or pretrained model can do: predictions, scores, perplexity."""

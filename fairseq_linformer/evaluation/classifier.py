@@ -1,0 +1,198 @@
+"""A finetuned checkpoint of fairseq as something that judges texts.
+
+    B texts, n positions of the longest of them, C classes (1 for a score)
+"""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.roberta import RobertaModel
+from torch import Tensor
+
+from ..checkpoints.authors import from_authors
+from ..checkpoints.files import node, read_checkpoint
+from ..corpus.tokenizer import FIRST, GPT2_FILES, Tokenizer, load_tokenizer
+from ..models import LinformerRobertaModel
+from ..models.bare_task import BareTask
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, head_names, max_positions, projections
+from ..task_data import cut as cutting
+
+DICTIONARY, LABELS, SENTENCEPIECE = "dict.txt", "label/dict.txt", "sentencepiece.bpe.model"
+"""What lies beside a checkpoint. GPT-2's files do it under their own names."""
+Encoded = Dict[str, List[int]]
+"""A row as its model reads it; ``input_ids`` and, for some models, what belongs to each of them."""
+
+
+class FairseqClassifier:
+    """
+    Args:
+        checkpoint: path of a checkpoint with a classification head, of ``linformer_roberta``, of RoBERTa or of the authors.
+        device: ``cpu``, ``cuda``, ...
+        head: which of its heads; None for the only one.
+        dictionary: ``dict.txt``; None for the one beside the checkpoint.
+        labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the checkpoint.
+        cut: of texts longer than n, ``head`` or ``head+tail``.
+
+    Attributes:
+        names: of the classes; empty where the head gives a score.
+        max_positions: n.
+
+    Raises:
+        ValueError: a file is missing, is not what it should be, or does not fit the others; one sentence.
+    """
+
+    def __init__(self, checkpoint, device: str = "cpu", head: Optional[str] = None, dictionary=None, labels=None, cut: str = cutting.HOW[0]):
+        self.path, self.device, self._cut = Path(checkpoint), torch.device(device), cut
+        self.checkpoint = from_authors(read_checkpoint(checkpoint))
+        state = self.checkpoint["model"]
+        name = _choose(self.path, state, head)
+        cutting.check(max_positions(state), 1, cut)
+        self.max_positions, self._entries = max_positions(state), state[EMBEDDINGS].size(0)
+        self._dictionary = Path(dictionary) if dictionary else self.path.parent / DICTIONARY
+        if dictionary:
+            check_dictionary(self._dictionary, self._entries, self.path)
+        self.is_score = bool(node(self.checkpoint, "task").get("regression_target"))
+        self.model = build_model(self.checkpoint, name).to(self.device).eval()
+        self._name = name
+        classes = self.model.classification_heads[name].out_proj.out_features
+        self.names = [] if self.is_score else _label_names(Path(labels) if labels else self.path.parent / LABELS, classes)
+        self._tokenizer: Optional[Tokenizer] = None
+
+    def use_tokenizer(self, gpt2=None, sentencepiece=None) -> None:
+        """Needed before ``encode``; what is not given is looked for beside the checkpoint.
+
+        Raises:
+            ValueError: a file is missing, or they do not fit.
+        """
+        check_dictionary(self._dictionary, self._entries, self.path)
+        if not gpt2 and not sentencepiece:
+            beside = self.path.parent
+            if (beside / SENTENCEPIECE).is_file():
+                sentencepiece = beside / SENTENCEPIECE
+            elif all((beside / name).is_file() for name in GPT2_FILES):
+                gpt2 = beside
+            else:
+                raise ValueError(f"there is no {SENTENCEPIECE}, nor {' and '.join(GPT2_FILES)}, beside {self.path}; --sentencepiece or --gpt2 says where the tokenizer is")
+        self._tokenizer = load_tokenizer(gpt2, sentencepiece, self._dictionary)
+
+    def check_same_dictionary(self, path) -> None:
+        """
+        Raises:
+            ValueError: data in the numbers of ``path`` would mean something else to this model.
+        """
+        check_dictionary(Path(path), self._entries, self.path)
+        if self._dictionary.is_file() and (at := difference(_dictionary(self._dictionary), _dictionary(Path(path)))):
+            raise ValueError(f"{path} is not the dictionary of {self.path}: {at}, in {self._dictionary}")
+
+    @staticmethod
+    def label_names(path) -> List[str]:
+        """The labels of a dictionary, in their order, with what may fill it up."""
+        if not Path(path).is_file():
+            raise ValueError(f"there is no {path}; a dictionary of labels is wanted")
+        return _dictionary(Path(path)).symbols[FIRST:]
+
+    def encode(self, texts: Sequence[Tuple[str, ...]]) -> List[Encoded]:
+        """Rows of one text or two, each cut to n."""
+        ids, sizes = zip(*(self._tokenizer.encode([row[i] for row in texts]) for i in range(len(texts[0]))))
+        ids, sizes, _ = cutting.cut(ids, sizes, self.max_positions, self._cut)
+        return self.joined([np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)])
+
+    def joined(self, inputs: Sequence[Sequence[np.ndarray]]) -> List[Encoded]:
+        """Rows as fairseq's task reads them: ``<s> a </s>``, ``<s> a </s> </s> b </s>``.
+
+        Args:
+            inputs: of one text or two, the tokens of each row with </s> behind.
+        """
+        task = node(self.checkpoint, "task")
+        before = [[token] if token is not None else [] for token in (task.get("init_token", 0), task.get("separator_token", 2))]
+        rows = [sum(([*start, *text.tolist()] for start, text in zip(before, row)), []) for row in zip(*inputs)]
+        return [{"input_ids": row[: self.max_positions]} for row in rows]
+
+    @torch.inference_mode()
+    def logits(self, batch: Sequence[Encoded]) -> Tensor:
+        """(B, C) in float32, on the CPU."""
+        longest = max(len(row["input_ids"]) for row in batch)
+        tokens = torch.full((len(batch), longest), PADDING_IDX)
+        for i, row in enumerate(batch):
+            tokens[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
+        logits, _ = self.model(tokens.to(self.device), features_only=True, classification_head_name=self._name)
+        return logits.float().cpu()
+
+
+def build_model(checkpoint: Dict[str, Any], head: Optional[str] = None) -> RobertaModel:
+    """The model of a checkpoint, with its weights; without data.
+
+    Args:
+        checkpoint: of ``linformer_roberta`` or of RoBERTa, as ``read_checkpoint`` gives it.
+        head: a classification head that comes with it.
+
+    Raises:
+        ValueError: the weights do not fit what the checkpoint says of its model.
+    """
+    state = dict(checkpoint["model"])
+    task = BareTask(state[EMBEDDINGS].size(0), max_positions(state))
+    args = Namespace(**{**node(checkpoint, "model"), "max_positions": max_positions(state), "load_checkpoint_heads": False})
+    try:
+        if projections(state):
+            model = LinformerRobertaModel.build_model(args, task)
+        else:
+            model = RobertaModel.build_model(args, task)
+        if head is not None:
+            dense, out = (next(v for k, v in state.items() if k.startswith(f"{CLASSIFICATION_HEADS}{head}.{part}.weight")) for part in ("dense", "out_proj"))
+            model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"the weights do not fit the cfg of the checkpoint: {' '.join(str(error).split())[:300]}") from None
+    return model
+
+
+def check_dictionary(path: Path, entries: int, checkpoint) -> None:
+    """
+    Raises:
+        ValueError: it is missing, or has not as many entries as the model.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no {path}, the dictionary of {checkpoint}; --dictionary says where it is")
+    found = len(_dictionary(path)) + 1  # <mask>
+    if found != entries:
+        raise ValueError(f"{path} has {found:,} entries, with fairseq's own symbols; {checkpoint} has embeddings for {entries:,}: it is another dictionary")
+
+
+def difference(ours: Dictionary, theirs: Dictionary) -> Optional[str]:
+    """Where two dictionaries first differ, in words; None if they are the same."""
+    for i, (our, their) in enumerate(zip(ours.symbols, theirs.symbols)):
+        if our != their:
+            return f"entry {i} is {their!r} and should be {our!r}"
+    return None if len(ours) == len(theirs) else f"it has {len(theirs):,} entries and should have {len(ours):,}"
+
+
+def _dictionary(path: Path) -> Dictionary:
+    try:
+        return Dictionary.load(str(path))
+    except (ValueError, RuntimeError, UnicodeDecodeError):
+        raise ValueError(f"{path} is no dictionary of fairseq") from None
+
+
+def _choose(path, state, wanted: Optional[str]) -> str:
+    names = head_names(state)
+    if not names:
+        raise ValueError(f"{path} has no classification head; it is not finetuned, `fairseq-linformer finetune` does it")
+    if wanted is None and len(names) > 1:
+        raise ValueError(f"{path} has the heads {', '.join(names)}; --head says which")
+    if wanted is not None and wanted not in names:
+        raise ValueError(f"--head is {wanted}; {path} has {', '.join(names)}")
+    return wanted or names[0]
+
+
+def _label_names(path: Path, classes: int) -> List[str]:
+    """From the dictionary of the labels; numbers where there is none. fairseq may have filled it up to a multiple of 8."""
+    if not path.is_file():
+        return [str(i) for i in range(classes)]
+    names = _dictionary(path).symbols[FIRST:]
+    if len(names) < classes:
+        raise ValueError(f"{path} names {len(names)} labels; the head has {classes} classes")
+    return names[:classes]

@@ -1,0 +1,94 @@
+"""Perplexity of a masked language model, with masks that depend on a seed and the text alone: two models see the same."""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from omegaconf import OmegaConf
+
+from ..checkpoints.authors import from_authors
+from ..checkpoints.files import read_checkpoint
+from ..models.shapes import EMBEDDINGS, max_positions
+from ..progress import Progress
+from .classifier import build_model, check_dictionary
+
+SEED, MASK_PROB = 1, 0.15
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """
+    Attributes:
+        perplexity: 2 to the power of ``bits``.
+        bits: mean over the masked tokens of the negative log2 of the probability of what was there.
+        accuracy: share of the masked tokens that the model gives the highest probability.
+        masked, tokens: how many tokens were predicted, and read.
+        positions: of a block.
+        seconds: that the model took.
+    """
+
+    perplexity: float
+    bits: float
+    accuracy: float
+    masked: int
+    tokens: int
+    positions: int
+    seconds: float
+
+
+def measure(checkpoint, data, split: str = "valid", seed: int = SEED, positions: Optional[int] = None, mask_prob: float = MASK_PROB,
+            max_tokens: int = 4096, device: str = "cpu") -> Perplexity:  # fmt: skip
+    """
+    Text is cut into blocks of ``positions`` tokens as fairseq's ``masked_lm`` does it with ``--sample-break-mode none``. Of the tokens
+    ``mask_prob`` are to be predicted: 80 % of them are masked, 10 % replaced, 10 % left, however the model was trained. The number is ``fairseq-validate``'s
+    of the same seed.
+
+    Args:
+        checkpoint: path; of ``linformer_roberta``, of RoBERTa or of the authors.
+        data: a folder with ``dict.txt`` and the split, as ``prepare pretraining`` and ``fairseq-preprocess`` write it.
+        positions: of a block; None for the model's n. Models of different n are compared at one.
+
+    Raises:
+        ValueError: a file is missing or does not fit the others, or an option is out of range; one sentence.
+    """
+    data = Path(data)
+    found = from_authors(read_checkpoint(checkpoint))
+    n = max_positions(found["model"])
+    positions = n if positions is None else positions
+    if not 1 <= positions <= n:
+        raise ValueError(f"--positions is {positions}; it must be between 1 and the model's {n}")
+    if not 0 < mask_prob < 1:
+        raise ValueError(f"--mask-prob is {mask_prob}; it must be above 0 and below 1")
+    check_dictionary(data / "dict.txt", found["model"][EMBEDDINGS].size(0), checkpoint)
+    if not (data / f"{split}.idx").is_file():
+        there = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "no split"
+        raise ValueError(f"there is no {split}.idx in {data}; it has {there}")
+    model = build_model(found).to(device).eval()
+    task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)))
+    task.load_dataset(split)
+    batches = task.get_batch_iterator(task.dataset(split), max_tokens=max(max_tokens, positions), max_positions=positions).next_epoch_itr(shuffle=False)
+    bits = right = masked = tokens = 0
+    seconds = 0.0
+    with Progress("predicting", len(batches), "batches") as progress, torch.inference_mode():
+        for sample in batches:
+            begun = time.perf_counter()
+            wanted = sample["target"].ne(task.source_dictionary.pad()).to(device)
+            if wanted.any():
+                logits = model(sample["net_input"]["src_tokens"].to(device), masked_tokens=wanted)[0].float()
+                targets = sample["target"].to(device)[wanted]
+                bits += float(F.cross_entropy(logits, targets, reduction="none").double().sum()) / math.log(2)
+                right += int((logits.argmax(-1) == targets).sum())
+                masked += len(targets)
+            seconds += time.perf_counter() - begun
+            tokens += sample["ntokens"]
+            progress.add(1)
+    if not masked:
+        raise ValueError(f"{data} has too little text in {split}: no token of it is masked")
+    if not math.isfinite(bits):
+        raise ValueError(f"{checkpoint} gives a loss that is not finite; its weights are damaged")
+    return Perplexity(2 ** (bits / masked), bits / masked, right / masked, masked, int(tokens), positions, seconds)

@@ -1,0 +1,153 @@
+"""What is to be judged, encoded: from a file, from a task's own source, or from a folder that ``prepare`` wrote."""
+
+import json
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from ..corpus.options import MAX_SKIPPED
+from ..corpus.tokenizer import FIRST
+from ..task_data.read import open_source
+from ..task_data.rows import checked, score
+from ..task_data.table import TASKS, Task
+from .classifier import Encoded, FairseqClassifier
+from .texts import Example
+
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Row:
+    """
+    Attributes:
+        place: in its source, for messages.
+        encoded: as the model reads it.
+        target: number of the class, or the score; None if it has no label.
+    """
+
+    place: str
+    encoded: Encoded
+    target: Optional[float] = None
+
+
+def encode_rows(classifier, examples: Iterable[Example], target: Callable[[str], float]) -> Iterator[Row]:
+    """
+    Args:
+        classifier: what has ``encode``.
+        target: of a label, ``targets_of`` makes it.
+
+    Raises:
+        ValueError: a label that the head does not know, with its place; or as ``read_examples``.
+    """
+    examples = iter(examples)
+    while batch := list(islice(examples, _AT_ONCE)):
+        for example, encoded in zip(batch, classifier.encode([example.texts for example in batch])):
+            try:
+                yield Row(example.place, encoded, None if example.label is None else target(example.label))
+            except KeyError:
+                raise ValueError(f"{example.place} has the label {example.label!r}; the model's classes are {', '.join(classifier.names)}") from None
+            except ValueError:
+                raise ValueError(f"{example.place} has the label {example.label!r}; the model gives a score, and a number is wanted") from None
+
+
+def targets_of(classifier) -> Callable[[str], float]:
+    """From what a source calls a label to the number of the class.
+
+    It may be the class's name, its number where names are no numbers, or what the sources of a task with these names call it.
+    """
+    if classifier.is_score:
+        return float
+    names = classifier.names
+    known: Dict[str, int] = {} if all(name.isdigit() for name in names) else {str(i): i for i in range(len(names))}
+    for task in TASKS.values():
+        if task.classes and sorted(task.names) == sorted(names):
+            known.update({label: names.index(name) for label, name in task.classes.items()})
+    known.update({name: i for i, name in enumerate(names)})
+    return known.__getitem__
+
+
+def task_examples(task: Task, source: str, split: str, max_skipped: float = MAX_SKIPPED) -> List[Example]:
+    """The rows of a task as published; those that cannot be used are left out, as ``prepare`` does.
+
+    Raises:
+        ValueError: no such split, the source is missing or damaged, or too many rows cannot be used.
+    """
+    if split not in task.splits:
+        raise ValueError(f"--split is {split}; {task.name} has {', '.join(task.splits)}")
+    rows = [checked(task, row) for row in open_source(task, source).rows(split)]
+    bad = [row for row in rows if row.reason]
+    if len(bad) > max_skipped * len(rows) or len(bad) == len(rows):
+        raise ValueError(f"{source}: {len(bad):,} of {len(rows):,} rows of {split} cannot be used" + (f"; the first is {bad[0]}" if bad else ""))
+    return [Example(row.place, row.texts, row.label if task.classes else str(score(task, row.label))) for row in rows if not row.reason]
+
+
+def is_prepared(path) -> bool:
+    """Is this a folder for fairseq's ``sentence_prediction``?"""
+    return (Path(path) / "input0" / "dict.txt").is_file()
+
+
+def prepared_task(folder) -> Optional[Task]:
+    """Of which task a folder is; None if it does not say.
+
+    Raises:
+        ValueError: its manifest cannot be read.
+    """
+    path = Path(folder) / "manifest.json"
+    if not path.is_file():
+        return None
+    try:
+        return TASKS.get(json.loads(path.read_text(encoding="utf-8")).get("task"))
+    except (ValueError, AttributeError):
+        raise ValueError(f"{path} cannot be read; prepare the data anew") from None
+
+
+def prepared_rows(classifier: FairseqClassifier, folder, split: str) -> Tuple[int, Iterator[Row]]:
+    """The rows of a folder that ``prepare`` or fairseq's own scripts wrote, and how many there are.
+
+    Raises:
+        ValueError: the split is missing; or the dictionary or the labels are not those of the model.
+    """
+    folder = Path(folder)
+    classifier.check_same_dictionary(folder / "input0" / "dict.txt")
+    inputs = [_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
+    targets = _targets(classifier, folder, split, len(inputs[0]))
+
+    def rows() -> Iterator[Row]:
+        for start in range(0, len(targets), _AT_ONCE):
+            places = range(start, min(start + _AT_ONCE, len(targets)))
+            encoded = classifier.joined([[dataset[i].numpy() for i in places] for dataset in inputs])
+            for i, row in zip(places, encoded):
+                yield Row(f"{folder} {split}:{i + 1}", row, targets[i])
+
+    return len(targets), rows()
+
+
+def _dataset(prefix: Path) -> MMapIndexedDataset:
+    if not MMapIndexedDataset.exists(str(prefix)):
+        there = sorted(path.stem for path in prefix.parent.glob("*.idx"))
+        raise ValueError(f"there is no {prefix}.idx; {prefix.parent} has {', '.join(there) or 'no split'}")
+    return MMapIndexedDataset(str(prefix))
+
+
+def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> Sequence[Optional[float]]:
+    scores = folder / "label" / f"{split}.label"
+    if classifier.is_score != (folder / "label" / f"{split}.label").is_file():
+        raise ValueError(f"{folder} has {'classes' if classifier.is_score else 'scores'} for labels, the model's head gives {'a score' if classifier.is_score else 'classes'}")
+    if classifier.is_score:
+        return [float(line) for line in scores.read_text().split()]
+    names = classifier.label_names(folder / "label" / "dict.txt")
+    number = targets_of(classifier)
+    labels = _dataset(folder / "label" / split)
+    classes = np.array([int(labels[i][0]) for i in range(rows)]) - FIRST
+    found = {}
+    for c in np.unique(classes):
+        name = names[c] if c < len(names) else str(c)
+        try:
+            found[c] = number(name)
+        except KeyError:
+            raise ValueError(f"{folder} has the label {name!r}; the model's classes are {', '.join(classifier.names)}") from None
+    return [found[c] for c in classes]

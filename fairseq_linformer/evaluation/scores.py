@@ -1,0 +1,169 @@
+"""How good predictions are: accuracy and F1 with their intervals, confusion, calibration, correlation.
+
+    N rows, C classes
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics
+
+CONFIDENCE = 0.95
+BINS = 10
+_DRAWS, _SEED = 10_000, 0
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number with its interval at ``CONFIDENCE``; None where there is none."""
+
+    value: float
+    interval: Optional[Tuple[float, float]] = None
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Rows whose confidence, the probability of the class that was chosen, lies between two bounds."""
+
+    low: float
+    high: float
+    rows: int
+    confidence: Optional[float]
+    accuracy: Optional[float]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Is a class that gets 0.8 right 8 times of 10?"""
+
+    expected_error: float
+    """Mean distance of confidence and accuracy over the bins, by their rows (Guo et al. 2017, equation 3)."""
+    negative_log_likelihood: float
+    """Mean, in nats."""
+    brier: float
+    """Mean over rows of the squared distance of the probabilities from the label's, summed over classes (Brier 1950)."""
+    bins: List[Bin] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """
+    Attributes:
+        rows: N, those with a label.
+        scores: by name: accuracy, f1 and matthews; or pearson and spearman.
+        majority: share of the most frequent label; None for scores.
+        confusion: (C, C), rows are labels and columns predictions; empty for scores.
+        calibration: None for scores.
+    """
+
+    rows: int
+    scores: Dict[str, Score]
+    majority: Optional[float] = None
+    confusion: List[List[int]] = field(default_factory=list)
+    calibration: Optional[Calibration] = None
+
+    def as_dict(self) -> Dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def of_classes(targets: Sequence[int], probabilities: np.ndarray) -> Scores:
+    """
+    F1 is of class 1 where there are two classes, as GLUE has it, else the mean over the classes. The interval of the accuracy is
+    Wilson's; those of F1 and of Matthews' correlation are percentiles of a bootstrap over the rows.
+
+    Args:
+        targets: (N,) numbers of the classes.
+        probabilities: (N, C).
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    targets, probabilities = np.asarray(targets, dtype=int), np.asarray(probabilities, dtype=np.float64)
+    if not len(targets):
+        raise ValueError("there are no rows with a label; nothing can be scored")
+    predictions, classes = probabilities.argmax(1), probabilities.shape[1]
+    confusion = metrics.confusion_matrix(targets, predictions, labels=range(classes))
+    right = int(confusion.trace())
+    wilson = stats.binomtest(right, len(targets)).proportion_ci(CONFIDENCE, "wilson")
+    # Both depend on the confusion matrix alone, and drawing rows is drawing it.
+    drawn = np.random.default_rng(_SEED).multinomial(len(targets), confusion.ravel() / len(targets), _DRAWS).reshape(-1, classes, classes)
+    scores = {
+        "accuracy": Score(right / len(targets), (float(wilson.low), float(wilson.high))),
+        **{name: Score(float(of(confusion[None])[0]), _percentiles(of(drawn))) for name, of in (("f1", f1_of), ("matthews", matthews_of))},
+    }
+    return Scores(len(targets), scores, float(np.bincount(targets).max() / len(targets)), confusion.tolist(), _calibration(targets, probabilities))
+
+
+def of_scores(targets: Sequence[float], predictions: Sequence[float]) -> Scores:
+    """Correlations of a task whose labels are scores, as GLUE has them; intervals by Fisher's transformation, of Spearman's too.
+
+    Raises:
+        ValueError: fewer than four rows, or all the same.
+    """
+    targets, predictions = np.asarray(targets, dtype=np.float64), np.asarray(predictions, dtype=np.float64)
+    if len(targets) < 4 or np.ptp(targets) == 0 or np.ptp(predictions) == 0:
+        raise ValueError(f"{len(targets)} rows do not make a correlation: four are needed, and scores and predictions that differ")
+    ranks = stats.rankdata(targets), stats.rankdata(predictions)
+    found = {"pearson": stats.pearsonr(targets, predictions), "spearman": stats.pearsonr(*ranks)}
+    return Scores(len(targets), {name: Score(float(r.statistic), tuple(map(float, r.confidence_interval(CONFIDENCE)))) for name, r in found.items()})
+
+
+def f1_of(confusion: np.ndarray) -> np.ndarray:
+    """(..., C, C) to (...); 0 for a class that neither occurs nor is predicted, as scikit-learn has it."""
+    both = np.diagonal(confusion, axis1=-2, axis2=-1)
+    every = confusion.sum(-1) + confusion.sum(-2)
+    f1 = np.divide(2 * both, every, out=np.zeros(every.shape), where=every > 0)
+    return f1[..., 1] if confusion.shape[-1] == 2 else f1.mean(-1)
+
+
+def matthews_of(confusion: np.ndarray) -> np.ndarray:
+    """(..., C, C) to (...): Matthews' correlation for any number of classes (Gorodkin 2004); 0 where it is not defined."""
+    labels, predictions = confusion.sum(-1).astype(np.float64), confusion.sum(-2).astype(np.float64)
+    n = labels.sum(-1)
+    above = np.trace(confusion, axis1=-2, axis2=-1) * n - (labels * predictions).sum(-1)
+    below = np.sqrt((n**2 - (labels**2).sum(-1)) * (n**2 - (predictions**2).sum(-1)))
+    return np.divide(above, below, out=np.zeros(below.shape), where=below > 0)
+
+
+def _percentiles(drawn: np.ndarray) -> Tuple[float, float]:
+    low, high = np.percentile(drawn, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+    return float(low), float(high)
+
+
+def _calibration(targets: np.ndarray, probabilities: np.ndarray) -> Calibration:
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == targets
+    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins = []
+    for i in range(BINS):
+        inside = place == i
+        rows = int(inside.sum())
+        bins.append(Bin(i / BINS, (i + 1) / BINS, rows, float(confidence[inside].mean()) if rows else None, float(right[inside].mean()) if rows else None))
+    given = probabilities[np.arange(len(targets)), targets]
+    label = np.eye(probabilities.shape[1])[targets]
+    return Calibration(
+        sum(b.rows * abs(b.confidence - b.accuracy) for b in bins if b.rows) / len(targets),
+        float(-np.log(np.maximum(given, np.finfo(np.float64).tiny)).mean()),
+        float(((probabilities - label) ** 2).sum(1).mean()),
+        bins,
+    )
+
+
+def table(scores: Scores, names: Sequence[str]) -> List[str]:
+    """For a reader."""
+    lines = [f"{scores.rows:,} rows with a label" + (f", {100 * scores.majority:.1f} % of the most frequent one" if scores.majority else "")]
+    for name, score in scores.scores.items():
+        value, interval = (100 * score.value, [100 * x for x in score.interval]) if name == "accuracy" else (score.value, score.interval)
+        digits, unit = (2, " %") if name == "accuracy" else (4, "")
+        lines.append(f"{name:<10}{value:9.{digits}f}{unit}   {100 * CONFIDENCE:.0f} % interval {interval[0]:.{digits}f} to {interval[1]:.{digits}f}")
+    if scores.confusion:
+        width = max(8, *map(len, names))
+        lines += ["", "label \\ prediction".ljust(width + 2) + "".join(f"{name:>{max(width, 8) + 2}}" for name in names)]
+        lines += [f"{name:<{max(width + 2, 18)}}" + "".join(f"{count:>{width + 2},}" for count in row) for name, row in zip(names, scores.confusion)]
+    if calibration := scores.calibration:
+        lines += ["", f"calibration: expected error {calibration.expected_error:.4f}, negative log-likelihood "
+                  f"{calibration.negative_log_likelihood:.4f}, Brier {calibration.brier:.4f}", "confidence       rows   mean  right"]  # fmt: skip
+        lines += [f"{b.low:.1f} to {b.high:.1f} {b.rows:10,}  {b.confidence:.3f}  {b.accuracy:.3f}" for b in calibration.bins if b.rows]
+    return lines

@@ -1,0 +1,235 @@
+"""``fairseq-linformer evaluate`` against a loop written by hand, fairseq's own numbers and the same model in transformers."""
+
+import io
+import json
+import re
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.models import LinformerRobertaModel
+
+from .. import stock
+from ..trained import TEXT, finetune
+
+ROWS = [(text, i % 2) for i, text in enumerate([*TEXT, "cat", "the mat the mat the mat the mat the mat the mat the mat", "a dog"] * 3)]
+NAMES = ["animal: cat", "dog"]
+
+
+@pytest.fixture(scope="module")
+def finetuned(classifier, pieces, tmp_path_factory):
+    """As ``finetune`` leaves it: dictionary, tokenizer and labels beside the checkpoint."""
+    folder = tmp_path_factory.mktemp("finetuned")
+    for path in classifier.glob("*"):
+        if path.name != "checkpoint_best.pt" and path.is_file():
+            shutil.copy(path, folder)
+    shutil.copytree(pieces / "label", folder / "label")
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join(["sentence\tlabel\n", *(f"{text}\t{label}\n" for text, label in ROWS)]))
+    return path
+
+
+@pytest.fixture
+def evaluate(capsys):
+    def evaluate(*arguments):
+        try:
+            main(["evaluate", *map(str, arguments)])
+        except SystemExit as end:
+            return str(end.code)
+        found = capsys.readouterr()
+        return found.out or found.err
+
+    return evaluate
+
+
+def by_hand(finetuned, pieces):
+    """(rows, classes) probabilities, each sentence alone, through fairseq's own interface."""
+    hub = LinformerRobertaModel.from_pretrained(str(finetuned.parent), finetuned.name, str(pieces)).eval()
+    rows = [hub.encode(text) for text, _ in ROWS]
+    rows = [row if len(row) <= 16 else torch.cat([row[:15], row[-1:]]) for row in rows]
+    return np.array([hub.predict("animal", row).exp()[0].tolist() for row in rows])
+
+
+def read_predictions(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_it_is_what_a_loop_by_hand_finds(evaluate, finetuned, pieces, table, tmp_path):
+    expected = by_hand(finetuned, pieces)
+    said = evaluate(finetuned, table, "--predictions", tmp_path / "p.jsonl", "--json", tmp_path / "s.json", "--device", "cpu")
+    rows, summary = read_predictions(tmp_path / "p.jsonl"), json.loads((tmp_path / "s.json").read_text())
+    found = np.array([[row["probabilities"][name] for name in NAMES] for row in rows])
+    assert len(set(found.argmax(1))) == 2  # and not one answer for all
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert [row["prediction"] for row in rows] == [NAMES[c] for c in expected.argmax(1)] and [row["row"] for row in rows] == list(range(1, len(ROWS) + 1))
+    accuracy = (expected.argmax(1) == [label for _, label in ROWS]).mean()
+    assert summary["scores"]["accuracy"]["value"] == accuracy and f"{100 * accuracy:.2f} %" in said
+    assert summary["throughput"]["rows"] == len(ROWS)
+
+
+def test_the_batch_does_not_matter(evaluate, finetuned, table, tmp_path):
+    found = []
+    for i, options in enumerate((["--batch-size", 1], ["--max-tokens", 40], ["--batch-size", 7], [])):
+        evaluate(finetuned, table, "--predictions", tmp_path / f"{i}.jsonl", "--device", "cpu", *options)
+        found.append(read_predictions(tmp_path / f"{i}.jsonl"))
+    for other in found[1:]:
+        assert [row["prediction"] for row in other] == [row["prediction"] for row in found[0]]
+        for one, two in zip(found[0], other):
+            assert one["probabilities"] == pytest.approx(two["probabilities"], abs=2e-6)
+
+
+def test_it_is_what_transformers_finds(evaluate, finetuned, classifier_folder, table, tmp_path):
+    for name, model in (("ours", finetuned), ("theirs", classifier_folder)):
+        evaluate(model, table, "--predictions", tmp_path / f"{name}.jsonl", "--json", tmp_path / f"{name}.json", "--device", "cpu")
+    ours, theirs = (read_predictions(tmp_path / f"{name}.jsonl") for name in ("ours", "theirs"))
+    for one, two in zip(ours, theirs):
+        assert one["prediction"] == two["prediction"] and one["probabilities"] == pytest.approx(two["probabilities"], abs=2e-6)
+    ours, theirs = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("ours", "theirs"))
+    assert ours["scores"] == theirs["scores"] and ours["confusion"] == theirs["confusion"]
+
+
+def test_a_prepared_folder_gives_fairseqs_accuracy(evaluate, finetuned, pieces, capsys, caplog, tmp_path):
+    evaluate(finetuned, pieces, "--json", tmp_path / "s.json", "--device", "cpu")
+    caplog.set_level("INFO")
+    stock.command("validate", pieces, "--user-dir", stock.PLUGIN, "--path", finetuned, "--task", "sentence_prediction", "--criterion", "sentence_prediction",
+                  "--classification-head-name", "animal", "--num-classes", 2, "--init-token", 0, "--max-positions", 16, "--batch-size", 8, "--cpu",
+                  "--log-format", "json")  # fmt: skip
+    accuracy = stock.last_number(caplog.text, "valid_accuracy")
+    assert 100 * json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"] == pytest.approx(accuracy, abs=0.006)
+
+
+def test_without_labels_it_only_predicts(evaluate, finetuned, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(text for text, _ in ROWS).encode())))
+    main(["evaluate", str(finetuned), "-", "--predictions", "-", "--device", "cpu"])
+    found = capsys.readouterr()
+    lines = found.out.splitlines()
+    assert lines[0] == "row\tlabel\tprediction\tp(animal: cat)\tp(dog)" and len(lines) == 1 + len(ROWS)
+    assert lines[1].split("\t")[:2] == ["1", ""] and lines[1].split("\t")[2] in NAMES
+    assert "no labels: nothing is scored" in found.err
+
+
+def test_long_texts_are_cut_as_prepare_does(evaluate, finetuned, tmp_path):
+    words = "a cat sat on the mat and a dog ran to the mat"
+    (tmp_path / "long.txt").write_text(f"{words} {words} {words}\n{words} {words}\n")
+    evaluate(finetuned, tmp_path / "long.txt", "--predictions", tmp_path / "p.jsonl", "--device", "cpu")
+    one, two = read_predictions(tmp_path / "p.jsonl")
+    assert one["probabilities"] == two["probabilities"]  # the same first 14 tokens
+    evaluate(finetuned, tmp_path / "long.txt", "--predictions", tmp_path / "q.jsonl", "--device", "cpu", "--cut", "head+tail")
+    assert read_predictions(tmp_path / "q.jsonl")[0]["probabilities"] != one["probabilities"]
+
+
+@pytest.mark.slow
+def test_scores_and_pairs(evaluate, pieces, tmp_path):
+    lines = [[int(token) for token in row] for row in MMapIndexedDataset(str(pieces / "train"))]
+    data = tmp_path / "data"
+    for split in ("train", "valid"):
+        for part in ("input0", "input1"):
+            stock.write_dataset(data / part, split, lines if part == "input0" else lines[::-1], len(Dictionary.load(str(pieces / "dict.txt"))))
+            shutil.copy(pieces / "dict.txt", data / part)
+        (data / "label").mkdir(exist_ok=True)
+        (data / "label" / f"{split}.label").write_text("".join(f"{(i % 5) / 4}\n" for i in range(len(lines))))
+    folder = finetune(pieces, tmp_path / "save", "--regression-target", "--separator-token", 2, "--shorten-method", "truncate", "--best-checkpoint-metric", "loss", classes=1, data=data)
+    evaluate(folder / "checkpoint_last.pt", data, "--json", tmp_path / "s.json", "--device", "cpu")
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert set(found["scores"]) == {"pearson", "spearman"} and found["rows"] == len(lines)
+    (tmp_path / "pair.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"{text}\t{TEXT[i - 1]}\t{i / 4}\n" for i, text in enumerate(TEXT)))
+    evaluate(folder / "checkpoint_last.pt", tmp_path / "pair.tsv", "--json", tmp_path / "t.json", "--device", "cpu", "--label", "score")
+    assert json.loads((tmp_path / "t.json").read_text())["rows"] == len(TEXT)
+
+
+def test_perplexity_is_fairseqs_and_its_masks_do_not_depend_on_the_batch(evaluate, trained, mlm_data, caplog, tmp_path):
+    checkpoint, found = trained() / "checkpoint_last.pt", {}
+    for name, options in {"one": (), "again": ("--max-tokens", 16), "seed": ("--seed", 2), "short": ("--positions", 8)}.items():
+        evaluate(checkpoint, "--perplexity", mlm_data, "--json", tmp_path / f"{name}.json", "--device", "cpu", "--seed", 7, *options)
+        found[name] = json.loads((tmp_path / f"{name}.json").read_text())
+    assert found["one"]["masked"] == found["again"]["masked"] and found["one"]["bits"] == pytest.approx(found["again"]["bits"], abs=1e-6)
+    assert found["seed"]["bits"] != found["one"]["bits"] and found["short"]["positions"] == 8
+    caplog.set_level("INFO")
+    stock.command("validate", mlm_data, "--user-dir", stock.PLUGIN, "--task", "masked_lm", "--path", checkpoint, "--batch-size", 8, "--cpu",
+                  "--num-workers", 0, "--log-format", "json")  # fmt: skip
+    assert found["one"]["bits"] == pytest.approx(stock.last_number(caplog.text, "valid_loss"), abs=0.001)
+
+
+def change(path, edit):
+    checkpoint = torch.load(path, weights_only=True)
+    edit(checkpoint["model"])
+    torch.save(checkpoint, path)
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["{ckpt}", "{tmp}/lost.tsv"], "lost.tsv is neither a task .* nor a folder .* nor a file"),
+    (["{tmp}/lost.pt", "{table}"], "lost.pt is not a file; a checkpoint of fairseq is wanted"),
+    (["{mlm}", "{table}"], "has no classification head; it is not finetuned"),
+    (["{ckpt}", "{table}", "--head", "topic"], "--head is topic; .* has animal"),
+    (["{ckpt}", "{table}", "--dictionary", "{tmp}/dict.txt"], "there is no .*dict.txt, the dictionary of"),
+    (["{ckpt}", "{table}", "--dictionary", "{short}"], "short.txt has 7 entries, .* has embeddings for .*: it is another dictionary"),
+    (["{ckpt}", "{table}", "--labels", "{short}"], None),
+    (["{ckpt}", "{table}", "--gpt2", "{tmp}"], "encoder.json is not a file; --gpt2 needs a folder"),
+    (["{ckpt}", "{table}", "--predictions", "{table}"], "rows.tsv exists; nothing is overwritten"),
+    (["{ckpt}", "{table}", "--predictions", "p.csv"], "--predictions is p.csv; it must end in .tsv or .jsonl"),
+    (["{ckpt}", "{table}", "--batch-size", "0"], "--batch-size is 0; it must be at least 1"),
+    (["{ckpt}", "{table}", "--split", "test"], "--split is given, and .*rows.tsv is a file, which has none"),
+    (["{ckpt}", "{table}", "--seed", "3"], "--seed is given; it is for --perplexity"),
+    (["{ckpt}", "{table}", "--device", "tpu9"], "--device is tpu9; torch has no such device here"),
+    (["{ckpt}", "{table}", "--max-positions", "8"], "--max-positions is 8; .* is of fairseq"),
+    (["{ckpt}", "{table}", "--cut", "tail"], "cut is 'tail'; it must be one of head, head\\+tail"),
+    (["{ckpt}", "{unknown}"], "unknown.tsv:3 has the label 'bird'; the model's classes are animal: cat, dog"),
+    (["{ckpt}", "{data}", "--split", "test"], "there is no .*input0/test.idx; .* has train, valid"),
+    (["{ckpt}"], "one of TASK-OR-FILE and --perplexity DATA-BIN is wanted"),
+    (["{ckpt}", "sts-b"], "the labels of sts-b are scores; the model's head gives classes"),
+    (["{ckpt}", "mnli"], "mnli has the classes entailment, neutral, contradiction; the model's are animal: cat, dog"),
+    (["{mlm}", "--perplexity", "{tmp}"], "there is no .*dict.txt, the dictionary of"),
+    (["{mlm}", "--perplexity", "{data}", "--positions", "17"], "--positions is 17; it must be between 1 and the model's 16"),
+    (["{mlm}", "--perplexity", "{data}", "--mask-prob", "1"], "--mask-prob is 1.0; it must be above 0 and below 1"),
+    (["{mlm}", "--perplexity", "{data}", "--split", "test"], "there is no test.idx in"),
+    (["{mlm}", "--perplexity", "{data}", "--head", "animal"], "--head is given; it is not for --perplexity"),
+    (["{hf}", "{table}", "--gpt2", "x"], "--gpt2 is given; it is for a checkpoint of fairseq"),
+    (["{hf}", "{data}"], "has the tokens of fairseq, and .* is of transformers"),
+    (["{tmp}", "{table}"], "cannot be loaded by transformers"),
+])  # fmt: skip
+def test_what_is_refused(arguments, said, evaluate, finetuned, masked_lm, classifier_folder, pieces, table, tmp_path):
+    (tmp_path / "short.txt").write_text("a 1\nb 1\n")
+    (tmp_path / "unknown.tsv").write_text("sentence\tlabel\na cat\tdog\na bird\tbird\n")
+    places = dict(ckpt=finetuned, mlm=masked_lm / "checkpoint_last.pt", hf=classifier_folder, data=pieces, table=table, tmp=tmp_path,
+                  short=tmp_path / "short.txt", unknown=tmp_path / "unknown.tsv")  # fmt: skip
+    before = sorted(tmp_path.iterdir())
+    end = evaluate(*(word.format(**places) for word in arguments))
+    if said is None:
+        assert "accuracy" in end  # numbers for names: 0 and 1 are then a and b
+        return
+    assert end.startswith("fairseq-linformer: ") and "\n" not in end
+    assert re.search(said, end), end
+    assert sorted(tmp_path.iterdir()) == before  # nothing is half-written
+
+
+def test_data_of_another_dictionary_or_with_other_labels_is_refused(evaluate, finetuned, pieces, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(pieces, other)
+    lines = (other / "input0/dict.txt").read_text().splitlines()
+    (other / "input0/dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
+    assert "is not the dictionary of" in evaluate(finetuned, other, "--device", "cpu")
+    shutil.copy(pieces / "dict.txt", other / "input0")
+    labels = Dictionary()
+    for name in ("dog", "bird"):
+        labels.add_symbol(name)
+    labels.save(str(other / "label/dict.txt"))
+    assert "has the label 'bird'; the model's classes are animal: cat, dog" in evaluate(finetuned, other, "--device", "cpu")
+
+
+def test_a_damaged_model_is_said(evaluate, finetuned, table, tmp_path):
+    folder = tmp_path / "damaged"
+    shutil.copytree(finetuned.parent, folder)
+    change(folder / finetuned.name, lambda state: state["encoder.sentence_encoder.layers.0.fc1.bias"].fill_(float("nan")))
+    assert "the model gives [nan, nan]; its weights are damaged" in evaluate(folder / finetuned.name, table, "--device", "cpu", "--predictions", tmp_path / "p.tsv")
+    assert not (tmp_path / "p.tsv").exists()
