@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import List
 
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE
 from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, LinformerTokenizer, read_dictionary
 
 DICTIONARY = "dict.txt"
-SENTENCEPIECE = "sentencepiece.bpe.model"
 
 
 def find_tokenizer(
@@ -16,8 +16,8 @@ def find_tokenizer(
     """The tokenizer of a checkpoint: from the files that are given, else from those beside it.
 
     Args:
-        checkpoint: path of the checkpoint; ``dict.txt`` and ``sentencepiece.bpe.model`` are
-            looked for in its folder.
+        checkpoint: path of the checkpoint; ``dict.txt``, and ``sentencepiece.bpe.model`` or ``encoder.json`` and
+            ``vocab.bpe``, are looked for in its folder.
         max_positions: n.
         dictionary: fairseq's ``dict.txt``.
         sentencepiece: a model of sentencepiece; or
@@ -36,8 +36,11 @@ def find_tokenizer(
     if sentencepiece is not None and gpt2_encoder is not None:
         raise ValueError("--sentencepiece and --gpt2-encoder are given; a tokenizer has pieces of one kind")
     if sentencepiece is None and gpt2_encoder is None:
-        sentencepiece = beside / SENTENCEPIECE
-        if not sentencepiece.is_file():
+        if (beside / SENTENCEPIECE).is_file():
+            sentencepiece = beside / SENTENCEPIECE
+        elif all((beside / name).is_file() for name in GPT2_FILES):
+            gpt2_encoder, gpt2_vocab = (beside / name for name in GPT2_FILES)
+        else:
             raise ValueError(
                 f"there is no {SENTENCEPIECE} beside {checkpoint}; give --sentencepiece, or --gpt2-encoder and "
                 "--gpt2-vocab, or leave the tokenizer out with --no-tokenizer"

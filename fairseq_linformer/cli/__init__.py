@@ -6,7 +6,7 @@ import sys
 from typing import List, Optional
 
 from ..errors import first_line
-from . import convert, evaluate, plan, prepare, submit
+from . import convert, evaluate, finetune, plan, prepare, submit
 
 NAME = "fairseq-linformer"
 
@@ -18,6 +18,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     convert.add_parser(commands)
     prepare.add_parser(commands)
     evaluate.add_parser(commands)
+    finetune.add_parser(commands)
     plan.add_parser(commands)
     submit.add_parser(commands)
     options, options.more = parser.parse_known_args(arguments)

@@ -17,7 +17,8 @@ from . import spm
 
 # fairseq puts <s>, <pad>, </s>, <unk> before the entries of dict.txt, in this order.
 EOS, UNKNOWN, FIRST = 2, 3, 4
-GPT2_FILES = ("encoder.json", "vocab.bpe")
+GPT2_FILES, SENTENCEPIECE = ("encoder.json", "vocab.bpe"), "sentencepiece.bpe.model"
+"""What they are called beside data and checkpoints; the second is fairseq's name."""
 # GPT-2's own, from its published encoder; contractions, words, numbers, signs, white space.
 _GPT2_WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
@@ -29,13 +30,15 @@ class Tokenizer:
         name: ``gpt2`` or ``sentencepiece``.
         dictionary: the lines of ``dict.txt``.
         files: SHA-256 of each file it was made of, by name.
+        beside: what is put beside data and checkpoints so that texts can be encoded there, by name.
         dtype: of a data-bin with this dictionary, as fairseq chooses it.
     """
 
     name: str
 
-    def __init__(self, dictionary: List[str], files: Dict[str, bytes], table: np.ndarray):
+    def __init__(self, dictionary: List[str], files: Dict[str, bytes], table: np.ndarray, beside: Dict[str, bytes]):
         self.dictionary = dictionary
+        self.beside = beside
         self.files = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         self.dtype = np.dtype(np.uint16 if FIRST + len(dictionary) < 65500 else np.uint32)
         self._table = table.astype(self.dtype)
@@ -106,7 +109,7 @@ class GPT2(Tokenizer):
         known = int((table != UNKNOWN).sum())
         if known < 0.9 * len(table):
             raise ValueError(f"{folder} has a dict.txt with {known:,} of the {len(table):,} numbers of encoder.json; RoBERTa's has all")
-        super().__init__(dictionary, contents, table)
+        super().__init__(dictionary, contents, table, {name: contents[name] for name in GPT2_FILES})
 
     def _encode(self, lines):
         # Its encode_ordinary_batch is a thread pool, which costs more than a short line does.
@@ -144,7 +147,7 @@ class SentencePiece(Tokenizer):
         table = np.array([places.get(self._processor.id_to_piece(i), UNKNOWN) for i in range(count)])
         if (known := int((table != UNKNOWN).sum())) < 0.9 * (count - 3):
             raise ValueError(f"{dictionary} has {known:,} of the {count:,} pieces of {model}; they do not belong together")
-        super().__init__(lines, {Path(model).name: content}, table)
+        super().__init__(lines, {Path(model).name: content}, table, {SENTENCEPIECE: content})
 
     def _encode(self, lines):
         return self._processor.encode(list(lines), num_threads=1)

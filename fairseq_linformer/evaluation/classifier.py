@@ -15,14 +15,14 @@ from torch import Tensor
 
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import node, read_checkpoint
-from ..corpus.tokenizer import FIRST, GPT2_FILES, Tokenizer, load_tokenizer
+from ..corpus.tokenizer import FIRST, GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer
 from ..models import LinformerRobertaModel
 from ..models.bare_task import BareTask
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, head_names, max_positions, projections
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, current_names, head_names, max_positions, projections
 from ..task_data import cut as cutting
 
-DICTIONARY, LABELS, SENTENCEPIECE = "dict.txt", "label/dict.txt", "sentencepiece.bpe.model"
-"""What lies beside a checkpoint. GPT-2's files do it under their own names."""
+DICTIONARY, LABELS = "dict.txt", "label/dict.txt"
+"""What lies beside a checkpoint, and the files of its tokenizer."""
 Encoded = Dict[str, List[int]]
 """A row as its model reads it; ``input_ids`` and, for some models, what belongs to each of them."""
 
@@ -47,7 +47,7 @@ class FairseqClassifier:
 
     def __init__(self, checkpoint, device: str = "cpu", head: Optional[str] = None, dictionary=None, labels=None, cut: str = cutting.HOW[0]):
         self.path, self.device, self._cut = Path(checkpoint), torch.device(device), cut
-        self.checkpoint = from_authors(read_checkpoint(checkpoint))
+        self.checkpoint = open_checkpoint(checkpoint)
         state = self.checkpoint["model"]
         name = _choose(self.path, state, head)
         cutting.check(max_positions(state), 1, cut)
@@ -85,7 +85,7 @@ class FairseqClassifier:
             ValueError: data in the numbers of ``path`` would mean something else to this model.
         """
         check_dictionary(Path(path), self._entries, self.path)
-        if self._dictionary.is_file() and (at := difference(_dictionary(self._dictionary), _dictionary(Path(path)))):
+        if self._dictionary.is_file() and (at := difference(read_dictionary(self._dictionary), read_dictionary(Path(path)))):
             raise ValueError(f"{path} is not the dictionary of {self.path}: {at}, in {self._dictionary}")
 
     @staticmethod
@@ -93,7 +93,7 @@ class FairseqClassifier:
         """The labels of a dictionary, in their order, with what may fill it up."""
         if not Path(path).is_file():
             raise ValueError(f"there is no {path}; a dictionary of labels is wanted")
-        return _dictionary(Path(path)).symbols[FIRST:]
+        return read_dictionary(Path(path)).symbols[FIRST:]
 
     def encode(self, texts: Sequence[Tuple[str, ...]]) -> List[Encoded]:
         """Rows of one text or two, each cut to n."""
@@ -123,11 +123,21 @@ class FairseqClassifier:
         return logits.float().cpu()
 
 
+def open_checkpoint(path) -> Dict[str, Any]:
+    """A checkpoint of ours, of RoBERTa or of the authors, under today's names.
+
+    Raises:
+        ValueError: as ``read_checkpoint``.
+    """
+    checkpoint = from_authors(read_checkpoint(path))
+    return {**checkpoint, "model": current_names(checkpoint["model"])}
+
+
 def build_model(checkpoint: Dict[str, Any], head: Optional[str] = None) -> RobertaModel:
     """The model of a checkpoint, with its weights; without data.
 
     Args:
-        checkpoint: of ``linformer_roberta`` or of RoBERTa, as ``read_checkpoint`` gives it.
+        checkpoint: as ``open_checkpoint`` gives it.
         head: a classification head that comes with it.
 
     Raises:
@@ -157,7 +167,7 @@ def check_dictionary(path: Path, entries: int, checkpoint) -> None:
     """
     if not path.is_file():
         raise ValueError(f"there is no {path}, the dictionary of {checkpoint}; --dictionary says where it is")
-    found = len(_dictionary(path)) + 1  # <mask>
+    found = len(read_dictionary(path)) + 1  # <mask>
     if found != entries:
         raise ValueError(f"{path} has {found:,} entries, with fairseq's own symbols; {checkpoint} has embeddings for {entries:,}: it is another dictionary")
 
@@ -170,7 +180,11 @@ def difference(ours: Dictionary, theirs: Dictionary) -> Optional[str]:
     return None if len(ours) == len(theirs) else f"it has {len(theirs):,} entries and should have {len(ours):,}"
 
 
-def _dictionary(path: Path) -> Dictionary:
+def read_dictionary(path: Path) -> Dictionary:
+    """
+    Raises:
+        ValueError: it is none of fairseq's.
+    """
     try:
         return Dictionary.load(str(path))
     except (ValueError, RuntimeError, UnicodeDecodeError):
@@ -192,7 +206,7 @@ def _label_names(path: Path, classes: int) -> List[str]:
     """From the dictionary of the labels; numbers where there is none. fairseq may have filled it up to a multiple of 8."""
     if not path.is_file():
         return [str(i) for i in range(classes)]
-    names = _dictionary(path).symbols[FIRST:]
+    names = read_dictionary(path).symbols[FIRST:]
     if len(names) < classes:
         raise ValueError(f"{path} names {len(names)} labels; the head has {classes} classes")
     return names[:classes]

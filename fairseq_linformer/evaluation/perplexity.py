@@ -11,11 +11,9 @@ import torch.nn.functional as F
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
-from ..checkpoints.authors import from_authors
-from ..checkpoints.files import read_checkpoint
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import Progress
-from .classifier import build_model, check_dictionary
+from .classifier import build_model, check_dictionary, open_checkpoint
 
 SEED, MASK_PROB = 1, 0.15
 
@@ -57,7 +55,7 @@ def measure(checkpoint, data, split: str = "valid", seed: int = SEED, positions:
         ValueError: a file is missing or does not fit the others, or an option is out of range; one sentence.
     """
     data = Path(data)
-    found = from_authors(read_checkpoint(checkpoint))
+    found = open_checkpoint(checkpoint)
     n = max_positions(found["model"])
     positions = n if positions is None else positions
     if not 1 <= positions <= n:

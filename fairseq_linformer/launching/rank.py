@@ -13,12 +13,14 @@ import re
 import sys
 import time
 from contextlib import nullcontext
+from functools import wraps
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
 from fairseq import checkpoint_utils
+from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
 
 from ..errors import first_line
@@ -55,6 +57,7 @@ def main(words: Optional[List[str]] = None) -> int:
         return 1
     stop_after_updates(stop, folder)
     checkpoint_utils._torch_persistent_save = save_whole
+    Trainer.train_step = _naming_the_update(Trainer.train_step)
     hydra_train.pre_main = _guarded(hydra_train.pre_main, place, folder)
     try:
         hydra_train.cli_main()
@@ -96,6 +99,19 @@ def _guarded(train, place: Place, folder: Path):
             _leave(1)
 
     return guarded
+
+
+def _naming_the_update(train_step):
+    """fairseq says that gradients are not finite, before they change anything, but not when."""
+
+    @wraps(train_step)
+    def named(trainer, *args, **kwargs):
+        try:
+            return train_step(trainer, *args, **kwargs)
+        except FloatingPointError as error:
+            raise FloatingPointError(f"update {trainer.get_num_updates() + 1}: {error}") from None
+
+    return named
 
 
 def _first_cause(error: BaseException) -> BaseException:

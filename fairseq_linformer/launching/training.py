@@ -124,10 +124,10 @@ class Training:
         """The arguments of ``fairseq-hydra-train``, with ``more`` overrides."""
         base, chosen = split_config(self.config)
         return ["--config-dir", str(base.parent.absolute()), "--config-name", base.stem, *chosen, *self.overrides,
-                *(f"{key}={_quoted(value)}" for key, value in {**self.derived(), **more}.items())]  # fmt: skip
+                *(f"{key}={quoted(value)}" for key, value in {**self.derived(), **more}.items())]  # fmt: skip
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
     """As hydra reads it, whatever signs are in it."""
     if isinstance(value, str):
         # A backslash is one unless a quote follows.

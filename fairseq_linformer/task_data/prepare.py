@@ -4,6 +4,7 @@
     OUT/input1/...                                   the second text of a pair
     OUT/label/{train,valid}.{bin,idx}, dict.txt      the class, with </s>; classes in the order of the table
     OUT/label/{train,valid}.label                    instead, a score from 0 to 1 a line
+    OUT/sentencepiece.bpe.model, or encoder.json and vocab.bpe: the tokenizer
     OUT/manifest.json                                what it was made of, and what was skipped
 
 This is what fairseq's examples/roberta/preprocess_GLUE_tasks.sh makes, but that there the number of a class depends
@@ -68,6 +69,8 @@ def prepare(
                     splits[split] = counts.finish()
             for i in range(task.inputs):
                 write_lines(folder / f"input{i}" / "dict.txt", tokenizer.dictionary)
+            for name, content in tokenizer.beside.items():
+                (folder / name).write_bytes(content)
             if task.classes:
                 write_lines(folder / "label" / "dict.txt", spm.entries(task.names))
             manifest = made_of(task, folder, source, rows, tokenizer, splits, max_positions, cut, max_skipped)

@@ -68,7 +68,7 @@ def test_types_of_number():
     from fairseq.data.indexed_dataset import best_fitting_int_dtype
 
     for size in (1, 65495, 65496, 70000):
-        assert Tokenizer(["x 1"] * size, {}, np.arange(3)).dtype == best_fitting_int_dtype(size + 4)
+        assert Tokenizer(["x 1"] * size, {}, np.arange(3), {}).dtype == best_fitting_int_dtype(size + 4)
 
 
 def test_many_numbers_are_read_back_by_fairseq(tmp_path):

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -69,8 +68,8 @@ def check_ranks(run, count, hosts):
         assert f"rank {rank} of {count} on {host}: world size is {count}, device cpu" in log
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
-def test_nodes_train_what_one_process_trains(tasks, slurm, sbatch, mlm_data, tmp_path):
+def test_nodes_train_what_one_process_trains(slurm, sbatch, mlm_data, tmp_path):
+    tasks = 2
     arguments = jobs.overrides(mlm_data, **{"model.dropout": 0, "model.attention_dropout": 0, "dataset.curriculum": 99})
     together = sbatch("together", *arguments, tasks=tasks)
     alone = sbatch("alone", *arguments, nodes=1, tasks=1)
@@ -83,29 +82,22 @@ def test_nodes_train_what_one_process_trains(tasks, slurm, sbatch, mlm_data, tmp
     assert jobs.largest_difference(tmp_path / "together", tmp_path / "alone") < 1e-5
     for name in ("config.yaml", "tensorboard/train_inner", "checkpoints/checkpoint_last.pt", "done"):
         assert (tmp_path / "together" / name).exists()
-    if tasks == 1:  # killed between its last save and the mark, it does nothing more; with the mark it says so
-        content = (tmp_path / "alone/checkpoints/checkpoint_last.pt").read_bytes()
-        for mark in ("missing", "there"):
-            if mark == "missing":
-                (tmp_path / "alone/done").unlink()
-            slurm.wait_for(sbatch("alone", *arguments, nodes=1, tasks=1), "COMPLETED")
-            assert (tmp_path / "alone/checkpoints/checkpoint_last.pt").read_bytes() == content
-        assert "trained to its end already" in output(tmp_path, "alone")
+    # Killed between its last save and the mark, it does nothing more; with the mark it says so.
+    content = (tmp_path / "alone/checkpoints/checkpoint_last.pt").read_bytes()
+    (tmp_path / "alone/done").unlink()
+    for _ in ("missing", "there"):
+        slurm.wait_for(sbatch("alone", *arguments, nodes=1, tasks=1), "COMPLETED")
+        assert (tmp_path / "alone/checkpoints/checkpoint_last.pt").read_bytes() == content
+    assert "trained to its end already" in output(tmp_path, "alone")
 
 
-@pytest.mark.parametrize("how", ["--batch --signal=USR1", "requeue", "preemption"])
-def test_a_job_that_is_stopped_goes_on_with_the_same_bits(how, slurm, sbatch, whole, mlm_data, tmp_path):
+def test_a_job_that_is_preempted_goes_on_with_the_same_bits(slurm, sbatch, whole, mlm_data, tmp_path):
     run = tmp_path / "stopped"
     job = sbatch("stopped", *jobs.overrides(mlm_data, updates=60))
     slurm.wait_until(lambda: jobs.updates_done(run) >= 10)
-    if how == "preemption":
-        other = int(slurm.submit("sbatch", "--parsable", "--partition=high", "--nodes=2", "--exclusive", f"--output={tmp_path}/other.txt",
-                                 "--wrap=sleep 3").stdout)  # fmt: skip
-        slurm.wait_for(other, "RUNNING", "COMPLETED")
-    elif how == "requeue":
-        slurm.submit("scontrol", "requeue", job)
-    else:  # what --signal does some time before the limit
-        slurm.submit("scancel", *how.split(), job)
+    other = int(slurm.submit("sbatch", "--parsable", "--partition=high", "--nodes=2", "--exclusive", f"--output={tmp_path}/other.txt",
+                             "--wrap=sleep 3").stdout)  # fmt: skip
+    slurm.wait_for(other, "RUNNING", "COMPLETED")
     slurm.wait_until(lambda: int(slurm.state(job)["Restarts"]) == 1)
     slurm.wait_for(job, "COMPLETED")
     said = output(tmp_path, "stopped")
@@ -145,24 +137,31 @@ if "fairseq_linformer.launching.rank" in " ".join(sys.orig_argv) and os.environ[
 """
 
 
-@pytest.mark.parametrize("how", ["exception", "killed"])
-def test_a_crashed_rank_ends_the_job_and_is_named(how, slurm, sbatch, mlm_data, tmp_path):
-    variables = {}
-    if how == "exception":
-        (tmp_path / "sitecustomize.py").write_text(RAISE)
-        variables = {"PYTHONPATH": str(tmp_path)}
-    job = sbatch("crashed", *jobs.overrides(mlm_data, updates=2000), **variables)
-    run = tmp_path / "crashed"
-    if how == "killed":
-        slurm.wait_until(lambda: jobs.updates_done(run) >= 5)
-        os.kill(jobs.find_rank(SLURM_PROCID=1, SLURM_JOB_ID=job), signal.SIGKILL)
-    state = slurm.wait_for(job, "FAILED")
-    said = output(tmp_path, "crashed")
-    assert state["Restarts"] == "0" and "queued again" not in said
-    assert re.search(r"rank 1 failed; see .*/crashed/logs/\d+$", said, re.MULTILINE), said
+def check_crash(slurm, job, said):
+    assert slurm.state(job)["Restarts"] == "0" and "queued again" not in said
+    assert re.search(r"rank 1 failed; see .*/logs/\d+$", said, re.MULTILINE), said
     assert "the last lines of rank 1" in said
-    if how == "exception":
-        assert "rank 1 of 2 on n2 failed: ArithmeticError: the fifth update went wrong" in said
+
+
+def test_an_error_in_a_rank_ends_the_job_and_is_named(slurm, sbatch, mlm_data, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(RAISE)
+    job = sbatch("crashed", *jobs.overrides(mlm_data, updates=2000), PYTHONPATH=str(tmp_path))
+    slurm.wait_for(job, "FAILED")
+    check_crash(slurm, job, output(tmp_path, "crashed"))
+    assert "rank 1 of 2 on n2 failed: ArithmeticError: the fifth update went wrong" in output(tmp_path, "crashed")
+
+
+def test_one_job_a_folder_and_a_rank_that_is_killed_ends_it(slurm, sbatch, mlm_data, tmp_path):
+    run, arguments = tmp_path / "same", jobs.overrides(mlm_data, updates=2000)
+    first = sbatch("same", *arguments)
+    slurm.wait_until(lambda: jobs.updates_done(run) >= 3)
+    second = sbatch("same", *arguments, nodes=1, options=[f"--output={tmp_path}/second.out"])
+    slurm.wait_for(second, "FAILED")
+    assert "another job trains in" in (tmp_path / "second.out").read_text()
+    assert slurm.state(first)["JobState"] == "RUNNING"
+    os.kill(jobs.find_rank(SLURM_PROCID=1, SLURM_JOB_ID=first), signal.SIGKILL)
+    slurm.wait_for(first, "FAILED")
+    check_crash(slurm, first, output(tmp_path, "same"))
 
 
 def test_an_array_runs_its_members(slurm, mlm_data, tmp_path):
@@ -200,7 +199,7 @@ def test_a_job_that_is_always_stopped_before_it_trains_ends(slurm, sbatch, mlm_d
 
 
 def test_a_job_that_is_cancelled_does_not_come_back(slurm, sbatch, mlm_data, tmp_path):
-    job = sbatch("cancelled", *jobs.overrides(mlm_data, updates=2000))
+    job = sbatch("cancelled", *jobs.overrides(mlm_data, updates=2000), nodes=1)
     slurm.wait_until(lambda: jobs.updates_done(tmp_path / "cancelled") >= 3)
     slurm.submit("scancel", job)
     state = slurm.wait_for(job, "CANCELLED")
@@ -213,8 +212,6 @@ def test_submit_checks_and_hands_over(slurm, mlm_data, tmp_path):
         return slurm.submit(sys.executable, "-m", "fairseq_linformer.cli", "submit", *jobs.overrides(mlm_data, updates=4), "--ntasks-per-node=1",
                             "--cpus-per-task=1", "--name=given", *arguments, check=check, **jobs.environment(tmp_path))  # fmt: skip
 
-    done = submit("--nodes=3", check=False)
-    assert done.returncode == 1 and "3 processes do not divide the 4 micro-batches" in done.stderr
     done = submit("--nodes=4", check=False)
     assert done.returncode == 1 and re.search("sbatch refuses it: .*(node|Node)", done.stderr), done.stderr
     done = submit("--nodes=2")
@@ -222,9 +219,6 @@ def test_submit_checks_and_hands_over(slurm, mlm_data, tmp_path):
     slurm.wait_for(job, "COMPLETED")
     assert f"done: {tmp_path / 'given'}" in (tmp_path / f"given/logs/{job}.txt").read_text()
     check_ranks(tmp_path / "given", 2, ["n1", "n2"])
-
-    done = submit("--nodes=2", "model.dropout=0.3", check=False)
-    assert done.returncode == 1 and "holds another configuration: model.dropout is 0.1 there and 0.3 here" in done.stderr
 
 
 def test_a_node_without_python_is_named(slurm, sbatch, mlm_data, tmp_path):
@@ -238,13 +232,3 @@ def test_a_node_without_python_is_named(slurm, sbatch, mlm_data, tmp_path):
     job = sbatch("missing", *jobs.overrides(mlm_data), PYTHON=str(tmp_path / "nowhere"))
     slurm.wait_for(job, "FAILED")
     assert f"there is no {tmp_path}/nowhere on n1" in output(tmp_path, "missing")
-
-
-def test_two_jobs_do_not_train_in_one_folder(slurm, sbatch, mlm_data, tmp_path):
-    first = sbatch("same", *jobs.overrides(mlm_data, updates=2000))
-    slurm.wait_until(lambda: jobs.updates_done(tmp_path / "same") >= 3)
-    second = sbatch("same", *jobs.overrides(mlm_data, updates=2000))
-    slurm.wait_for(second, "FAILED")
-    assert "another job trains in" in output(tmp_path, "same")
-    assert slurm.state(first)["JobState"] == "RUNNING"
-    subprocess.run(["scancel", str(first)], env=slurm.environment, check=True)

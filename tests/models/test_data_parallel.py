@@ -1,41 +1,40 @@
 """Two processes over gloo, as stock fairseq starts them on CPU, against one process."""
 
-import os
+import logging
+import multiprocessing
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from fairseq_linformer.config import SHARING
 
-from ..stock import PLUGIN, TINY, TRAIN, free_port, load, train
+from ..stock import PLUGIN, TINY, TRAIN, command, free_port, load, train
 
 OPTIONS = ["--projection-lr-scale", "0.25", "--dropout", "0", "--attention-dropout", "0", "--curriculum", "99", "--lr", "0.001"]
 
 
-def start(rank, port, data, save_dir, *options, updates=5):
-    arguments = [
-        data, "--user-dir", PLUGIN, *TRAIN, *TINY, *OPTIONS, *options, "--save-dir", save_dir, "--max-update", str(updates),
-        "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-no-spawn",
-        "--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-world-size", "2",
-        "--distributed-rank", rank, "--data-buffer-size", "0",
-    ]  # fmt: skip
-    return subprocess.Popen(
-        [sys.executable, "-c", "from fairseq_cli.train import cli_main; cli_main()", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+def process(rank, port, log, arguments):
+    """In a copy of this process, which has imported all that takes time."""
+    logging.basicConfig(filename=log, level=logging.INFO, force=True)
+    command("train", *arguments, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-no-spawn",
+            "--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-world-size", 2, "--distributed-rank", rank)  # fmt: skip
 
 
 def run(data, save_dir, *options, updates):
     """Two processes, to the end."""
     port = free_port()
-    ranks = [start(rank, port, data, save_dir, *options, updates=updates) for rank in (0, 1)]
-    logs = [rank.communicate(timeout=300)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(log[-3000:] for log in logs)
+    arguments = [data, "--user-dir", PLUGIN, *TRAIN, *TINY, *OPTIONS, *options, "--save-dir", save_dir, "--max-update", updates, "--data-buffer-size", 0]
+    logs = [save_dir.with_name(f"{save_dir.name}-{updates}-{rank}.log") for rank in (0, 1)]
+    ranks = [multiprocessing.get_context("fork").Process(target=process, args=(rank, port, log, arguments)) for rank, log in enumerate(logs)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(300)
+    said = [log.read_text() for log in logs]
+    assert [rank.exitcode for rank in ranks] == [0, 0], "\n".join(text[-3000:] for text in said)
     # fairseq ends with status 0 where nothing was distributed, too.
-    assert all(re.search(f"initialized host .* as rank {i}", log) for i, log in enumerate(logs)), logs
+    assert all(re.search(f"initialized host .* as rank {i}", text) for i, text in enumerate(said)), said
 
 
 @pytest.mark.slow

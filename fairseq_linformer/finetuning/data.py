@@ -1,0 +1,79 @@
+"""The data of a task for a checkpoint: taken if it is there, prepared if it is not."""
+
+import json
+from pathlib import Path
+from typing import List, Optional
+
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer
+from ..evaluation.classifier import DICTIONARY
+from ..evaluation.rows import is_prepared, prepared_task
+from ..task_data.prepare import prepare
+from ..task_data.table import Task
+from .start import Start
+
+
+def ready(task: Task, folder, start: Start, source: Optional[str] = None, gpt2=None, sentencepiece=None, cut: Optional[str] = None) -> List[str]:
+    """See to it that ``folder`` has the task, in the tokens of the checkpoint.
+
+    Args:
+        source: as for ``prepare``; None for the hub.
+        gpt2, sentencepiece: the tokenizer; None for what lies beside the checkpoint.
+        cut: of longer texts; None for ``head``.
+
+    Returns:
+        lines that say what was done.
+
+    Raises:
+        ValueError: the folder holds something else, or what is needed to prepare it is missing; one sentence.
+    """
+    folder = Path(folder)
+    if not is_prepared(folder):
+        tokenizer = find_tokenizer(start, gpt2, sentencepiece)
+        prepare(task, folder, source or "hub", tokenizer, start.max_positions, **({"cut": cut} if cut else {}))
+        said = [f"{folder}: prepared"]
+    else:
+        said = [f"{folder}: taken as it is"]
+    of = prepared_task(folder)
+    if of is not None and of != task:
+        raise ValueError(f"{folder} holds {of.name}; {task.name} is wanted, in another folder")
+    manifest = json.loads((folder / "manifest.json").read_text()) if of else {}
+    if (n := manifest.get("max_positions", 0)) > start.max_positions:
+        raise ValueError(f"{folder} has rows of up to {n} positions, the model has {start.max_positions}; prepare it anew, in another folder")
+    start.check_data(folder)
+    return said
+
+
+def described(folder) -> str:
+    """What the data is, in words: sources with their sums, and rows."""
+    path = Path(folder) / "manifest.json"
+    if not path.is_file():
+        return "a folder that does not say"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    rows = ", ".join(f"{counts['written']:,} rows of {split}" for split, counts in manifest["splits"].items())
+    source = manifest["source"]
+    sums = ", ".join(f"{name} {value[:12]}" for name, value in source.get("sha256", {}).items()) or f"{source.get('name')} at {source.get('revision')}"
+    return f"{rows}; {source['kind']}, {sums}; {manifest['tokenizer']['name']}"
+
+
+def find_tokenizer(start: Start, gpt2=None, sentencepiece=None) -> Tokenizer:
+    """
+    Raises:
+        ValueError: none is given, and none lies beside the checkpoint.
+    """
+    beside = start.given.parent
+    if gpt2 is None and sentencepiece is None:
+        if (beside / SENTENCEPIECE).is_file():
+            sentencepiece = beside / SENTENCEPIECE
+        elif all((beside / name).is_file() for name in GPT2_FILES):
+            gpt2 = beside
+        else:
+            raise ValueError(f"the task is still to be prepared, and there is no tokenizer beside {start.given}; --sentencepiece or --gpt2 says which it was pretrained with")
+    dictionary = beside / DICTIONARY
+    return load_tokenizer(gpt2, sentencepiece, dictionary if dictionary.is_file() else None)
+
+
+def files_beside(folder) -> List[Path]:
+    """What a checkpoint that was finetuned on a folder needs beside it to judge texts."""
+    folder = Path(folder)
+    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", SENTENCEPIECE, *GPT2_FILES]
+    return [folder / name for name in names if (folder / name).is_file()]

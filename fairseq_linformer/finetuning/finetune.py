@@ -1,0 +1,122 @@
+"""``fairseq-linformer finetune``: from a checkpoint of fairseq and the name of a task to scores."""
+
+import argparse
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..launching.arguments import BASE, training_of
+from ..launching.folder import check
+from ..launching.submit import submit_array
+from ..launching.training import Training
+from ..task_data.table import Task
+from . import data, run
+from .recipe import CONFIGS, Recipe
+from .start import Start, open_start
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for.
+
+    Attributes:
+        task: of the table.
+        checkpoint: path.
+        recipes: one, or those of a grid.
+        name: of the run folder, in ``runs``; those of a grid are in it.
+        data: folder of the task.
+        max_positions: n; None for that of the checkpoint.
+        from_scratch: forget what was learnt in pretraining.
+        device: ``gpu`` or ``cpu``.
+        overrides: more of fairseq-hydra-train.
+        prepare: ``source``, ``gpt2``, ``sentencepiece`` and ``cut``, of ``data.ready``.
+    """
+
+    task: Task
+    checkpoint: str
+    recipes: Sequence[Recipe]
+    name: str
+    data: str
+    runs: str = "runs"
+    max_positions: Optional[int] = None
+    from_scratch: bool = False
+    device: str = "cpu"
+    overrides: Tuple[str, ...] = ()
+    prepare: Dict[str, Any] = field(default_factory=dict)
+
+    def start(self) -> Start:
+        """See to checkpoint and data.
+
+        Raises:
+            ValueError: as ``open_start`` and ``data.ready``.
+        """
+        start = open_start(self.checkpoint, self.runs, self.max_positions)
+        for line in data.ready(self.task, self.data, start, **self.prepare):
+            print(line, file=sys.stderr)
+        return start
+
+    def trainings(self, start: Start) -> List[Training]:
+        """A run for each recipe."""
+        several = len(self.recipes) > 1
+        return [
+            training_of(
+                argparse.Namespace(
+                    config=str(CONFIGS / "base.yaml"), device=self.device, runs=self.runs, name=f"{self.name}/{recipe.name}" if several else self.name,
+                    overrides=[*recipe.overrides(self.task, start, self.data, self.from_scratch), *self.overrides],
+                ),
+                processes=1,
+            )
+            for recipe in self.recipes
+        ]  # fmt: skip
+
+    def facts(self, recipe: Recipe, start: Start) -> Dict[str, Any]:
+        """What a result says beside its scores."""
+        return {
+            "model": {"checkpoint": start.given.name, "max_positions": start.max_positions, "projected_dim": start.projected_dim, "sharing": start.sharing,
+                      "from_scratch": self.from_scratch, "pretraining": start.provenance},
+            "data": data.described(self.data),
+            "recipe": {**asdict(recipe), "overrides": list(self.overrides), "device": self.device},
+        }  # fmt: skip
+
+
+def finetune(job: Job) -> List[Dict[str, Any]]:
+    """Run what is not run yet, one after the other; the result of each.
+
+    Raises:
+        ValueError, OSError, KeyboardInterrupt: as ``run.finetune``; all runs are checked before the first begins.
+    """
+    start = job.start()
+    trainings = job.trainings(start)
+    for training in trainings:
+        if not (training.folder / run.RESULT).exists():
+            check(training)
+    results = []
+    for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
+        if len(trainings) > 1:
+            print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
+        results.append(run.finetune(job.task, training, job.facts(recipe, start)))
+    return results
+
+
+def submit(job: Job, to_sbatch: Sequence[str], dry_run: bool) -> str:
+    """The runs that are not trained yet as an array of Slurm, one GPU each; the same command without ``--slurm`` then judges and reports.
+
+    Raises:
+        ValueError: as ``launching.submit.submit_array``; or all are trained.
+    """
+    missing = [training for training in job.trainings(job.start()) if not (training.folder / "done").exists()]
+    if not missing:
+        raise ValueError(f"all runs of {job.name} are trained; the same command without --slurm reports them")
+    members = [[f"--config={training.config}", f"--name={training.name}", *training.overrides] for training in missing]
+    options = argparse.Namespace(config=BASE, name="", overrides=[], device=job.device, runs=job.runs, nodes=1, ntasks_per_node=1,
+                                 dry_run=dry_run, array="finetune-" + job.name.replace("/", "-"), list=None)  # fmt: skip
+    return submit_array(options, members, to_sbatch)
+
+
+def default_name(task: Task, checkpoint: str, from_scratch: bool) -> str:
+    """Of a run: task and checkpoint."""
+    path = Path(checkpoint)
+    of = path.parent.parent.name if path.parent.name == "checkpoints" else path.parent.name
+    stem = of if path.stem.startswith("checkpoint") and of else path.stem
+    return f"finetune/{task.name}-{stem}" + "-from-scratch" * from_scratch

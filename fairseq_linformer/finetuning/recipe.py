@@ -1,0 +1,95 @@
+"""How to finetune: RoBERTa's published settings (Liu et al. 2019, table 10), and the grids over them."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Sequence, Tuple
+
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from ..launching.training import quoted
+from ..task_data.table import Task
+from .start import Start
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "finetune"
+LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
+GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
+"""RoBERTa's rates for GLUE; it reports the median over five seeds."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """
+    Attributes:
+        lr: peak learning rate; it rises over ``WARMUP`` of the updates and falls to 0.
+        batch_size: sentences or pairs of an update.
+        epochs: over the training data.
+        seed: of the head, the dropout and the order.
+
+    Raises:
+        ValueError: one is out of range.
+    """
+
+    lr: float = LR
+    batch_size: int = BATCH_SIZE
+    epochs: int = EPOCHS
+    seed: int = SEED
+
+    def __post_init__(self):
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"--lr is {self.lr}; it must be above 0")
+        for name, value in (("batch-size", self.batch_size), ("epochs", self.epochs)):
+            if value < 1:
+                raise ValueError(f"--{name} is {value}; it must be at least 1")
+        if self.seed < 0:
+            raise ValueError(f"--seed is {self.seed}; it must be at least 0")
+
+    @property
+    def name(self) -> str:
+        """Of a run of a grid.
+
+        >>> Recipe(2e-5, 16, seed=3).name
+        'lr2e-05-batch16-seed3'
+        """
+        return f"lr{self.lr:g}-batch{self.batch_size}-seed{self.seed}"
+
+    def updates(self, rows: int) -> Tuple[int, int]:
+        """Of a training set: all updates, and those of the warm-up."""
+        every = math.ceil(rows / self.batch_size) * self.epochs
+        return every, round(WARMUP * every)
+
+    def overrides(self, task: Task, start: Start, data, from_scratch: bool = False) -> List[str]:
+        """Of configs/finetune/base.yaml, for fairseq-hydra-train.
+
+        Args:
+            data: folder of the task.
+            from_scratch: the same model, without what it learnt in pretraining.
+        """
+        updates, warmup = self.updates(len(MMapIndexedDataset(str(Path(data) / "input0" / "train"))))
+        return [
+            f"+task={task.name}",
+            f"common.user_dir={quoted(str(CONFIGS.parents[1] / 'fairseq_linformer'))}",
+            f"common.seed={self.seed}",
+            f"task.data={quoted(str(Path(data).absolute()))}",
+            f"task.max_positions={start.max_positions}",
+            f"checkpoint.finetune_from_model={'null' if from_scratch else quoted(str(start.path))}",
+            *start.overrides,
+            f"dataset.batch_size={self.batch_size}",
+            f"optimization.lr=[{self.lr:g}]",
+            f"optimization.max_epoch={self.epochs}",
+            f"lr_scheduler.total_num_update={updates}",
+            f"lr_scheduler.warmup_updates={warmup}",
+        ]
+
+
+def grid(lrs: Sequence[float], batch_sizes: Sequence[int], seeds: Sequence[int], epochs: int = EPOCHS) -> List[Recipe]:
+    """Every combination.
+
+    Raises:
+        ValueError: a value is out of range or there twice.
+    """
+    for name, values in (("lr", lrs), ("batch-size", batch_sizes), ("seed", seeds)):
+        if len(set(values)) < len(values):
+            raise ValueError(f"--{name} has a value twice: {', '.join(map(str, values))}")
+    return [Recipe(lr, batch_size, epochs, seed) for lr, batch_size, seed in itertools.product(lrs, batch_sizes, seeds)]

@@ -1,0 +1,96 @@
+"""The checkpoint that finetuning starts from: ours, the authors', RoBERTa's, at the length it has or at another."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from ..checkpoints.authors import from_authors
+from ..checkpoints.files import architecture, node, read_checkpoint, write_checkpoint
+from ..checkpoints.provenance import collect
+from ..checkpoints.resize import resize
+from ..evaluation.classifier import DICTIONARY, check_dictionary, difference, read_dictionary
+from ..files import sha256
+from ..launching.training import quoted
+from ..models.options import LinformerRobertaConfig
+from ..models.shapes import EMBEDDINGS, current_names, head_names, max_positions, projections
+
+# Of the model's options, what the recipe says, what is about one machine, and what says how to load a checkpoint.
+_NOT_OF_THE_MODEL = {
+    "dropout", "attention_dropout", "checkpoint_activations", "offload_activations", "min_params_to_wrap", "load_checkpoint_heads", "resize_checkpoint",
+    "compressed", "shared_kv_compressed", "shared_layer_kv_compressed", "freeze_compress", "encoder_layers_to_keep", "max_positions",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Start:
+    """
+    Attributes:
+        path: of the checkpoint that fairseq will load.
+        given: the one that was given, where that had to be converted or resized.
+        max_positions: n.
+        projected_dim, sharing: as its options say; empty for RoBERTa.
+        overrides: of fairseq-hydra-train, that make its model.
+        provenance: how it was pretrained, as far as it says.
+    """
+
+    path: Path
+    given: Path
+    max_positions: int
+    projected_dim: str
+    sharing: str
+    entries: int
+    overrides: List[str]
+    provenance: Dict[str, Any]
+    pretraining_data: List[Path]
+
+    def check_data(self, folder) -> None:
+        """
+        Raises:
+            ValueError: the numbers in ``folder`` are of another dictionary than the one that this was pretrained with.
+        """
+        path = Path(folder) / "input0" / DICTIONARY
+        check_dictionary(path, self.entries, self.given)
+        for place in (self.given.parent, *self.pretraining_data):
+            if (place / DICTIONARY).is_file() and (at := difference(read_dictionary(place / DICTIONARY), read_dictionary(path))):
+                raise ValueError(f"{path} is not the dictionary that {self.given} was pretrained with: {at}, in {place / DICTIONARY}")
+
+
+def open_start(checkpoint, runs, n: Optional[int] = None) -> Start:
+    """
+    Args:
+        checkpoint: path.
+        runs: a folder; what has to be converted or resized is written into ``starts`` in it, once.
+        n: positions to finetune with; None for those of the checkpoint.
+
+    Raises:
+        ValueError: it is no checkpoint of an encoder, or cannot be resized; one sentence.
+        OSError: a file cannot be written.
+    """
+    given = Path(checkpoint).absolute()
+    original = read_checkpoint(given)
+    data, path = from_authors(original), given
+    if n is not None and n != max_positions(current_names(data["model"])):
+        data = resize(data, n)
+    if data is not original:
+        path = Path(runs).absolute() / "starts" / f"{given.stem}-{sha256(given)[:12]}-n{max_positions(current_names(data['model']))}.pt"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_checkpoint(data, path)
+    state, model = current_names(data["model"]), node(data, "model")
+    linear = bool(projections(state))
+    known = {key: value for key, value in model.items() if key in LinformerRobertaConfig.__dataclass_fields__ and not key.startswith("_")}
+    options = {key: value for key, value in known.items() if key not in _NOT_OF_THE_MODEL and value is not None}
+    if not linear:
+        options = {key: value for key, value in options.items() if not key.startswith(("projec", "freeze_")) and key != "sharing"}
+        options |= {"projected_dim": None, "sharing": None}
+    pretraining = str(node(data, "task").get("data") or "").split(":")
+    return Start(
+        path, given, max_positions(state), str(options["projected_dim"] or ""), str(options["sharing"] or ""), state[EMBEDDINGS].size(0),
+        [f"model._name={architecture(data) if linear else 'roberta'}", *(f"++model.{key}={_written(value)}" for key, value in sorted(options.items()))],
+        {**collect(original), "heads": head_names(state)}, [Path(part).absolute() for part in pretraining if part],
+    )  # fmt: skip
+
+
+def _written(value: Any) -> str:
+    return quoted(getattr(value, "value", value))
+

@@ -1,0 +1,147 @@
+"""The rows that are not ours, RoBERTa, BERT or DistilBERT, by the same recipe: ``transformers.Trainer`` on the same texts.
+
+    RUN/recipe.json     what is asked for; another recipe is refused
+    RUN/trainer/        the Trainer's checkpoints, one an epoch
+    RUN/best/           the best model with its tokenizer
+    RUN/result.json     as ``run.py`` has it
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import numpy as np
+import torch
+from scipy.stats import pearsonr
+
+from ..errors import first_line
+from ..evaluation.evaluate import What, evaluate
+from ..evaluation.rows import task_examples
+from ..evaluation.texts import Example
+from ..evaluation.transformers_classifier import TransformersClassifier, longest_input
+from ..files import write_lines
+from ..task_data.cut import MAX_POSITIONS
+from ..task_data.table import Task
+from .recipe import Recipe
+from .run import RESULT, read_result, write_result
+
+BEST, RECIPE, TRAINER = "best", "recipe.json", "trainer"
+
+
+def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs: str, run_name: str, source: str, device: str,
+                          max_positions: Optional[int] = None) -> List[Dict[str, Any]]:  # fmt: skip
+    """Run what is not run yet; the result of each.
+
+    Args:
+        name: of a model on the hub, or a folder.
+        source: of the task, as for ``prepare``.
+        max_positions: longer rows are cut; None for 512, or the model's n if that is less.
+
+    Raises:
+        ValueError: model or task cannot be loaded, a folder is of another recipe, or the loss is not finite; one sentence.
+    """
+    folders = [Path(runs) / run_name / recipe.name if len(recipes) > 1 else Path(runs) / run_name for recipe in recipes]
+    asked = [{"model": name, "task": task.name, "source": source, "max_positions": max_positions, **asdict(recipe)} for recipe in recipes]
+    for folder, what in zip(folders, asked):
+        _check_recipe(folder, what)
+    results = []
+    examples: Dict[str, List[Example]] = {}
+    for recipe, folder, what in zip(recipes, folders, asked):
+        if (folder / RESULT).exists():
+            results.append(read_result(folder / RESULT))
+            continue
+        if not examples:
+            examples = {split: task_examples(task, source, split) for split in task.splits}
+        write_lines(folder / RECIPE, [json.dumps(what, indent=1)])
+        begun = time.monotonic()
+        if not (folder / BEST).exists():
+            provenance = _train(task, name, recipe, folder, examples, device, max_positions)
+            write_lines(folder / "provenance.json", [json.dumps(provenance)])
+        provenance = json.loads((folder / "provenance.json").read_text())
+        classifier = TransformersClassifier(str(folder / BEST), "cuda" if device == "gpu" else "cpu", provenance["max_positions"])
+        splits = {split: evaluate(classifier, What(task.name, source, split)).as_dict() for split in task.splits if split != "train"}
+        results.append(write_result(folder / RESULT, {
+            "model": {"checkpoint": name, "projected_dim": "", "sharing": "", "from_scratch": False, "pretraining": {}, **provenance},
+            "data": f"{source}, {', '.join(f'{len(rows):,} rows of {split}' for split, rows in examples.items())}",
+            "recipe": {**asdict(recipe), "overrides": [], "device": device}, "task": task.name, "splits": splits, "checkpoint": BEST,
+            "seconds": time.monotonic() - begun,
+        }))  # fmt: skip
+    return results
+
+
+def _check_recipe(folder: Path, what: Dict[str, Any]) -> None:
+    path = folder / RECIPE
+    if not path.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is no run of transformers, for it has no {RECIPE}; another --name is wanted")
+        return
+    there = json.loads(path.read_text())
+    differing = [f"{key} is {there.get(key)} there and {value} here" for key, value in what.items() if there.get(key) != value]
+    if differing:
+        raise ValueError(f"{folder} holds another run: {'; '.join(differing[:3])}; another --name is wanted")
+
+
+def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[str, List[Example]], device: str, max_positions: Optional[int]) -> Dict[str, Any]:
+    """Write ``BEST``; what is to be said of the model."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
+
+    from .. import huggingface  # noqa: F401  AutoModel then knows a Linformer
+
+    labels = {"num_labels": 1, "problem_type": "regression"} if task.score else {"id2label": dict(enumerate(task.names)), "label2id": {n: i for i, n in enumerate(task.names)}}
+    set_seed(recipe.seed)  # the head is drawn when the model is loaded
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        model = AutoModelForSequenceClassification.from_pretrained(name, trust_remote_code=False, ignore_mismatched_sizes=True, **labels)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{name} cannot be loaded by transformers: {first_line(error)}") from None
+    n = longest_input(model.config, tokenizer, max_positions or min(MAX_POSITIONS, longest_input(model.config, tokenizer)))
+    train, valid = (_encoded(task, tokenizer, examples[split], n) for split in ("train", "valid"))
+    updates, warmup = recipe.updates(len(train))
+    on_gpu = device == "gpu"
+    arguments = TrainingArguments(
+        str(folder / TRAINER), seed=recipe.seed, num_train_epochs=recipe.epochs, per_device_train_batch_size=recipe.batch_size, per_device_eval_batch_size=64,
+        learning_rate=recipe.lr, lr_scheduler_type="linear", warmup_steps=warmup, weight_decay=0.1, adam_beta2=0.98, adam_epsilon=1e-6, max_grad_norm=0.0,
+        eval_strategy="epoch", save_strategy="epoch", save_total_limit=1, load_best_model_at_end=True, metric_for_best_model="score", greater_is_better=True,
+        use_cpu=not on_gpu, fp16=on_gpu, report_to=[], disable_tqdm=not sys.stderr.isatty(), logging_steps=100, dataloader_num_workers=0,
+    )  # fmt: skip
+    trainer = _finite(Trainer)(model, arguments, DataCollatorWithPadding(tokenizer), train, valid, tokenizer, compute_metrics=lambda found: {"score": _score(task, found)})
+    begun = sorted((folder / TRAINER).glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    trainer.train(resume_from_checkpoint=str(begun[-1]) if begun else None)
+    trainer.save_model(str(folder / f".{BEST}"))
+    (folder / f".{BEST}").rename(folder / BEST)
+    return {"max_positions": n, "parameters": sum(p.numel() for p in model.parameters()), "updates": updates}
+
+
+def _encoded(task: Task, tokenizer, examples: List[Example], n: int) -> List[Dict[str, Any]]:
+    rows = []
+    for start in range(0, len(examples), 1000):
+        batch = examples[start : start + 1000]
+        found = tokenizer(*[list(column) for column in zip(*(example.texts for example in batch))], truncation="longest_first", max_length=n)
+        for i, example in enumerate(batch):
+            label = float(example.label) if task.score else task.number(example.label)
+            rows.append({**{key: found[key][i] for key in found}, "labels": label})
+    return rows
+
+
+def _score(task: Task, found) -> float:
+    """By which the best is kept: as fairseq's recipe has it."""
+    logits, labels = np.asarray(found.predictions), np.asarray(found.label_ids)
+    return float(pearsonr(logits.ravel(), labels.ravel()).statistic) if task.score else float((logits.argmax(1) == labels).mean())
+
+
+def _finite(trainer):
+    """A Trainer that stops where the loss or the gradients are not finite, and does not count them as 0 in its log."""
+
+    class Finite(trainer):
+        def training_step(self, model, inputs, num_items_in_batch=None):
+            loss = super().training_step(model, inputs, num_items_in_batch)
+            grads = [p.grad for p in model.parameters() if p.grad is not None]
+            if not bool(torch.isfinite(loss)) or (not self.args.fp16 and not bool(torch.isfinite(torch.nn.utils.get_total_norm(grads)))):
+                raise ValueError(f"training failed: update {self.state.global_step + 1}: the loss is {float(loss)}, or its gradients are not finite; "
+                                 f"the last good checkpoint, if an epoch was finished, is in {self.args.output_dir}")  # fmt: skip
+            return loss
+
+    return Finite
