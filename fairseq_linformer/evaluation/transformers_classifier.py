@@ -33,6 +33,7 @@ class TransformersClassifier:
 
         from .. import huggingface  # noqa: F401  AutoModel then knows a Linformer
 
+        quiet()
         self.path, self.device = Path(name), torch.device(device)
         try:
             # No code of the folder is run; what this package knows is loaded without it.
@@ -59,6 +60,14 @@ class TransformersClassifier:
         """(B, C) in float32, on the CPU."""
         inputs = self._tokenizer.pad(list(batch), return_tensors="pt").to(self.device)
         return self.model(**inputs).logits.float().cpu()
+
+
+def quiet() -> None:
+    """What transformers has to say of weights that are missing comes as an error here, or is meant."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def longest_input(config, tokenizer, wanted: Optional[int] = None) -> int:

@@ -21,7 +21,7 @@ from ..errors import first_line
 from ..evaluation.evaluate import What, evaluate
 from ..evaluation.rows import task_examples
 from ..evaluation.texts import Example
-from ..evaluation.transformers_classifier import TransformersClassifier, longest_input
+from ..evaluation.transformers_classifier import TransformersClassifier, longest_input, quiet
 from ..files import write_lines
 from ..task_data.cut import MAX_POSITIONS
 from ..task_data.table import Task
@@ -86,10 +86,11 @@ def _check_recipe(folder: Path, what: Dict[str, Any]) -> None:
 
 def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[str, List[Example]], device: str, max_positions: Optional[int]) -> Dict[str, Any]:
     """Write ``BEST``; what is to be said of the model."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, PrinterCallback, Trainer, TrainingArguments, set_seed
 
     from .. import huggingface  # noqa: F401  AutoModel then knows a Linformer
 
+    quiet()
     labels = {"num_labels": 1, "problem_type": "regression"} if task.score else {"id2label": dict(enumerate(task.names)), "label2id": {n: i for i, n in enumerate(task.names)}}
     set_seed(recipe.seed)  # the head is drawn when the model is loaded
     try:
@@ -108,6 +109,7 @@ def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[s
         use_cpu=not on_gpu, fp16=on_gpu, report_to=[], disable_tqdm=not sys.stderr.isatty(), logging_steps=100, dataloader_num_workers=0,
     )  # fmt: skip
     trainer = _finite(Trainer)(model, arguments, DataCollatorWithPadding(tokenizer), train, valid, tokenizer, compute_metrics=lambda found: {"score": _score(task, found)})
+    trainer.remove_callback(PrinterCallback)  # standard output is for results
     begun = sorted((folder / TRAINER).glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     trainer.train(resume_from_checkpoint=str(begun[-1]) if begun else None)
     trainer.save_model(str(folder / f".{BEST}"))
@@ -136,6 +138,11 @@ def _finite(trainer):
     """A Trainer that stops where the loss or the gradients are not finite, and does not count them as 0 in its log."""
 
     class Finite(trainer):
+        def log(self, logs, *args, **kwargs):
+            super().log(logs, *args, **kwargs)
+            if "eval_score" in logs:
+                print(f"epoch {logs['epoch']:g}: loss {logs['eval_loss']:.4f}, score {logs['eval_score']:.4f}", file=sys.stderr)
+
         def training_step(self, model, inputs, num_items_in_batch=None):
             loss = super().training_step(model, inputs, num_items_in_batch)
             grads = [p.grad for p in model.parameters() if p.grad is not None]

@@ -1,0 +1,75 @@
+"""A BERT that is not ours, small and at random, by the same recipe."""
+
+import json
+import re
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer  # noqa: E402
+
+from fairseq_linformer.cli import main  # noqa: E402
+
+from ..trained import TEXT  # noqa: E402
+
+ROWS = [(f"{part} {text}", int("cat" in part)) for part in ("a cat", "the cat", "a dog", "the dog") for text in TEXT]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """A pretrained folder as the hub has it: no classification head."""
+    folder = tmp_path_factory.mktemp("bert") / "tiny-bert-base"
+    folder.mkdir()
+    words = sorted({word for text, _ in ROWS for word in text.lower().split()})
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]) + "\n")
+    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, max_position_embeddings=20)
+    BertForMaskedLM(BertConfig(vocab_size=len(words) + 5, **sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def finetune(bert, tmp_path, capsys):
+    source = tmp_path / "SST-2"
+    source.mkdir()
+    for name, rows in (("train", ROWS), ("dev", ROWS[::2])):
+        (source / f"{name}.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+
+    def finetune(*words, model=bert):
+        try:
+            main(["finetune", "sst-2", str(model), "--source", str(source), "--runs", str(tmp_path / "runs"), "--device", "cpu", "--epochs", "2",
+                  "--batch-size", "4", "--name", "bert", *map(str, words)])  # fmt: skip
+        except SystemExit as end:
+            return str(end.code)
+        return capsys.readouterr().out
+
+    return finetune
+
+
+def test_from_pretraining_to_scores(finetune, tmp_path, capsys):
+    said = finetune("--lr", 5e-3, "--ledger", tmp_path / "ledger")
+    result = json.loads((tmp_path / "runs/bert/result.json").read_text())
+    accuracy = result["splits"]["valid"]["scores"]["accuracy"]["value"]
+    assert f"accuracy {100 * accuracy:.2f} %" in said and result["splits"]["valid"]["rows"] == len(ROWS[::2])
+    assert result["model"]["max_positions"] == 20 and result["model"]["updates"] == 2 * len(ROWS) // 4
+    main(["evaluate", str(tmp_path / "runs/bert/best"), str(tmp_path / "SST-2/dev.tsv"), "--json", str(tmp_path / "s.json")])
+    capsys.readouterr()
+    assert json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"] == accuracy
+    entry = json.loads(next((tmp_path / "ledger").glob("*.json")).read_text())
+    assert entry["paper"]["value"] == 92.7 and "BERT-base" in entry["paper"]["where"]
+    assert finetune("--lr", 5e-3).splitlines() == said.splitlines()[:2]  # nothing is done twice
+    assert re.search("bert holds another run: lr is 0.005 there and 0.001 here; another --name is wanted", finetune("--lr", 1e-3))
+
+
+def test_what_is_refused(finetune, bert, tmp_path):
+    assert re.search(r"training failed: update \d+: the loss is", finetune("--lr", 1e30))
+    assert not (tmp_path / "runs/bert/result.json").exists()
+    assert "cannot be loaded by transformers" in finetune("--name", "other", model=tmp_path / "nowhere")
+    assert "--max-positions is 30; the model has 20" in finetune("--name", "third", "--max-positions", 30)
+
+
+def test_a_model_without_a_trained_head_is_not_evaluated(bert, tmp_path):
+    (tmp_path / "a.txt").write_text("a cat\n")
+    with pytest.raises(SystemExit, match="its classification head is not trained"):
+        main(["evaluate", str(bert), str(tmp_path / "a.txt")])
