@@ -27,7 +27,7 @@ class Opened:
         kind: ``roberta`` (a checkpoint of fairseq), ``linformer`` or ``transformers``.
         module: what is called.
         encoder: the LinformerEncoder of the first two kinds. That of a RoBERTa has k = n and E = F = identity, with which it
-            is RoBERTa exactly (tests/checkpoints/test_roberta.py).
+            is RoBERTa exactly; fairseq's own attention gives the mean over heads, even if it is asked for each.
         n: the longest input.
         tokenizer: of ``transformers``; None if none was wanted.
         bos, eos, pad: numbers of <s>, </s> and padding; None where the model has none.

@@ -43,6 +43,21 @@ def add_parser(commands) -> None:
     form.add_argument("--sentence", type=int, action="append", required=True, metavar="N", help="counted from 1; give it several times for several")
     form.set_defaults(run=_attention)
 
+    form = forms.add_parser("theorems", help="what theorems 1 and 2 and their proofs say, measured",
+                            description="On random Q, K and V, or with --model on those of a checkpoint of fairseq (or an exported Linformer).")  # fmt: skip
+    form.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    form.add_argument("--lengths", type=_numbers, metavar="N,N", help="n of the random ones (128,512,2048)")
+    form.add_argument("--width", type=int, metavar="d", help="of a random head (64)")
+    form.add_argument("--model", help="a model, whose heads are looked at")
+    form.add_argument("--text", action="append", metavar="SOURCE", help="for it, as for spectrum")
+    form.add_argument("--length", type=int, metavar="n", help="tokens of a sentence; the longest input of the model if left out")
+    form.add_argument("--sentences", type=int, metavar="N", help="how many of the text (2)")
+    form.add_argument("--draws", type=int, default=100, help="of R for theorem 1; a tenth of it for theorem 2 (%(default)s)")
+    form.add_argument("--epsilon", type=float, default=0.5, help="for theorem 2 (%(default)s)")
+    form.add_argument("--seed", type=int, default=1, help="(%(default)s)")
+    _add_tokenizer(form)
+    form.set_defaults(run=_theorems)
+
 
 def _add_model(form) -> None:
     form.add_argument("model", metavar="MODEL",
@@ -109,3 +124,54 @@ def _attention(options: argparse.Namespace) -> str:
 
     model, texts = _opened(options, "pad")
     return "\n".join(map(str, attention(model, texts, options.sentence, options.out)))
+
+
+def _numbers(text: str) -> list:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not numbers with commas, such as 128,512") from None
+
+
+OF_MODELS = ("text", "length", "sentences", "dictionary", "sentencepiece", "gpt2")
+OF_RANDOM = ("lengths", "width")
+
+
+def _theorems(options: argparse.Namespace) -> str:
+    wrong = [name for name in (OF_RANDOM if options.model else OF_MODELS) if getattr(options, name) is not None]
+    if wrong:
+        raise ValueError(f"--{wrong[0]} is given, which is for {'random heads' if options.model else 'a --model'}; it must be left out")
+    from ..analysis.theorems import random_groups, run
+    from ..files import check_new_folder
+
+    check_new_folder(options.out)
+    if options.model:
+        groups, facts = _heads_of_model(options)
+    else:
+        lengths, width = options.lengths or [128, 512, 2048], 64 if options.width is None else options.width
+        groups, facts = random_groups(lengths, width, options.seed), {"heads": "random", "lengths": lengths, "width": width}
+    found = run(groups, options.out, options.draws, options.epsilon, options.seed, facts)
+    lines = [f"{options.out}: theorems.json, theorem1.png, theorem2.png, rank_k.png"]
+    for row in found["theorem1"]:
+        last = row["theorem"][-1][row["epsilon"].index(0.5)]
+        lines.append(f"n = {row['n']}: ||P|| ||w|| is {row['stretch']['median']:.1f} times ||P w||; theorem 1 holds within 0.5 with probability {last:.2f} at k = {row['k'][-1]}")
+    return "\n".join(lines)
+
+
+def _heads_of_model(options):
+    from itertools import islice
+
+    from ..analysis.heads import model_heads
+
+    if not options.text:
+        raise ValueError("--model is given and no --text; its heads are looked at on a text")
+    options.device, options.cut = "cpu", "packed"
+    model, texts = _opened(options)
+    wanted = 2 if options.sentences is None else options.sentences
+    if wanted < 1:
+        raise ValueError(f"--sentences is {wanted}; it must be at least 1")
+    sentences = list(islice(texts, wanted))
+    if len(sentences) < wanted:
+        raise ValueError(f"the text has {len(sentences)} sentences of {texts.n} tokens; {wanted} are asked for")
+    facts = {"heads": Path(model.name).name, "kind": model.kind, "n": texts.n, "sentences": wanted, "identity": model.identity}
+    return [model_heads(model, sentences)], facts
