@@ -40,12 +40,22 @@ spectrum() {  # NAME CHECKPOINT TEXT SENTENCES OPTIONS...
     fairseq-linformer analyze spectrum "$checkpoint" "${tokenizer[@]}" --text "$text" --out "$out/spectrum-$name" \
         --sentences "$sentences" --suggest-k 0.9 "$@"
 }
-spectrum roberta-64-wiki "$wiki/roberta-64/checkpoint_last.pt" "$wiki/test.txt" 10000 --batch 16
-spectrum roberta-512-wiki "$wiki/roberta-512/checkpoint_last.pt" "$wiki/test.txt" 100
-spectrum roberta-512-books "$wiki/roberta-512/checkpoint_last.pt" "$books" 100
-spectrum roberta-512-imdb "$wiki/roberta-512/checkpoint_last.pt" "$out/imdb.txt" 100 --cut lines
-spectrum linformer-256-wiki "$out/linformer-256/checkpoint_last.pt" "$wiki/test.txt" 100
-spectrum linformer-64-wiki "$out/linformer-64/checkpoint_last.pt" "$wiki/test.txt" 100
+spectrum roberta-64-wiki "$wiki/roberta-64/checkpoint_last.pt" "$wiki/test.txt" 30000 --batch 16
+spectrum roberta-512-wiki "$wiki/roberta-512/checkpoint_last.pt" "$wiki/test.txt" 300
+spectrum roberta-512-books "$wiki/roberta-512/checkpoint_last.pt" "$books" 300
+spectrum roberta-512-imdb "$wiki/roberta-512/checkpoint_last.pt" "$out/imdb.txt" 300 --cut lines
+spectrum linformer-256-wiki "$out/linformer-256/checkpoint_last.pt" "$wiki/test.txt" 200
+spectrum linformer-64-wiki "$out/linformer-64/checkpoint_last.pt" "$wiki/test.txt" 200
+
+# Pictures of a short and of a long sentence.
+picture() {  # NAME CHECKPOINT OPTIONS...
+    local name=$1 checkpoint=$2; shift 2
+    [ -e "$out/attention-$name/sentence-1.png" ] || fairseq-linformer analyze attention "$checkpoint" "${tokenizer[@]}" \
+        --text "$wiki/test.txt" --sentence 1 --out "$out/attention-$name" "$@"
+    cp "$out/attention-$name/sentence-1.png" "results/attention_$name.png"
+}
+picture roberta "$wiki/roberta-64/checkpoint_last.pt" --length 32
+picture linformer "$out/linformer-64/checkpoint_last.pt"
 
 # The theorems: random Q, K, V, then those of the models.
 theorems() {  # NAME OPTIONS...

@@ -215,6 +215,7 @@ def test_memory_does_not_grow_with_sentences(model, text, tmp_path):
     assert tensors < 40 * LAYERS * HEADS * N * N * 4
 
 
+@pytest.mark.slow
 def test_pictures_of_attention(model, linformer, text, tmp_path):
     paths = attention(model, sentences(model, text, short="pad"), [2, 1], tmp_path / "pictures")
     assert [path.name for path in paths] == ["sentence-1.png", "sentence-2.png"] and all(path.stat().st_size > 5000 for path in paths)

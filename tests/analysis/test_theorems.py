@@ -57,7 +57,7 @@ def test_probabilities_are_those_of_a_slow_loop():
 
 def test_the_expected_error_is_what_is_measured():
     head = random_head(12, 4, generator(1))
-    found = theorem1.probabilities(head.P, head.V, [4, 12], [0.5], 1500, generator(2))
+    found = theorem1.probabilities(head.P, head.V, [4, 12], [0.5], 800, generator(2))
     torch.testing.assert_close(found.squared_error, found.expected_error, rtol=0.1, atol=0)
     # The lemma with lengths, and the one on norms, hold as often as they promise; the printed one does not.
     far = theorem1.probabilities(head.P, head.V, [64], [0.5], 300, generator(3))
@@ -157,6 +157,7 @@ def test_heads_of_a_model_give_its_own_maps(roberta, linformer, sharing):
             torch.testing.assert_close(rank_k.linformer_map(head, head.E, torch.eye(4).double()), own, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command(roberta, text, tmp_path, capsys):
     from fairseq_linformer.cli import main
 
