@@ -40,7 +40,7 @@ spectrum() {  # NAME CHECKPOINT TEXT SENTENCES OPTIONS...
     fairseq-linformer analyze spectrum "$checkpoint" "${tokenizer[@]}" --text "$text" --out "$out/spectrum-$name" \
         --sentences "$sentences" --suggest-k 0.9 "$@"
 }
-spectrum roberta-64-wiki "$wiki/roberta-64/checkpoint_last.pt" "$wiki/test.txt" 30000 --batch 16
+spectrum roberta-64-wiki "$wiki/roberta-64/checkpoint_last.pt" "$wiki/test.txt" 10000 --batch 16
 spectrum roberta-512-wiki "$wiki/roberta-512/checkpoint_last.pt" "$wiki/test.txt" 300
 spectrum roberta-512-books "$wiki/roberta-512/checkpoint_last.pt" "$books" 300
 spectrum roberta-512-imdb "$wiki/roberta-512/checkpoint_last.pt" "$out/imdb.txt" 300 --cut lines

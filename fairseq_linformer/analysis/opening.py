@@ -4,7 +4,6 @@
 """
 
 import os
-from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
@@ -159,13 +158,14 @@ def open_model(model, device: str = "cpu", tokenizer: bool = True, dictionary=No
 def _open_transformers(name: str, device: torch.device, wants_tokenizer: bool) -> Opened:
     from transformers import AutoModel, AutoTokenizer
 
-    from .. import huggingface  # noqa: F401  (an exported Linformer needs no code of its folder)
+    from ..huggingface import LinformerTokenizer  # also makes AutoModel know a Linformer, without the code of its folder
 
     if not os.path.isdir(name) and (name.startswith((".", "/")) or name.count("/") > 1):
         raise ValueError(f"{name} is neither a file nor a folder; a checkpoint of fairseq, a folder of transformers or a name on the hub is wanted")
     try:
         module = AutoModel.from_pretrained(name, attn_implementation="eager", trust_remote_code=False, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False) if wants_tokenizer else None
+        kind = LinformerTokenizer if module.config.model_type == "linformer" else AutoTokenizer
+        tokenizer = kind.from_pretrained(name, trust_remote_code=False) if wants_tokenizer else None
     except ImportError:
         raise
     except Exception as error:  # everything that a folder or the network can have
@@ -197,11 +197,3 @@ def _identity(name: str, module: nn.Module) -> Dict[str, Any]:
     if not os.path.isdir(name):
         return {"hub": name, "commit": getattr(module.config, "_commit_hash", None)}
     return {"files": {path.name: sha256(path) for path in sorted(Path(name).iterdir()) if path.is_file()}}
-
-
-def resolved(checkpoint: Dict[str, Any]) -> Namespace:
-    """The options of the model of a checkpoint of ``linformer_roberta``."""
-    from ..checkpoints.files import node
-    from ..models.options import resolve
-
-    return resolve(Namespace(**node(checkpoint, "model")), None)

@@ -1,5 +1,6 @@
 """A checkpoint of fairseq, opened to look at its attention. The tokenizer lies beside it or is given."""
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
@@ -7,15 +8,17 @@ import torch
 
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import node, read_checkpoint
+from ..checkpoints.projections import with_projections
 from ..checkpoints.roberta import from_roberta
 from ..checkpoints.tokenizer_files import DICTIONARY, SENTENCEPIECE, check_size, find_tokenizer
 from ..config import LinformerConfig
 from ..files import sha256
 from ..models.authors import is_authors
-from ..models.options import to_linformer_config
+from ..models.compatibility import describe_mismatch
+from ..models.options import resolve, to_linformer_config
 from ..models.shapes import EMBEDDINGS, ENCODER, PADDING_IDX, current_names, max_positions, projections
 from ..modules import LinformerEncoder
-from .opening import Opened, resolved
+from .opening import Opened
 
 BOS, EOS = 0, 2
 """Of every dictionary of fairseq."""
@@ -38,7 +41,9 @@ def open_checkpoint(path: Path, device: torch.device, wants_tokenizer: bool, dic
     if node(checkpoint, "model").get("quant_noise_pq"):
         raise ValueError(f"{path} was trained with quant_noise_pq; its attention cannot be looked at, only 0 is allowed")
     state = checkpoint["model"]
-    config = to_linformer_config(resolved(checkpoint), state[EMBEDDINGS].size(0), PADDING_IDX)
+    config = to_linformer_config(resolve(Namespace(**node(checkpoint, "model")), None), state[EMBEDDINGS].size(0), PADDING_IDX)
+    if linformer and (problem := describe_mismatch(with_projections(state, config), state, tied=False)):
+        raise ValueError(f"{path}: {problem}")
     encoder = _encoder(config, state).to(device).eval()
     tokenizer, files = None, {}
     if wants_tokenizer:

@@ -9,8 +9,6 @@ from fairseq_linformer.checkpoints.files import write_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
 from fairseq_linformer.corpus import spm
 
-from ..stock import PLUGIN  # noqa: F401  (registers the model)
-
 TEXT = ["the cat sat on the mat", "a dog ran to the mat and sat", "the dog and the cat ran on the mat"]
 LAYERS, HEADS, N = 2, 2, 16
 

@@ -106,6 +106,28 @@ def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
             torch.testing.assert_close(found[0][0, head, :6, :6], expected, rtol=0, atol=1e-5)
 
 
+def test_an_exported_linformer_gives_the_maps_of_its_checkpoint(linformer, tmp_path):
+    from fairseq_linformer.checkpoints.huggingface import to_huggingface
+
+    path = linformer(projected_dim=5, sharing="headwise")
+    to_huggingface(path, tmp_path / "folder")
+    checkpoint, folder = open_model(path), open_model(str(tmp_path / "folder"))
+    assert (folder.kind, folder.layers, folder.heads, folder.n) == ("linformer", LAYERS, HEADS, N)
+    assert (folder.bos, folder.eos, folder.pad) == (0, 2, 1) and folder.tokenizer("a dog")["input_ids"] == checkpoint.tokenizer("a dog")["input_ids"]
+    tokens, padding = batch()
+    ours, theirs = maps_of(checkpoint, tokens, padding), maps_of(folder, tokens, padding)
+    for layer in range(LAYERS):
+        torch.testing.assert_close(theirs[layer], ours[layer], rtol=0, atol=1e-6)
+
+
+def test_a_checkpoint_of_a_development_version_is_refused(linformer, tmp_path):
+    checkpoint = torch.load(linformer(projected_dim=5, sharing="headwise", projection_lr_scale=0.5), weights_only=True)
+    checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if not key.endswith(".start")}
+    torch.save(checkpoint, tmp_path / "old.pt")
+    with pytest.raises(ValueError, match="development version before 0.2"):
+        open_model(tmp_path / "old.pt", tokenizer=False)
+
+
 def test_a_model_without_attention_weights(bert):
     with pytest.raises(ValueError, match="fnet gives no attention weights; an encoder with softmax attention in every layer is wanted"):
         open_model(str(bert / "fnet"))
