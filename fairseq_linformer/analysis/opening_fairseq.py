@@ -8,7 +8,6 @@ import torch
 
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import node, read_checkpoint
-from ..checkpoints.projections import with_projections
 from ..checkpoints.roberta import from_roberta
 from ..checkpoints.tokenizer_files import DICTIONARY, SENTENCEPIECE, check_size, find_tokenizer
 from ..config import LinformerConfig
@@ -16,7 +15,7 @@ from ..files import sha256
 from ..models.authors import is_authors
 from ..models.compatibility import describe_mismatch
 from ..models.options import resolve, to_linformer_config
-from ..models.shapes import EMBEDDINGS, ENCODER, PADDING_IDX, current_names, max_positions, projections
+from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, ENCODER, PADDING_IDX, current_names, max_positions, projections
 from ..modules import LinformerEncoder
 from .opening import Opened
 
@@ -42,21 +41,19 @@ def open_checkpoint(path: Path, device: torch.device, wants_tokenizer: bool, dic
         raise ValueError(f"{path} was trained with quant_noise_pq; its attention cannot be looked at, only 0 is allowed")
     state = checkpoint["model"]
     config = to_linformer_config(resolve(Namespace(**node(checkpoint, "model")), None), state[EMBEDDINGS].size(0), PADDING_IDX)
-    if linformer and (problem := describe_mismatch(with_projections(state, config), state, tied=False)):
+    encoder = LinformerEncoder(config)
+    state = {key: value.float() for key, value in state.items() if key.startswith(ENCODER) and key != ENCODER + "version"}
+    ours = {ENCODER + key: value for key, value in encoder.state_dict().items()}
+    heads = {ATTENTION_HEADS: torch.tensor(config.attention_heads)}
+    if problem := describe_mismatch({**ours, **heads}, {**state, **heads}, tied=False):
         raise ValueError(f"{path}: {problem}")
-    encoder = _encoder(config, state).to(device).eval()
+    encoder.load_state_dict({key.removeprefix(ENCODER): value for key, value in state.items()})
+    encoder = encoder.to(device).eval()
     tokenizer, files = None, {}
     if wants_tokenizer:
         tokenizer, files = _tokenizer(path, config, dictionary, sentencepiece, gpt2)
     identity = {"files": {path.name: sha256(path), **files}}
     return Opened(str(path), "linformer" if linformer else "roberta", encoder, encoder, config.max_positions, tokenizer, BOS, EOS, PADDING_IDX, identity)
-
-
-def _encoder(config: LinformerConfig, state: Dict[str, Any]) -> LinformerEncoder:
-    encoder = LinformerEncoder(config)
-    encoder.load_state_dict({key.removeprefix(ENCODER): value.float() for key, value in state.items()
-                             if key.startswith(ENCODER) and key != ENCODER + "version"})  # fmt: skip
-    return encoder
 
 
 def _tokenizer(path: Path, config: LinformerConfig, dictionary, sentencepiece, gpt2) -> Tuple[Any, Dict[str, str]]:
