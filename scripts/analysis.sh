@@ -64,6 +64,7 @@ theorems() {  # NAME OPTIONS...
     [ -s "$out/theorems-$name/theorems.json" ] || fairseq-linformer analyze theorems "$out/theorems-$name" "$@"
 }
 theorems random --lengths 128,512,2048 --width 64
+for d in 8 16 32; do theorems "width-$d" --lengths 512 --width "$d" --draws 30; done
 theorems roberta --model "$wiki/roberta-512/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
 theorems linformer-256 --model "$out/linformer-256/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
 theorems linformer-64 --model "$out/linformer-64/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30

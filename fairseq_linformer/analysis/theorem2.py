@@ -16,7 +16,7 @@ The steps:
 
 import math
 from dataclasses import dataclass
-from typing import Dict, List, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -34,9 +34,11 @@ def draw(k: int, n: int, generator: torch.Generator) -> Tensor:
     return torch.randn(k, n, generator=generator, dtype=torch.float64) / math.sqrt(k)
 
 
-def construction(head: Head, R: Tensor, delta: float) -> Tensor:
-    """(n, n), of rank k: softmax(A E^T) F with E = delta R and F = exp(-delta) R; what P is approximated by."""
-    return torch.softmax(head.A @ (delta * R).T, -1) @ (math.exp(-delta) * R)
+def construction(head: Head, R: Tensor, delta: float, V: Optional[Tensor] = None) -> Tensor:
+    """softmax(A E^T) F with E = delta R and F = exp(-delta) R: (n, n), of rank k, what P is approximated by; times V (n, d) if
+    that is given."""
+    F = math.exp(-delta) * (R if V is None else R @ V)
+    return torch.softmax(head.A @ (delta * R).T, -1) @ F
 
 
 @dataclass
@@ -66,7 +68,7 @@ def candidates(head: Head, R: Tensor) -> Dict[str, Tensor]:
     2 alone (softmax(A) R^T R V, which needs all n x n scores), and nothing at all (F = 0)."""
     n = R.size(1)
     deltas = {"proof, delta = 2^-n": proof_delta(n), "proof, delta = 1/n": 1 / n, "proof, delta = 1": 1.0}
-    found = {name: construction(head, R, delta) @ head.V for name, delta in deltas.items()}
+    found = {name: construction(head, R, delta, head.V) for name, delta in deltas.items()}
     found["step 2 alone"] = (head.P @ R.T) @ (R @ head.V)
     found["F = 0"] = torch.zeros_like(head.V)
     return found

@@ -6,6 +6,7 @@
 import argparse
 import json
 import logging
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -35,6 +36,9 @@ THEOREMS = {
     "roberta": "RoBERTa",
     "linformer-256": "Linformer, k = 256",
     "linformer-64": "Linformer, k = 64",
+    "width-8": "random, d = 8",
+    "width-16": "random, d = 16",
+    "width-32": "random, d = 32",
 }
 FIGURE_1 = "Figure 1; section 3"
 
@@ -75,6 +79,18 @@ def spectrum_entry(out: Path, identifier: str, claim: str, spectra: Dict[str, Sp
                 for name, s in spectra.items() for i, curve in enumerate(s.layers)},
         **common,
     )  # fmt: skip
+
+
+def perplexities(out: Path) -> Dict[str, Measurement]:
+    """What the Linformers ended their training with, on the validation split, from fairseq's log."""
+    found = {}
+    for name, title in LINFORMER.items():
+        log = out / name.removesuffix("-wiki") / "train.log"
+        values = re.findall(r'"valid_ppl": "([\d.]+)"', log.read_text())
+        if not values:
+            raise ValueError(f"{log} has no valid_ppl; a training that ended is wanted")
+        found[f"{title}: validation perplexity"] = Measurement(float(values[-1]), "perplexity", None, 1)
+    return found
 
 
 def theorem_entries(out: Path, found: Dict[str, Dict[str, Any]], common: dict) -> List[Entry]:
@@ -131,6 +147,7 @@ def main() -> None:
             spectrum_entry(args.out, "spectrum-linformer", "The same of the n x k maps of Linformers trained from it, and of E and F", linformers, common),
             *theorem_entries(args.out, theorems, common),
         ]
+        entries[1].measured.update(perplexities(args.out))
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"analysis: {error}")
     for entry in entries:

@@ -21,6 +21,9 @@ def folders(out):
         (out / f"spectrum-{name}").mkdir()
         spectrum.write(out / f"spectrum-{name}")
         (out / f"spectrum-{name}.commit").write_text("abc\n")
+    for k, perplexity in ((256, 30.5), (64, 99.25)):
+        (out / f"linformer-{k}").mkdir()
+        (out / f"linformer-{k}" / "train.log").write_text(f'{{"valid_ppl": "200.1"}}\n{{"valid_ppl": "{perplexity}"}}\n')
     for name in analysis.THEOREMS:
         run(random_groups([16, 128] if name == "random" else [128], 4, 1), out / f"theorems-{name}", 2, 0.5, 1, {"heads": name})
         (out / f"theorems-{name}.commit").write_text("def\n")
@@ -42,6 +45,7 @@ def test_report(tmp_path, monkeypatch):
     for name in ("theorem-2", "optimal-rank-k"):
         assert ledger.read(results / f"{name}.json").commit == "def"
     text = (results / "spectrum.md").read_text()
+    assert "Linformer, n = 512, k = 64, Wikipedia: validation perplexity: 99.2." in text
     assert "| RoBERTa, n = 64, Wikipedia | 3 | 1 | 2 of 8 | 0.250 | 0.250 | 8/8/8/8 |" in text
     text = (results / "theorems.md").read_text()
     for row in ("| random | 128 | 4 |", "| random | 16 | 16 | 2^-n |", "| random | 128 | 64 |"):
