@@ -197,7 +197,7 @@ SUMMARY = [
     "   shorter than that where attention is spread and w changes sign. A relative error of eps needs k of (c + 1) / eps^2, c = (‖P‖ ‖w‖ / ‖P w‖)^2,",
     "   and c of random heads grows like n.",
     "3. **The construction in the proof of theorem 2 does not approximate attention.** With delta = 2^-n every query gets the same answer. Its",
-    "   error is larger than that of the answer 0, for every n and k = 128, and grows with n. Step 1 of the proof fails for every delta.",
+    "   error is no smaller than that of the answer 0, at any n and k here, and at fixed k it grows with n. Step 1 of the proof fails for every delta.",
     "4. **What is independent of n is step 2**, Johnson-Lindenstrauss for P RᵀR V in terms of lengths: 1 / sqrt(k) at n = 128, 512 and 2,048. It",
     "   needs P.",
     "5. **None of this refutes that good E and F exist**, which is what theorem 2 claims, or that P̃ of low rank does (for one V rank d is always",
@@ -217,9 +217,10 @@ THEOREM_1_SAYS = [
 THEOREM_2_SAYS = [
     "- \"rows differ by\" is 0.000 for delta = 2^-n: exp(x Eᵀ) is 1 in every place, the softmax 1/k, and the output the mean of the rows of F V,",
     "  whatever is asked. P V itself differs by 0.8. With delta = 1/n, which the proof names too, it is hardly more.",
-    "- Over ‖P_i V‖ its error is above 1 everywhere, where F = 0, no attention at all, has 1. At fixed k = 128 it grows with n: 1.2, 2.5, 9.7.",
-    "- Over the theorem's right side it is 1 / (k ‖P_i‖), about sqrt(n) / k: within 0.5 at these n with the Frobenius norm, but not independent of n; with the",
-    "  spectral norm it is above 0.5 from n = 512 on. F = 0 is nearer in almost every row, so that to be within eps of that side says little.",
+    "- Over ‖P_i V‖ its error is above 1, where F = 0, no attention at all, has 1. At fixed k = 128 it grows with n in the random heads: 1.2, 2.5, 9.7.",
+    "- Over the theorem's right side it is that of F = 0 and 1 / (k ‖P_i‖), which is about sqrt(n) / k where attention is spread: within 0.5 at these n",
+    "  with the Frobenius norm, but not independent of n; with the spectral norm, in the random heads, above 0.5 from n = 512 on. F = 0 is nearer in the median",
+    "  everywhere, so that to be within eps of that side says little.",
     "- Step 2 alone is 0.09 = 1 / sqrt(k) over ‖P_i‖ ‖V‖_F at every n: this part of the claim is supported.",
 ]
 STEPS_SAY = [
@@ -236,4 +237,12 @@ NEEDED_SAYS = [
     "grows about as d does. So d log(d) is a safe upper bound for step 2, whichever norm is meant, and not its rate. Of the whole construction no k <= n was found at which",
     "it follows P V.",
 ]
-BEST_SAYS: List[str] = []
+BEST_SAYS = [
+    "- The best map of rank k = n/8 leaves 0.4 of P in the models (their neighbour heads have no better), at n/2 still 0.2.",
+    "- Mean pooling is at two to three times the best error from there on, and the learnt E and F are where mean pooling is: they start as averages, learn slowly, and",
+    "  are trained to predict words with their own Q, K and V, not to imitate the attention that these would have without E and F. So this says how far",
+    "  a Linformer is from that attention, not how good it is.",
+    "- Both random projections are further from P than 0 is, at every k but those near n. A projection must be learnt or made of windows.",
+    "- The output of a head has a far better approximation than its map: P V has d = 32 columns, and k = d is enough for any one V. No E and F that are chosen before",
+    "  V is seen can use that.",
+]
