@@ -242,7 +242,7 @@ BEST_SAYS = [
     "- Mean pooling is at two to three times the best error from there on, and the learnt E and F are where mean pooling is: they start as averages, learn slowly, and",
     "  are trained to predict words with their own Q, K and V, not to imitate the attention that these would have without E and F. So this says how far",
     "  a Linformer is from that attention, not how good it is.",
-    "- Both random projections are further from P than 0 is, at every k but those near n. A projection must be learnt or made of windows.",
+    "- The maps of both random projections are no nearer to P than 0 is, at any k.",
     "- The output of a head has a far better approximation than its map: P V has d = 32 columns, and k = d is enough for any one V. No E and F that are chosen before",
     "  V is seen can use that.",
 ]
