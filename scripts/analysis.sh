@@ -47,15 +47,16 @@ spectrum roberta-512-imdb "$wiki/roberta-512/checkpoint_last.pt" "$out/imdb.txt"
 spectrum linformer-256-wiki "$out/linformer-256/checkpoint_last.pt" "$wiki/test.txt" 200
 spectrum linformer-64-wiki "$out/linformer-64/checkpoint_last.pt" "$wiki/test.txt" 200
 
-# Pictures of a short and of a long sentence.
-picture() {  # NAME CHECKPOINT OPTIONS...
-    local name=$1 checkpoint=$2; shift 2
+# Pictures of a short sentence, whose tokens are named, and of 512 tokens.
+echo "a picture of what each of these words looks at, before and behind it, in every head." > "$out/sentence.txt"
+picture() {  # NAME CHECKPOINT TEXT
+    local name=$1 checkpoint=$2 text=$3
     [ -e "$out/attention-$name/sentence-1.png" ] || fairseq-linformer analyze attention "$checkpoint" "${tokenizer[@]}" \
-        --text "$wiki/test.txt" --sentence 1 --out "$out/attention-$name" "$@"
+        --text "$text" --sentence 1 --out "$out/attention-$name"
     cp "$out/attention-$name/sentence-1.png" "results/attention_$name.png"
 }
-picture roberta "$wiki/roberta-64/checkpoint_last.pt" --length 32
-picture linformer "$out/linformer-64/checkpoint_last.pt"
+picture roberta "$wiki/roberta-64/checkpoint_last.pt" "$out/sentence.txt"
+picture linformer "$out/linformer-64/checkpoint_last.pt" "$wiki/test.txt"
 
 # The theorems: random Q, K, V, then those of the models.
 theorems() {  # NAME OPTIONS...
@@ -69,4 +70,5 @@ theorems roberta --model "$wiki/roberta-512/checkpoint_last.pt" "${tokenizer[@]}
 theorems linformer-256 --model "$out/linformer-256/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
 theorems linformer-64 --model "$out/linformer-64/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
 
-python -m fairseq_linformer.reproduce.analysis "$out" --results results --data "${DATA_NAME:-wiki, books and IMDB}"
+sum=$(sha256sum "$wiki/test.txt" "$books" "$imdb" | cut -c1-12 | paste -sd' ')
+python -m fairseq_linformer.reproduce.analysis "$out" --results results --data "${DATA_NAME:-wiki, books, IMDB}; sha256 $sum"
