@@ -154,7 +154,8 @@ def _theorems(options: argparse.Namespace) -> str:
     lines = [f"{options.out}: theorems.json, theorem1.png, theorem2.png, rank_k.png"]
     for row in found["theorem1"]:
         last = row["theorem"][-1][row["epsilon"].index(0.5)]
-        lines.append(f"n = {row['n']}: ||P|| ||w|| is {row['stretch']['median']:.1f} times ||P w||; theorem 1 holds within 0.5 with probability {last:.2f} at k = {row['k'][-1]}")
+        lines.append(f"n = {row['n']}: ||P|| ||w|| is {row['stretch']['median']:.1f} times ||P w||; "
+                     f"theorem 1 holds within 0.5 with probability {last:.2f} at k = {row['k'][-1]}")  # fmt: skip
     return "\n".join(lines)
 
 

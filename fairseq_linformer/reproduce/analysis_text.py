@@ -48,8 +48,10 @@ def spectrum(roberta: Dict[str, Spectrum], linformer: Dict[str, Spectrum], entri
         "measured: the command takes them (`analyze spectrum roberta-base ...`), but they cannot be had on this machine.", "",
         "![spectra of RoBERTa](spectrum.png)", "", *_spectra(roberta), "",
         "Text is packed to sentences of exactly n tokens, IMDB has a review in each (longer ones cut, shorter ones skipped). No token is masked.",
-        f"Singular values are of single precision; on the first sentences of each run the curve differs from that of double precision by {max(differences):.0e} at most.", "",
-        *ROBERTA_SAYS, f"- **The text matters little**: the values of a head at n = 512 differ by {_between_texts(roberta):.3f} at most between Wikipedia, books and IMDB.", "",
+        f"Singular values are of single precision; on the first sentences of each run the curve differs from that of double precision by {max(differences):.0e}",
+        "at most.", "",
+        *ROBERTA_SAYS,
+        f"- **The text matters little**: the values of a head at n = 512 differ by {_between_texts(roberta):.3f} at most between Wikipedia, books and IMDB.", "",
         "## Linformers: their own n x k maps, and E and F", "",
         "![spectra of Linformers](spectrum_linformer.png)", "", *_spectra(linformer), "",
     ]  # fmt: skip
@@ -71,7 +73,8 @@ def _between_texts(spectra: Dict[str, Spectrum]) -> float:
 
 
 def _theorem1(found: Dict[str, Any]) -> List[str]:
-    lines = _head("heads", "n", "P as long as, times", "k by the formula", "k", "measured", "bound of the proof", "with eps ‖P‖ ‖w‖", "mean squared error: measured", "by the formula")
+    lines = _head("heads", "n", "P as long as, times", "k by the formula", "k", "measured", "bound of the proof", "with eps ‖P‖ ‖w‖",
+                  "mean squared error: measured", "by the formula")  # fmt: skip
     for title, numbers in found.items():
         for row in numbers["theorem1"]:
             j = row["epsilon"].index(0.5)
@@ -95,7 +98,8 @@ def _lemma(found: Dict[str, Any]) -> List[str]:
 
 
 def _theorem2(found: Dict[str, Any], k: int) -> List[str]:
-    lines = _head("heads", "n", "k", "X", "error / ‖P_i‖ ‖V‖_F", "/ ‖P_i‖ ‖V‖_2", "/ ‖P_i V‖", "rows within 0.5 of ‖P_i‖ ‖V‖_F", "of ‖P_i V‖", "rows differ by")
+    lines = _head("heads", "n", "k", "X", "error / ‖P_i‖ ‖V‖_F", "/ ‖P_i‖ ‖V‖_2", "/ ‖P_i V‖", "rows within 0.5 of ‖P_i‖ ‖V‖_F", "of ‖P_i V‖",
+                  "rows differ by")  # fmt: skip
     for title, numbers in found.items():
         for row in numbers["theorem2"]["errors"]:
             if row["k"] != k:
@@ -113,7 +117,9 @@ def _steps(found: Dict[str, Any]) -> List[str]:
         three = {(row["n"], row["delta"]): row for row in numbers["theorem2"]["step3"]}
         for row in numbers["theorem2"]["step1"]:
             other = three.get((row["n"], row["delta"]))
-            cells = ["", "", ""] if other is None else [f"{other['rank']:.0f} of {other['wanted']:.0f}", _number(other["longest"], 1), _number(other["longest_random"], 1)]
+            cells = ["", "", ""]
+            if other is not None:
+                cells = [f"{other['rank']:.0f} of {other['wanted']:.0f}", _number(other["longest"], 1), _number(other["longest_random"], 1)]
             lines.append(_row(title, row["n"], row["k"], row["delta"], *(f"{row[what]:.3g}" for what in ("needed", "printed", "whole")), *cells))
     return lines
 

@@ -215,6 +215,13 @@ def test_memory_does_not_grow_with_sentences(model, text, tmp_path):
     assert tensors < 40 * LAYERS * HEADS * N * N * 4
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same(model, roberta, text, tmp_path):
+    there = open_model(roberta, device="cuda")
+    curves = [spectrum(m, sentences(m, text, n=12, short="pad", cut="lines"), tmp_path / name, 6, batch=3).curve for m, name in ((model, "cpu"), (there, "gpu"))]
+    np.testing.assert_allclose(*curves, rtol=0, atol=1e-4)
+
+
 @pytest.mark.slow
 def test_pictures_of_attention(model, linformer, text, tmp_path):
     paths = attention(model, sentences(model, text, short="pad"), [2, 1], tmp_path / "pictures")
