@@ -106,6 +106,15 @@ def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
             torch.testing.assert_close(found[0][0, head, :6, :6], expected, rtol=0, atol=1e-5)
 
 
+def test_the_table_of_a_roberta_of_transformers_begins_with_padding(tmp_path):
+    from transformers import RobertaConfig, RobertaModel
+
+    RobertaModel(RobertaConfig(vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+                               max_position_embeddings=14, pad_token_id=1)).save_pretrained(tmp_path)  # fmt: skip
+    model = open_model(str(tmp_path), tokenizer=False)
+    assert model.n == 12 and maps_of(model, torch.full((1, 12), 5))[0].shape == (1, 2, 12, 12)
+
+
 def test_an_exported_linformer_gives_the_maps_of_its_checkpoint(linformer, tmp_path):
     from fairseq_linformer.checkpoints.huggingface import to_huggingface
 
