@@ -40,6 +40,8 @@ THEOREMS = {
     "width-16": "random, d = 16",
     "width-32": "random, d = 32",
 }
+SHOWN_K = 128
+"""At which the report shows the errors of theorem 2."""
 FIGURE_1 = "Figure 1; section 3"
 
 
@@ -108,11 +110,20 @@ def theorem_entries(out: Path, found: Dict[str, Dict[str, Any]], common: dict) -
             spread = [row["stretch"]["least"], row["stretch"]["most"]] if row["heads"] > 1 else None
             first[f"{where}: ||P|| ||w|| / ||P w||"] = Measurement(row["stretch"]["median"], "ratio, median", spread, row["heads"])
             for i, k in enumerate(row["k"]):
-                for what in ("theorem", "lengths", "bound"):
+                for what in ("theorem", "lengths", "bound", "pair", "pair_lengths", "lemma_bound"):
                     first[f"{where}, k = {k}, eps = 0.5: {what}"] = Measurement(row[what][i][j], "probability", None, 1)
+                for what in ("squared_error", "expected_error"):
+                    first[f"{where}, k = {k}: {what}"] = Measurement(row[what][i], "of ||P w||^2", None, 1)
+        for what in ("step1", "step3", "needed_k"):
+            for row in numbers["theorem2"][what]:
+                where = ", ".join(f"{key} = {row[key]}" for key in ("n", "d", "k", "delta") if key in row)
+                for key, value in row.items():  # None: there is none
+                    if key not in ("n", "d", "k", "delta", "epsilon") and value is not None:
+                        second[f"{name}, {where}, {what}: {key}"] = Measurement(value, "as theorem2.py has it", None, 1)
         for row in numbers["theorem2"]["errors"]:
             for candidate, values in row["candidates"].items():
-                for what, value in values.items():
+                # The report has the others at one k.
+                for what, value in ((w, v) for w, v in values.items() if row["k"] == SHOWN_K or w in ("frobenius", "spectral", "true")):
                     second[f"{name}, n = {row['n']}, k = {row['k']}, {candidate}: {what}"] = Measurement(value, "ratio", None, 1)
         for row in numbers["rank_k"]:
             for approximation, values in row["errors"].items():
@@ -160,7 +171,7 @@ def main() -> None:
     draw_theorem2(args.results / "theorem2.png", theorems["random"])
     draw_rank_k(args.results / "rank_k.png", theorems["Linformer, k = 64"])
     (args.results / "spectrum.md").write_text(analysis_text.spectrum(ours, linformers, entries[:2]))
-    (args.results / "theorems.md").write_text(analysis_text.theorems(theorems, entries[2]))
+    (args.results / "theorems.md").write_text(analysis_text.theorems(theorems, entries[2], SHOWN_K))
 
 
 if __name__ == "__main__":
