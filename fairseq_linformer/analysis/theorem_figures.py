@@ -16,7 +16,7 @@ MARKERS = "os^Dv*P"
 def draw_theorem1(path, found: Dict[str, Any]) -> None:
     """For each n the probability against k: measured (lines with markers) and the proof's bound (the same shade, thin)."""
     rows = found["theorem1"]
-    figure = new_figure(4.2 * len(rows), 4.2)
+    figure = new_figure(max(6.5, 4.2 * len(rows)), 4.2)
     for i, (ax, row) in enumerate(zip(figure.subplots(1, len(rows), squeeze=False, sharey=True)[0], rows)):
         for j, (epsilon, colour) in enumerate(zip(row["epsilon"], shades(len(row["epsilon"])))):
             measured, corrected = np.array(row["theorem"])[:, j], np.array(row["lengths"])[:, j]
