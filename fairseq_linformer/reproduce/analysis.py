@@ -31,6 +31,8 @@ LINFORMER = {
     "linformer-256-wiki": "Linformer, n = 512, k = 256, Wikipedia",
     "linformer-64-wiki": "Linformer, n = 512, k = 64, Wikipedia",
 }
+TRAINED = [name.removesuffix("-wiki") for name in LINFORMER]
+"""Folders of the Linformers' training."""
 THEOREMS = {
     "random": "random",
     "roberta": "RoBERTa",
@@ -57,8 +59,12 @@ def commit_of(out: Path, names) -> str:
     return "; ".join(sorted({(out / name).read_text().strip() for name in names}))
 
 
-def spectrum_entry(out: Path, identifier: str, claim: str, spectra: Dict[str, Spectrum], common: dict) -> Entry:
-    """For each layer the cumulative value at a quarter of the singular values, over heads; the rank; and k for 0.9."""
+def spectrum_entry(out: Path, identifier: str, claim: str, spectra: Dict[str, Spectrum], common: dict, trained=()) -> Entry:
+    """For each layer the cumulative value at a quarter of the singular values, over heads; the rank; and k for 0.9.
+
+    Args:
+        trained: folders of models that the script trained, whose commits are named too.
+    """
     measured: Dict[str, Measurement] = {}
     for name, spectrum in spectra.items():
         found = dimensions(spectrum, 0.9)
@@ -75,7 +81,9 @@ def spectrum_entry(out: Path, identifier: str, claim: str, spectra: Dict[str, Sp
              for name, s in spectra.items()}  # fmt: skip
     return Entry(
         identifier=identifier, claim=claim, paper={"value": None, "where": FIGURE_1 + "; it gives curves of RoBERTa-base and large, and no numbers"},
-        measured=measured, commit=commit_of(out, [f"spectrum-{key}.commit" for key in {**ROBERTA, **LINFORMER} if {**ROBERTA, **LINFORMER}[key] in spectra]),
+        measured=measured,
+        commit=commit_of(out, [f"spectrum-{key}.commit" for key, title in {**ROBERTA, **LINFORMER}.items() if title in spectra]
+                         + [f"{folder}/commit" for folder in trained]),
         configuration={"runs": facts, "threads": 1}, seconds=round(sum(s.facts["seconds"] for s in spectra.values()), 1),
         curves={f"{name}, layer {i + 1}": [[k, round(float(v), 5)] for k, v in enumerate(curve, start=1) if k % max(1, len(curve) // 32) == 0]
                 for name, s in spectra.items() for i, curve in enumerate(s.layers)},
@@ -86,8 +94,8 @@ def spectrum_entry(out: Path, identifier: str, claim: str, spectra: Dict[str, Sp
 def perplexities(out: Path) -> Dict[str, Measurement]:
     """What the Linformers ended their training with, on the validation split, from fairseq's log."""
     found = {}
-    for name, title in LINFORMER.items():
-        log = out / name.removesuffix("-wiki") / "train.log"
+    for folder, title in zip(TRAINED, LINFORMER.values()):
+        log = out / folder / "train.log"
         values = re.findall(r'"valid_ppl": "([\d.]+)"', log.read_text())
         if not values:
             raise ValueError(f"{log} has no valid_ppl; a training that ended is wanted")
@@ -97,7 +105,7 @@ def perplexities(out: Path) -> Dict[str, Measurement]:
 
 def theorem_entries(out: Path, found: Dict[str, Dict[str, Any]], common: dict) -> List[Entry]:
     """One for theorem 1, one for theorem 2, one for the best of each rank."""
-    common = {**common, "commit": commit_of(out, [f"theorems-{name}.commit" for name in THEOREMS]),
+    common = {**common, "commit": commit_of(out, [f"theorems-{name}.commit" for name in THEOREMS] + [f"{folder}/commit" for folder in TRAINED]),
               "seconds": round(sum(f["seconds"] for f in found.values()), 1)}  # fmt: skip
     shape = {name: {key: value for key, value in f.items() if key not in ("theorem1", "theorem2", "rank_k", "identity")} for name, f in found.items()}
     first: Dict[str, Measurement] = {}
@@ -155,7 +163,8 @@ def main() -> None:
         ours, linformers = ({title: spectra[title] for title in names.values()} for names in (ROBERTA, LINFORMER))
         entries = [
             spectrum_entry(args.out, "spectrum-roberta", "Figure 1 on RoBERTa of 2 layers of 128: normalised cumulative singular values of P", ours, common),
-            spectrum_entry(args.out, "spectrum-linformer", "The same of the n x k maps of Linformers trained from it, and of E and F", linformers, common),
+            spectrum_entry(args.out, "spectrum-linformer", "The same of the n x k maps of Linformers, and of E and F; trained from that RoBERTa "
+                           "for 1,500 updates of 2,048 tokens, headwise, the rate from 1e-3 to zero", linformers, common, TRAINED),
             *theorem_entries(args.out, theorems, common),
         ]
         entries[1].measured.update(perplexities(args.out))

@@ -234,6 +234,7 @@ def test_pictures_of_attention(model, linformer, text, tmp_path):
     assert attention(small, sentences(small, text), [1], tmp_path / "small")[0].exists()
 
 
+@pytest.mark.slow
 def test_the_commands(roberta, text, tmp_path, capsys):
     from fairseq_linformer.cli import main
 

@@ -24,6 +24,7 @@ def folders(out):
         (out / f"spectrum-{name}.commit").write_text("abc\n")
     for k, perplexity in ((256, 30.5), (64, 99.25)):
         (out / f"linformer-{k}").mkdir()
+        (out / f"linformer-{k}" / "commit").write_text("ghi\n")
         (out / f"linformer-{k}" / "train.log").write_text(f'{{"valid_ppl": "200.1"}}\n{{"valid_ppl": "{perplexity}"}}\n')
     run(random_groups([16, 128], 4, 1), out / "theorems-random", 2, 0.5, 1, {"heads": "random"})
     for name in analysis.THEOREMS:
@@ -46,7 +47,7 @@ def test_report(tmp_path, monkeypatch):
     assert ledger.read(results / "spectrum-linformer.json").measured["Linformer, n = 512, k = 64, Wikipedia, layers.0.E: rank"].value == 3
     assert {"random, n = 128, k = 128, eps = 0.5: bound"} <= ledger.read(results / "theorem-1.json").measured.keys()
     for name in ("theorem-2", "optimal-rank-k"):
-        assert ledger.read(results / f"{name}.json").commit == "def"
+        assert ledger.read(results / f"{name}.json").commit == "def; ghi"
     text = (results / "spectrum.md").read_text()
     assert "Linformer, n = 512, k = 64, Wikipedia: validation perplexity: 99.2." in text
     assert "| RoBERTa, n = 64, Wikipedia | 3 | 1 | 2 of 8 | 0.250 | 0.250 | 8/8/8/8 |" in text
