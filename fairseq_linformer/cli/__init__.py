@@ -6,7 +6,7 @@ import sys
 from typing import List, Optional
 
 from ..errors import first_line
-from . import convert, evaluate, finetune, plan, prepare, submit
+from . import analyze, convert, evaluate, finetune, plan, prepare, submit
 
 NAME = "fairseq-linformer"
 
@@ -15,6 +15,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     """The command line. Bad input ends with one sentence and status 1, a wrong command with status 2."""
     parser = argparse.ArgumentParser(prog=NAME, description="Tools around fairseq's own commands.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    analyze.add_parser(commands)
     convert.add_parser(commands)
     prepare.add_parser(commands)
     evaluate.add_parser(commands)

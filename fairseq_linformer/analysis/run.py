@@ -1,0 +1,108 @@
+"""``analyze spectrum``, ``figure`` and ``attention``: from a model and texts to files."""
+
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+import numpy as np
+import torch
+
+from ..files import check_new_folder
+from .figures import draw_maps, draw_spectra
+from .matrices import projection_matrices
+from .opening import Opened
+from .result import FIGURE, Spectrum
+from .spectrum import STATE, measure
+from .texts import Sentences
+
+
+def length_of(model: Opened, length: Optional[int]) -> int:
+    """n: what is asked for, else the longest input of the model.
+
+    Raises:
+        ValueError: the model takes no such length.
+    """
+    if length is not None and not 3 <= length <= model.n:
+        raise ValueError(f"length is {length}; it must be from 3 to {model.n}, the longest input of {model.name}")
+    return model.n if length is None else length
+
+
+def most_values(model: Opened, n: int) -> int:
+    """r: how many singular values a map can have at n tokens: n, of a Linformer at most k'."""
+    widths: List[int] = []
+    token = model.eos if model.eos is not None else model.bos or 0
+    model.maps(torch.full((1, n), token), torch.zeros(1, n, dtype=torch.bool), lambda layer, maps: widths.append(maps.size(-1)))
+    return min(n, max(widths))
+
+
+def spectrum(
+    model: Opened, texts: Sentences, out: Path, sentences: int, index: Optional[int] = None, batch: int = 1, check: int = 4
+) -> Spectrum:
+    """Measure, and fill ``out`` with ``spectrum.npz``, ``.json`` and ``.png``; begun once, it goes on.
+
+    Args:
+        out: folder: new or empty, or one where the same was begun.
+        sentences, batch, check: as of ``measure``.
+        index: of the heat map, counted from 1; None for a quarter of the singular values, which is the paper's 128 of 512.
+
+    Raises:
+        ValueError: as of ``measure``; the index is not one of a singular value; ``out`` has something else in it.
+        OSError: ``out`` cannot be written.
+    """
+    for name, value, least in (("sentences", sentences, 1), ("batch", batch, 1), ("check", check, 0)):
+        if value < least:
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
+    r = most_values(model, texts.n)
+    index = max(1, r // 4) if index is None else index
+    if not 1 <= index <= r:
+        raise ValueError(f"index is {index}; it must be from 1 to {r}, the singular values of a map at n = {texts.n}")
+    out = Path(out)
+    if not (out / STATE).exists():
+        check_new_folder(out)
+    key = {"model": model.identity, "texts": texts.identity(), "n": texts.n, "cut": texts.cut, "short": texts.short}
+    sums = measure(model, texts, sentences, out / STATE, key, batch, check)
+    matrices = projection_matrices(model.encoder) if model.kind == "linformer" else {}
+    values = {name: torch.linalg.svdvals(matrix.double()).cpu().numpy() for name, matrix in matrices.items()}
+    facts = {
+        "model": Path(model.name).name, "kind": model.kind, "layers": model.layers, "heads": model.heads, "n": texts.n,
+        "matrix_columns": model.n, "index": index, "sentences": sums.sentences, "sentences_asked": sentences,
+        "texts": texts.counts.asdict(), "short_sentences": "skipped" if texts.short == "skip" else "padded",
+        "float64_checked_sentences": sums.checked, "float64_difference": sums.difference, "seconds": round(sums.seconds, 1),
+        "device": str(model.device), "torch_threads": torch.get_num_threads(), "key": key,
+    }  # fmt: skip
+    found = Spectrum.of(sums, values, facts)
+    found.write(out)
+    draw_spectra(out / FIGURE, [found])
+    return found
+
+
+def attention(model: Opened, texts: Sentences, chosen: Sequence[int], out: Path) -> List[Path]:
+    """A picture of the attention in all layers and heads, of each chosen sentence.
+
+    Args:
+        texts: its sentences are counted from 1, after those that are skipped.
+        out: folder, made if it is missing; nothing in it is overwritten.
+
+    Returns:
+        ``out/sentence-N.png`` of each.
+
+    Raises:
+        ValueError: there is no such sentence, or a file is there.
+        OSError: ``out`` cannot be written.
+    """
+    wanted = sorted(set(chosen))
+    if not wanted or wanted[0] < 1:
+        raise ValueError(f"sentences {list(chosen)} are chosen; numbers from 1 on are wanted")
+    paths = {number: Path(out) / f"sentence-{number}.png" for number in wanted}
+    for path in paths.values():
+        if path.exists():
+            raise ValueError(f"{path} exists; nothing is overwritten")
+    for number, sentence in enumerate(texts, start=1):
+        if number in paths:
+            maps: List[np.ndarray] = []
+            tokens = torch.tensor([sentence])
+            model.maps(tokens, torch.zeros_like(tokens, dtype=torch.bool), lambda layer, weights: maps.append(weights[0].float().cpu().numpy()))
+            words = model.tokenizer.convert_ids_to_tokens(sentence)
+            draw_maps(paths[number], maps, words, f"{Path(model.name).name}, sentence {number}: {len(sentence)} tokens")
+        if number >= wanted[-1]:
+            return list(paths.values())
+    raise ValueError(f"sentence {wanted[-1]} is chosen; the text has {texts.counts.sentences} of {texts.n} tokens")

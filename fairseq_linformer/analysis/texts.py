@@ -1,0 +1,142 @@
+"""Text to sentences of n tokens, as a stream: what has been read is not kept.
+
+The paper's Figure 1 has sentences of n = 512 tokens of a masked-language-modelling text (WikiText-103) and of a
+classification text (IMDB). It does not say what was done with shorter texts. Here
+
+    packed    (for the first kind) paragraphs follow each other, </s> behind each, and are cut every n - 1 tokens, <s> before:
+              what fairseq's masked_lm trains on. Every sentence has n tokens.
+    lines     (for the second kind) a paragraph, or a row of JSON lines or parquet, is a text: <s> text </s>. A longer one is
+              cut to n and keeps its </s>; a shorter one is skipped, or padded, and either way counted.
+
+No token is masked.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Dict, Iterator, List, Optional, Sequence
+
+from ..corpus.documents import Unfit, documents, lines_of
+from ..corpus.plan import make_plan, source_of
+from ..corpus.sources import parse
+from ..files import sha256
+
+CUTS = ("packed", "lines")
+SHORT = ("skip", "pad")
+_CHUNK = 8 << 20
+_LINES = 256
+
+
+@dataclass
+class Counts:
+    """What became of the texts so far."""
+
+    texts: int = 0
+    """Paragraphs or rows read."""
+    unfit: int = 0
+    """Documents that are no text, left out."""
+    cut: int = 0
+    """Texts longer than n, of which the end was left out (``lines`` only)."""
+    short: int = 0
+    """Sentences shorter than n: skipped or padded, as asked."""
+    sentences: int = 0
+    """Sentences given."""
+
+    def asdict(self) -> Dict[str, int]:
+        return asdict(self)
+
+
+class Sentences:
+    """Sentences of at most n tokens, in the order of the text; each iteration begins anew.
+
+    Args:
+        sources: as ``prepare pretraining --source`` takes them: a file, a folder, a pattern, ``hub:NAME``, with keys.
+        tokenizer: a tokenizer of ``transformers``.
+        n: tokens of a sentence, special symbols included.
+        cut: ``packed`` or ``lines``, as above.
+        short: ``skip`` or ``pad``: what happens to sentences shorter than n. (The caller pads.)
+        bos, eos: numbers of <s> and </s>; None if the model has none.
+
+    Attributes:
+        counts: of the iteration at hand.
+
+    Raises:
+        ValueError: an option is none of these, n leaves no place for text, or a source is missing or empty.
+    """
+
+    def __init__(
+        self, sources: Sequence[str], tokenizer, n: int, cut: str = "packed", short: str = "skip",
+        bos: Optional[int] = None, eos: Optional[int] = None,
+    ):  # fmt: skip
+        for name, value, allowed in (("cut", cut, CUTS), ("short", short, SHORT)):
+            if value not in allowed:
+                raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+        if n < 3:
+            raise ValueError(f"n is {n}; it must be at least 3: <s>, a token, </s>")
+        self.plan = make_plan([parse(source) for source in sources], _CHUNK)
+        self.tokenizer, self.n, self.cut, self.short, self.bos, self.eos = tokenizer, n, cut, short, bos, eos
+        self.counts = Counts()
+
+    def identity(self) -> List[Dict[str, object]]:
+        """What tells these texts from others: locations with their settings, and the SHA-256 of each file."""
+        return [
+            {**{key: value for key, value in source.items() if key != "files"}, "sha256": [sha256(file["path"]) for file in source["files"]]}
+            for source in self.plan.sources
+        ]
+
+    def __iter__(self) -> Iterator[List[int]]:
+        self.counts = Counts()
+        for sentence in self._packed() if self.cut == "packed" else self._lines():
+            if len(sentence) < self.n:
+                self.counts.short += 1
+                if self.short == "skip":
+                    continue
+            self.counts.sentences += 1
+            yield sentence
+
+    def _packed(self) -> Iterator[List[int]]:
+        first, last = self._special()
+        room, buffer = self.n - len(first), []
+        for ids in self._encoded():
+            buffer += ids + last
+            begin = 0
+            while len(buffer) - begin >= room:
+                yield first + buffer[begin : begin + room]
+                begin += room
+            buffer = buffer[begin:]
+        if buffer:
+            yield first + buffer
+
+    def _lines(self) -> Iterator[List[int]]:
+        first, last = self._special()
+        room = self.n - len(first) - len(last)
+        for ids in self._encoded():
+            self.counts.cut += len(ids) > room
+            yield first + ids[:room] + last
+
+    def _special(self):
+        return [[] if number is None else [number] for number in (self.bos, self.eos)]
+
+    def _encoded(self) -> Iterator[List[int]]:
+        """The tokens of each text. They are encoded in small groups, which a fast tokenizer likes."""
+        group: List[str] = []
+        for text in self._texts():
+            group.append(text)
+            if len(group) == _LINES:
+                yield from self._encode(group)
+                group = []
+        if group:
+            yield from self._encode(group)
+
+    def _encode(self, group: List[str]) -> Iterator[List[int]]:
+        for ids in self.tokenizer(group, add_special_tokens=False)["input_ids"]:
+            self.counts.texts += 1
+            yield list(ids)
+
+    def _texts(self) -> Iterator[str]:
+        for chunk in self.plan.chunks:
+            for raw in documents(chunk, source_of(self.plan.sources[chunk.source])):
+                try:
+                    lines = lines_of(raw)
+                except Unfit:
+                    self.counts.unfit += 1
+                    continue
+                yield from lines if chunk.format == "text" or self.cut == "packed" else [" ".join(lines)]

@@ -1,0 +1,119 @@
+"""Theorem 1 of the paper and the Johnson-Lindenstrauss lemma under it, in numbers.
+
+    n positions, d columns of V W^V, k rows of R, whose entries are N(0, 1/k)
+
+The proof (appendix A): for a row u of P and a column w of V W^V, Lemma 1 gives
+
+    Pr(||u R^T R w - u w|| <= eps ||u w||) > 1 - 2 exp(-(eps^2 - eps^3) k / 4)                               (printed)
+
+and a union bound over the n rows Pr(||P R^T R w - P w|| <= eps ||P w||) > 1 - 2 n exp(-(eps^2 - eps^3) k / 4), with
+k = 5 log(n) / (eps^2 - eps^3). What Johnson-Lindenstrauss says of an inner product has the lengths on the right side,
+
+    |u R^T R w - u w| <= eps ||u|| ||w||                                                                     (of lengths)
+
+and that is less: ||u|| ||w|| can be many times |u w|. For R of Gaussians the error is known exactly,
+
+    E ||P R^T R w - P w||^2 = (||P||_F^2 ||w||^2 + ||P w||^2) / k,
+
+so that k must be about (c + 1) / eps^2 with c = ||P||_F^2 ||w||^2 / ||P w||^2, whatever log(n) is.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Sequence
+
+import torch
+from torch import Tensor
+
+
+def exponent(epsilon: float) -> float:
+    """eps^2 - eps^3.
+
+    Raises:
+        ValueError: eps is not above 0 and below 1, where alone it is more than 0.
+    """
+    if not 0 < epsilon < 1:
+        raise ValueError(f"eps is {epsilon:g}; it must be above 0 and below 1")
+    return epsilon**2 - epsilon**3
+
+
+def lemma_bound(k: int, epsilon: float) -> float:
+    """1 - 2 exp(-(eps^2 - eps^3) k / 4): the probability that the lemma gives for one pair, 0 where it says nothing."""
+    return max(0.0, 1 - 2 * math.exp(-exponent(epsilon) * k / 4))
+
+
+def theorem_bound(n: int, k: int, epsilon: float) -> float:
+    """1 - 2 n exp(-(eps^2 - eps^3) k / 4): the proof's, 0 where it says nothing."""
+    return max(0.0, 1 - 2 * n * math.exp(-exponent(epsilon) * k / 4))
+
+
+def stated_k(n: int, epsilon: float) -> float:
+    """5 log(n) / (eps^2 - eps^3): the theorem's k."""
+    return 5 * math.log(n) / exponent(epsilon)
+
+
+@dataclass
+class Probabilities:
+    """Of (ks, epsilons) each: the share of draws of R and columns w, of pairs also of rows u, for which it holds.
+
+    Attributes:
+        theorem: ||P R^T R w - P w|| <= eps ||P w||.
+        lengths: ||P R^T R w - P w|| <= eps ||P||_F ||w||.
+        pair: |u R^T R w - u w| <= eps |u w|, the lemma as printed.
+        pair_lengths: |u R^T R w - u w| <= eps ||u|| ||w||.
+        squared_error: (ks,) mean of ||P R^T R w - P w||^2 / ||P w||^2.
+        expected_error: (ks,) that mean as the formula above has it.
+        stretch: median over w of ||P||_F ||w|| / ||P w||, the root of c above.
+        draws: how many R.
+    """
+
+    theorem: Tensor
+    lengths: Tensor
+    pair: Tensor
+    pair_lengths: Tensor
+    squared_error: Tensor
+    expected_error: Tensor
+    stretch: float
+    draws: int
+
+
+def probabilities(
+    P: Tensor, W: Tensor, ks: Sequence[int], epsilons: Sequence[float], draws: int, generator: torch.Generator
+) -> Probabilities:
+    """Measure them. A draw of R for the largest k has those for smaller k in its first rows.
+
+    Args:
+        P: (n, n).
+        W: (n, d), the columns w.
+        ks: rising.
+        draws: of R.
+
+    Raises:
+        ValueError: ks are not rising numbers from 1 on, an eps is not between 0 and 1, or there are no draws.
+    """
+    if not ks or list(ks) != sorted(set(ks)) or ks[0] < 1:
+        raise ValueError(f"k is {list(ks)}; rising numbers from 1 on are wanted")
+    if draws < 1:
+        raise ValueError(f"draws is {draws}; it must be at least 1")
+    for epsilon in epsilons:
+        exponent(epsilon)
+    eps = torch.tensor(epsilons, dtype=P.dtype)
+    PW = P @ W  # (n, d)
+    whole, lengths = PW.norm(dim=0), P.norm() * W.norm(dim=0)  # (d,)
+    row_lengths = P.norm(dim=1, keepdim=True) * W.norm(dim=0)  # (n, d)
+    counts = torch.zeros(4, len(ks), len(epsilons), dtype=P.dtype)
+    squared = torch.zeros(len(ks), dtype=P.dtype)
+    for _ in range(draws):
+        sums, begin = torch.zeros_like(W), 0  # Z^T Z W of the rows of Z so far
+        for i, k in enumerate(ks):
+            Z = torch.randn(k - begin, P.size(1), generator=generator, dtype=P.dtype)
+            sums += Z.T @ (Z @ W)
+            begin = k
+            error = (P @ (sums / k) - PW).abs()  # R = Z / sqrt(k)
+            sizes = error.norm(dim=0)
+            for j, (size, limit) in enumerate(((sizes, whole), (sizes, lengths), (error, PW.abs()), (error, row_lengths))):
+                counts[j, i] += (size.unsqueeze(-1) <= eps * limit.unsqueeze(-1)).double().flatten(0, -2).mean(0)
+            squared[i] += (sizes / whole).square().mean()
+    ratio = (lengths / whole).square()
+    expected = torch.tensor([float((ratio + 1).mean()) / k for k in ks], dtype=P.dtype)
+    return Probabilities(*(counts / draws), squared / draws, expected, float(ratio.sqrt().median()), draws)

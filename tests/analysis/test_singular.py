@@ -1,0 +1,93 @@
+"""Singular values that are known: permutations, identity, uniform attention, a matrix made from its values, padding."""
+
+import pytest
+import torch
+
+from fairseq_linformer.analysis.singular import cumulative, dimension_for, rank, singular_values
+from fairseq_linformer.analysis.spectrum import Sums
+
+
+def curve_by_hand(matrix):
+    """Square roots of the eigenvalues of P^T P, one after the other, in double precision."""
+    eigenvalues = sorted(torch.linalg.eigvalsh(matrix.double().T @ matrix.double()).clamp(min=0).tolist(), reverse=True)
+    values = [value**0.5 for value in eigenvalues]
+    return torch.tensor([sum(values[: i + 1]) / sum(values) for i in range(len(values))], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("matrix", [torch.eye(8), torch.eye(8)[torch.randperm(8, generator=torch.Generator().manual_seed(3))]])
+def test_identity_and_permutations_have_a_straight_curve(matrix):
+    values = singular_values(matrix[None, None])
+    torch.testing.assert_close(cumulative(values)[0, 0], torch.arange(1, 9).double() / 8)
+    assert rank(values, 8, 8).item() == 8
+
+
+def test_attention_to_one_and_to_all_has_rank_one():
+    for matrix in (torch.full((8, 8), 1 / 8), torch.eye(8)[torch.zeros(8, dtype=torch.long)]):
+        values = singular_values(matrix[None, None])
+        torch.testing.assert_close(cumulative(values)[0, 0], torch.ones(8).double(), rtol=0, atol=1e-6)
+        assert rank(values, 8, 8).item() == 1
+
+
+def test_a_matrix_made_from_its_singular_values():
+    generator = torch.Generator().manual_seed(0)
+    known = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0])
+    U, V = (torch.linalg.qr(torch.randn(size, 5, generator=generator)).Q for size in (9, 5))
+    values = singular_values((U * known @ V.T)[None, None])[0, 0]
+    torch.testing.assert_close(values, known, rtol=0, atol=1e-5)
+    torch.testing.assert_close(cumulative(values), torch.tensor([0.4, 0.7, 0.9, 1.0, 1.0]).double(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(cumulative(values**2), torch.tensor([16, 25, 29, 30, 30]).double() / 30, rtol=0, atol=1e-5)
+    assert rank(values, 9, 5).item() == 4
+    for share, k in ((0.1, 1), (0.4 - 1e-4, 1), (0.5, 2), (0.89, 3), (0.999, 4)):
+        assert dimension_for(cumulative(values), share).item() == k
+
+
+def test_single_precision_agrees_with_the_reference_on_random_attention():
+    generator = torch.Generator().manual_seed(1)
+    maps = torch.softmax(3 * torch.randn(3, 2, 12, 12, generator=generator), -1)
+    curves = cumulative(singular_values(maps))
+    for b in range(3):
+        for h in range(2):
+            torch.testing.assert_close(curves[b, h], curve_by_hand(maps[b, h]), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [10, 4])
+def test_padded_rows_and_columns_never_count(columns):
+    generator = torch.Generator().manual_seed(2)
+    maps = torch.rand(2, 3, 10, columns, generator=generator)
+    padding = torch.arange(10) >= torch.tensor([10, 6]).unsqueeze(1)
+    block = maps[1, :, :6, : 6 if columns == 10 else 4]  # 4 projected positions are no padding
+    whole = singular_values(maps, padding)
+    expected = torch.zeros(3, columns)
+    expected[:, : block.size(-1)] = torch.linalg.svdvals(block)
+    torch.testing.assert_close(whole[1], expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(whole[0], torch.linalg.svdvals(maps[0]), rtol=0, atol=1e-5)
+    maps[1, :, 6:] = 1e6  # whatever stands there
+    torch.testing.assert_close(singular_values(maps, padding), whole)
+
+
+def test_sums_are_the_means_of_single_maps():
+    """Of sentences of different length, in one batch and one by one: equal to the loop over all."""
+    generator = torch.Generator().manual_seed(4)
+    maps = torch.softmax(torch.randn(3, 2, 6, 6, generator=generator), -1)
+    lengths = [6, 4, 6]
+    padding = torch.arange(6) >= torch.tensor(lengths).unsqueeze(1)
+    together, alone = Sums.empty(1, 2, 8), Sums.empty(1, 2, 8)
+    together.add(0, maps, padding)
+    expected = torch.ones(3, 2, 8).double()
+    for b, length in enumerate(lengths):
+        alone.add(0, maps[b : b + 1], padding[b : b + 1])
+        for h in range(2):
+            expected[b, h, :length] = curve_by_hand(maps[b, h, :length, :length])
+    for sums in (together, alone):
+        torch.testing.assert_close(torch.from_numpy(sums.curve[0]), expected.sum(0), rtol=0, atol=1e-5)
+        torch.testing.assert_close(torch.from_numpy(sums.curve_squares[0]), (expected**2).sum(0), rtol=0, atol=1e-5)
+        assert sums.ranks.tolist() == [[16, 16]] and sums.rank_least.tolist() == [[4, 4]] and sums.rank_most.tolist() == [[6, 6]]
+        assert sums.values == 6
+
+
+def test_what_is_no_attention():
+    for maps in (torch.zeros(1, 1, 3, 3), torch.full((1, 1, 3, 3), float("nan"))):
+        with pytest.raises((ValueError, RuntimeError), match="not finite|did not converge|non-finite"):
+            cumulative(singular_values(maps))
+    with pytest.raises(ValueError, match="share is 1; it must be above 0 and below 1"):
+        dimension_for(torch.ones(3), 1.0)
