@@ -82,7 +82,7 @@ if [ "$status" != 0 ]; then
     shopt -s nullglob # nothing, if it failed before the first process began
     for file in "$logs"/*/attempt_0/"${first:-0}"/stderr.log "$logs"/*/attempt_0/"${first:-0}"/stdout.log; do
         echo "the last lines of $file:" >&2
-        tail -n 20 "$file" >&2 || true
+        tail -n 30 "$file" >&2 || true
     done
     exit "$status"
 fi
