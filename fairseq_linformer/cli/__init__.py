@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import sys
 from typing import List, Optional
 
@@ -35,6 +36,9 @@ def main(arguments: Optional[List[str]] = None) -> None:
     except KeyboardInterrupt:
         print(f"{NAME}: interrupted", file=sys.stderr)
         sys.exit(130)
+    except BrokenPipeError:  # who read standard output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except ImportError as error:
         sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
     except (OSError, ValueError) as error:

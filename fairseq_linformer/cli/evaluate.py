@@ -56,8 +56,10 @@ def _evaluate(options: argparse.Namespace):
 
     _refuse(options)
     if options.json:
+        if str(options.json) in ("-", options.predictions):
+            raise ValueError(f"--json is {options.json}; a file of its own is wanted")
         check_new_file(options.json)
-    numbers, report = _perplexity(options) if options.perplexity else _rows(options)
+    numbers, report = _perplexity(options) if options.perplexity is not None else _rows(options)
     if options.json:
         from ..files import write_lines
 
@@ -71,10 +73,10 @@ def _refuse(options: argparse.Namespace) -> None:
     if (options.what is None) == (options.perplexity is None):
         raise ValueError("one of TASK-OR-FILE and --perplexity DATA-BIN is wanted")
     every = {name: getattr(options, name) for name in (*_OF_ROWS, *_OF_PERPLEXITY)}
-    allowed = _OF_PERPLEXITY if options.perplexity else _OF_ROWS
+    allowed = _OF_PERPLEXITY if options.perplexity is not None else _OF_ROWS
     for name, value in every.items():
         if value not in (None, []) and name not in allowed:
-            raise ValueError(f"--{name.replace('_', '-')} is given; it is {'not for' if options.perplexity else 'for'} --perplexity")
+            raise ValueError(f"--{name.replace('_', '-')} is given; it is {'not for' if options.perplexity is not None else 'for'} --perplexity")
 
 
 def _given(options: argparse.Namespace, *names: str) -> dict:
@@ -118,7 +120,7 @@ def _device(options: argparse.Namespace) -> str:
     if options.device is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=options.device)
+        torch.zeros(1, device=options.device).item()
     except (RuntimeError, AssertionError):
         raise ValueError(f"--device is {options.device}; torch has no such device here") from None
     return options.device

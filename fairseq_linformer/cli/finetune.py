@@ -70,7 +70,11 @@ def _finetune(options: argparse.Namespace) -> str:
     chosen = [given or usual for given, usual in zip((options.lr, options.batch_size, options.seed), default)]
     recipes = recipe.grid(*chosen, epochs=recipe.EPOCHS if options.epochs is None else options.epochs)
     device = options.device or ("gpu" if torch.cuda.is_available() else "cpu")
-    name = options.name or default_name(task, options.checkpoint, options.from_scratch)
+    name = options.name or default_name(task, options.checkpoint, options.from_scratch) + "-grid" * options.grid
+    if options.ledger:
+        from ..reproduce.finetuned import check_ledger
+
+        check_ledger(options.ledger)
     if not _is_fairseq(options.checkpoint):
         from ..finetuning.with_transformers import finetune_transformers
 
@@ -103,8 +107,11 @@ def _report(task, results, folder: Path) -> List[str]:
 
 
 def _check(options: argparse.Namespace, overrides: List[str], to_sbatch: List[str]) -> None:
+    from ..finetuning.recipe import check_overrides
+
     if wrong := [word for word in overrides if "=" not in word]:
         raise ValueError(f"{wrong[0]} is no override; KEY=VALUE is wanted")
+    check_overrides(overrides)
     if to_sbatch and not options.slurm:
         raise ValueError(f"{to_sbatch[0]} is no option; with --slurm it would go to sbatch")
     if options.slurm and not options.grid:

@@ -143,7 +143,7 @@ def build_model(checkpoint: Dict[str, Any], head: Optional[str] = None) -> Rober
     Raises:
         ValueError: the weights do not fit what the checkpoint says of its model.
     """
-    state = dict(checkpoint["model"])
+    state = {key: value for key, value in checkpoint["model"].items() if head is not None or not key.startswith(CLASSIFICATION_HEADS)}
     task = BareTask(state[EMBEDDINGS].size(0), max_positions(state))
     args = Namespace(**{**node(checkpoint, "model"), "max_positions": max_positions(state), "load_checkpoint_heads": False})
     try:
@@ -160,13 +160,13 @@ def build_model(checkpoint: Dict[str, Any], head: Optional[str] = None) -> Rober
     return model
 
 
-def check_dictionary(path: Path, entries: int, checkpoint) -> None:
+def check_dictionary(path: Path, entries: int, checkpoint, hint: str = "--dictionary says where it is") -> None:
     """
     Raises:
         ValueError: it is missing, or has not as many entries as the model.
     """
     if not path.is_file():
-        raise ValueError(f"there is no {path}, the dictionary of {checkpoint}; --dictionary says where it is")
+        raise ValueError(f"there is no {path}, the dictionary of {checkpoint}; {hint}")
     found = len(read_dictionary(path)) + 1  # <mask>
     if found != entries:
         raise ValueError(f"{path} has {found:,} entries, with fairseq's own symbols; {checkpoint} has embeddings for {entries:,}: it is another dictionary")

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import Progress
-from .classifier import build_model, check_dictionary, open_checkpoint
+from .classifier import DICTIONARY, build_model, check_dictionary, difference, open_checkpoint, read_dictionary
 
 SEED, MASK_PROB = 1, 0.15
 
@@ -58,11 +58,18 @@ def measure(checkpoint, data, split: str = "valid", seed: int = SEED, positions:
     found = open_checkpoint(checkpoint)
     n = max_positions(found["model"])
     positions = n if positions is None else positions
-    if not 1 <= positions <= n:
-        raise ValueError(f"--positions is {positions}; it must be between 1 and the model's {n}")
+    if not 2 <= positions <= n:
+        raise ValueError(f"--positions is {positions}; it must be between 2 and the model's {n}")
+    if max_tokens < 1:
+        raise ValueError(f"--max-tokens is {max_tokens}; it must be at least 1")
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"--seed is {seed}; it must be from 0 to {(1 << 32) - 1}")
     if not 0 < mask_prob < 1:
         raise ValueError(f"--mask-prob is {mask_prob}; it must be above 0 and below 1")
-    check_dictionary(data / "dict.txt", found["model"][EMBEDDINGS].size(0), checkpoint)
+    check_dictionary(data / DICTIONARY, found["model"][EMBEDDINGS].size(0), checkpoint, "it lies beside the data")
+    beside = Path(checkpoint).parent / DICTIONARY
+    if beside.is_file() and (at := difference(read_dictionary(beside), read_dictionary(data / DICTIONARY))):
+        raise ValueError(f"{data / DICTIONARY} is not the dictionary of {checkpoint}: {at}, in {beside}")
     if not (data / f"{split}.idx").is_file():
         there = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "no split"
         raise ValueError(f"there is no {split}.idx in {data}; it has {there}")

@@ -1,6 +1,7 @@
 """What is to be judged, encoded: from a file, from a task's own source, or from a folder that ``prepare`` wrote."""
 
 import json
+import math
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -60,14 +61,32 @@ def targets_of(classifier) -> Callable[[str], float]:
     It may be the class's name, its number where names are no numbers, or what the sources of a task with these names call it.
     """
     if classifier.is_score:
-        return float
-    names = classifier.names
+        return _finite
+    names = plain_names(classifier.names)
     known: Dict[str, int] = {} if all(name.isdigit() for name in names) else {str(i): i for i in range(len(names))}
     for task in TASKS.values():
         if task.classes and sorted(task.names) == sorted(names):
             known.update({label: names.index(name) for label, name in task.classes.items()})
-    known.update({name: i for i, name in enumerate(names)})
+    known.update({name: i for i, name in [*enumerate(names), *enumerate(classifier.names)]})
     return known.__getitem__
+
+
+def plain_names(names: Sequence[str]) -> List[str]:
+    """Classes as the tasks name them: a model of the hub may have them in capitals, or number them LABEL_0."""
+    plain = [name.removeprefix("LABEL_").lower() for name in names]
+    return plain if len(set(plain)) == len(plain) else list(names)
+
+
+def _finite(label: str) -> float:
+    if not math.isfinite(value := float(label)):
+        raise ValueError(label)
+    return value
+
+
+def inputs_of(classifier) -> Optional[int]:
+    """Texts of a row, where the names of the classes tell: those of one task or of several that agree."""
+    found = {task.inputs for task in TASKS.values() if task.classes and classifier.names and sorted(task.names) == sorted(plain_names(classifier.names))}
+    return found.pop() if len(found) == 1 else None
 
 
 def task_examples(task: Task, source: str, split: str, max_skipped: float = MAX_SKIPPED) -> List[Example]:
@@ -87,7 +106,7 @@ def task_examples(task: Task, source: str, split: str, max_skipped: float = MAX_
 
 def is_prepared(path) -> bool:
     """Is this a folder for fairseq's ``sentence_prediction``?"""
-    return (Path(path) / "input0" / "dict.txt").is_file()
+    return all((Path(path) / "input0" / name).is_file() for name in ("dict.txt", "train.idx", "train.bin"))
 
 
 def prepared_task(folder) -> Optional[Task]:
@@ -130,7 +149,11 @@ def _dataset(prefix: Path) -> MMapIndexedDataset:
     if not MMapIndexedDataset.exists(str(prefix)):
         there = sorted(path.stem for path in prefix.parent.glob("*.idx"))
         raise ValueError(f"there is no {prefix}.idx; {prefix.parent} has {', '.join(there) or 'no split'}")
-    return MMapIndexedDataset(str(prefix))
+    dataset = MMapIndexedDataset(str(prefix))
+    wanted, there = int(dataset.sizes.sum()) * np.dtype(dataset._index.dtype).itemsize, prefix.with_name(prefix.name + ".bin").stat().st_size
+    if wanted != there:
+        raise ValueError(f"{prefix}.bin has {there:,} bytes and {prefix.name}.idx speaks of {wanted:,}; it is cut off, prepare the data anew")
+    return dataset
 
 
 def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> Sequence[Optional[float]]:
@@ -149,5 +172,6 @@ def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int)
         try:
             found[c] = number(name)
         except KeyError:
-            raise ValueError(f"{folder} has the label {name!r}; the model's classes are {', '.join(classifier.names)}") from None
+            hint = "; --labels FILE names them" if all(known.isdigit() for known in classifier.names) else ""
+            raise ValueError(f"{folder} has the label {name!r}; the model's classes are {', '.join(classifier.names)}{hint}") from None
     return [found[c] for c in classes]

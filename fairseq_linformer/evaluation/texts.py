@@ -77,13 +77,19 @@ def _columns(name: str, kind: str, there: List[str], texts: Tuple[str, ...], lab
     if kind == "text":
         if texts or label:
             raise ValueError(f"{name} is text, a row a line, and has no column {(*texts, label)[0]}; --format tsv or jsonl has columns")
+        if inputs not in (None, len(there)):
+            raise ValueError(f"{name} has {len(there)} texts a line; the model was trained on {inputs}")
         return tuple(there), None
     found_label = "label"
     if not texts:
         fitting = [known for known in _KNOWN if set(known[0]) <= set(there) and inputs in (None, len(known[0]))]
         if not fitting:
             raise ValueError(f"{name} has the columns {', '.join(there)}; none is known to hold the text, --text COLUMN says which")
-        texts, found_label = fitting[0]
+        texts, found_label = next((known for known in fitting if known[1] in there), fitting[0])
+    if len(texts) > 2 or len(set(texts)) < len(texts):
+        raise ValueError(f"--text names {', '.join(texts)}; one column is wanted, or two of a pair")
+    if inputs not in (None, len(texts)):
+        raise ValueError(f"{name} has {len(texts)} {'texts' if len(texts) > 1 else 'text'} a row, {', '.join(texts)}; the model was trained on {inputs}")
     for column in (*texts, *([label] if label else [])):
         if column not in there:
             raise ValueError(f"{name} has no column {column}; it has {', '.join(there)}")
@@ -98,7 +104,11 @@ def _example(place: str, row: Dict[str, Any], texts: Tuple[str, ...], label: Opt
         values.append(LINE_BREAKS.sub(" ", row[column]).strip())
         if not values[-1]:
             raise ValueError(f"{place} has an empty {column}; each row needs its text")
+        if any(0xD800 <= ord(character) < 0xE000 for character in values[-1]):
+            raise ValueError(f"{place} has half a surrogate pair in {column}; it is no text")
     if label is None:
+        if "label" in row:
+            raise ValueError(f"{place} has a label, and the rows before it have none; all or none is wanted")
         return Example(place, tuple(values))
     if label not in row or row[label] is None:
         raise ValueError(f"{place} has no {label}")
@@ -139,7 +149,7 @@ def _jsonl(name: str, lines) -> Iterator[Tuple[str, Dict[str, Any]]]:
     for place, line in lines:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise ValueError(f"{place} is no JSON object; one a line is wanted")

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer
 from ..evaluation.classifier import DICTIONARY
 from ..evaluation.rows import is_prepared, prepared_task
 from ..task_data.prepare import prepare
+from ..task_data.read import open_source
 from ..task_data.table import Task
 from .start import Start
 
@@ -33,14 +34,44 @@ def ready(task: Task, folder, start: Start, source: Optional[str] = None, gpt2=N
         said = [f"{folder}: prepared"]
     else:
         said = [f"{folder}: taken as it is"]
+    check_whole(task, folder)
     of = prepared_task(folder)
     if of is not None and of != task:
         raise ValueError(f"{folder} holds {of.name}; {task.name} is wanted, in another folder")
-    manifest = json.loads((folder / "manifest.json").read_text()) if of else {}
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8")) if of else {}
     if (n := manifest.get("max_positions", 0)) > start.max_positions:
         raise ValueError(f"{folder} has rows of up to {n} positions, the model has {start.max_positions}; prepare it anew, in another folder")
+    _check_same(task, folder, manifest, source, gpt2, sentencepiece, cut)
     start.check_data(folder)
     return said
+
+
+def check_whole(task: Task, folder: Path) -> None:
+    """
+    Raises:
+        ValueError: a file of it is missing.
+    """
+    labels = ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))] if task.classes else [f"{split}.label" for split in task.splits]
+    parts = {"label": labels, **{f"input{i}": ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))] for i in range(task.inputs)}}
+    for part, names in parts.items():
+        for name in names:
+            if not (folder / part / name).is_file():
+                raise ValueError(f"there is no {folder / part / name}, as `fairseq-linformer prepare {task.name}` writes it; prepare it anew, in another folder")
+
+
+def _check_same(task: Task, folder: Path, manifest: Dict[str, Any], source, gpt2, sentencepiece, cut) -> None:
+    """What is asked for must be what is there, where the folder says what that is."""
+    if not manifest or not any((source, gpt2, sentencepiece, cut)):
+        return
+    differing = []
+    if source and open_source(task, source).described() != manifest.get("source"):
+        differing.append(f"--source {source}")
+    if (gpt2 or sentencepiece) and load_tokenizer(gpt2, sentencepiece).files != manifest.get("tokenizer", {}).get("sha256"):
+        differing.append("its tokenizer")
+    if cut and f"--cut {cut} " not in f"{manifest.get('command')} ":
+        differing.append(f"--cut {cut}")
+    if differing:
+        raise ValueError(f"{folder} was not made with {' and '.join(differing)}; leave that out to take it as it is, or give another --data")
 
 
 def described(folder) -> str:
@@ -49,6 +80,8 @@ def described(folder) -> str:
     if not path.is_file():
         return "a folder that does not say"
     manifest = json.loads(path.read_text(encoding="utf-8"))
+    if not {"splits", "source", "tokenizer"} <= set(manifest):
+        return "a folder that does not say"
     rows = ", ".join(f"{counts['written']:,} rows of {split}" for split, counts in manifest["splits"].items())
     source = manifest["source"]
     sums = ", ".join(f"{name} {value[:12]}" for name, value in source.get("sha256", {}).items()) or f"{source.get('name')} at {source.get('revision')}"

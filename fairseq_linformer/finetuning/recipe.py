@@ -18,6 +18,29 @@ GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's rates for GLUE; it reports the median over five seeds."""
 
 
+INSTEAD = {
+    "task": "TASK", "common.seed": "--seed", "task.data": "--data", "task.max_positions": "--max-positions", "checkpoint.finetune_from_model": "CHECKPOINT",
+    "dataset.batch_size": "--batch-size", "optimization.lr": "--lr", "optimization.max_epoch": "--epochs",
+}  # fmt: skip
+"""What an override must not say, because an option does."""
+FIXED = ("model._name", "lr_scheduler.total_num_update", "lr_scheduler.warmup_updates", "optimization.max_update", "optimization.update_freq",
+         "dataset.disable_validation", "checkpoint.best_checkpoint_metric", "checkpoint.maximize_best_checkpoint_metric")  # fmt: skip
+"""What it must not say, because the recipe and the result would be another."""
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """
+    Raises:
+        ValueError: one contradicts the recipe.
+    """
+    for word in overrides:
+        key = word.lstrip("+~").partition("=")[0]
+        if key in INSTEAD:
+            raise ValueError(f"{word} is given; {INSTEAD[key]} says it")
+        if key in FIXED:
+            raise ValueError(f"{word} is given; it is part of the recipe")
+
+
 @dataclass(frozen=True)
 class Recipe:
     """
@@ -42,8 +65,8 @@ class Recipe:
         for name, value in (("batch-size", self.batch_size), ("epochs", self.epochs)):
             if value < 1:
                 raise ValueError(f"--{name} is {value}; it must be at least 1")
-        if self.seed < 0:
-            raise ValueError(f"--seed is {self.seed}; it must be at least 0")
+        if not 0 <= self.seed < 1 << 32:
+            raise ValueError(f"--seed is {self.seed}; it must be from 0 to {(1 << 32) - 1}")
 
     @property
     def name(self) -> str:
@@ -52,7 +75,7 @@ class Recipe:
         >>> Recipe(2e-5, 16, seed=3).name
         'lr2e-05-batch16-seed3'
         """
-        return f"lr{self.lr:g}-batch{self.batch_size}-seed{self.seed}"
+        return f"lr{self.lr!r}-batch{self.batch_size}-seed{self.seed}"
 
     def updates(self, rows: int) -> Tuple[int, int]:
         """Of a training set: all updates, and those of the warm-up."""
@@ -76,7 +99,7 @@ class Recipe:
             f"checkpoint.finetune_from_model={'null' if from_scratch else quoted(str(start.path))}",
             *start.overrides,
             f"dataset.batch_size={self.batch_size}",
-            f"optimization.lr=[{self.lr:g}]",
+            f"optimization.lr=[{self.lr!r}]",
             f"optimization.max_epoch={self.epochs}",
             f"lr_scheduler.total_num_update={updates}",
             f"lr_scheduler.warmup_updates={warmup}",

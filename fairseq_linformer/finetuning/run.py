@@ -6,6 +6,7 @@
     RUN/result.json
 """
 
+import ctypes
 import json
 import os
 import re
@@ -14,10 +15,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from ..checkpoints.files import read_checkpoint
 from ..evaluation.classifier import FairseqClassifier
 from ..evaluation.evaluate import What, evaluate
 from ..files import atomic
@@ -28,6 +29,7 @@ from ..progress import Progress
 from ..task_data.table import Task
 from .data import files_beside
 
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal at the death of the parent
 BEST, RESULT, LOG = "checkpoint_best.pt", "result.json", "finetune.txt"
 _STATS = re.compile(r"\| INFO \| (train_inner|train|valid|valid1) \| (\{.*\})$")
 _FAILED = re.compile(r"\| ERROR \|.*\brank 0 of 1\b.* failed: (.*)$")
@@ -44,7 +46,7 @@ def train(training: Training) -> None:
         print(f"{training.folder}: {line}", file=sys.stderr)
     log = training.folder / run_folder.LOGS / LOG
     failed = _follow(_started(training), log, training.composed.lr_scheduler.total_num_update)
-    if (training.folder / run_folder.STOPPED).exists():
+    if (training.folder / run_folder.STOPPED).exists():  # by a signal of its own
         raise KeyboardInterrupt
     if failed is not None:
         last = training.folder / run_folder.CHECKPOINTS / LAST
@@ -61,14 +63,22 @@ def _started(training: Training) -> subprocess.Popen:
     words = [f"--config={training.config}", f"--device={training.device}", f"--runs={training.runs}", f"--name={training.name}", *training.overrides]
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+    # What stops this process stops the one that trains, however it comes.
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     return subprocess.Popen([sys.executable, "-m", "fairseq_linformer.launching.rank", "--processes", "1", *words],
-                            env={**os.environ, **place, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")  # fmt: skip
+                            env={**os.environ, **place, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                            preexec_fn=prctl and (lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)))  # fmt: skip
 
 
 def _follow(process: subprocess.Popen, log: Path, updates: int) -> Optional[str]:
     """Show how far it is; why it failed, None if it did not."""
-    failed, last, done = None, "", 0
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process hears it too, saves and ends
+    failed, last, done, told = None, "", 0, []
+
+    def hand_on(number: int, frame) -> None:
+        told.append(number)
+        process.send_signal(signal.SIGTERM)  # it finishes the update, saves and ends
+
+    handlers = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with open(log, "a", encoding="utf-8", buffering=1) as file, Progress("finetuning", int(updates), "updates") as progress:
             for line in process.stdout:
@@ -86,8 +96,11 @@ def _follow(process: subprocess.Popen, log: Path, updates: int) -> Optional[str]
                         said = ", ".join(f"{key.removeprefix(found[1] + '_')} {value}" for key, value in stats.items() if re.search("loss$|accuracy$|spearman$", key))
                         print(f"epoch {stats.get('epoch')}, {found[1]}: {said}", file=sys.stderr)
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     status = process.wait()
+    if told:
+        raise KeyboardInterrupt
     return None if status == 0 else failed or f"status {status}: {last[:300]}"
 
 
@@ -106,8 +119,10 @@ def finetune(task: Task, training: Training, facts: Dict[str, Any]) -> Dict[str,
     result = training.folder / RESULT
     if result.exists():
         run_folder.is_new(training)  # refuses another configuration
-        return read_result(result)
-    begun = time.monotonic()
+        found = read_result(result)
+        if changed := [key for key in ("model", "data") if found.get(key) != json.loads(json.dumps(facts[key]))]:
+            raise ValueError(f"{training.folder} is of another {changed[0]}, which has changed under its name since; another --name is wanted")
+        return found
     if not (training.folder / run_folder.DONE).exists():
         train(training)
     else:
@@ -117,7 +132,12 @@ def finetune(task: Task, training: Training, facts: Dict[str, Any]) -> Dict[str,
     splits = [split for split in task.splits if split != "train"]
     classifier = FairseqClassifier(checkpoints / BEST, "cuda" if training.device == "gpu" else "cpu", dictionary=data / "input0" / "dict.txt")
     found = {split: evaluate(classifier, What(str(data), split=split)).as_dict() for split in splits}
-    return write_result(result, {**facts, "task": task.name, "splits": found, "checkpoint": f"{run_folder.CHECKPOINTS}/{BEST}", "seconds": time.monotonic() - begun})
+    return write_result(result, {**facts, "task": task.name, "splits": found, "checkpoint": f"{run_folder.CHECKPOINTS}/{BEST}", "seconds": _seconds(checkpoints / LAST)})
+
+
+def _seconds(checkpoint: Path) -> float:
+    """That training took, over all stops."""
+    return float(read_checkpoint(checkpoint)["extra_state"]["previous_training_time"])
 
 
 def _put_beside(data: Path, checkpoints: Path) -> None:
@@ -141,7 +161,7 @@ def read_result(path: Path) -> Dict[str, Any]:
     """
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-        result["splits"], result["recipe"], result["task"]
+        result["splits"]["valid"]["scores"], result["recipe"]["lr"], result["task"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is no result of finetune; remove it, and the same command makes it again") from None
     return result

@@ -21,6 +21,9 @@ _NOT_OF_THE_MODEL = {
 }  # fmt: skip
 
 
+MOST_POSITIONS = 1 << 20
+
+
 @dataclass(frozen=True)
 class Start:
     """
@@ -49,7 +52,7 @@ class Start:
             ValueError: the numbers in ``folder`` are of another dictionary than the one that this was pretrained with.
         """
         path = Path(folder) / "input0" / DICTIONARY
-        check_dictionary(path, self.entries, self.given)
+        check_dictionary(path, self.entries, self.given, "the data is to be prepared anew")
         for place in (self.given.parent, *self.pretraining_data):
             if (place / DICTIONARY).is_file() and (at := difference(read_dictionary(place / DICTIONARY), read_dictionary(path))):
                 raise ValueError(f"{path} is not the dictionary that {self.given} was pretrained with: {at}, in {place / DICTIONARY}")
@@ -66,6 +69,8 @@ def open_start(checkpoint, runs, n: Optional[int] = None) -> Start:
         ValueError: it is no checkpoint of an encoder, or cannot be resized; one sentence.
         OSError: a file cannot be written.
     """
+    if n is not None and not 1 <= n <= MOST_POSITIONS:
+        raise ValueError(f"--max-positions is {n}; it must be between 1 and {MOST_POSITIONS:,}")
     given = Path(checkpoint).absolute()
     original = read_checkpoint(given)
     data, path = from_authors(original), given
@@ -87,7 +92,7 @@ def open_start(checkpoint, runs, n: Optional[int] = None) -> Start:
     return Start(
         path, given, max_positions(state), str(options["projected_dim"] or ""), str(options["sharing"] or ""), state[EMBEDDINGS].size(0),
         [f"model._name={architecture(data) if linear else 'roberta'}", *(f"++model.{key}={_written(value)}" for key, value in sorted(options.items()))],
-        {**collect(original), "heads": head_names(state)}, [Path(part).absolute() for part in pretraining if part],
+        {**collect(original), "sha256": sha256(given), "heads": head_names(state)}, [Path(part).absolute() for part in pretraining if part],
     )  # fmt: skip
 
 

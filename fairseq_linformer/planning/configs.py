@@ -123,7 +123,10 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         add_defaults(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise ValueError(f"{config} {' '.join(overrides)}".strip() + f": {'; '.join(lines[:2])}") from None
+        asked = f"{config} {' '.join(overrides)}".strip()
+        if len(asked) > 200:
+            asked = f"{Path(config).name} with {len(overrides)} overrides"
+        raise ValueError(f"{asked}: {'; '.join(lines[:2])}") from None
     return cfg
 
 

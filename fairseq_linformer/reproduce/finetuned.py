@@ -6,11 +6,13 @@
 """
 
 import argparse
+import os
 import re
 import shlex
 import sys
 from pathlib import Path
 from statistics import median
+from subprocess import CalledProcessError
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..files import write_lines
@@ -21,6 +23,7 @@ from .ledger import Entry, Measurement
 from .paper import TABLE_2
 
 PREFIX, REPORT = "finetuning-", "finetuning.md"
+_HERE = Path(__file__).parent
 _SHARED = {"headwise": "", "key-value": ", shared kv", "layerwise": ", shared kv, layer"}
 
 
@@ -33,6 +36,20 @@ def paper_row(model: Dict[str, Any]) -> Optional[str]:
         return next((row for part, row in known if part in name or (is_fairseq and part == "roberta")), None)
     row = f"{model['max_positions']}, Linformer, {model['projected_dim']}{_SHARED.get(model['sharing'], '?')}"
     return row if row in TABLE_2 else None
+
+
+def check_ledger(folder) -> None:
+    """Before the work: can an entry be written after it?
+
+    Raises:
+        ValueError: there is no such folder, or the code is not in a repository whose commit could be named.
+    """
+    if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
+        raise ValueError(f"--ledger is {folder}; a folder that can be written is wanted")
+    try:
+        ledger.current_commit(_HERE)
+    except (OSError, CalledProcessError):
+        raise ValueError("--ledger is given, and this package is not in a git repository; an entry names the commit that it was measured with") from None
 
 
 def write_entry(task: Task, results: Sequence[Dict[str, Any]], folder, name: str) -> Path:
@@ -52,7 +69,7 @@ def write_entry(task: Task, results: Sequence[Dict[str, Any]], folder, name: str
         claim=f"{task.name}: {_described(model)}, finetuned; scores of the best epoch on the development set, on which it is chosen too",
         paper={"value": value, "where": f"Table 2, {row or 'no such row'}; base size, pretrained on BookCorpus and Wikipedia for 250,000 updates"},
         measured=_measured(chosen),
-        commit=ledger.current_commit(),
+        commit=ledger.current_commit(_HERE),
         configuration={"task": task.name, "model": model, "recipes": recipes, "chosen": {"lr": best.lr, "batch_size": best.batch_size}},
         seconds=sum(result["seconds"] for result in results),
         **ledger.circumstances(_data(results[0]), _command(task, model, recipes), "cpu" if recipes[0]["device"] == "cpu" else "gpu"),

@@ -125,9 +125,9 @@ def circumstances(data: str, command: str, scale: str = "cpu") -> Dict[str, Any]
     }
 
 
-def current_commit() -> str:
-    """Of the repository that this is run in."""
-    return subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True).stdout.strip()
+def current_commit(folder=None) -> str:
+    """Of the repository that this is run in, or that ``folder`` is in."""
+    return subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True, cwd=folder).stdout.strip()
 
 
 def footer(entry: Entry) -> str:

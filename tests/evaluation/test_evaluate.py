@@ -144,8 +144,13 @@ def test_scores_and_pairs(evaluate, pieces, tmp_path):
     found = json.loads((tmp_path / "s.json").read_text())
     assert set(found["scores"]) == {"pearson", "spearman"} and found["rows"] == len(lines)
     (tmp_path / "pair.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"{text}\t{TEXT[i - 1]}\t{i / 4}\n" for i, text in enumerate(TEXT)))
-    evaluate(folder / "checkpoint_last.pt", tmp_path / "pair.tsv", "--json", tmp_path / "t.json", "--device", "cpu", "--label", "score")
-    assert json.loads((tmp_path / "t.json").read_text())["rows"] == len(TEXT)
+    evaluate(folder / "checkpoint_last.pt", tmp_path / "pair.tsv", "--json", tmp_path / "t.json", "--device", "cpu")
+    assert json.loads((tmp_path / "t.json").read_text())["rows"] == len(TEXT)  # the column is found
+    for name, rows, said in (("nan", ["a\tb\tnan"], "nan.tsv:2 has the label 'nan'; the model gives a score, and a number is wanted"),
+                             ("few", ["a\tb\t1", "b\ta\t0"], "2 rows do not make a correlation")):  # fmt: skip
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
+        assert said in evaluate(folder / "checkpoint_last.pt", tmp_path / f"{name}.tsv", "--predictions", tmp_path / "p.tsv", "--device", "cpu")
+        assert not (tmp_path / "p.tsv").exists()
 
 
 def test_perplexity_is_fairseqs_and_its_masks_do_not_depend_on_the_batch(evaluate, trained, mlm_data, caplog, tmp_path):
@@ -190,7 +195,17 @@ def change(path, edit):
     (["{ckpt}", "sts-b"], "the labels of sts-b are scores; the model's head gives classes"),
     (["{ckpt}", "mnli"], "mnli has the classes entailment, neutral, contradiction; the model's are animal: cat, dog"),
     (["{mlm}", "--perplexity", "{tmp}"], "there is no .*dict.txt, the dictionary of"),
-    (["{mlm}", "--perplexity", "{data}", "--positions", "17"], "--positions is 17; it must be between 1 and the model's 16"),
+    (["{mlm}", "--perplexity", "{data}", "--positions", "17"], "--positions is 17; it must be between 2 and the model's 16"),
+    (["{mlm}", "--perplexity", "{data}", "--positions", "1"], "--positions is 1; it must be between 2"),
+    (["{mlm}", "--perplexity", ""], "there is no dict.txt, the dictionary of .*; it lies beside the data"),
+    (["{mlm}", "--perplexity", "{data}", "--max-tokens", "0"], "--max-tokens is 0; it must be at least 1"),
+    (["{mlm}", "--perplexity", "{data}", "--seed", "-1"], "--seed is -1; it must be from 0 to"),
+    (["{mlm}", "--perplexity", "{swapped}"], "is not the dictionary of .*: entry 4 is"),
+    (["{ckpt}", "{table}", "--json", "s.jsonl", "--predictions", "s.jsonl"], "--json is s.jsonl; a file of its own is wanted"),
+    (["{ckpt}", "{table}", "--json", "-"], "--json is -; a file of its own is wanted"),
+    (["{ckpt}", "{table}", "--device", "meta"], "--device is meta; torch has no such device here"),
+    (["{ckpt}", "{table}", "--text", "sentence", "--text", "sentence"], "--text names sentence, sentence; one column is wanted, or two"),
+    (["{ckpt}", "qqp", "--source", "{tmp}"], "qqp has the classes not_duplicate, duplicate; the model's are animal: cat, dog"),
     (["{mlm}", "--perplexity", "{data}", "--mask-prob", "1"], "--mask-prob is 1.0; it must be above 0 and below 1"),
     (["{mlm}", "--perplexity", "{data}", "--split", "test"], "there is no test.idx in"),
     (["{mlm}", "--perplexity", "{data}", "--head", "animal"], "--head is given; it is not for --perplexity"),
@@ -202,7 +217,10 @@ def test_what_is_refused(arguments, said, evaluate, finetuned, masked_lm, classi
     (tmp_path / "short.txt").write_text("a 1\nb 1\n")
     (tmp_path / "unknown.tsv").write_text("sentence\tlabel\na cat\tdog\na bird\tbird\n")
     places = dict(ckpt=finetuned, mlm=masked_lm / "checkpoint_last.pt", hf=classifier_folder, data=pieces, table=table, tmp=tmp_path,
-                  short=tmp_path / "short.txt", unknown=tmp_path / "unknown.tsv")  # fmt: skip
+                  short=tmp_path / "short.txt", swapped=tmp_path / "swapped", unknown=tmp_path / "unknown.tsv")  # fmt: skip
+    shutil.copytree(pieces, tmp_path / "swapped")
+    lines = (pieces / "dict.txt").read_text().splitlines()
+    (tmp_path / "swapped/dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
     before = sorted(tmp_path.iterdir())
     end = evaluate(*(word.format(**places) for word in arguments))
     if said is None:

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 
+from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.cli import main
 from fairseq_linformer.finetuning import data, recipe
@@ -63,6 +65,7 @@ SHORT = ("--epochs", 2, "--batch-size", 4, "dataset.num_workers=0", "dataset.dat
 @pytest.mark.slow
 def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_path):
     words = (masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 5e-3, "--name", "cats")
+    (tmp_path / "ledger").mkdir()
     said = finetune(*words, "--ledger", tmp_path / "ledger")
     best = tmp_path / "runs/cats/checkpoints/checkpoint_best.pt"
     result = json.loads((tmp_path / "runs/cats/result.json").read_text())
@@ -87,6 +90,11 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     before = (tmp_path / "runs/cats/result.json").stat().st_mtime_ns
     assert finetune(*words).splitlines()[0] == said.splitlines()[0]
     assert (tmp_path / "runs/cats/result.json").stat().st_mtime_ns == before  # nothing is done twice
+    for option in (("--cut", "head+tail"), ("--source", tmp_path)):
+        assert re.search("data was not made with|has nothing of sst-2", finetune(*words, *option))
+    manifest = tmp_path / "data/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"written": 24', '"written": 23'))
+    assert "cats is of another data, which has changed under its name" in finetune(*words)
     other = finetune(masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 1e-3, "--name", "cats")
     assert re.search(r"holds another configuration: optimization.lr is \[0.005\] there and \[0.001\] here", other)
 
@@ -163,7 +171,14 @@ def test_the_recipe_is_robertas(masked_lm, tmp_path):
     (["{ckpt}", "--partition=gpu"], "--partition=gpu is no option; with --slurm it would go to sbatch"),
     (["{ckpt}", "nonsense"], "nonsense is no override; KEY=VALUE is wanted"),
     (["{ckpt}", "--name", "../up"], "--name is ../up; it must be a folder below"),
-    (["{ckpt}", "--max-positions", "0"], "max_positions is 0; it must be at least 1"),
+    (["{ckpt}", "--max-positions", "0"], "--max-positions is 0; it must be between 1 and"),
+    (["{ckpt}", "--max-positions", "100000000"], "--max-positions is 100000000; it must be between 1 and"),
+    (["{ckpt}", "--seed", "99999999999"], "--seed is 99999999999; it must be from 0 to"),
+    (["{ckpt}", "common.seed=5"], "common.seed=5 is given; --seed says it"),
+    (["{ckpt}", "optimization.max_epoch=1"], "optimization.max_epoch=1 is given; --epochs says it"),
+    (["{ckpt}", "dataset.disable_validation=true"], "dataset.disable_validation=true is given; it is part of the recipe"),
+    (["{ckpt}", "--ledger", "{lost}"], "--ledger is .*lost.pt; a folder that can be written is wanted"),
+    (["{ckpt}", "optimization.nope=3"], "^.{,220}$"),
     (["{ckpt}", "model.droput=1"], "droput"),
     (["{ckpt}", "optimizer.adam_betas=abc"], "fairseq cannot build the optimizer"),
     (["{bare}"], "there is no tokenizer beside .*; --sentencepiece or --gpt2 says which"),
@@ -196,7 +211,16 @@ def test_data_that_does_not_fit_is_refused(finetune, masked_lm, pieces, trained,
     assert re.search("is not the dictionary that .* was pretrained with: entry 4 is", finetune(masked_lm / "checkpoint_last.pt", folder=ready))
 
 
+def test_a_number_of_numpy_in_a_checkpoint_is_data(masked_lm, tmp_path):
+    """The correlation that is the best so far of STS-B."""
+    checkpoint = torch.load(masked_lm / "checkpoint_last.pt", weights_only=True)
+    checkpoint["extra_state"]["best"] = np.float64(0.5)
+    torch.save(checkpoint, tmp_path / "checkpoint.pt")
+    assert read_checkpoint(tmp_path / "checkpoint.pt")["extra_state"]["best"] == 0.5
+
+
 def test_every_combination_is_a_run():
+    assert len({r.name for r in grid([1e-3, 1.0000001e-3], [16], [1])}) == 2
     assert [r.name for r in grid([1e-5, 2e-5], [16], [1, 2], 3)] == [f"lr{lr}-batch16-seed{seed}" for lr in ("1e-05", "2e-05") for seed in (1, 2)]
 
 
@@ -210,7 +234,7 @@ def test_told_to_stop_it_saves_and_goes_on(masked_lm, glue, tmp_path):
     while not log.exists() or '"num_updates": "20"' not in log.read_text():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)
+    process.terminate()  # and not the group: it hands it on
     assert process.wait(60) == 130 and (tmp_path / "runs/stop/stopped").exists()
     updates = stock.load(tmp_path / "runs/stop/checkpoints")["optimizer_history"][-1]["num_updates"]
     assert updates >= 20

@@ -48,6 +48,7 @@ def finetune(bert, tmp_path, capsys):
 
 
 def test_from_pretraining_to_scores(finetune, tmp_path, capsys):
+    (tmp_path / "ledger").mkdir()
     said = finetune("--lr", 5e-3, "--ledger", tmp_path / "ledger")
     result = json.loads((tmp_path / "runs/bert/result.json").read_text())
     accuracy = result["splits"]["valid"]["scores"]["accuracy"]["value"]
