@@ -113,21 +113,21 @@ class LinearMultiheadAttention(nn.Module):
             context, weights = self._attend_through_scores(q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask)
         else:
             reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)
-            reduce_values = reduce_keys if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
+            reduce_values = None if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
             keys, values = self._project(x, reduce_keys, reduce_values, order)
             context, weights = self._attend(q, keys, values, mask, need_weights)
         context = self.out_proj(context.transpose(1, 2).flatten(2))
         return context, weights if need_weights else None
 
     def _project(self, x: Tensor, reduce_keys, reduce_values, order: Order) -> Tuple[Tensor, Tensor]:
-        """E K W^K and F V W^V with their biases, each (B, H, k', d_h)."""
+        """E K W^K and F V W^V with their biases, each (B, H, k', d_h). Without ``reduce_values`` F is E."""
         if order is Order.INPUT:
             reduced = reduce_keys(x)  # (B, k', d)
             keys = self.k_proj(reduced)
-            values = self.v_proj(reduced if reduce_values is reduce_keys else reduce_values(x))
+            values = self.v_proj(reduced if reduce_values is None else reduce_values(x))
         else:
             keys = reduce_keys(product(self.k_proj, x)) + self.k_proj.bias
-            values = reduce_values(product(self.v_proj, x)) + self.v_proj.bias
+            values = (reduce_values or reduce_keys)(product(self.v_proj, x)) + self.v_proj.bias
         return self._split_heads(keys), self._split_heads(values)
 
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:

@@ -67,6 +67,7 @@ class LinformerEncoder(nn.Module):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
         padding_mask: Optional[Tensor] = None,
+        padded: Optional[bool] = None,
     ) -> Tuple[Tensor, Optional[List[Tensor]]]:
         """
         Args:
@@ -77,6 +78,7 @@ class LinformerEncoder(nn.Module):
                 each. Refused together with ``positions``.
             token_embeddings: (B, n, d), to use in place of the embeddings of ``tokens``.
             padding_mask: (B, n), True at padding; None for where ``tokens`` says it is.
+            padded: False if nothing is padded; None for looking, which waits for a GPU.
 
         Returns:
             (B, m or n, d) features, and a list of (B, n, d) hidden states or None. What
@@ -90,7 +92,7 @@ class LinformerEncoder(nn.Module):
         if padding_mask is None:
             padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
         x = self.embed(tokens, padding_mask, token_embeddings)
-        if not padding_mask.any():
+        if not (padding_mask.any() if padded is None else padded):
             padding_mask = None
         projection = None if self.E is None else self.E()
 
