@@ -305,7 +305,7 @@ def saved_by_head(model: Model, kernels: Kernels, batch: Batch) -> int:
     """Inputs of two linear maps and of a norm, and of fairseq's GELU, which takes them in single precision; but
     not the log-probabilities. M times d each. After a norm at the end of the encoder its input too."""
     c, read = model.shape, batch.sentences * batch.masked
-    head = read * (c.embed_dim * (3 * kernels.element + SINGLE) + 2 * STATISTIC + 2 * INDEX)
+    head = read * (c.embed_dim * (3 * kernels.element + SINGLE) + 2 * STATISTIC + (2 if model.linear else 3) * INDEX)
     rows = batch.sentences * (batch.masked if model.linear else batch.positions)
     return head + rows * (c.embed_dim * kernels.element + 2 * STATISTIC) * c.normalize_before
 
