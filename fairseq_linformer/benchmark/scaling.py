@@ -108,3 +108,43 @@ def exponent(lengths: Sequence[int], seconds: Sequence[float]) -> float:
 def rows(lengths=LENGTHS, tokens=None, **options) -> List[Scaling]:
     """A row for each length, all of as many tokens as the longest has."""
     return [Scaling(n, tokens or max(lengths), **options) for n in lengths]
+
+
+@dataclass(frozen=True)
+class PerToken:
+    """The Linformer alone at several lengths in one interleaved run: is its time per token flat?"""
+
+    lengths: Tuple[int, ...] = (512, 16384)
+    k: int = 256
+    tokens: int = 16384
+    rounds: int = 5
+    warm_up: int = 1
+    device: str = "cpu"
+    dtype: str = "fp32"
+    layers: int = 2
+    embed_dim: int = 768
+    heads: int = 12
+    vocabulary: int = 1000
+
+    @property
+    def name(self) -> str:
+        """pertoken-DEVICE-DTYPE-LAYERS."""
+        return f"pertoken-{self.device}-{self.dtype}-l{self.layers}"
+
+    def _row(self, n: int) -> Scaling:
+        return Scaling(n, self.tokens, self.k, ("linformer",), self.rounds, self.warm_up, self.device, self.dtype, self.layers,
+                       self.embed_dim, self.heads, self.vocabulary)  # fmt: skip
+
+    def operations(self) -> float:
+        """Of all rounds."""
+        return sum(flops_of_layer(Model(row.config()), Batch(self.tokens // n, n, n), 0).forward for n in self.lengths
+                   for row in [self._row(n)]) * self.layers * (self.rounds + self.warm_up)  # fmt: skip
+
+    def measure(self) -> Dict[str, Any]:
+        """``seconds`` of each length in each round, all of as many tokens."""
+        runs = {}
+        for n in self.lengths:
+            module = families()["linformer"](self._row(n).config()).eval().to(device=self.device, dtype=DTYPES[self.dtype])
+            runs[str(n)] = partial(module, torch.randint(5, self.vocabulary, (self.tokens // n, n), device=self.device))
+        with torch.inference_mode():
+            return {"seconds": interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device)}

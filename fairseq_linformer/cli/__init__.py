@@ -6,7 +6,7 @@ import sys
 from typing import List, Optional
 
 from ..errors import first_line
-from . import convert, plan, prepare, submit
+from . import benchmark, convert, plan, prepare, submit
 
 NAME = "fairseq-linformer"
 
@@ -19,6 +19,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     prepare.add_parser(commands)
     plan.add_parser(commands)
     submit.add_parser(commands)
+    benchmark.add_parser(commands)
     options, options.more = parser.parse_known_args(arguments)
     if options.more and not getattr(options, "takes_more", False):
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
