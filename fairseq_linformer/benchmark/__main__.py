@@ -25,11 +25,11 @@ LENGTHS = {"cuda": inference.LENGTHS, "cpu": (512, 1024)}
 USABLE = {"cuda": 60.0, "cpu": 8.0}
 
 
-def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths) -> List[Cell]:
+def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768) -> List[Cell]:
     """The cells in the order of what they say: training at n = 512 first, then Table 3, one precision after the other."""
     cells: List[Cell] = []
     for dtype in dtypes:
-        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds)
+        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, embed_dim=width, heads=width // 64)
         trained = training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), tokens=tokens, models=BARE, **common)
         cells += trained + inference.rows(lengths=lengths, tokens=tokens, usable_gib=USABLE[device], **common)
     return cells
@@ -43,6 +43,7 @@ def main(arguments=None) -> None:
     parser.add_argument("--dtype", action="append", choices=tuple(DTYPES), help="give it several times for several (all; on a CPU fp32)")
     parser.add_argument("--lengths", type=lambda text: tuple(map(int, text.split(","))), metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
     parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768, help="d, of heads of 64 (%(default)s)")
     parser.add_argument("--tokens", type=int, default=TRAINED_TOKENS, help="of a batch (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=7.0, help="begin nothing that would end later (%(default)s)")
@@ -52,7 +53,7 @@ def main(arguments=None) -> None:
     try:
         commit = args.commit or current_commit()
         dtypes = args.dtype or (["bf16", "fp16", "fp32"] if args.device == "cuda" else ["fp32"])
-        cells = plan(args.device, dtypes, args.layers, args.tokens, args.rounds, args.lengths or LENGTHS[args.device])
+        cells = plan(args.device, dtypes, args.layers, args.tokens, args.rounds, args.lengths or LENGTHS[args.device], args.width)
         left = measure(cells, args.out, Provenance(commit, command), args.minutes)
     except (OSError, subprocess.CalledProcessError):
         sys.exit("benchmark: this is no checkout of git, or OUT cannot be written; give --commit, and a folder that can be")

@@ -42,7 +42,7 @@ def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
     return None
 
 
-def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: int = 1536, rounds: int = 3) -> float:
+def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: int = 1024, rounds: int = 3) -> float:
     """Operations a second of a large matrix product, the best of some: what a CPU can do, whose data sheet says less
     about it than about its turbo. With one thread in seconds of the processor, as all other times."""
     from .timing import clock_for, seconds_of

@@ -4,9 +4,9 @@ Random tokens of RoBERTa's vocabulary are written once; then each model is train
 """
 
 import json
-import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,7 +67,7 @@ class Process:
         return self.rounds * self.updates * sum(step.model_operations(name) for name in self.models)
 
     def measure(self) -> Dict[str, Any]:
-        """``words`` a second of each round's last update but the first, the median of them, and ``bytes`` of the process."""
+        """``words`` a second of each round, the median of its updates but the first, and ``bytes`` of the process that trains."""
         words: Dict[str, List[float]] = {name: [] for name in self.models}
         memory: Dict[str, List[int]] = {name: [] for name in self.models}
         with TemporaryDirectory() as folder:
@@ -110,21 +110,33 @@ class Process:
 
 
 def run(command: List[str]) -> Tuple[str, int]:
-    """What a command says, and the most memory that its process had, in bytes, as the kernel counts it.
+    """What a command says, and the most memory that its process had, in bytes. The kernel keeps that mark (VmHWM); what
+    ``wait`` tells would have this process in it, which was copied for a moment to start the other.
 
     Raises:
         ValueError: it fails; with its last line.
     """
+    most = 0
     with TemporaryDirectory() as folder:
         path = Path(folder, "log")
         with open(path, "w") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
+            while process.poll() is None:
+                most = max(most, _high_water_mark(process.pid))
+                time.sleep(0.05)
         said = path.read_text(errors="replace")
     if process.returncode != 0:
-        raise ValueError(f"fairseq-train ended with {process.returncode}: {first_line((said.strip().splitlines() or [''])[-1])}")
-    return said, usage.ru_maxrss * 1024
+        raise ValueError(f"{command[0]} ended with {process.returncode}: {first_line((said.strip().splitlines() or [''])[-1])}")
+    return said, most
+
+
+def _high_water_mark(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # ended meanwhile
+        return 0
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(found[0]) * 1024 if found else 0
 
 
 def words_a_second(log: str) -> float:

@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -93,10 +93,15 @@ class Training:
         """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step."""
         found: Dict[str, Any] = {"tokens": self.batch * self.n, "operations": {name: self.model_operations(name) for name in self.models}}
         if self.memory:
-            return {**found, "bytes": {name: self._bytes(name) for name in self.models}}
-        inputs = self._inputs()
-        runs = {name: self._step(self._build(name), inputs) for name in self.models}
-        return {**found, "seconds": interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device)}
+            return {**found, "bytes": {name: size for name in self.models if (size := self._bytes(name)) is not None}}
+        inputs, runs, failed = self._inputs(), {}, {}
+        for name in self.models:
+            step = self._step(self._build(name), inputs)
+            if self.device != "cpu" and not _fits(step):
+                failed[name] = "out of memory"
+            else:
+                runs[name] = step
+        return {**found, "seconds": interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device), "failed": failed}
 
     def _build(self, name: str) -> nn.Module:
         return models()[name](self.config(), self.classify).train().to(device=self.device, dtype=DTYPES[self.dtype])
@@ -118,13 +123,24 @@ class Training:
 
         return step
 
-    def _bytes(self, name: str) -> int:
-        """Of forward and backward, where gradients are there already."""
+    def _bytes(self, name: str) -> Optional[int]:
+        """Of forward and backward, where gradients are there already; None if a GPU has not so many."""
         module, inputs = self._build(name), self._inputs()
         for p in module.parameters():
             if p.requires_grad:
                 p.grad = torch.zeros_like(p)
-        return peak_bytes(lambda: module(*inputs).backward(), module, inputs, self.device)
+        backward = lambda: module(*inputs).backward()  # noqa: E731
+        return peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or _fits(backward) else None
+
+
+def _fits(run: Callable[[], None]) -> bool:
+    try:
+        run()
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        torch.cuda.empty_cache()
+    return True
 
 
 def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = 2048, **options) -> List[Training]:

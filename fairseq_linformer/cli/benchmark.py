@@ -56,7 +56,7 @@ def _add_kind(parser, kind: str) -> None:
     if kind != "inference":
         parser.add_argument("--models", type=lambda text: tuple(text.split(",")), metavar="NAME,NAME", help="some only")
     if kind == "training":
-        parser.add_argument("--finetuning", type=_numbers, metavar="N,N", help="lengths of finetuning (32,64,128)")
+        parser.add_argument("--finetuning", type=_numbers, metavar="N,N", help="lengths of finetuning (32,64,128), or none")
         parser.add_argument("--part", choices=("steps", "memory", "process"), help="one of the three only")
         parser.add_argument("--fairseq-options", type=shlex.split, default=[], metavar="'--A --B'",
                             help="of process: more options for this plugin's model, such as --compile")  # fmt: skip
@@ -64,6 +64,8 @@ def _add_kind(parser, kind: str) -> None:
 
 
 def _numbers(text: str) -> Tuple[int, ...]:
+    if text == "none":
+        return ()
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
