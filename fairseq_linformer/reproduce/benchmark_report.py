@@ -114,11 +114,12 @@ def _plain(entry: Entry) -> List[str]:
 
 
 def _draw_inference(axes, entry: Entry) -> None:
-    for k, colour in zip(paper.TABLE_3_DIMENSIONS, ("C0", "C1", "C2", "C3", "C4")):
+    dimensions = sorted({k for cell in entry.configuration["cells"].values() for k in cell["dimensions"]})
+    for i, k in enumerate(dimensions):
         for base, style in (("eager", "o--"), ("sdpa", "s-")):
             points = [(n, m.value) for n in lengths_of(entry) if (m := entry.measured.get(f"n={n} k={k}: {base} / linformer"))]
             if points:
-                axes.plot(*zip(*points), style, color=colour, label=f"k = {k}, {base}")
+                axes.plot(*zip(*points), style, color=f"C{i}", label=f"k = {k}, {base}")
     axes.axhline(1, color="grey", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlabel="n", ylabel="Transformer's time / Linformer's")
     axes.legend(frameon=False, fontsize=7)

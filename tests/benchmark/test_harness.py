@@ -13,6 +13,7 @@ from fairseq_linformer.benchmark.memory import GIB, bytes_of_forward, largest_ba
 from fairseq_linformer.benchmark.scaling import exponent
 from fairseq_linformer.benchmark.timing import Spread, clock_for, interleaved, ratio, seconds_of, spread_of
 from fairseq_linformer.benchmark.training import Training
+from fairseq_linformer.benchmark.waits import Waits
 
 
 def test_a_known_sleep():
@@ -118,3 +119,21 @@ def test_the_exponent_of_a_power():
     assert exponent([512, 1024, 4096], [5 * n**0.7 for n in (512, 1024, 4096)]) == pytest.approx(0.7)
     with pytest.raises(ValueError, match="1 lengths and 1 times"):
         exponent([512], [1.0])
+
+
+def test_our_step_waits_before_its_first_product_only():
+    """Three times (is anything padded, the most masked tokens of a sentence, where they are); fairseq's own RoBERTa waits for
+    the whole encoder before it masks."""
+    x = torch.randn(4, 4)
+    with Waits() as waits:
+        y = (x @ x)[x > 0]
+        float(y.sum())
+    assert waits.found == [("index", 1), ("_local_scalar_dense", 1)]
+    cell = Training(32, 2, ("ours", "roberta"), positions=32, k=8, layers=2, embed_dim=64, heads=4, vocabulary=100)
+    found = {}
+    for name in cell.models:
+        with Waits() as waits:
+            cell._build(name)(*cell._inputs()).backward()
+        found[name] = waits.found
+    assert len(found["ours"]) == 3 and all(products == 0 for _, products in found["ours"])
+    assert any(products > 0 for _, products in found["roberta"])
