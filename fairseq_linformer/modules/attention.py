@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .dropout import dropout
 from .order import Order, cheapest_order
 from .projection import Projection
 
@@ -132,28 +133,33 @@ class LinearMultiheadAttention(nn.Module):
 
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
-        dropout = self.dropout if self.training else 0.0
-        if not need_weights:
-            return F.scaled_dot_product_attention(q, keys, values, mask, dropout), None
-        weights = self._softmax(q @ keys.transpose(-2, -1), mask)
-        return F.dropout(weights, dropout) @ values, weights
+        p = self.dropout if self.training else 0.0
+        # On a CPU attention with dropout is not fused, and keeps a mask of four bytes a weight where ours is of one.
+        if not (need_weights or (p > 0 and q.device.type == "cpu")):
+            return F.scaled_dot_product_attention(q, keys, values, mask, p), None
+        weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), mask)
+        return dropout(weights, p) @ values, weights
 
     def _attend_through_scores(self, q, x, E, F_, mask) -> Tuple[Tensor, Tensor]:
         """The same with (q K^T) E^T in place of q (E K)^T, and (weights F) V for weights (F V)."""
         keys = self._split_heads(product(self.k_proj, x))  # (B, H, n, d_h)
         values = self._split_heads(product(self.v_proj, x))
+        q = self._scaled(q)
         # The bias of the keys is the same for all k scores of a query and cancels in the
         # softmax. It is added so that its gradient is there (and zero) in every order.
         bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
         scores = (q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1) + bias  # (B, H, m, k)
         weights = self._softmax(scores, mask)
-        kept = F.dropout(weights, self.dropout, self.training)
+        kept = dropout(weights, self.dropout, self.training)
         # Weights sum to one before dropout, not after it.
         bias = kept.sum(-1, keepdim=True) * self._head_bias(self.v_proj)
         return (kept @ F_) @ values + bias, weights
 
+    def _scaled(self, q: Tensor) -> Tensor:
+        """q / sqrt(d_h): before the product, because there are more scores than queries."""
+        return q / math.sqrt(self.head_dim)
+
     def _softmax(self, scores: Tensor, mask: Optional[Tensor]) -> Tensor:
-        scores = scores / math.sqrt(self.head_dim)
         if mask is not None:
             scores = scores.masked_fill(~mask, -math.inf)
         return torch.softmax(scores, -1)

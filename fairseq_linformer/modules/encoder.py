@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
 from .attention import gather
+from .dropout import Dropout
 from .encoder_layer import LinformerEncoderLayer
 from .kinds import projection_of
 
@@ -50,7 +51,7 @@ class LinformerEncoder(nn.Module):
         )
         self.layernorm_embedding = layer_norm(config.embed_dim) if config.layernorm_embedding else None
         self.quant_noise = embedding_noise
-        self.dropout_module = nn.Dropout(config.dropout)
+        self.dropout_module = Dropout(config.dropout)
         self.E = None
         if config.one_for_all_layers:
             self.E = projection_of(config)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..config import LinformerConfig
 from .attention import LinearMultiheadAttention, gather
+from .dropout import Dropout
 from .kinds import projection_of
 from .projection import Projection
 
@@ -57,8 +58,8 @@ class LinformerEncoderLayer(nn.Module):
         self.fc2 = linear(config.ffn_embed_dim, config.embed_dim)
         self.final_layer_norm = layer_norm(config.embed_dim)
         self.activation_fn = ACTIVATION_FUNCTIONS[config.activation_fn]
-        self.dropout_module = nn.Dropout(config.dropout)
-        self.activation_dropout_module = nn.Dropout(config.activation_dropout)
+        self.dropout_module = Dropout(config.dropout)
+        self.activation_dropout_module = Dropout(config.activation_dropout)
         self.normalize_before = config.normalize_before
 
     def forward(
