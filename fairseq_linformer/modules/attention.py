@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .dropout import dropout
+from .dropout import dropout, dropped_product
 from .order import Order, cheapest_order
 from .projection import Projection
 
@@ -134,11 +134,11 @@ class LinearMultiheadAttention(nn.Module):
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
         p = self.dropout if self.training else 0.0
-        # On a CPU attention with dropout is not fused, and keeps a mask of four bytes a weight where ours is of one.
+        # On a CPU PyTorch does not fuse attention with dropout, and keeps twelve bytes a weight where ours keeps five.
         if not (need_weights or (p > 0 and q.device.type == "cpu")):
             return F.scaled_dot_product_attention(q, keys, values, mask, p), None
         weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), mask)
-        return dropout(weights, p) @ values, weights
+        return dropped_product(weights, values, p), weights
 
     def _attend_through_scores(self, q, x, E, F_, mask) -> Tuple[Tensor, Tensor]:
         """The same with (q K^T) E^T in place of q (E K)^T, and (weights F) V for weights (F V)."""
