@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -19,7 +20,10 @@ from .whole import BARE, WITH_FAIRSEQ, models, why_not
 MASKED = 0.15
 PRETRAINING = (512, 1024, 2048, 4096)
 FINETUNING = (32, 64, 128)
-OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.AdamW}
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": partial(torch.optim.AdamW, fused=True)}
+"""The same for every model."""
+FINETUNING_BATCH = 32
+"""Sentences at most, the larger of RoBERTa's."""
 TRANSFORMERS = ("roberta", "transformer-eager", "transformer-sdpa")
 
 
@@ -144,7 +148,7 @@ def _fits(run: Callable[[], None]) -> bool:
 
 
 def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = 2048, **options) -> List[Training]:
-    """A step of about ``tokens`` tokens for each length, and behind them the bytes of those."""
+    """A step of about ``tokens`` tokens for each length, of at most 32 sentences in finetuning, and behind them their bytes."""
     steps = [dict(n=n, batch=max(1, tokens // n), positions=n) for n in lengths]
-    steps += [dict(n=n, batch=max(1, tokens // 4 // n), classify=True, positions=512) for n in finetuning]
+    steps += [dict(n=n, batch=min(FINETUNING_BATCH, max(1, tokens // n)), classify=True, positions=512) for n in finetuning]
     return [Training(**step, memory=memory, **options) for memory in (False, True) for step in steps]

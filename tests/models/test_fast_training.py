@@ -38,6 +38,11 @@ def test_what_is_compiled_is_all_of_the_layer(sharing):
     theirs.sum().backward()
     for (name, a), b in zip(encoder.named_parameters(), plain.parameters()):
         torch.testing.assert_close(a.grad, b.grad, msg=name)
+    for layer in encoder.layers:
+        layer.self_attn.dropout = layer.dropout_module.p = 0.5
+    dropped = encoder(tokens)[0]
+    dropped.sum().backward()
+    assert dropped.isfinite().all() and not torch.allclose(dropped, plain(tokens)[0])
 
 
 @pytest.mark.slow
