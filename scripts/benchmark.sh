@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 out=$1
 shift
 pieces=("$@")
-[ $# -gt 0 ] || pieces=(steps finetuning memory short middle long longer longest pertoken scaling peers process steps4096)
+[ $# -gt 0 ] || pieces=(steps finetuning memory short middle long longer longest whole pertoken scaling peers process steps4096)
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
 export OMP_NUM_THREADS=1
 python -c "import linformer, linformer_pytorch" 2>/dev/null || python -m pip install --quiet --no-deps linformer linformer-pytorch einops
@@ -29,6 +29,7 @@ for piece in "${pieces[@]}"; do
         long)       run inference --layers 2 --lengths 16384 ;;
         longer)     run inference --layers 2 --lengths 32768 --rounds 1 --warm-up 0 ;;
         longest)    run inference --layers 1 --lengths 65536 --rounds 1 --warm-up 0 --k 128,256,512 ;;
+        whole)      run inference --whole --layers 2 --lengths 512,4096,16384 ;;
         pertoken)   run scaling --layers 2 --models linformer --lengths 512,16384 ;;
         scaling)    run scaling --layers 2 --lengths 512,1024,2048,4096,8192 ;;
         peers)      run training --part steps --models ours,linformer,linformer-pytorch --lengths 512 --finetuning 32,128 ;;

@@ -16,6 +16,7 @@ from .cells import DTYPES
 from .encoders import BASELINES, linformer, transformer
 from .memory import GIB, bytes_of_forward, largest_batch
 from .timing import clock_for, interleaved
+from .whole import WITH_FAIRSEQ, models, why_not
 
 LENGTHS = tuple(2**i for i in range(9, 17))
 DIMENSIONS = (128, 256, 512, 1024, 2048)
@@ -143,3 +144,55 @@ def rows(lengths=LENGTHS, dimensions=DIMENSIONS, **options):
             raise ValueError(f"n is {n}; a k below it is needed, and there are {', '.join(map(str, dimensions))}")
         found.append(Inference(n, below, **options))
     return found
+
+
+@dataclass(frozen=True)
+class WholeInference:
+    """Features of fairseq's models for one batch: RoBERTa with PyTorch's fused attention as fairseq calls it, the authors', ours.
+
+    Raises:
+        ValueError: a model that is not here.
+    """
+
+    n: int
+    tokens: int
+    k: int = 256
+    models: Tuple[str, ...] = WITH_FAIRSEQ
+    rounds: int = 3
+    warm_up: int = 1
+    device: str = "cpu"
+    dtype: str = "fp32"
+    layers: int = 12
+    embed_dim: int = 768
+    heads: int = 12
+    vocabulary: int = 50265
+
+    def __post_init__(self):
+        for name in self.models:
+            if name not in WITH_FAIRSEQ:
+                raise ValueError(f"{name} is no model of fairseq; {', '.join(WITH_FAIRSEQ)} are")
+            if missing := why_not(name):
+                raise ValueError(missing)
+
+    @property
+    def name(self) -> str:
+        """whole-DEVICE-DTYPE-LAYERS-n."""
+        return f"whole-{self.device}-{self.dtype}-l{self.layers}-n{self.n}"
+
+    def _row(self) -> Inference:
+        return Inference(self.n, (self.k,), self.tokens, self.rounds, self.warm_up, self.device, self.dtype, self.layers,
+                         self.embed_dim, self.heads, self.vocabulary)  # fmt: skip
+
+    def operations(self) -> float:
+        """As two Transformers and a Linformer."""
+        return self._row().operations()
+
+    def measure(self) -> Dict[str, Any]:
+        """``seconds`` of each model in each round."""
+        row, runs = self._row(), {}
+        tokens = torch.randint(5, self.vocabulary, (row.batch, self.n), device=self.device)
+        for name in self.models:
+            module = models()[name](row.config(self.k), False).model.eval().to(device=self.device, dtype=DTYPES[self.dtype])
+            runs[name] = partial(module, tokens, features_only=True)
+        with torch.inference_mode():
+            return {"seconds": interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device)}

@@ -48,6 +48,7 @@ def _add_kind(parser, kind: str) -> None:
     parser.add_argument("--width", type=int, default=768, metavar="D", help="d, of heads of 64 (%(default)s)")
     if kind == "inference":
         parser.add_argument("--k", type=_numbers, metavar="K,K", help="projected dimensions; those of the paper if left out")
+        parser.add_argument("--whole", action="store_true", help="fairseq's own models in place of encoders that differ in attention only; one k")
         parser.add_argument("--memory-gib", type=float, default=16.0, help="in which the largest batches shall fit (%(default)s, a V100's)")
     else:
         parser.add_argument("--k", type=int, default=256, metavar="K", help="(%(default)s)")
@@ -94,10 +95,12 @@ def _measure(options: argparse.Namespace) -> str:
 
 def _given(options: argparse.Namespace):
     """What the command was, but for folders and for what only says when to stop."""
-    for name in ("device", "dtype", "lengths", "layers", "tokens", "rounds", "threads", "k", "models", "finetuning", "part"):
+    for name in ("device", "dtype", "lengths", "layers", "tokens", "rounds", "threads", "k", "models", "finetuning", "part", "whole"):
         value = getattr(options, name, None)
-        if value is not None:
-            yield from (f"--{name.replace('_', '-')}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        if value is True:
+            yield "--whole"
+        elif value is not None and value is not False:
+            yield from (f"--{name.replace('_', '-')}", (",".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value))
 
 
 def _common(options: argparse.Namespace) -> dict:
@@ -110,6 +113,11 @@ def _common(options: argparse.Namespace) -> dict:
 def _inference(options: argparse.Namespace) -> list:
     from ..benchmark import inference
 
+    if options.whole:
+        lengths, ks = options.lengths or inference.LENGTHS, options.k or (256,)
+        if len(ks) > 1:
+            raise ValueError(f"--k is {','.join(map(str, ks))}; with --whole it must be one number")
+        return [inference.WholeInference(n, options.tokens or 4096, *ks, **_common(options)) for n in lengths]
     return inference.rows(options.lengths or inference.LENGTHS, options.k or inference.DIMENSIONS, tokens=options.tokens or 4096,
                           memory_gib=options.memory_gib, usable_gib=options.usable_gib, **_common(options))  # fmt: skip
 

@@ -13,7 +13,7 @@ from ..benchmark.timing import Spread, ratio, spread_of
 from . import paper
 from .ledger import Entry, Measurement
 
-KINDS = ("inference", "scaling", "pertoken", "training", "process")
+KINDS = ("inference", "whole", "scaling", "pertoken", "training", "process")
 DATA = "random tokens"
 _VARYING = ("n", "dimensions", "batch", "positions", "classify", "memory", "tokens", "rounds")
 """Options in which cells of one entry differ; the others must be the same."""
@@ -21,6 +21,7 @@ _VARYING = ("n", "dimensions", "batch", "positions", "classify", "memory", "toke
 CLAIMS = {
     "inference": "A full forward pass without gradients, Transformer (eager: materialised weights; sdpa: PyTorch's fused kernel) against Linformer "
     "with layerwise sharing, equal tokens: how many times the time, and how many times the largest batch",
+    "whole": "Features of a batch from fairseq's own models: times of RoBERTa and of the authors' code over ours",
     "scaling": "Time of a forward pass at a fixed number of tokens for the families of Table 1 and later ones, random weights, equal sizes: "
     "microseconds a token, and the exponent of n in it",
     "pertoken": "Time per token of the Linformer's forward pass at several n, in one interleaved run",
@@ -29,7 +30,7 @@ CLAIMS = {
     "process": "A whole fairseq-train process on random tokens: words a second as it logs them, and the most memory it had",
 }
 WHERE = {
-    "inference": "section 5.3, Table 3", "scaling": "Table 1, and Figure 2, top right", "pertoken": "Figure 2, top right",
+    "inference": "section 5.3, Table 3", "whole": "section 5.3, Table 3", "scaling": "Table 1, and Figure 2, top right", "pertoken": "Figure 2, top right",
     "training": "the paper gives no time of training", "process": "the paper gives no time of training",
 }  # fmt: skip
 
@@ -119,6 +120,14 @@ def _inference(cell) -> Found:
                 yield f"{what}, bytes a sentence", _once(each[0] / each[1], "ratio of bytes")
 
 
+def _whole(cell) -> Found:
+    n, seconds = cell["configuration"]["n"], cell["measured"]["seconds"]
+    for name, values in seconds.items():
+        yield f"n={n}: seconds of {name}", _as(spread_of(values), "s")
+        if name != "ours" and "ours" in seconds:
+            yield f"n={n}: {name} / ours", _as(ratio(values, seconds["ours"]), "ratio of times")
+
+
 def _scaling(cell) -> Found:
     c = cell["configuration"]
     for name, values in cell["measured"]["seconds"].items():
@@ -167,7 +176,7 @@ def _process(cell) -> Found:
         yield f"n={n}: memory of {name}", _as(spread_of(found["bytes"][name]), "MiB", 2**-20)
 
 
-MEASURED = {"inference": _inference, "scaling": _scaling, "pertoken": _pertoken, "training": _training, "process": _process}
+MEASURED = {"inference": _inference, "whole": _whole, "scaling": _scaling, "pertoken": _pertoken, "training": _training, "process": _process}
 
 
 def lengths_of(entry: Entry) -> List[int]:

@@ -82,6 +82,9 @@ def test_the_other_commands_and_the_report(tmp_path):
     trained = ledger.read(results / "benchmark-training-cpu-fp32-l1.json")
     assert {"pretraining n=32: authors / ours", "finetuning n=8: roberta / ours", "pretraining n=32: bytes of ours / authors",
             "pretraining n=32: utilisation by ours"} <= set(trained.measured)  # fmt: skip
+    main(["benchmark", "inference", out, "--results", str(results), "--whole", "--lengths", "32", "--k", "8", *TINY])
+    whole = ledger.read(results / "benchmark-whole-cpu-fp32-l1.json")
+    assert {"n=32: roberta / ours", "n=32: authors / ours"} <= set(whole.measured) and " --whole" in whole.command
     before = {path: path.read_bytes() for path in results.glob("*.json")}
     main(["benchmark", "report", out, "--results", str(results)])
     assert before == {path: path.read_bytes() for path in results.glob("*.json")}
@@ -91,6 +94,7 @@ def test_the_other_commands_and_the_report(tmp_path):
     ("inference OUT --lengths 64 --k 128", "n is 64; a k below it is needed, and there are 128"),
     ("inference OUT --lengths many", "'many' is not numbers separated by commas"),
     ("inference OUT --lengths 64 --k 8 --rounds 0", "rounds is 0; it must be at least 1"),
+    ("inference OUT --whole --k 8,16", "--k is 8,16; with --whole it must be one number"),
     ("inference OUT --width 100", "width is 100; it must be a multiple of 64"),
     ("inference OUT --lengths 64 --k 8 --device cuda", "device is cuda; PyTorch sees no GPU here"),
     ("scaling OUT --models transformer", "transformer is no model of the benchmark; they are recurrent,"),
