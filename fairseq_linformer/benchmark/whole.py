@@ -8,6 +8,7 @@
 """
 
 import importlib
+import importlib.util
 import sys
 from argparse import Namespace
 from functools import lru_cache, partial
