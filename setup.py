@@ -42,6 +42,7 @@ setup(
         "text": ["sentencepiece", "tiktoken", "datasets"],
         "curves": ["tensorboard", "matplotlib"],
         "huggingface": ["transformers>=5,<6", "safetensors"],
+        "benchmark": ["linformer", "linformer-pytorch", "transformers>=5,<6", "matplotlib"],
         "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate"],
     },
 )

@@ -7,7 +7,7 @@ import sys
 from typing import List, Optional
 
 from ..errors import first_line
-from . import analyze, convert, evaluate, finetune, plan, prepare, submit
+from . import analyze, benchmark, convert, evaluate, finetune, plan, prepare, submit
 
 NAME = "fairseq-linformer"
 
@@ -23,6 +23,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     finetune.add_parser(commands)
     plan.add_parser(commands)
     submit.add_parser(commands)
+    benchmark.add_parser(commands)
     options, options.more = parser.parse_known_args(arguments)
     if options.more and not getattr(options, "takes_more", False):
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")

@@ -11,6 +11,7 @@ from fairseq.distributed.utils import _TensorPlaceholder
 
 from .epochs import complete_epochs
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
+from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
 
 # torch >= 2.6 loads weights only and refuses what it does not know. fairseq's checkpoints hold
@@ -27,6 +28,7 @@ complete_epochs()
 
 __all__ = [
     "ARCHITECTURES",
+    "FusedAdam",
     "LinformerRobertaConfig",
     "LinformerRobertaEncoder",
     "LinformerRobertaModel",

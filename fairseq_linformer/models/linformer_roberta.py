@@ -25,6 +25,7 @@ from ..modules.kinds import count_matrices
 from ..projected_dim import short_form
 from . import authors
 from .compatibility import describe_mismatch
+from .compiling import compile_layers
 from .options import ARCHITECTURES, LinformerRobertaConfig, as_options, resolve, to_linformer_config
 from .resize import resize_state
 from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, max_positions, projected_dims, projections, sharing_of
@@ -188,7 +189,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
     def build_encoder(self, args, dictionary, embed_tokens):
         noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)
         width = args.encoder_embed_dim
-        return LinformerEncoder(
+        encoder = LinformerEncoder(
             to_linformer_config(args, len(dictionary), dictionary.pad()),
             embed_tokens,
             linear=lambda inputs, outputs: noisy(nn.Linear(inputs, outputs)),
@@ -198,6 +199,9 @@ class LinformerRobertaEncoder(RobertaEncoder):
             ),
             embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
+        if args.compile:
+            compile_layers(encoder.layers)
+        return encoder
 
     def forward(
         self, src_tokens, features_only=False, return_all_hiddens=False, masked_tokens=None, positions=None, **kwargs
@@ -218,7 +222,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
             return x if features_only else self.output_layer(x, masked_tokens=masked_tokens), extra
         positions, wanted = masked_positions(masked_tokens)
         x, extra = self.extract_features(src_tokens, positions=positions, **kwargs)
-        return self.output_layer(x[wanted]), extra
+        return self.output_layer(x.flatten(0, 1)[wanted]), extra
 
     def extract_features(self, src_tokens, return_all_hiddens=False, positions=None, token_embeddings=None, **unused):
         """(B, n) tokens to (B, n, d) features, or (B, m, d) of ``positions`` (B, m)."""
@@ -228,25 +232,28 @@ class LinformerRobertaEncoder(RobertaEncoder):
 
 
 def masked_positions(masked_tokens: Tensor):
-    """The positions to compute, (B, m), and which of them are wanted, (B, m) boolean.
+    """The positions to compute, (B, m), and which of the B m are wanted: (masked tokens,) integers.
 
     m is the largest number of masked tokens in a sentence; a sentence with fewer is filled
     up with others. Taken in order, the wanted ones are ``masked_tokens.nonzero()``.
+
+    Both are found before the encoder begins, because a GPU is waited for then: behind it
+    that would be a wait for the whole encoder.
     """
     counts = masked_tokens.sum(1)
     order = masked_tokens.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
     positions = order[:, : int(counts.max())]
     wanted = torch.arange(positions.size(1), device=counts.device) < counts.unsqueeze(1)
-    return positions, wanted
+    return positions, wanted.flatten().nonzero().squeeze(1)
 
 
 def _write_back(cfg, args) -> None:
     """Put the resolved options into the configuration that the checkpoint will carry, so that
     it does not depend on later defaults. Layers that are not to be kept are gone from this
-    model already."""
+    model already, and who reads the checkpoint need not have a compiler."""
     if not isinstance(cfg, DictConfig):
         return
-    values = {**as_options(args), "encoder_layers_to_keep": None}
+    values = {**as_options(args), "encoder_layers_to_keep": None, "compile": False}
     # fairseq hands on a merged copy if the architecture has the name of the model.
     parent = cfg._get_parent()
     for target in (cfg, parent.get("model") if isinstance(parent, DictConfig) else None):

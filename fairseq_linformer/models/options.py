@@ -16,7 +16,7 @@ from omegaconf import ListConfig, OmegaConf
 
 from ..config import ACTIVATIONS, PROJECTIONS, SHARING, STARTS, LinformerConfig
 from ..projected_dim import parse, short_form
-from . import authors
+from . import authors, compiling
 
 
 def option(help: str, default: Any = None) -> Any:
@@ -97,6 +97,9 @@ class LinformerRobertaConfig(FairseqDataclass):
     checkpoint_activations: bool = option("recompute activations of each layer in backward", False)
     offload_activations: bool = option(
         "keep checkpointed activations in host memory; sets --checkpoint-activations", False
+    )
+    compile: bool = option(
+        "compile the encoder layers with PyTorch's compiler; the first batches take minutes, checkpoints are the same", False
     )
     min_params_to_wrap: int = option(
         "minimum number of params for a layer to be wrapped with FSDP() when training with "
@@ -202,6 +205,7 @@ def _check(args: Namespace, task_positions: Any) -> None:
         )
     args.projected_dim = short_form(parse(args.projected_dim, args.encoder_layers, args.encoder_attention_heads))
     _check_quantisation_noise(args)
+    compiling.check(args)
     if args.encoder_layers_to_keep:
         _check_layers_to_keep(args)
 

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .dropout import dropout, dropped_product
 from .order import Order, cheapest_order
 from .projection import Projection
 
@@ -113,47 +114,52 @@ class LinearMultiheadAttention(nn.Module):
             context, weights = self._attend_through_scores(q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask)
         else:
             reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)
-            reduce_values = reduce_keys if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
+            reduce_values = None if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
             keys, values = self._project(x, reduce_keys, reduce_values, order)
             context, weights = self._attend(q, keys, values, mask, need_weights)
         context = self.out_proj(context.transpose(1, 2).flatten(2))
         return context, weights if need_weights else None
 
     def _project(self, x: Tensor, reduce_keys, reduce_values, order: Order) -> Tuple[Tensor, Tensor]:
-        """E K W^K and F V W^V with their biases, each (B, H, k', d_h)."""
+        """E K W^K and F V W^V with their biases, each (B, H, k', d_h). Without ``reduce_values`` F is E."""
         if order is Order.INPUT:
             reduced = reduce_keys(x)  # (B, k', d)
             keys = self.k_proj(reduced)
-            values = self.v_proj(reduced if reduce_values is reduce_keys else reduce_values(x))
+            values = self.v_proj(reduced if reduce_values is None else reduce_values(x))
         else:
             keys = reduce_keys(product(self.k_proj, x)) + self.k_proj.bias
-            values = reduce_values(product(self.v_proj, x)) + self.v_proj.bias
+            values = (reduce_values or reduce_keys)(product(self.v_proj, x)) + self.v_proj.bias
         return self._split_heads(keys), self._split_heads(values)
 
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
-        dropout = self.dropout if self.training else 0.0
-        if not need_weights:
-            return F.scaled_dot_product_attention(q, keys, values, mask, dropout), None
-        weights = self._softmax(q @ keys.transpose(-2, -1), mask)
-        return F.dropout(weights, dropout) @ values, weights
+        p = self.dropout if self.training else 0.0
+        # On a CPU PyTorch does not fuse attention with dropout, and keeps twelve bytes a weight where ours keeps five.
+        if not (need_weights or (p > 0 and q.device.type == "cpu")):
+            return F.scaled_dot_product_attention(q, keys, values, mask, p), None
+        weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), mask)
+        return dropped_product(weights, values, p), weights
 
     def _attend_through_scores(self, q, x, E, F_, mask) -> Tuple[Tensor, Tensor]:
         """The same with (q K^T) E^T in place of q (E K)^T, and (weights F) V for weights (F V)."""
         keys = self._split_heads(product(self.k_proj, x))  # (B, H, n, d_h)
         values = self._split_heads(product(self.v_proj, x))
+        q = self._scaled(q)
         # The bias of the keys is the same for all k scores of a query and cancels in the
         # softmax. It is added so that its gradient is there (and zero) in every order.
         bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
         scores = (q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1) + bias  # (B, H, m, k)
         weights = self._softmax(scores, mask)
-        kept = F.dropout(weights, self.dropout, self.training)
+        kept = dropout(weights, self.dropout, self.training)
         # Weights sum to one before dropout, not after it.
         bias = kept.sum(-1, keepdim=True) * self._head_bias(self.v_proj)
         return (kept @ F_) @ values + bias, weights
 
+    def _scaled(self, q: Tensor) -> Tensor:
+        """q / sqrt(d_h): before the product, because there are more scores than queries."""
+        return q / math.sqrt(self.head_dim)
+
     def _softmax(self, scores: Tensor, mask: Optional[Tensor]) -> Tensor:
-        scores = scores / math.sqrt(self.head_dim)
         if mask is not None:
             scores = scores.masked_fill(~mask, -math.inf)
         return torch.softmax(scores, -1)

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
 from .attention import gather
+from .dropout import Dropout
 from .encoder_layer import LinformerEncoderLayer
 from .kinds import projection_of
 
@@ -50,7 +51,7 @@ class LinformerEncoder(nn.Module):
         )
         self.layernorm_embedding = layer_norm(config.embed_dim) if config.layernorm_embedding else None
         self.quant_noise = embedding_noise
-        self.dropout_module = nn.Dropout(config.dropout)
+        self.dropout_module = Dropout(config.dropout)
         self.E = None
         if config.one_for_all_layers:
             self.E = projection_of(config)
@@ -67,6 +68,7 @@ class LinformerEncoder(nn.Module):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
         padding_mask: Optional[Tensor] = None,
+        padded: Optional[bool] = None,
     ) -> Tuple[Tensor, Optional[List[Tensor]]]:
         """
         Args:
@@ -77,6 +79,7 @@ class LinformerEncoder(nn.Module):
                 each. Refused together with ``positions``.
             token_embeddings: (B, n, d), to use in place of the embeddings of ``tokens``.
             padding_mask: (B, n), True at padding; None for where ``tokens`` says it is.
+            padded: False if nothing is padded; None for looking, which waits for a GPU.
 
         Returns:
             (B, m or n, d) features, and a list of (B, n, d) hidden states or None. What
@@ -90,7 +93,7 @@ class LinformerEncoder(nn.Module):
         if padding_mask is None:
             padding_mask = tokens.eq(self.config.padding_idx)  # (B, n)
         x = self.embed(tokens, padding_mask, token_embeddings)
-        if not padding_mask.any():
+        if not (padding_mask.any() if padded is None else padded):
             padding_mask = None
         projection = None if self.E is None else self.E()
 

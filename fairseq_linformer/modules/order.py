@@ -49,4 +49,9 @@ def cheapest_order(
     m: int, n: int, k: int, d: int, H: int, separate_values: bool = True, among: Iterable[Order] = tuple(Order)
 ) -> Order:
     """The order with the fewest multiplications, the first of equals."""
-    return min(among, key=lambda order: multiplications(order, m, n, k, d, H, separate_values))
+    best, fewest = None, None
+    for order in among:  # and not min(..., key=...), which PyTorch's compiler does not take
+        count = multiplications(order, m, n, k, d, H, separate_values)
+        if best is None or count < fewest:
+            best, fewest = order, count
+    return best

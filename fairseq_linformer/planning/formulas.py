@@ -48,8 +48,8 @@ class Model:
 class Kernels:
     """How the device computes, as far as memory depends on it; the default is a GPU in half precision.
 
-    On a CPU PyTorch keeps a dropout mask in the type of what it masks, and with attention dropout
-    computes attention unfused.
+    On a CPU PyTorch keeps a dropout mask in the type of what it masks (the Linformer's modules do not), and with
+    attention dropout computes attention unfused.
     """
 
     element: int = 2
@@ -305,7 +305,7 @@ def saved_by_head(model: Model, kernels: Kernels, batch: Batch) -> int:
     """Inputs of two linear maps and of a norm, and of fairseq's GELU, which takes them in single precision; but
     not the log-probabilities. M times d each. After a norm at the end of the encoder its input too."""
     c, read = model.shape, batch.sentences * batch.masked
-    head = read * (c.embed_dim * (3 * kernels.element + SINGLE) + 2 * STATISTIC + 3 * INDEX)
+    head = read * (c.embed_dim * (3 * kernels.element + SINGLE) + 2 * STATISTIC + (2 if model.linear else 3) * INDEX)
     rows = batch.sentences * (batch.masked if model.linear else batch.positions)
     return head + rows * (c.embed_dim * kernels.element + 2 * STATISTIC) * c.normalize_before
 
@@ -341,7 +341,9 @@ def saved_by_attention(model: Model, kernels: Kernels, batch: Batch, layer: int)
     width = batch.sentences * c.embed_dim * e  # bytes of one row of every sentence
     scores = batch.sentences * c.attention_heads * a.m  # how many for one projected position
     gathered = a.m * width * a.gathered
-    weights = scores * a.most * (e + (c.attention_dropout > 0) * (e + kernels.mask))  # after softmax; mask; after dropout
+    dropped = c.attention_dropout > 0
+    again = model.linear and a.order is not Order.SCORES  # dropout is made again from mask and weights (``modules/dropout.py``)
+    weights = scores * a.most * (e + dropped * (kernels.mask + e * (not again)))  # after softmax; mask; after dropout
     if a.order is Order.SCORES:
         # Queries once more for the bias of the keys; scores before E and weights after F; keys and values; output.
         projected = 2 * scores * a.n * e + _saved_matrices(model, kernels, batch, layer)

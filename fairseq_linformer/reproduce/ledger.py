@@ -7,16 +7,15 @@ something is refused. Reports are made from entries alone.
 import datetime
 import json
 import math
-import os
-import platform
 import re
-import subprocess
 from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ..files import atomic
+from ..machine import current_commit, hardware, versions
+
+__all__ = ["Entry", "Measurement", "circumstances", "current_commit", "footer", "hardware", "read", "versions", "write"]
 
 SCALES = ("smoke", "cpu", "gpu", "paper")
 
@@ -125,40 +124,8 @@ def circumstances(data: str, command: str, scale: str = "cpu") -> Dict[str, Any]
     }
 
 
-def current_commit(folder=None) -> str:
-    """Of the repository that this is run in, or that ``folder`` is in."""
-    return subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True, cwd=folder).stdout.strip()
-
-
 def footer(entry: Entry) -> str:
     """The circumstances of an entry, for the end of a report."""
     versions = ", ".join(f"{name} {version}" for name, version in entry.versions.items())
     return (f"Command `{entry.command}`; {entry.date}; data: {entry.data}; {entry.hardware['processor']}, "
             f"{entry.hardware['cores']} cores; {versions}.")  # fmt: skip
-
-
-def hardware() -> Dict[str, Any]:
-    """This machine, in words: processor, cores, memory, accelerators."""
-    import torch
-
-    model = platform.processor() or platform.machine()
-    cpuinfo, meminfo = Path("/proc/cpuinfo"), Path("/proc/meminfo")
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0] if names else model
-    result: Dict[str, Any] = {"processor": model, "cores": os.cpu_count()}
-    if meminfo.exists():
-        result["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20)
-    result["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return result
-
-
-def versions() -> Dict[str, str]:
-    """Python and the packages that a number depends on, those that are installed."""
-    found = {"python": platform.python_version()}
-    for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -3,7 +3,26 @@
 Numbers of tables are those of the published PDF.
 """
 
-from typing import Dict
+from dataclasses import dataclass
+from typing import Dict, Tuple
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """A row of Table 1."""
+
+    per_layer: str
+    sequential: str
+
+
+TABLE_1: Dict[str, Complexity] = {
+    "recurrent": Complexity("O(n)", "O(n)"),
+    "transformer": Complexity("O(n^2)", "O(1)"),
+    "sparse": Complexity("O(n sqrt(n))", "O(1)"),
+    "reformer": Complexity("O(n log(n))", "O(log(n))"),
+    "linformer": Complexity("O(n)", "O(1)"),
+}
+"""Table 1: time of a layer and the least sequential operations, as n grows."""
 
 _TASKS = ("sst-2", "imdb", "qnli", "qqp")
 TABLE_2: Dict[str, Dict[str, float]] = {
@@ -24,3 +43,36 @@ TABLE_2: Dict[str, Dict[str, float]] = {
     }.items()
 }
 """Table 2: accuracy on the development set, in percent (the paper does not say what it is of QQP; of IMDB, which has none, the test set)."""
+
+TABLE_3_DIMENSIONS = (128, 256, 512, 1024, 2048)
+"""k, the columns of both halves of Table 3."""
+
+TABLE_3_TIME: Dict[int, Tuple[float, ...]] = {
+    512: (1.5, 1.3),
+    1024: (1.7, 1.6, 1.3),
+    2048: (2.6, 2.4, 2.1, 1.3),
+    4096: (3.4, 3.2, 2.8, 2.2, 1.3),
+    8192: (5.5, 5.0, 4.4, 3.5, 2.1),
+    16384: (8.6, 7.8, 7.0, 5.6, 3.3),
+    32768: (13, 12, 11, 8.8, 5.0),
+    65536: (20, 18, 16, 14, 7.9),
+}
+"""Table 3, left: n to how many times faster a forward pass is, for each k."""
+
+TABLE_3_MEMORY: Dict[int, Tuple[float, ...]] = {
+    512: (1.7, 1.5),
+    1024: (3.0, 2.9, 1.8),
+    2048: (6.1, 5.6, 3.6, 2.0),
+    4096: (14, 13, 8.3, 4.3, 2.3),
+    8192: (28, 26, 17, 8.5, 4.5),
+    16384: (56, 48, 32, 16, 8),
+    32768: (56, 48, 36, 18, 16),
+    65536: (60, 52, 40, 20, 18),
+}
+"""Table 3, right: n to how many times larger the largest batch is, for each k."""
+
+
+def table_3(half: Dict[int, Tuple[float, ...]], n: int, k: int):
+    """A cell of ``TABLE_3_TIME`` or ``TABLE_3_MEMORY``; None where the paper has none."""
+    values = dict(zip(TABLE_3_DIMENSIONS, half.get(n, ())))
+    return values.get(k)

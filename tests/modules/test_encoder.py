@@ -120,3 +120,16 @@ def test_modules_need_neither_fairseq_nor_transformers():
     root = Path(__file__).parents[2]
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
     assert result.stdout.strip() == "(1, 3, 4)", result.stderr
+
+
+def test_the_feed_forward_in_parts(monkeypatch):
+    """In inference on a CPU: the same features, and no part longer than it should be; whole while there are gradients."""
+    encoder, tokens, rows = build().eval(), torch.randint(2, 20, (3, 12)), []
+    whole = encoder(tokens)[0]
+    monkeypatch.setattr("fairseq_linformer.modules.encoder_layer.ROWS", 7)
+    encoder.layers[0].fc1.register_forward_hook(lambda _, x, y: rows.append(y.shape[:-1].numel()))
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(tokens)[0], whole.detach())
+    assert rows == [7, 7, 7, 7, 7, 1]
+    torch.testing.assert_close(encoder(tokens)[0], whole)
+    assert rows[6:] == [36]

@@ -96,8 +96,8 @@ def counted(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
 
 
 def on_cpu(model: Model, element: int = 4) -> Kernels:
-    """A CPU, where a dropout mask is as wide as a number, and attention with dropout is not fused."""
-    return Kernels(element=element, mask=element, fused=model.shape.attention_dropout == 0)
+    """A CPU, where fairseq's dropout masks are as wide as a number and ours a byte, and attention with dropout is not fused."""
+    return Kernels(element=element, mask=1 if model.linear else element, fused=model.shape.attention_dropout == 0)
 
 
 def allocated_on_gpu(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:

@@ -1,0 +1,66 @@
+"""The module-level part, on a machine that has PyTorch and a checkout of the source, no more:
+
+    python -m fairseq_linformer.benchmark OUT --device cuda --minutes 7
+
+measures Table 3 and training steps in fp16, bf16 and fp32 into OUT, a folder of JSON; run again it goes on. Elsewhere
+``fairseq-linformer benchmark report OUT`` makes ledger, tables and figures of it.
+"""
+
+import argparse
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import torch
+
+from ..machine import current_commit
+from . import inference, training
+from .cells import DTYPES, Cell, Provenance, measure
+from .whole import BARE
+
+TRAINED_TOKENS = 32_768
+LENGTHS = {"cuda": inference.LENGTHS, "cpu": (512, 1024)}
+USABLE = {"cuda": 60.0, "cpu": 8.0}
+
+
+def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768) -> List[Cell]:
+    """The cells in the order of what they say: training at n = 512 first, then Table 3, one precision after the other."""
+    cells: List[Cell] = []
+    for dtype in dtypes:
+        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, embed_dim=width, heads=width // 64)
+        trained = training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), tokens=tokens, models=BARE, **common)
+        cells += trained + inference.rows(lengths=lengths, tokens=tokens, usable_gib=USABLE[device], **common)
+    return cells
+
+
+def main(arguments=None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m fairseq_linformer.benchmark", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder of JSON; new, or one where the same was begun")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype", action="append", choices=tuple(DTYPES), help="give it several times for several (all; on a CPU fp32)")
+    parser.add_argument("--lengths", type=lambda text: tuple(map(int, text.split(","))), metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768, help="d, of heads of 64 (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=TRAINED_TOKENS, help="of a batch (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=7.0, help="begin nothing that would end later (%(default)s)")
+    parser.add_argument("--commit", help="of the source; asked from git if left out")
+    args = parser.parse_args(arguments)
+    command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", "--device", args.device])
+    try:
+        commit = args.commit or current_commit()
+        dtypes = args.dtype or (["bf16", "fp16", "fp32"] if args.device == "cuda" else ["fp32"])
+        cells = plan(args.device, dtypes, args.layers, args.tokens, args.rounds, args.lengths or LENGTHS[args.device], args.width)
+        left = measure(cells, args.out, Provenance(commit, command), args.minutes)
+    except (OSError, subprocess.CalledProcessError):
+        sys.exit("benchmark: this is no checkout of git, or OUT cannot be written; give --commit, and a folder that can be")
+    except ValueError as error:
+        sys.exit(f"benchmark: {error}")
+    print(f"{len(cells) - len(left)} of {len(cells)} cells are in {args.out}" + f"; run the same command again for the other {len(left)}" * bool(left))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Floating-point operations, and what share of what the device can do they are.
+
+    utilisation = operations of the model / (seconds * peak)
+
+as in Chowdhery et al. 2022, "PaLM", appendix B: operations that the model needs, and not those that a program
+makes of it (recomputation does not count). How many a Linformer or a RoBERTa needs is in ``planning/formulas.py``.
+"""
+
+from typing import Callable, Optional
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..planning.gpus import GPUS
+
+
+def counted(run: Callable[[], object]) -> int:
+    """Operations of the matrix products that ``run`` makes, forward and backward, as PyTorch counts them: two for a
+    multiplication and its addition. A kernel that it does not know (fused attention on a CPU) counts as none."""
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+def utilisation(operations: float, seconds: float, peak: float) -> float:
+    """The share of the peak.
+
+    Raises:
+        ValueError: a time or a peak that is not above 0.
+    """
+    if seconds <= 0 or peak <= 0:
+        raise ValueError(f"{seconds} seconds at a peak of {peak}; both must be above 0")
+    return operations / (seconds * peak)
+
+
+def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
+    """Operations a second that the vendor states for a GPU of this name (``planning/gpus.py``), without TF32 in fp32; None
+    for one that is not in the table."""
+    for gpu in GPUS.values():
+        if gpu.name.split("-")[0] in name.lower():
+            return 1e12 * (gpu.single if dtype is torch.float32 else gpu.half)
+    return None
+
+
+def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: int = 1024, rounds: int = 3) -> float:
+    """Operations a second of a large matrix product, the best of some: what a CPU can do, whose data sheet says less
+    about it than about its turbo. With one thread in seconds of the processor, as all other times."""
+    from .timing import clock_for, seconds_of
+
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    torch.mm(a, b)
+    return 2 * size**3 / min(seconds_of(lambda: torch.mm(a, b), clock_for(device), device) for _ in range(rounds))
+
+
+def peak_of(device: str, dtype: torch.dtype) -> float:
+    """Of the data sheet for a GPU that is in the table, else measured."""
+    stated = data_sheet_peak(torch.cuda.get_device_name(), dtype) if device != "cpu" else None
+    return stated or measured_peak(device, dtype)

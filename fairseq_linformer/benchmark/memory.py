@@ -1,0 +1,91 @@
+"""Bytes that a computation holds at most beside parameters, gradients and its inputs.
+
+On a CPU they are counted from tensors by PyTorch's memory tracker, not guessed from the process; with fake
+tensors (shapes without memory) that is possible for sizes that no machine holds. On a GPU its allocator is asked.
+"""
+
+from contextlib import contextmanager, nullcontext
+from typing import Callable, Iterable, Tuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+GIB = 2**30
+
+
+def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Tensor] = (), device: str = "cpu") -> int:
+    """At most, while ``run`` runs.
+
+    Args:
+        run: computes with ``module`` and ``inputs``. If it goes backward, gradients should be there before, as in all
+            steps but the first, or they are counted until they are in place.
+        device: ``cpu`` or ``cuda``.
+    """
+    if device != "cpu":
+        run()  # what libraries allocate once
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    inputs = list(inputs)
+    tracker = MemTracker()
+    tracker.track_external(module, *inputs)
+    with tracker:
+        run()
+    peak = {kind.name: size for kind, size in _on_cpu(tracker.get_tracker_snapshot("peak")).items() if kind != "Total"}
+    # What is external is either the module's or an input.
+    return peak["ACT"] + peak["TEMP"] + peak["OTH"] - sum(x.untyped_storage().nbytes() for x in inputs)
+
+
+def _on_cpu(snapshot) -> dict:
+    return next(values for device, values in snapshot.items() if device.type == "cpu")
+
+
+def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, Tensor], object], batch: int, n: int, device="cpu", dtype=torch.float32) -> int:
+    """Bytes at most of a forward pass without gradients of (batch, n) tokens; on a CPU with tensors that have a shape only.
+
+    Args:
+        build: makes the model; with fake tensors that costs no memory.
+        call: applies it to tokens.
+    """
+    with FakeTensorMode() if device == "cpu" else nullcontext(), torch.no_grad():
+        with made_of(dtype):  # a fake module cannot be cast
+            module = build().eval()
+        if device != "cpu":
+            module.to(device)
+        tokens = torch.full((batch, n), 5, device=device)
+        return peak_bytes(lambda: call(module, tokens), module, [tokens], device)
+
+
+@contextmanager
+def made_of(dtype: torch.dtype):
+    """What is made meanwhile has this type."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def largest_batch(memory: float, fixed: float, at_one: int, at_two: int) -> Tuple[int, int]:
+    """How many sentences fit, and the bytes that each takes.
+
+    Args:
+        memory: bytes that there are.
+        fixed: bytes of parameters and buffers.
+        at_one, at_two: bytes beside them, with one sentence and with two; each further one takes as much as the second.
+
+    Raises:
+        ValueError: the second sentence takes nothing.
+    """
+    each = at_two - at_one
+    if each <= 0:
+        raise ValueError(f"{at_one} bytes with one sentence and {at_two} with two; the second must take some")
+    free = memory - fixed - at_one
+    return (0 if free < 0 else 1 + int(free // each)), each

@@ -1,0 +1,56 @@
+"""Dropout that keeps a byte for each number until the backward pass.
+
+PyTorch does so on a GPU; on a CPU its ``dropout`` keeps the mask in the type of what it masks, four bytes in single
+precision. The numbers that are dropped, and the results, are the same to the bit.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
+    """Zero each number with probability ``p`` and scale the others by 1 / (1 - p); ``x`` itself if not in training."""
+    return torch.native_dropout(x, p, True)[0] if training and p > 0 else x
+
+
+class Dropout(nn.Dropout):
+    """``nn.Dropout`` through the above."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, self.p, self.training)
+
+
+def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = True) -> Tensor:
+    """``dropout(weights) @ values``, which keeps for the backward pass the weights and a byte for each of them.
+
+    The product by itself would keep what dropout gave as well, as large as the weights, which softmax keeps anyway. It is
+    made again from them instead.
+
+    Args:
+        weights: (..., m, k)
+        values: (..., k, d_h)
+
+    Returns:
+        (..., m, d_h)
+    """
+    if not training or p == 0:
+        return weights @ values
+    return _DroppedProduct.apply(weights, values, p)
+
+
+class _DroppedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, weights, values, p):
+        dropped, kept = torch.native_dropout(weights, p, True)
+        ctx.save_for_backward(weights, values, kept)
+        ctx.scale = 1 / (1 - p)
+        return dropped @ values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        weights, values, kept = ctx.saved_tensors
+        of_values = (weights * kept).mul_(ctx.scale).transpose(-2, -1) @ gradient
+        of_weights = (gradient @ values.transpose(-2, -1)).mul_(kept).mul_(ctx.scale)
+        return of_weights, of_values, None

@@ -1,0 +1,80 @@
+"""What is compared: the same encoder with another attention, and models of others behind one call."""
+
+from unittest import mock
+
+import pytest
+import torch
+from fairseq.models import MODEL_REGISTRY
+
+from fairseq_linformer.benchmark import whole
+from fairseq_linformer.benchmark.encoders import FullAttention, transformer
+from fairseq_linformer.benchmark.families import families
+from fairseq_linformer.config import LinformerConfig
+from fairseq_linformer.models import LinformerRobertaModel
+from fairseq_linformer.modules import LinformerEncoder
+
+from .. import authors
+
+SHAPE = dict(vocab_size=50, max_positions=16, layers=2, embed_dim=32, ffn_embed_dim=64, attention_heads=4, dropout=0, attention_dropout=0)
+
+
+@pytest.mark.parametrize("kind", ["eager", "sdpa"])
+def test_the_baseline_is_the_linformer_with_all_positions(kind):
+    """In double precision, with padding and with some positions only: k = n and E = identity is full attention."""
+    torch.manual_seed(0)
+    ours = LinformerEncoder(LinformerConfig(projected_dim=16, sharing="layerwise", **SHAPE)).double().eval()
+    for p in ours.parameters():
+        torch.nn.init.normal_(p, std=0.5)
+    ours.E.set_(torch.eye(16))
+    baseline = transformer(LinformerConfig(projected_dim=4, **SHAPE), kind).double().eval()
+    missing, more = baseline.load_state_dict(ours.state_dict(), strict=False)
+    assert not missing and all(name.startswith("E.") for name in more)
+    tokens = torch.randint(2, 50, (3, 16))
+    tokens[1, 9:] = 1
+    for positions in (None, torch.tensor([[0, 5], [8, 1], [2, 2]])):
+        a, b = ours(tokens, positions)[0], baseline(tokens, positions)[0]
+        real = tokens.ne(1) if positions is None else torch.ones(3, 2, dtype=torch.bool)
+        torch.testing.assert_close(a[real], b[real])
+    with pytest.raises(ValueError, match="kind is 'flash'; it must be one of eager, sdpa"):
+        FullAttention(8, 2, 0.0, "flash")
+
+
+def test_the_authors_model_is_loaded_beside_ours():
+    authors.require()
+    config = LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE)
+    theirs = whole.models()["authors"](config, False).model
+    assert type(theirs).__name__ == "LinformerModel" and MODEL_REGISTRY["linformer_roberta"] is LinformerRobertaModel
+    assert theirs.encoder.sentence_encoder.layers[0].self_attn.compress_k.weight.shape == (4, 16)
+    with pytest.raises(ValueError, match="k is 5 and sharing layerwise; the authors' code wants a k that divides n"):
+        whole.models()["authors"](LinformerConfig(projected_dim=5, sharing="layerwise", **SHAPE), False)
+
+
+@pytest.mark.parametrize("classify", [False, True])
+@pytest.mark.parametrize("name", sorted(whole.models()))
+def test_every_model_has_a_loss_and_a_gradient(name, classify):
+    """And the loss is about the log of how many there are to choose from before training, whoever computes it."""
+    if missing := whole.why_not(name):
+        pytest.skip(missing)
+    torch.manual_seed(0)
+    model = whole.models()[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), classify)
+    tokens = torch.randint(5, 50, (4, 12))
+    positions = torch.tensor([[0, 3, 7]]).expand(4, -1)
+    loss = model(tokens, *([torch.tensor([0, 1, 0, 1])] if classify else [positions, tokens.gather(1, positions)]))
+    loss.backward()
+    assert loss.item() == pytest.approx(torch.tensor(2.0 if classify else 50.0).log().item(), rel=1.0 if classify else 0.4)
+    assert sum(p.grad.abs().sum() > 0 for p in model.parameters() if p.grad is not None) > 10
+
+
+def test_what_is_missing_is_named():
+    with mock.patch("importlib.util.find_spec", lambda name: None):
+        assert whole.why_not("linformer-pytorch") == "linformer-pytorch is not installed: pip install linformer-pytorch"
+        assert whole.why_not("roberta") == "roberta needs fairseq: scripts/setup.sh" and whole.why_not("transformer-sdpa") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(families()))
+def test_every_family_reads_tokens(name):
+    config = LinformerConfig(100, 1024, 64, "layerwise", layers=2, embed_dim=64, ffn_embed_dim=128, attention_heads=4)
+    with torch.inference_mode():
+        features = families()[name](config).eval()(torch.randint(5, 100, (2, 1024)))
+    assert features.shape[:2] == (2, 1024) and features.isfinite().all()

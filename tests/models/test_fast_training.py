@@ -1,0 +1,110 @@
+"""--compile and --optimizer fused_adam: the same model, faster."""
+
+import argparse
+from unittest import mock
+
+import pytest
+import torch
+from fairseq.optim.adam import FairseqAdam
+from torch import nn
+
+from fairseq_linformer.models import FusedAdam
+from fairseq_linformer.models.compiling import check, compile_layers
+from fairseq_linformer.modules import LinformerEncoder
+
+from ..modules.test_encoder import build
+from ..stock import BASE_ADAM, hydra_train, load, train
+
+NO_DROPOUT = ["--dropout", "0", "--attention-dropout", "0"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing", ["layerwise", "headwise"])
+def test_what_is_compiled_is_all_of_the_layer(sharing):
+    """Captured whole (a graph break would raise), with and without padding, all positions and some."""
+    torch._dynamo.reset()
+    shape = dict(sharing=sharing, layers=3, dropout=0, attention_dropout=0)
+    encoder, plain = build(**shape), build(**shape)
+    for layer in encoder.layers:
+        layer.compile(backend="aot_eager", fullgraph=True)
+    assert list(encoder.state_dict()) == list(plain.state_dict())
+    tokens = torch.randint(2, 20, (2, 12))
+    padded = tokens.clone()
+    padded[0, 5:] = 1
+    for batch, positions in ((tokens, None), (padded, torch.zeros(2, 3, dtype=torch.long))):
+        ours, theirs = encoder(batch, positions)[0], plain(batch, positions)[0]
+        torch.testing.assert_close(ours, theirs)
+    ours.sum().backward()
+    theirs.sum().backward()
+    for (name, a), b in zip(encoder.named_parameters(), plain.parameters()):
+        torch.testing.assert_close(a.grad, b.grad, msg=name)
+    for layer in encoder.layers:
+        layer.self_attn.dropout = layer.dropout_module.p = 0.5
+    dropped = encoder(tokens)[0]
+    dropped.sum().backward()
+    assert dropped.isfinite().all() and not torch.allclose(dropped, plain(tokens)[0])
+
+
+@pytest.mark.slow
+def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_path):
+    """The real compiler; the checkpoint says nothing of it and has the same names."""
+    options = [*NO_DROPOUT, "--encoder-layers", "2"]
+    plain = train(mlm_data, tmp_path / "plain", *options, updates=3)
+    compiled = train(mlm_data, tmp_path / "compiled", *options, "--compile", updates=3)
+    assert compiled == pytest.approx(plain, abs=1e-4)
+    a, b = load(tmp_path / "plain"), load(tmp_path / "compiled")
+    assert list(a["model"]) == list(b["model"]) and not b["cfg"]["model"]["compile"]
+    with mock.patch.object(LinformerEncoder, "compiled", [], create=True), \
+         mock.patch("fairseq_linformer.models.linformer_roberta.compile_layers", lambda layers: LinformerEncoder.compiled.append(len(layers))):
+        hydra_train(mlm_data, tmp_path / "yaml", "+run=tiny", "+model.compile=true", "task.tokens_per_sample=16", "model.projected_dim=8",
+                    "dataset.batch_size=8", "optimization.max_update=1", "common.cpu=true", "dataset.num_workers=0")  # fmt: skip
+        assert LinformerEncoder.compiled == [2]
+
+
+@pytest.mark.parametrize("options, sentence", [
+    (dict(quant_noise_pq=0.1), "compile is on and quant_noise_pq is 0.1"),
+    (dict(offload_activations=True), "compile and offload_activations are on"),
+])  # fmt: skip
+def test_refused_by_name(options, sentence):
+    args = argparse.Namespace(**{**dict(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False), **options})
+    with pytest.raises(ValueError, match=sentence):
+        check(args)
+
+
+def test_refused_without_a_compiler_and_under_sharding(monkeypatch):
+    args = argparse.Namespace(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ValueError, match="needs a C\\+\\+ compiler, and no-such-compiler was not found"):
+        check(args)
+    with pytest.raises(ValueError, match="layers are wrapped in Sequential"):
+        compile_layers([nn.Sequential(build().layers[0])])
+
+
+def test_fused_adam_takes_the_steps_of_adam():
+    """fairseq's, with weight decay, from the same gradients; and it says that all parameters may be one."""
+    torch.manual_seed(0)
+    start = torch.randn(50)
+    ours, theirs = (nn.Parameter(start.clone()) for _ in range(2))
+    values = dict(lr=[0.01], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1)
+    fused = FusedAdam(argparse.Namespace(**values), [ours])
+    adam = FairseqAdam(argparse.Namespace(**values, tpu=False, fp16_adam_stats=False, use_old_adam=True), [theirs])
+    for _ in range(5):
+        ours.grad = torch.randn(50)
+        theirs.grad = ours.grad.clone()
+        fused.step()
+        adam.step()
+    torch.testing.assert_close(ours, theirs)
+    assert (ours - start).abs().min() > 1e-4 and fused.supports_flat_params and not fused.supports_memory_efficient_fp16
+
+
+@pytest.mark.slow
+def test_fused_adam_through_both_front_doors(mlm_data, tmp_path):
+    options = ["--optimizer", "fused_adam", *BASE_ADAM]
+    train(mlm_data, tmp_path / "whole", *options, updates=4)
+    for updates in (2, 4):  # goes on from its checkpoint
+        train(mlm_data, tmp_path / "resumed", *options, updates=updates)
+    whole, resumed = load(tmp_path / "whole")["model"], load(tmp_path / "resumed")["model"]
+    assert all(torch.equal(a, b) for a, b in zip(whole.values(), resumed.values()))
+    hydra_train(mlm_data, tmp_path / "yaml", "+run=tiny", "optimizer._name=fused_adam", "task.tokens_per_sample=16", "model.projected_dim=8",
+                "dataset.batch_size=8", "optimization.max_update=2", "common.cpu=true", "dataset.num_workers=0")  # fmt: skip
+    assert load(tmp_path / "yaml")["optimizer_history"][-1]["optimizer_name"] == "FusedAdam"

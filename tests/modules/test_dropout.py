@@ -1,0 +1,44 @@
+"""Dropout that keeps less is PyTorch's to the bit, and so are its gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd.graph import saved_tensors_hooks
+
+from fairseq_linformer.modules.dropout import Dropout, dropout, dropped_product
+
+
+def of(seed, run, *inputs):
+    """The result and the gradients of the inputs, at a seed."""
+    inputs = [x.clone().requires_grad_() for x in inputs]
+    torch.manual_seed(seed)
+    y = run(*inputs)
+    y.backward(torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y))
+    return [y.detach(), *(x.grad for x in inputs)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_the_same_numbers_are_dropped(dtype, p):
+    x = torch.randn(3, 4, 50, dtype=dtype)
+    for a, b in zip(of(1, lambda x: dropout(x, p), x), of(1, lambda x: F.dropout(x, p, True), x)):
+        torch.testing.assert_close(a, b)
+    assert dropout(x, p, training=False) is x and dropout(x, 0.0) is x and Dropout(p).eval()(x) is x
+    assert torch.equal(*(of(2, f, x)[0] for f in (Dropout(p), lambda x: dropout(x, p))))
+
+
+def test_the_product_and_its_gradients():
+    weights, values = torch.softmax(torch.randn(2, 3, 20, 8, dtype=torch.float64), -1), torch.randn(2, 3, 8, 5, dtype=torch.float64)
+    ours = of(3, lambda w, v: dropped_product(w, v, 0.3), weights, values)
+    theirs = of(3, lambda w, v: F.dropout(w, 0.3, True) @ v, weights, values)
+    for a, b in zip(ours, theirs):
+        torch.testing.assert_close(a, b)
+    assert torch.equal(dropped_product(weights, values, 0.3, training=False), weights @ values)
+
+
+def test_five_bytes_are_kept_of_a_weight():
+    weights, values = torch.rand(64, 64, requires_grad=True), torch.rand(64, 1, requires_grad=True)
+    kept = {}
+    with saved_tensors_hooks(lambda t: kept.setdefault(t.data_ptr(), t), lambda t: t):
+        dropped_product(weights, values, 0.5)
+    assert sum(t.nbytes for t in kept.values()) == 64 * 64 * 5 + 64 * 4
