@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 def start(folder):
     # Fewer updates than the demo's 2,000, and enough to leave the plateau.
     return subprocess.Popen(
-        [ROOT / "scripts" / "demo.sh", folder], env={**os.environ, "DEMO_UPDATES": "1200"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [ROOT / "scripts" / "demo.sh", folder], env={**os.environ, "DEMO_UPDATES": "1500"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     )  # fmt: skip
 

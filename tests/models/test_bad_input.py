@@ -215,5 +215,8 @@ def test_containers_of_options_are_all_that_the_plugin_allows():
     containers = {"DictConfig", "ListConfig", "AnyNode", "ContainerMetadata", "Metadata"}
     assert {name.split(".")[-1] for name in allowed if name.startswith("omegaconf")} == containers
     rest = {name for name in allowed if not name.startswith(("torch", "omegaconf"))}
+    numbers = {name for name in rest if name.startswith("numpy")}
+    assert {name.split(".")[-1] for name in numbers} == {"scalar", "dtype", "Float32DType", "Float64DType"} and len(numbers) == 4
+    rest -= numbers
     assert rest == {"argparse.Namespace", "builtins.dict", "builtins.int", "builtins.list", "collections.defaultdict", "fairseq.distributed.utils._TensorPlaceholder",
                     "typing.Any"}  # fmt: skip

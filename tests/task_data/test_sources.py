@@ -101,9 +101,11 @@ def test_a_pair_is_the_stock_route(gpt2_files, gpt2, tmp_path):
             assert [made[f"{name}/{split}.{end}"] for end in ("bin", "idx")] == preprocess(text, dictionary, out)
             if name != "label":
                 assert made[f"{name}/dict.txt"] == (out / "dict.txt").read_bytes()
-    assert sorted(made) == sorted(
-        f"{name}/{file}" for name in ("input0", "input1", "label") for file in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx")
-    )
+    files_of_parts = ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx")
+    expected = [f"{name}/{file}" for name in ("input0", "input1", "label") for file in files_of_parts]
+    assert sorted(made) == sorted([*expected, "encoder.json", "vocab.bpe"])
+    for name in ("encoder.json", "vocab.bpe"):  # the tokenizer goes with the data
+        assert made[name] == (gpt2_files / name).read_bytes()
 
 
 def test_scores_are_the_stock_script_s(gpt2, tmp_path):
