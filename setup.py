@@ -36,6 +36,7 @@ setup(
     license="MIT",
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["fairseq_linformer*"]),
+    package_data={"fairseq_linformer.reproduce.report": ["style.css"]},
     entry_points={"console_scripts": ["fairseq-linformer = fairseq_linformer.cli:main"]},
     install_requires=["torch==2.13.0", "numpy", *FAIRSEQ_NEEDS],
     extras_require={

@@ -2,11 +2,12 @@
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Iterable, Iterator
+from typing import IO, Iterable, Iterator, Optional
 
 
 @contextmanager
@@ -31,6 +32,10 @@ def atomic(path, mode: str = "w") -> Iterator[IO]:
         with open(beside, mode, **text) as file:
             yield file
         os.replace(beside, path)
+    except OSError as error:
+        if error.filename is None:  # a full disk does not say which file
+            error.filename = str(path)
+        raise
     finally:
         beside.unlink(missing_ok=True)
 
@@ -75,14 +80,27 @@ def new_folder(path) -> Iterator[Path]:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def check_new_folder(path) -> None:
-    """Refuse a folder to write that has something in it.
+def check_can_be_written(folder) -> None:
+    """Before the work: a folder that is there, or can be made, for files.
+
+    Raises:
+        ValueError: it cannot be written, or is none.
+    """
+    there = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise ValueError(f"{folder} cannot be written: {there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"{folder} cannot be written: {there} is read-only")
+
+
+def check_new_folder(path, but: Optional[re.Pattern] = None) -> None:
+    """Refuse a folder to write that has something in it, ``but`` files of such names.
 
     Raises:
         ValueError: ``path`` exists and is not an empty folder, or is a link.
     """
     if os.path.isdir(path) and not os.path.islink(path):
-        if os.listdir(path):
+        if any(not (but and but.fullmatch(name)) for name in os.listdir(path)):
             raise ValueError(f"{path} has files in it; a new or an empty folder is wanted, nothing is overwritten")
     elif os.path.lexists(path):
         raise ValueError(f"{path} is {'a link' if os.path.islink(path) else 'not a folder'}; a new or an empty folder is wanted, nothing is overwritten")

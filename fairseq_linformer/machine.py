@@ -1,16 +1,35 @@
 """What a number depends on beside the command that made it: the machine, the versions, the commit."""
 
+import datetime
+import math
 import os
 import platform
 import subprocess
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Dict
 
 
 def current_commit(folder=None) -> str:
-    """Of the repository that this is run in, or that ``folder`` is in."""
-    return subprocess.run(["git", "describe", "--always", "--abbrev=40", "--dirty"], check=True, capture_output=True, text=True, cwd=folder).stdout.strip()
+    """Of the repository that ``folder`` is in, or else this source, wherever it is run from.
+
+    Raises:
+        subprocess.CalledProcessError: it is in none; this source, installed without its repository, is not of one around it.
+    """
+    git = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder or Path(__file__).parent)
+    if folder is None:
+        git(["git", "ls-files", "--error-unmatch", Path(__file__).name])
+    return git(["git", "describe", "--always", "--abbrev=40", "--dirty"]).stdout.strip()
+
+
+def provenance() -> Dict[str, Any]:
+    """What is to be said beside what is measured now: ``commit`` (empty where this package is in no repository), ``hardware``, ``versions``, ``date``."""
+    try:
+        commit = current_commit()
+    except (OSError, subprocess.CalledProcessError):
+        commit = ""
+    return {"commit": commit, "hardware": hardware(), "versions": versions(), "date": datetime.date.today().isoformat()}
 
 
 def hardware() -> Dict[str, Any]:
@@ -27,6 +46,13 @@ def hardware() -> Dict[str, Any]:
         result["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20)
     result["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return result
+
+
+def free_memory() -> float:
+    """Bytes that a process can have now before the system kills one; infinite where the system does not say. A container's own limit is not read."""
+    meminfo = Path("/proc/meminfo")
+    lines = meminfo.read_text().splitlines() if meminfo.exists() else []
+    return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)
 
 
 def versions() -> Dict[str, str]:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from typing import Optional
 
 
 class Progress:
@@ -9,12 +10,12 @@ class Progress:
 
     Args:
         what: what is being done, in a word or two.
-        total: of the units.
+        total: of the units; None if that is not known.
         unit: name of the unit; thousands of it are written with k, M and G, so bytes are ``B``.
         every: seconds between two plain lines.
     """
 
-    def __init__(self, what: str, total: int, unit: str = "B", every: float = 30.0):
+    def __init__(self, what: str, total: Optional[int], unit: str = "B", every: float = 30.0):
         self.what, self.total, self.unit, self.every = what, total, unit, every
         self.done = 0
         self._bar = None
@@ -32,22 +33,23 @@ class Progress:
         self.done += count
         if self._bar is not None:
             self._bar.update(count)
-        elif self.done < self.total and time.monotonic() - self._said >= self.every:
+        elif (self.total is None or self.done < self.total) and time.monotonic() - self._said >= self.every:
             self._say()
 
     def __exit__(self, *error) -> None:
         if self._bar is not None:
             self._bar.close()
         elif error[0] is None:
-            self._say()
+            self._say(ended=True)
 
-    def _say(self) -> None:
+    def _say(self, ended: bool = False) -> None:
         self._said = time.monotonic()
         seconds = self._said - self._begun
         rate = self.done / max(seconds, 1e-9)
-        left = f", {(self.total - self.done) / rate:,.0f} s left" if 0 < self.done < self.total else f" in {seconds:,.0f} s"
-        share = 100 * self.done / max(self.total, 1)
-        print(f"{self.what}: {share:.0f} %, {_scaled(self.done, self.unit)}, {_scaled(rate, self.unit)}/s{left}", file=sys.stderr, flush=True)
+        total = self.total or 0
+        left = f", {(total - self.done) / rate:,.0f} s left" if 0 < self.done < total and not ended else f" in {seconds:,.0f} s"
+        share = "" if self.total is None else f"{100 * self.done / max(total, 1):.0f} %, "
+        print(f"{self.what}: {share}{_scaled(self.done, self.unit)}, {_scaled(rate, self.unit)}/s{left}", file=sys.stderr, flush=True)
 
 
 def _scaled(count: float, unit: str) -> str:

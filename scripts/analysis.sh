@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Why it works, on models of this project: the spectrum of attention (Figure 1 of the paper) and the two theorems. The
-# result is results/spectrum*.json, results/theorem*.json, spectrum.md, theorems.md and their figures. On one core it
-# takes an hour; killed and started again it goes on where it was.
+# result is results/spectrum*.json, results/theorem*.json, optimal-rank-k.json, spectrum.md, theorems.md and their figures. On one
+# core it takes half an hour; killed and started again it goes on where it was.
 #
 #   scripts/analysis.sh WIKI BOOKS IMDB OUT    WIKI is the folder that scripts/real_text.sh filled, BOOKS a text (a paragraph
 #                                              a line), IMDB its test set as TSV (id, label, text), OUT takes all runs
+#   DATA_NAME=... NOTE=...                     what the texts are, and what is to be said of the models, in the entries
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# = 4 ] && [ -s "$1/roberta-512/checkpoint_last.pt" ] && [ -s "$2" ] && [ -s "$3" ] || {
+[ $# = 4 ] && [ -s "$1/roberta-512/checkpoint_last.pt" ] && [ -s "$1/headwise-512/checkpoint_last.pt" ] && [ -s "$2" ] && [ -s "$3" ] || {
     echo "usage: scripts/analysis.sh WIKI BOOKS IMDB OUT, with the folder of real_text.sh, a text and a TSV" >&2; exit 2; }
 wiki=$1 books=$2 imdb=$3 out=$4
 [ -n "${VIRTUAL_ENV:-}" ] || { scripts/setup.sh; source .venv/bin/activate; }
@@ -16,19 +17,12 @@ mkdir -p "$out"
 noted() { [ -e "$1" ] || git describe --always --abbrev=40 --dirty > "$1"; }  # the commit that begins a run
 tokenizer=(--dictionary "$wiki/bin/dict.txt" --sentencepiece "$wiki/spm/spm.model")
 
-# Linformers from that RoBERTa: k = 256 and 64, 1,500 updates of 2,048 tokens with the rate going to zero.
-for k in 256 64; do
-    run=$out/linformer-$k
-    [ -e "$run/done" ] && continue
-    mkdir -p "$run"; rm -f "$run/start.pt"; noted "$run/commit"
-    fairseq-linformer convert from-roberta "$wiki/roberta-512/checkpoint_last.pt" "$run/start.pt" --projected-dim "$k" --sharing headwise
-    fairseq-train "$wiki/bin" --user-dir fairseq_linformer --task masked_lm --criterion masked_lm \
-        --arch linformer_roberta_tiny --projected-dim "$k" --sharing headwise --encoder-normalize-before --dropout 0 \
-        --attention-dropout 0 --tokens-per-sample 512 --batch-size 4 --finetune-from-model "$run/start.pt" \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-6 --weight-decay 0.01 --clip-norm 1.0 --lr 1e-3 \
-        --lr-scheduler polynomial_decay --warmup-updates 150 --total-num-update 1500 --max-update 1500 --seed 1 \
-        --cpu --num-workers 0 --save-dir "$run" --no-epoch-checkpoints --log-format json --log-interval 100 > "$run/train.log" 2>&1
-    touch "$run/done"
+# How good these models are: perplexity on held-out text.
+for model in roberta headwise; do
+    log=$out/perplexity-$model.log
+    noted "$out/perplexity-$model.commit"
+    grep -qs test_ppl "$log" || fairseq-validate "$wiki/bin" --user-dir fairseq_linformer --task masked_lm \
+        --path "$wiki/$model-512/checkpoint_last.pt" --valid-subset test --batch-size 8 --cpu --num-workers 0 --log-format json > "$log" 2>&1
 done
 
 # Figure 1: one text each for what it was trained on, other books, and classification (a review a line); and what a
@@ -44,8 +38,7 @@ spectrum roberta-64-wiki "$wiki/roberta-64/checkpoint_last.pt" "$wiki/test.txt" 
 spectrum roberta-512-wiki "$wiki/roberta-512/checkpoint_last.pt" "$wiki/test.txt" 300
 spectrum roberta-512-books "$wiki/roberta-512/checkpoint_last.pt" "$books" 300
 spectrum roberta-512-imdb "$wiki/roberta-512/checkpoint_last.pt" "$out/imdb.txt" 300 --cut lines
-spectrum linformer-256-wiki "$out/linformer-256/checkpoint_last.pt" "$wiki/test.txt" 200
-spectrum linformer-64-wiki "$out/linformer-64/checkpoint_last.pt" "$wiki/test.txt" 200
+spectrum linformer-wiki "$wiki/headwise-512/checkpoint_last.pt" "$wiki/test.txt" 200
 
 # Pictures of a short sentence, whose tokens are named, and of 512 tokens.
 echo "a picture of what each of these words looks at, before and behind it, in every head." > "$out/sentence.txt"
@@ -53,10 +46,11 @@ picture() {  # NAME CHECKPOINT TEXT
     local name=$1 checkpoint=$2 text=$3
     [ -e "$out/attention-$name/sentence-1.png" ] || fairseq-linformer analyze attention "$checkpoint" "${tokenizer[@]}" \
         --text "$text" --sentence 1 --out "$out/attention-$name"
-    cp "$out/attention-$name/sentence-1.png" "results/attention_$name.png"
+    cp "$out/attention-$name/sentence-1.png" "results/attention_${name//-/_}.png"
 }
 picture roberta "$wiki/roberta-64/checkpoint_last.pt" "$out/sentence.txt"
-picture linformer "$out/linformer-64/checkpoint_last.pt" "$wiki/test.txt"
+picture roberta-512 "$wiki/roberta-512/checkpoint_last.pt" "$wiki/test.txt"
+picture linformer "$wiki/headwise-512/checkpoint_last.pt" "$wiki/test.txt"
 
 # The theorems: random Q, K, V, then those of the models.
 theorems() {  # NAME OPTIONS...
@@ -64,11 +58,10 @@ theorems() {  # NAME OPTIONS...
     noted "$out/theorems-$name.commit"
     [ -s "$out/theorems-$name/theorems.json" ] || fairseq-linformer analyze theorems "$out/theorems-$name" "$@"
 }
-theorems random --lengths 128,512,2048 --width 64
+theorems random --lengths 128,512,2048 --width 64 --draws 60
 for d in 8 16 32; do theorems "width-$d" --lengths 512 --width "$d" --draws 30; done
 theorems roberta --model "$wiki/roberta-512/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
-theorems linformer-256 --model "$out/linformer-256/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
-theorems linformer-64 --model "$out/linformer-64/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
+theorems linformer --model "$wiki/headwise-512/checkpoint_last.pt" "${tokenizer[@]}" --text "$wiki/test.txt" --draws 30
 
 sum=$(sha256sum "$wiki/test.txt" "$books" "$imdb" | cut -c1-12 | paste -sd' ')
-python -m fairseq_linformer.reproduce.analysis "$out" --results results --data "${DATA_NAME:-wiki, books, IMDB}; sha256 $sum"
+python -m fairseq_linformer.reproduce.analysis "$out" --results results --data "${DATA_NAME:-wiki, books, IMDB}; sha256 $sum" --note "${NOTE:-}"

@@ -7,7 +7,7 @@
 # OUT is a folder of JSON. Where the whole package is installed, `fairseq-linformer benchmark report OUT` writes the ledger,
 # tables and figures of it.
 set -euo pipefail
-[ $# -ge 1 ] || { echo "usage: scripts/gpu_benchmark.sh OUT [OPTION...]" >&2; exit 2; }
+[[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/gpu_benchmark.sh OUT [OPTION...]" >&2; exit 2; }
 out=$(realpath -m "$1")
 shift
 cd "$(dirname "$0")/.."

@@ -1,9 +1,11 @@
-"""The authors' own plugin, trained and asked for features in a process of its own: it registers the same
-names as this one."""
+"""The authors' own plugin, trained and asked for features in processes without this one: it registers the same names."""
 
+import json
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import fairseq
 import pytest
@@ -31,9 +33,42 @@ def require() -> None:
         pytest.skip("this fairseq has no examples/linformer")
 
 
+# Importing fairseq takes longer than what is done with it here: one process imports it, and its copies do the rest.
+_COPIES = """
+import json, os, sys, traceback
+import fairseq_cli.train
+for line in sys.stdin:
+    code, *arguments = json.loads(line)
+    copy = os.fork()
+    if copy == 0:
+        status = 1
+        try:
+            sys.argv[1:] = arguments
+            exec(code, {"__name__": "__main__"})
+            status = 0
+        except SystemExit as end:
+            status = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else 1)
+    print("ended", os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]), flush=True)
+"""
+
+
+@lru_cache(maxsize=None)
+def _copies():
+    said = TemporaryFile("w+")
+    return subprocess.Popen([sys.executable, "-c", _COPIES], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True), said
+
+
 def _run(code, *arguments) -> None:
-    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process, said = _copies()
+    process.stdin.write(json.dumps([code, *map(str, arguments)]) + "\n")
+    process.stdin.flush()
+    status = next((line for line in process.stdout if line.startswith("ended")), "the process itself ended")
+    said.seek(0)
+    assert status == "ended 0\n", status + said.read()[-3000:]
 
 
 def train(data, save_dir, *options, updates=3) -> Path:

@@ -33,3 +33,16 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
         told.add(2000)
     said = capsys.readouterr().err
     assert "reading: 100%" in said and "2.00k/2.00k" in said and "documents/s" in said
+
+
+def test_how_many_there_are_need_not_be_known(capsys):
+    with Progress("judging", None, "rows") as told:
+        told.add(3)
+    assert capsys.readouterr().err.startswith("judging: 3 rows, ")
+
+
+def test_what_ends_early_has_nothing_left(capsys):
+    with Progress("reading", 10, "lines") as told:
+        told.add(4)
+    said = capsys.readouterr().err
+    assert said.startswith("reading: 40 %, 4 lines, ") and " in 0 s" in said and "left" not in said

@@ -14,6 +14,8 @@ from fairseq_linformer.models import LinformerRobertaModel
 from . import stock
 
 TEXT = ["the cat sat on the mat", "a dog ran to the mat", "the dog and the cat ran on", "a Cat and a dog sat"]
+PARTS = ["a cat", "the cat", "a dog", "the dog"]
+ROWS = [(f"{part} {text}", int("cat" in part)) for part in PARTS for text in (*TEXT, "sat", "ran on the mat")]
 
 
 def shake(path, seed: int = 0) -> None:
@@ -123,4 +125,14 @@ def classifier_folder(classifier, pieces, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("export") / "cls"
     to_huggingface(classifier / "checkpoint_last.pt", folder, labels=pieces / "label" / "dict.txt")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def glue(tmp_path_factory):
+    """SST-2 in GLUE's form: is it about a cat?"""
+    folder = tmp_path_factory.mktemp("glue") / "SST-2"
+    folder.mkdir()
+    for name, rows in (("train", ROWS), ("dev", ROWS[::2])):
+        (folder / f"{name}.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
     return folder

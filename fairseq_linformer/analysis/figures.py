@@ -69,7 +69,11 @@ def shades(count: int) -> List[tuple]:
 
 def _title(spectrum: Spectrum) -> str:
     facts = spectrum.facts
-    return f"{Path(facts['model']).name}, n = {facts['n']}, {facts['sentences']:,} sentences"
+    # What was measured before the text's name was noted has it in its key.
+    text = facts.get("text") or ", ".join(Path(source["location"]).name for source in facts["key"]["texts"])
+    padded = facts.get("short_sentences") == "padded" and facts["texts"].get("short", 0)
+    length = f"up to {facts['n']} tokens" if padded else f"n = {facts['n']}"
+    return f"{facts['model']} on {text}".replace("$", r"\$") + f"\n{length}, {facts['sentences']:,} sentences"
 
 
 def _curves(ax, spectrum: Spectrum, title: str, legend: bool) -> None:
@@ -107,7 +111,8 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
 
     Args:
         path: PNG or SVG to write.
-        maps: of each layer (H, n, m); the columns of a Linformer are projected positions.
+        maps: of each layer (H, n, m); the columns of a Linformer are projected positions. Large ones are drawn by their largest value
+            in blocks.
         tokens: the n tokens, named at the rows (and at the columns where those are tokens) if there are 40 at most.
     """
     from matplotlib.ticker import MaxNLocator
@@ -118,7 +123,9 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
     for layer, row in enumerate(figure.subplots(L, H, squeeze=False)):
         for head, ax in enumerate(row):
             map_ = maps[layer][head]
-            ax.imshow(map_, cmap="Greys", vmin=0, vmax=float(map_.max()), aspect="auto", interpolation="nearest")
+            (n, m) = map_.shape
+            ax.imshow(_largest(map_, 200), cmap="Greys", vmin=0, vmax=float(map_.max()), aspect="auto", interpolation="nearest",
+                      extent=(-0.5, m - 0.5, n - 0.5, -0.5))  # fmt: skip
             ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=7)
             named = len(tokens) <= 40
             words = [token.replace("$", r"\$") for token in tokens]
@@ -130,3 +137,10 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
     figure.supxlabel("position attended to" if maps[0].shape[-1] == len(tokens) else "projected position attended to", fontsize=8)
     figure.supylabel("position", fontsize=8)
     save(figure, path)
+
+
+def _largest(map_: np.ndarray, pixels: int) -> np.ndarray:
+    """The largest of each block, so that a picture of so many pixels has every line, even one that is a position wide."""
+    rows, columns = (-(-size // pixels) for size in map_.shape)
+    padded = np.pad(map_, [(0, -size % step) for size, step in zip(map_.shape, (rows, columns))])
+    return padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns).max((1, 3))

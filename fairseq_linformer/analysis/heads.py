@@ -20,8 +20,13 @@ from .opening import Opened, attentions
 class Head:
     """One head on one sentence, in double precision; weights W^Q, W^K, W^V are multiplied in already, as the proofs do.
 
+    Biases: Q has its own, those b of K and c of V are left out, as the paper has none. What stays as it is in the model: P (b adds
+    one number to a whole row of A), a Linformer's own map and its error S V - P V where c is added behind F, as this Linformer
+    does (rows of both softmaxes sum to 1, so c is in both). What does not: exp(A), and with it the proof of theorem 2 before its
+    softmax; lengths of w, V and P V, which errors are divided by; and P R^T R V - P V, as rows of P R^T R do not sum to 1.
+
     Attributes:
-        Q, K, V: (n, d). Biases: Q has its own; those of K and V change neither the softmax nor the error and are left out.
+        Q, K, V: (n, d).
         E, F: (k, n), of a trained Linformer with such matrices; None of others.
         layer, head: where it is from; None if it is drawn.
     """
@@ -43,6 +48,21 @@ class Head:
     def P(self) -> Tensor:
         """(n, n): the context mapping matrix softmax(A), by rows."""
         return torch.softmax(self.A, -1)
+
+    @cached_property
+    def PV(self) -> Tensor:
+        """(n, d): the output."""
+        return self.P @ self.V
+
+    @cached_property
+    def row_norms(self) -> Tensor:
+        """(n,): ||P_i||."""
+        return self.P.norm(dim=1)
+
+    @cached_property
+    def spectral_norm(self) -> float:
+        """||V||_2."""
+        return float(torch.linalg.matrix_norm(self.V, 2))
 
 
 def random_head(n: int, d: int, generator: torch.Generator) -> Head:

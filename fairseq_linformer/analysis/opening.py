@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 from torch import Tensor, nn
 
+from ..errors import first_line
 from ..files import sha256
 from ..modules import LinearMultiheadAttention, LinformerEncoder
 
@@ -58,6 +59,12 @@ class Opened:
         if len(heads) > 1:
             raise ValueError(f"{self.name} has layers of {', '.join(map(str, sorted(heads)))} heads; all layers must have as many")
         self.layers, self.heads = len(shapes), heads.pop()
+
+    @property
+    def short_name(self) -> str:
+        """For figures: a checkpoint with its folder (fairseq calls them all checkpoint_last.pt), anything else by its last name."""
+        path = Path(self.name)
+        return "/".join(path.absolute().parts[-2:]) if path.is_file() else path.name
 
     @property
     def device(self) -> torch.device:
@@ -110,6 +117,8 @@ class Opened:
             if "output_attentions" not in str(error):
                 raise
             output = None
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise ValueError(f"{self.name} cannot be run on sentences of {tokens.size(1)} tokens: {first_line(error)}") from None
         weights = getattr(output, "attentions", None)
         if not weights or any(w is None for w in weights):
             raise ValueError(f"{self.name} gives no attention weights; an encoder with softmax attention in every layer is wanted")
@@ -142,13 +151,15 @@ def open_model(model, device: str = "cpu", tokenizer: bool = True, dictionary=No
     """
     try:
         place = torch.device(device)
-        torch.empty(1, device=place)
-    except (RuntimeError, AssertionError):
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError, NotImplementedError):
         raise ValueError(f"device is {device!r}; PyTorch cannot compute there") from None
     if os.path.isfile(model):
         from .opening_fairseq import open_checkpoint
 
         return open_checkpoint(Path(model), place, tokenizer, dictionary, sentencepiece, gpt2)
+    if str(model).endswith(".pt"):
+        raise ValueError(f"{model} is neither a file nor a folder; a checkpoint of fairseq, a folder of transformers or a name on the hub is wanted")
     for name, value in (("dictionary", dictionary), ("sentencepiece", sentencepiece), ("gpt2", gpt2)):
         if value is not None:
             raise ValueError(f"{name} is {value}, which is for a checkpoint of fairseq; {model} is not a file and has its own tokenizer")
@@ -163,15 +174,17 @@ def _open_transformers(name: str, device: torch.device, wants_tokenizer: bool) -
     if not os.path.isdir(name) and (name.startswith((".", "/")) or name.count("/") > 1):
         raise ValueError(f"{name} is neither a file nor a folder; a checkpoint of fairseq, a folder of transformers or a name on the hub is wanted")
     try:
-        module = AutoModel.from_pretrained(name, attn_implementation="eager", trust_remote_code=False, dtype=torch.float32)
+        module, info = AutoModel.from_pretrained(name, attn_implementation="eager", trust_remote_code=False, dtype=torch.float32, output_loading_info=True)
         kind = LinformerTokenizer if module.config.model_type == "linformer" else AutoTokenizer
         tokenizer = kind.from_pretrained(name, trust_remote_code=False) if wants_tokenizer else None
     except ImportError:
         raise
     except Exception as error:  # everything that a folder or the network can have
-        from ..errors import first_line
-
         raise ValueError(f"{name} cannot be opened with transformers: {type(error).__name__}: {first_line(error)}") from None
+    if missing := sorted(key for key in info["missing_keys"] if "pooler" not in key):  # the pooler comes after all attention
+        raise ValueError(f"{name} has no weights for {missing[0]}{f' and {len(missing) - 1} others' if missing[1:] else ''}; they would be random")
+    if tokenizer is not None:
+        _check_tokenizer(name, tokenizer, module)
     if module.config.is_encoder_decoder:
         module = module.get_encoder()
     module = module.to(device).eval()
@@ -185,12 +198,25 @@ def _open_transformers(name: str, device: torch.device, wants_tokenizer: bool) -
     return Opened(name, "linformer" if encoder is not None else "transformers", module, encoder, n, tokenizer, *special, _identity(name, module))
 
 
+def _check_tokenizer(name: str, tokenizer, module: nn.Module) -> None:
+    """
+    Raises:
+        ValueError: it knows no words (transformers makes up one where files are missing), or more than the model.
+    """
+    entries, rows = len(tokenizer), module.get_input_embeddings().num_embeddings
+    if entries <= len(set(tokenizer.all_special_ids)):
+        raise ValueError(f"{name} has no tokenizer: that which transformers makes of it knows special symbols only")
+    if entries > rows:
+        raise ValueError(f"the tokenizer of {name} has {entries:,} entries, the model embeddings for {rows:,}; it is another model's")
+
+
 def _longest(name: str, module: nn.Module) -> int:
     """n. RoBERTa's table has the row of padding and those before it at its beginning."""
     for part, table in module.named_modules():
         if part.endswith("position_embeddings") and isinstance(table, nn.Embedding):
             return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-    return int(getattr(module.config, "max_position_embeddings", 0) or 512)
+    said = getattr(module.config, "max_position_embeddings", None) or 0
+    return int(said) if said > 0 else 512  # XLNet says -1
 
 
 def _identity(name: str, module: nn.Module) -> Dict[str, Any]:

@@ -11,7 +11,7 @@ from ..checkpoints.files import node, read_checkpoint
 from ..checkpoints.roberta import from_roberta
 from ..checkpoints.tokenizer_files import DICTIONARY, check_size, find_tokenizer
 from ..config import LinformerConfig
-from ..corpus.tokenizer import SENTENCEPIECE
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, tokenizer_beside
 from ..files import sha256
 from ..models.authors import is_authors
 from ..models.compatibility import describe_mismatch
@@ -59,11 +59,11 @@ def open_checkpoint(path: Path, device: torch.device, wants_tokenizer: bool, dic
 
 def _tokenizer(path: Path, config: LinformerConfig, dictionary, sentencepiece, gpt2) -> Tuple[Any, Dict[str, str]]:
     """The tokenizer, and the SHA-256 of its files."""
-    beside = path.parent
-    if gpt2 is None and sentencepiece is None and not (beside / SENTENCEPIECE).is_file():
-        if not (beside / "encoder.json").is_file():
-            raise ValueError(f"there is neither {SENTENCEPIECE} nor encoder.json beside {path}; give --sentencepiece or --gpt2")
-        gpt2 = beside
+    if gpt2 is None and sentencepiece is None:
+        found = tokenizer_beside(path.parent)
+        if not found:
+            raise ValueError(f"there is neither {SENTENCEPIECE}, nor {' and '.join(GPT2_FILES)}, beside {path}; give --sentencepiece or --gpt2")
+        gpt2, sentencepiece = found.get("gpt2"), found.get("sentencepiece")
     encoder: Optional[Path] = None
     vocab: Optional[Path] = None
     if gpt2 is not None:

@@ -8,7 +8,7 @@ always enough for one V. Everything here that can be written as softmax(Q (E K)^
 """
 
 import math
-from typing import Dict, Iterator, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -47,20 +47,20 @@ def approximations(head: Head, ks: Sequence[int], generator: torch.Generator) ->
             yield k, LEARNED, linformer_map(head, head.E, head.F)
 
 
-def errors(heads: Sequence[Head], ks: Sequence[int], generator: torch.Generator) -> Dict[int, Dict[str, Dict[str, float]]]:
-    """By k and name, means over heads of ||S - P||_F / ||P||_F (``map``) and ||S V - P V||_F / ||P V||_F (``output``).
+def errors(heads: Sequence[Head], ks: Sequence[int], generator: torch.Generator) -> Dict[int, Dict[str, Dict[str, List[float]]]]:
+    """By k and name, of each head ||S - P||_F / ||P||_F (``map``) and ||S V - P V||_F / ||P V||_F (``output``). Of
+    ``learned E and F`` of those heads that have k rows in them.
 
     ``best rank-k of P V`` is the best output of rank k; it is no map.
     """
-    found: Dict[int, Dict[str, Dict[str, float]]] = {k: {} for k in ks}
+    found: Dict[int, Dict[str, Dict[str, List[float]]]] = {k: {} for k in ks}
 
     def add(k: int, name: str, **values: float) -> None:
-        cell = found[k].setdefault(name, dict.fromkeys(values, 0.0))
         for what, value in values.items():
-            cell[what] += value / len(heads)
+            found[k].setdefault(name, {}).setdefault(what, []).append(value)
 
     for head in heads:
-        P, PV = head.P, head.P @ head.V
+        P, PV = head.P, head.PV
         for k, name, S in approximations(head, ks, generator):
             add(k, name, map=float((S - P).norm() / P.norm()), output=float((S @ head.V - PV).norm() / PV.norm()))
         s = torch.linalg.svdvals(PV)

@@ -13,7 +13,7 @@ import torch
 
 from ..files import atomic
 from ..projected_dim import Dim, short_form
-from .singular import dimension_for
+from .singular import cumulative, dimension_for, rank
 from .spectrum import Sums
 
 ARRAYS, NUMBERS, FIGURE = "spectrum.npz", "spectrum.json", "spectrum.png"
@@ -32,7 +32,7 @@ class Spectrum:
         energy: (L, H, r), of their squares.
         rank: (3, L, H): mean, least and most numerical rank of a map.
         projections: name of a matrix E or F of a Linformer: (r,) or (H, r) singular values.
-        facts: what was measured, as JSON has it: ``model``, ``kind``, ``n``, ``sentences``, ``index``, counts, key.
+        facts: what was measured, as JSON has it: ``model``, ``text``, ``kind``, ``n``, ``sentences``, ``index``, counts, key.
     """
 
     curve: np.ndarray
@@ -44,7 +44,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, sums: Sums, projections: Dict[str, np.ndarray], facts: Dict[str, Any]) -> "Spectrum":
-        N, r = sums.sentences, sums.values
+        N, r = sums.sentences, max(sums.values, facts["index"])  # behind a sentence's own values its curve is 1
         curve = sums.curve[..., :r] / N
         deviation = np.sqrt(np.maximum(sums.curve_squares[..., :r] / N - curve**2, 0))
         return cls(curve, deviation, sums.energy[..., :r] / N, np.stack([sums.ranks / N, sums.rank_least, sums.rank_most]), projections, facts)
@@ -104,7 +104,9 @@ def read(folder) -> Spectrum:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ("curve", "deviation", "energy", "rank")}
             matrices = {name.removeprefix("projection/"): file[name] for name in file.files if name.startswith("projection/")}
-            return Spectrum(**arrays, projections=matrices, facts=json.loads(str(file["facts"])))
+            facts = json.loads(str(file["facts"]))
+            facts["model"], facts["key"]["texts"], facts["n"], facts["sentences"], facts["index"]
+            return Spectrum(**arrays, projections=matrices, facts=facts)
     except PermissionError:
         raise
     except Exception:  # a damaged archive fails anywhere in its reader
@@ -141,15 +143,13 @@ def suggest(spectrum: Spectrum, share: float, measure: str = "values") -> Dict[s
 
 def _matrix(values: np.ndarray, n: int) -> Dict[str, Any]:
     """Of one matrix E or F, or of those of its heads: its rank, and how many dimensions hold shares of it."""
-    from .singular import cumulative, rank
-
     values = torch.from_numpy(np.atleast_2d(values)).float()
     curve = cumulative(values)
     return {
         "singular_values": values.size(-1),
         "largest": _rounded(values[:, 0].numpy()),
         "smallest": _rounded(values[:, -1].numpy()),
-        "rank": rank(values, values.size(-1), n).tolist(),
+        "rank": rank(values, n).tolist(),
         "dimension_for": {f"{share:g}": dimension_for(curve, share).tolist() for share in SHARES},
     }
 

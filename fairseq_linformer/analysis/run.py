@@ -1,7 +1,12 @@
 """``analyze spectrum``, ``figure`` and ``attention``: from a model and texts to files."""
 
+import fcntl
+import os
+import re
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +18,10 @@ from .opening import Opened
 from .result import FIGURE, Spectrum
 from .spectrum import STATE, measure
 from .texts import Sentences
+
+
+HALF_WRITTEN = re.compile(r"\.(state\.npz|spectrum\.(npz|json|png))\.[0-9a-f]{8}")
+"""What ``files.atomic`` writes into until it is whole."""
 
 
 def length_of(model: Opened, length: Optional[int]) -> int:
@@ -56,14 +65,45 @@ def spectrum(
     if not 1 <= index <= r:
         raise ValueError(f"index is {index}; it must be from 1 to {r}, the singular values of a map at n = {texts.n}")
     out = Path(out)
+    texts.check_apart(out)
+    with alone_in(out):
+        return _spectrum(model, texts, out, sentences, index, batch, check)
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """In a folder that is new, or empty, or begun; what a killed run has left half-written in it goes.
+
+    Raises:
+        ValueError: it has something else in it, or another process writes into it.
+        OSError: it cannot be made or written.
+    """
     if not (out / STATE).exists():
-        check_new_folder(out)
+        check_new_folder(out, but=HALF_WRITTEN)
+    made = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in out.iterdir():
+            if HALF_WRITTEN.fullmatch(path.name):
+                path.unlink()
+        yield
+    except BlockingIOError:
+        raise ValueError(f"another process measures into {out}; wait for it, or take another folder") from None
+    finally:
+        os.close(folder)
+        if made and not any(out.iterdir()):  # it failed before it measured anything
+            out.rmdir()
+
+
+def _spectrum(model: Opened, texts: Sentences, out: Path, sentences: int, index: int, batch: int, check: int) -> Spectrum:
     key = {"model": model.identity, "texts": texts.identity(), "n": texts.n, "cut": texts.cut, "short": texts.short}
     sums = measure(model, texts, sentences, out / STATE, key, batch, check)
     matrices = projection_matrices(model.encoder) if model.kind == "linformer" else {}
     values = {name: torch.linalg.svdvals(matrix.double()).cpu().numpy() for name, matrix in matrices.items()}
     facts = {
-        "model": Path(model.name).name, "kind": model.kind, "layers": model.layers, "heads": model.heads, "n": texts.n,
+        "model": model.short_name, "text": texts.short_name, "kind": model.kind, "layers": model.layers, "heads": model.heads, "n": texts.n,
         "matrix_columns": model.n, "index": index, "sentences": sums.sentences, "sentences_asked": sentences,
         "texts": texts.counts.asdict(), "short_sentences": "skipped" if texts.short == "skip" else "padded",
         "float64_checked_sentences": sums.checked, "float64_difference": sums.difference, "seconds": round(sums.seconds, 1),
@@ -96,13 +136,15 @@ def attention(model: Opened, texts: Sentences, chosen: Sequence[int], out: Path)
     for path in paths.values():
         if path.exists():
             raise ValueError(f"{path} exists; nothing is overwritten")
-    for number, sentence in enumerate(texts, start=1):
-        if number in paths:
-            maps: List[np.ndarray] = []
-            tokens = torch.tensor([sentence])
-            model.maps(tokens, torch.zeros_like(tokens, dtype=torch.bool), lambda layer, weights: maps.append(weights[0].float().cpu().numpy()))
-            words = model.tokenizer.convert_ids_to_tokens(sentence)
-            draw_maps(paths[number], maps, words, f"{Path(model.name).name}, sentence {number}: {len(sentence)} tokens")
-        if number >= wanted[-1]:
-            return list(paths.values())
-    raise ValueError(f"sentence {wanted[-1]} is chosen; the text has {texts.counts.sentences} of {texts.n} tokens")
+    found = {number: sentence for number, sentence in enumerate(islice(texts, wanted[-1]), start=1) if number in paths}
+    if wanted[-1] not in found:
+        raise ValueError(f"sentence {wanted[-1]} is chosen; the text has {texts.counts.sentences}, of at most {texts.n} tokens{texts.left_out()}")
+    for number, sentence in found.items():
+        maps: List[np.ndarray] = []
+        tokens = torch.tensor([sentence])
+        model.maps(tokens, torch.zeros_like(tokens, dtype=torch.bool), lambda layer, weights: maps.append(weights[0].float().cpu().numpy()))
+        if not all(np.isfinite(map_).all() for map_ in maps):
+            raise ValueError(f"the attention of {model.name} is not finite; its weights are damaged")
+        words = model.tokenizer.convert_ids_to_tokens(sentence)
+        draw_maps(paths[number], maps, words, f"{model.short_name} on {texts.short_name}, sentence {number}: {len(sentence)} tokens")
+    return list(paths.values())

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..files import atomic
 from ..progress import Progress
 from .opening import Opened
-from .singular import cumulative, rank, singular_values
+from .singular import cumulative, longer_side, rank, singular_values
 from .texts import Sentences
 
 STATE = "state.npz"
@@ -60,13 +60,14 @@ class Sums:
         long, short = (layers, heads, n), (layers, heads)
         return cls(*(np.zeros(long) for _ in range(3)), np.zeros(short), np.full(short, np.inf), np.zeros(short))
 
-    def add(self, layer: int, maps: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Add a layer's maps (B, H, n', m); returns their curves (B, H, r). Count the sentences yourself."""
-        values = singular_values(maps, padding_mask)
+    def add(self, layer: int, maps: Tensor, padding_mask: Optional[Tensor] = None, positions: bool = True) -> Tensor:
+        """Add a layer's maps (B, H, n', m), whose columns are ``positions`` or a Linformer's; returns their curves (B, H, r). Count
+        the sentences yourself."""
+        values = singular_values(maps, padding_mask, positions)
         curve = cumulative(values)
         padded = torch.nn.functional.pad(curve, (0, self.curve.shape[-1] - curve.size(-1)), value=1.0).cpu()
         energy = torch.nn.functional.pad(cumulative(values**2), (0, self.curve.shape[-1] - curve.size(-1)), value=1.0).cpu()
-        ranks = rank(values, *maps.shape[-2:]).cpu().numpy()
+        ranks = rank(values, longer_side(maps, padding_mask, positions)).cpu().numpy()
         self.curve[layer] += padded.sum(0).numpy()
         self.curve_squares[layer] += (padded**2).sum(0).numpy()
         self.energy[layer] += energy.sum(0).numpy()
@@ -76,14 +77,14 @@ class Sums:
         self.values = max(self.values, curve.size(-1))
         return curve
 
-    def check(self, maps: Tensor, padding_mask: Optional[Tensor], curve: Tensor) -> None:
+    def check(self, maps: Tensor, padding_mask: Optional[Tensor], curve: Tensor, positions: bool = True) -> None:
         """Compare a layer's curves with those of double precision.
 
         Raises:
             ValueError: they differ by more than ``TOLERANCE``.
         """
         mask = None if padding_mask is None else padding_mask.cpu()
-        exact = cumulative(singular_values(maps.cpu().double(), mask))
+        exact = cumulative(singular_values(maps.cpu().double(), mask, positions))
         self.difference = max(self.difference, float((exact - curve.cpu()).abs().max()))
         if self.difference > TOLERANCE:
             raise ValueError(f"singular values in single precision give curves {self.difference:.1e} off; at most {TOLERANCE:.0e} is allowed")
@@ -131,7 +132,7 @@ def measure(
         if sums.sentences == 0:
             counts = texts.counts
             raise ValueError(f"the text has {counts.texts:,} texts and no sentence of {texts.n} tokens ({counts.short:,} shorter); "
-                             "give more text, a smaller --length or --short pad")  # fmt: skip
+                             f"give more text, a smaller --length or --short pad{texts.left_out()}")  # fmt: skip
     write_state(sums, state, key)
     return sums
 
@@ -146,11 +147,12 @@ def _add(model: Opened, sums: Sums, group: List[List[int]], check: int) -> None:
     padding = torch.arange(longest) >= lengths.unsqueeze(1)  # (B, n')
     mask = padding.to(model.device) if padding.any() else None
     count = max(0, min(check - sums.sentences, len(group)))  # those of this group that are checked
+    positions = model.kind != "linformer"
 
     def receive(layer: int, maps: Tensor) -> None:
-        curve = sums.add(layer, maps, mask)
+        curve = sums.add(layer, maps, mask, positions)
         if count:
-            sums.check(maps[:count], None if mask is None else mask[:count], curve[:count])
+            sums.check(maps[:count], None if mask is None else mask[:count], curve[:count], positions)
 
     model.maps(tokens, padding, receive)
     sums.sentences += len(group)

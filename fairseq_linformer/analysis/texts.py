@@ -12,9 +12,10 @@ No token is masked.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Dict, Iterator, List, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from ..corpus.documents import Unfit, documents, lines_of
+from ..corpus.documents import Unfit, documents, lines_as_documents, lines_of
 from ..corpus.plan import make_plan, source_of
 from ..corpus.sources import parse
 from ..files import sha256
@@ -32,7 +33,7 @@ class Counts:
     texts: int = 0
     """Paragraphs or rows read."""
     unfit: int = 0
-    """Documents that are no text, left out."""
+    """Documents (of ``lines`` in a text: lines) that are no text, left out."""
     cut: int = 0
     """Texts longer than n, of which the end was left out (``lines`` only)."""
     short: int = 0
@@ -42,6 +43,11 @@ class Counts:
 
     def asdict(self) -> Dict[str, int]:
         return asdict(self)
+
+
+def _name(source: Dict[str, Any]) -> str:
+    """Of what is on the hub all of it, of files the last part."""
+    return str(source["location"]).rstrip("/").rsplit("/", 1)[-1] if source["files"] else str(source["location"])
 
 
 class Sentences:
@@ -75,12 +81,31 @@ class Sentences:
         self.tokenizer, self.n, self.cut, self.short, self.bos, self.eos = tokenizer, n, cut, short, bos, eos
         self.counts = Counts()
 
+    @property
+    def short_name(self) -> str:
+        """For figures: the last names of the sources."""
+        return ", ".join(str(source["location"]).rstrip("/").rsplit("/", 1)[-1] for source in self.plan.sources)
+
     def identity(self) -> List[Dict[str, object]]:
-        """What tells these texts from others: locations with their settings, and the SHA-256 of each file."""
+        """What tells these texts from others: settings, the SHA-256 of each file, and names without the folders above, which may be written in any way."""
         return [
-            {**{key: value for key, value in source.items() if key != "files"}, "sha256": [sha256(file["path"]) for file in source["files"]]}
+            {**{key: value for key, value in source.items() if key != "files"}, "location": _name(source), "sha256": [sha256(file["path"]) for file in source["files"]]}
             for source in self.plan.sources
         ]
+
+    def left_out(self) -> str:
+        """For a message: what was no text, if anything was."""
+        return f"; {self.counts.unfit:,} documents are no text (NUL bytes, not UTF-8, too long) and were left out" if self.counts.unfit else ""
+
+    def check_apart(self, out) -> None:
+        """
+        Raises:
+            ValueError: ``out`` lies in a folder that is read, and would be a part of the text.
+        """
+        for source in self.plan.sources:
+            place = Path(str(source["location"]))
+            if place.is_dir() and Path(out).absolute().resolve().is_relative_to(place.resolve()):
+                raise ValueError(f"{out} is in {place}, the folder of the text; another folder is wanted")
 
     def __iter__(self) -> Iterator[List[int]]:
         self.counts = Counts()
@@ -133,7 +158,8 @@ class Sentences:
 
     def _texts(self) -> Iterator[str]:
         for chunk in self.plan.chunks:
-            for raw in documents(chunk, source_of(self.plan.sources[chunk.source])):
+            by_line = chunk.format == "text" and self.cut == "lines"
+            for raw in lines_as_documents(chunk) if by_line else documents(chunk, source_of(self.plan.sources[chunk.source])):
                 try:
                     lines = lines_of(raw)
                 except Unfit:

@@ -11,7 +11,8 @@ k = 5 log(n) / (eps^2 - eps^3). What Johnson-Lindenstrauss says of an inner prod
 
     |u R^T R w - u w| <= eps ||u|| ||w||                                                                     (of lengths)
 
-and that is less: ||u|| ||w|| can be many times |u w|. For R of Gaussians the error is known exactly,
+and that is less: ||u|| ||w|| can be many times |u w|. (The lemma's other half, Pr(||R w|| <= (1 + eps) ||w||) > 1 - exp(-(eps^2 - eps^3)
+k / 4), is measured too.) For R of Gaussians the error is known exactly,
 
     E ||P R^T R w - P w||^2 = (||P||_F^2 ||w||^2 + ||P w||^2) / k,
 
@@ -24,6 +25,8 @@ from typing import Sequence
 
 import torch
 from torch import Tensor
+
+from .samples import median
 
 
 def exponent(epsilon: float) -> float:
@@ -42,6 +45,11 @@ def lemma_bound(k: int, epsilon: float) -> float:
     return max(0.0, 1 - 2 * math.exp(-exponent(epsilon) * k / 4))
 
 
+def norm_bound(k: int, epsilon: float) -> float:
+    """1 - exp(-(eps^2 - eps^3) k / 4): the probability that the lemma gives for ||R w|| <= (1 + eps) ||w||."""
+    return 1 - math.exp(-exponent(epsilon) * k / 4)
+
+
 def theorem_bound(n: int, k: int, epsilon: float) -> float:
     """1 - 2 n exp(-(eps^2 - eps^3) k / 4): the proof's, 0 where it says nothing."""
     return max(0.0, 1 - 2 * n * math.exp(-exponent(epsilon) * k / 4))
@@ -52,29 +60,32 @@ def stated_k(n: int, epsilon: float) -> float:
     return 5 * math.log(n) / exponent(epsilon)
 
 
+MEASURED = ("theorem", "lengths", "pair", "pair_lengths", "norms")
+
+
 @dataclass
 class Probabilities:
-    """Of (ks, epsilons) each: the share of draws of R and columns w, of pairs also of rows u, for which it holds.
+    """Of (draws, ks, epsilons) each: the share of columns w, of pairs also of rows u, for which it holds with a draw of R.
 
     Attributes:
         theorem: ||P R^T R w - P w|| <= eps ||P w||.
         lengths: ||P R^T R w - P w|| <= eps ||P||_F ||w||.
         pair: |u R^T R w - u w| <= eps |u w|, the lemma as printed.
         pair_lengths: |u R^T R w - u w| <= eps ||u|| ||w||.
-        squared_error: (ks,) mean of ||P R^T R w - P w||^2 / ||P w||^2.
-        expected_error: (ks,) that mean as the formula above has it.
+        norms: ||R w|| <= (1 + eps) ||w||, the lemma's other half.
+        squared_error: (draws, ks) mean of ||P R^T R w - P w||^2 / ||P w||^2.
+        expected_error: (ks,) its mean over R as the formula above has it.
         stretch: median over w of ||P||_F ||w|| / ||P w||, the root of c above.
-        draws: how many R.
     """
 
     theorem: Tensor
     lengths: Tensor
     pair: Tensor
     pair_lengths: Tensor
+    norms: Tensor
     squared_error: Tensor
     expected_error: Tensor
     stretch: float
-    draws: int
 
 
 def probabilities(
@@ -101,19 +112,29 @@ def probabilities(
     PW = P @ W  # (n, d)
     whole, lengths = PW.norm(dim=0), P.norm() * W.norm(dim=0)  # (d,)
     row_lengths = P.norm(dim=1, keepdim=True) * W.norm(dim=0)  # (n, d)
-    counts = torch.zeros(4, len(ks), len(epsilons), dtype=P.dtype)
-    squared = torch.zeros(len(ks), dtype=P.dtype)
-    for _ in range(draws):
-        sums, begin = torch.zeros_like(W), 0  # Z^T Z W of the rows of Z so far
+    counts = torch.zeros(len(MEASURED), draws, len(ks), len(epsilons), dtype=P.dtype)
+    squared = torch.zeros(draws, len(ks), dtype=P.dtype)
+    column_lengths = W.norm(dim=0)
+    for draw in range(draws):
+        # Of the rows of Z so far: Z^T Z W, and the squares of Z W.
+        sums, norms, begin = torch.zeros_like(W), torch.zeros_like(whole), 0
         for i, k in enumerate(ks):
             Z = torch.randn(k - begin, P.size(1), generator=generator, dtype=P.dtype)
-            sums += Z.T @ (Z @ W)
+            ZW = Z @ W
+            sums += Z.T @ ZW
+            norms += ZW.square().sum(0)
             begin = k
             error = (P @ (sums / k) - PW).abs()  # R = Z / sqrt(k)
             sizes = error.norm(dim=0)
             for j, (size, limit) in enumerate(((sizes, whole), (sizes, lengths), (error, PW.abs()), (error, row_lengths))):
-                counts[j, i] += (size.unsqueeze(-1) <= eps * limit.unsqueeze(-1)).double().flatten(0, -2).mean(0)
-            squared[i] += (sizes / whole).square().mean()
-    ratio = (lengths / whole).square()
-    expected = torch.tensor([float((ratio + 1).mean()) / k for k in ks], dtype=P.dtype)
-    return Probabilities(*(counts / draws), squared / draws, expected, float(ratio.sqrt().median()), draws)
+                counts[j, draw, i] = _share(size.unsqueeze(-1) <= eps * limit.unsqueeze(-1))
+            counts[4, draw, i] = _share((norms / k).sqrt().unsqueeze(-1) <= (1 + eps) * column_lengths.unsqueeze(-1))
+            squared[draw, i] = (sizes / whole).square().mean()
+    ratio = lengths / whole
+    expected = torch.tensor([float((ratio.square() + 1).mean()) / k for k in ks], dtype=P.dtype)
+    return Probabilities(*counts, squared, expected, median(ratio))
+
+
+def _share(holds: Tensor) -> Tensor:
+    """(..., epsilons) to the shares (epsilons,)."""
+    return holds.double().flatten(0, -2).mean(0)

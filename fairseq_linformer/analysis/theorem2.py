@@ -2,8 +2,10 @@
 
     n positions, d width of a head, k rows of R, whose entries are N(0, 1/k); A = Q K^T / sqrt(d); x is a row of A
 
-The claim: for every row, ||softmax(x E^T) F V - softmax(x) V|| <= eps ||softmax(x)|| ||V||, with E = delta R, F = exp(-delta) R,
-delta = 2^-n, and k of the order of d log(d) / eps^2, independent of n. (The theorem does not say which norm of V; both are here.)
+The claim: for every row, ||softmax(x E^T) F V - softmax(x) V|| <= eps ||softmax(x)|| ||V||, with
+k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)}; in the proof E = delta R, F = exp(-delta) R, delta = 2^-n. (The theorem
+does not say which norm of V; both are here. Section 4 says k = O(d / eps^2) in words, and appendix B uses 5 log(n d) / (eps^2 - eps^3)
+and 9 log(d) / (eps^2 - eps^3).)
 
 The steps:
 
@@ -12,16 +14,30 @@ The steps:
 2. ||exp(x) R^T R y - exp(x) y|| <= eps ||exp(x)|| ||y||: Johnson-Lindenstrauss.
 3. From 2 d rows to all: [exp(A E^T) F V, exp(A) V] = Gamma times its rows for A_s, which must be of rank 2 d, and Gamma's rows
    must be no longer than of the order of d.
+
+What the proof does not have, besides what the numbers say of its steps:
+
+(a) It ends at ||exp(A_i E^T) F V - exp(A_i) V|| and never comes to the softmax that the theorem is about. One side is divided by a
+    sum of k exponentials, the other by one of n; where the proof's end held, the outputs would differ by the ratio of these
+    sums ("sums" below, measured), whatever eps.
+(b) Its last line is eps Theta(d) ||exp(A^s)|| ||V||: a factor of d, and the norm of 2 d other rows in place of ||exp(A_i)||. To take
+    the factor into eps, k must be of the order of d^2 log(d), not d log(d). (The same line drops a factor of up to sqrt(2 d)
+    between a sum of norms and the norm.)
+(c) Its first display claims an error of eps ||exp(x) y||, the product, and derives eps ||exp(x)|| ||y||, the lengths; as theorem 1.
+(d) Its step (a) drops exp(-delta): exp(x E^T) F = exp(-delta) exp(x E^T) R. That is harmless for small delta.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from .heads import Head
+from .samples import median
+
+NORMS = ("spectral", "frobenius", "true")
 
 
 def proof_delta(n: int) -> float:
@@ -41,6 +57,11 @@ def construction(head: Head, R: Tensor, delta: float, V: Optional[Tensor] = None
     return torch.softmax(head.A @ (delta * R).T, -1) @ F
 
 
+def step2(head: Head, R: Tensor) -> Tensor:
+    """(n, d): softmax(A) R^T R V, what step 2 is about; it needs all n x n scores."""
+    return (head.P @ R.T) @ (R @ head.V)
+
+
 @dataclass
 class RowErrors:
     """Of an approximation X of P V, by row: ||X_i - P_i V|| over
@@ -58,47 +79,40 @@ class RowErrors:
 
 def row_errors(head: Head, X: Tensor) -> RowErrors:
     """Errors of ``X`` (n, d); each (n,)."""
-    P, V = head.P, head.V
-    error, rows = (X - P @ V).norm(dim=1), P.norm(dim=1)
-    return RowErrors(error / (rows * torch.linalg.matrix_norm(V, 2)), error / (rows * V.norm()), error / (P @ V).norm(dim=1))
+    error = (X - head.PV).norm(dim=1)
+    return RowErrors(error / (head.row_norms * head.spectral_norm), error / (head.row_norms * head.V.norm()), error / head.PV.norm(dim=1))
 
 
 def candidates(head: Head, R: Tensor) -> Dict[str, Tensor]:
     """What is compared, (n, d) each: the proof's construction, the same with delta = 1/n (which the proof names too) and 1, step
-    2 alone (softmax(A) R^T R V, which needs all n x n scores), and nothing at all (F = 0)."""
+    2 alone, and nothing at all (F = 0)."""
     n = R.size(1)
     deltas = {"proof, delta = 2^-n": proof_delta(n), "proof, delta = 1/n": 1 / n, "proof, delta = 1": 1.0}
     found = {name: construction(head, R, delta, head.V) for name, delta in deltas.items()}
-    found["step 2 alone"] = (head.P @ R.T) @ (R @ head.V)
+    found["step 2 alone"] = step2(head, R)
     found["F = 0"] = torch.zeros_like(head.V)
     return found
 
 
-def errors(heads: Sequence[Head], k: int, epsilon: float, draws: int, generator: torch.Generator) -> Dict[str, Dict[str, float]]:
-    """Of each candidate: the medians of its row errors over rows, draws and heads, the share of rows within eps of
-    each right side, and ``same rows``: how far its rows are from their mean, relative to all (0: every query is answered alike).
-    """
-    collected: Dict[str, List[RowErrors]] = {}
-    spread: Dict[str, List[float]] = {"P V itself": []}
+def errors(heads: Sequence[Head], k: int, epsilon: float, draws: int, generator: torch.Generator) -> Dict[str, Dict[str, List[float]]]:
+    """Of each candidate, head and draw: the medians of its row errors over rows, the share of rows ``within eps`` of each right
+    side, and ``same rows``: how far its rows are from their mean, relative to all (0: every query is answered alike)."""
+    found: Dict[str, Dict[str, List[float]]] = {}
+
+    def add(name: str, what: str, value: float) -> None:
+        found.setdefault(name, {}).setdefault(what, []).append(value)
+
     for head in heads:
-        spread["P V itself"].append(_spread(head.P @ head.V))
         for _ in range(draws):
             for name, X in candidates(head, draw(k, head.V.size(0), generator)).items():
-                collected.setdefault(name, []).append(row_errors(head, X))
-                spread.setdefault(name, []).append(_spread(X))
-    found: Dict[str, Dict[str, float]] = {}
-    for name, rows in collected.items():
-        found[name] = {"same rows": _mean(spread[name])}
-        for norm in ("spectral", "frobenius", "true"):
-            values = torch.cat([getattr(r, norm) for r in rows])
-            found[name][norm] = float(values.median())
-            found[name][f"{norm} within eps"] = float((values <= epsilon).double().mean())
-    found["P V itself"] = {"same rows": _mean(spread["P V itself"])}
+                rows = row_errors(head, X)
+                for norm in NORMS:
+                    values = getattr(rows, norm)
+                    add(name, norm, median(values))
+                    add(name, f"{norm} within eps", float((values <= epsilon).double().mean()))
+                add(name, "same rows", _spread(X))
+        add("P V itself", "same rows", _spread(head.PV))
     return found
-
-
-def _mean(values: List[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _spread(X: Tensor) -> float:
@@ -107,9 +121,10 @@ def _spread(X: Tensor) -> float:
 
 
 def step1(head: Head, R: Tensor, delta: float) -> Dict[str, float]:
-    """The two differences of step 1 over ||exp(x)||, ``needed`` and ``printed``, and ``whole``, ||exp(x E^T) F V - exp(x) V||
-    over ||exp(x)|| ||V||_F: what the steps together are about, before there is a softmax. Medians over rows. The proof needs
-    that the first goes to 0 with delta.
+    """The two differences of step 1 over ||exp(x)||, ``needed`` and ``printed``; ``whole``, ||exp(x E^T) F V - exp(x) V|| over
+    ||exp(x)|| ||V||_F: what the steps together are about, before there is a softmax; and ``sums``, the sum of exp(x E^T) over that of
+    exp(x), which would have to be 1 for the softmax to follow. Medians over rows. The proof needs that the first goes to 0
+    with delta.
 
     All are divided by exp(max x) above and below.
     """
@@ -117,38 +132,72 @@ def step1(head: Head, R: Tensor, delta: float) -> Dict[str, float]:
     top = A.amax(1, keepdim=True)
     scaled = torch.exp(A - top)  # exp(x) / exp(max x)
     size = scaled.norm(dim=1)
-    projected = torch.exp(delta * A @ R.T)  # exp(x E^T)
-    needed = projected * torch.exp(-top) - scaled @ R.T
-    printed = (projected - torch.exp(delta * A) @ R.T) * torch.exp(-top)
-    whole = (projected * torch.exp(-top)) @ (math.exp(-delta) * R @ head.V) - scaled @ head.V
+    scores = delta * A @ R.T
+    projected = torch.exp(scores - top)  # exp(x E^T)
+    needed = projected - scaled @ R.T
+    printed = projected - (torch.exp(delta * A) @ R.T) * torch.exp(-top)
+    whole = projected @ (math.exp(-delta) * R @ head.V) - scaled @ head.V
     return {
-        "needed": float((needed.norm(dim=1) / size).median()),
-        "printed": float((printed.norm(dim=1) / size).median()),
-        "whole": float((whole.norm(dim=1) / (size * head.V.norm())).median()),
+        "needed": median(needed.norm(dim=1) / size),
+        "printed": median(printed.norm(dim=1) / size),
+        "whole": median(whole.norm(dim=1) / (size * head.V.norm())),
+        "sums": median(torch.exp(torch.logsumexp(scores, 1) - torch.logsumexp(A, 1))),
     }
+
+
+LIMIT = 1e-8
+"""Where the largest of |delta A R^T| is below it, exp(delta A R^T) is 1 to half of all digits or more."""
+
+
+def gamma_columns(head: Head, R: Tensor, delta: float) -> Tuple[Tensor, bool]:
+    """[exp(A E^T) F V, exp(A) V] (n, 2 d) up to a factor of each block, or times an invertible matrix: that changes neither its
+    rank nor Gamma, which is the matrix times the inverse of 2 d of its rows.
+
+    For tiny delta exp(delta A R^T) rounds to 1, and the first block to rank 1. That is rounding: for all delta but isolated ones
+    the rank is that of a general delta (minors are analytic in delta). There the first block is replaced by its limit: with
+    u, g u = 1, and N (d, d - 1), g N = 0, of g = 1^T R V, its columns times u are 1 + O(delta), and those times N over delta are
+    (A R^T R V) N + O(delta).
+
+    Returns:
+        The matrix, each block of length 1, and whether it is the limit's.
+    """
+    scores = delta * (head.A @ R.T)
+    RV = R @ head.V
+    limit = float(scores.abs().max()) < LIMIT
+    if limit:
+        g = RV.sum(0, keepdim=True)  # (1, d)
+        N = torch.linalg.svd(g).Vh[1:].T  # (d, d - 1)
+        first = [torch.ones(head.A.size(0), 1, dtype=RV.dtype), head.A @ (R.T @ (RV @ N))]
+    else:
+        first = [torch.exp(scores - scores.max()) @ RV]
+    blocks = [block / block.norm() for block in (*first, torch.exp(head.A - head.A.max()) @ head.V)]
+    return torch.cat(blocks, 1), limit
+
+
+def gamma(M: Tensor, rows: Tensor) -> Tensor:
+    """Gamma (n, 2 d): M times the inverse of its 2 d ``rows``."""
+    return torch.linalg.solve(M[rows].T, M.T).T
 
 
 def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> Dict[str, float]:
     """Does Gamma exist, and how long are its rows?
 
     Returns:
-        ``rank`` (numerical) of [exp(A E^T) F V, exp(A) V], ``wanted`` 2 d, and the length of Gamma's longest row where the 2 d
-        rows are chosen as well as a pivoted QR does, ``longest``, and at random, ``longest_random``; infinite where the rank
-        is too small.
+        ``rank`` (numerical) of the matrix above, ``wanted`` 2 d, ``limit``: 1 where it is the limit's, and the length of Gamma's
+        longest row where the 2 d rows are chosen as well as a pivoted QR does, ``longest``, and at random, ``longest_random``;
+        infinite where the rank is too small.
     """
     from scipy.linalg import qr
 
-    A, d = head.A, head.V.size(1)
-    # Each block by its own size: that changes neither the rank nor Gamma.
-    blocks = [torch.exp(delta * A @ R.T) @ R @ head.V, torch.exp(A - A.max()) @ head.V]
-    M = torch.cat([block / block.norm() for block in blocks], 1)  # (n, 2 d)
+    d = head.V.size(1)
+    M, limit = gamma_columns(head, R, delta)
     rank = int(torch.linalg.matrix_rank(M))
-    found = {"rank": float(rank), "wanted": 2.0 * d, "longest": math.inf, "longest_random": math.inf}
+    found = {"rank": float(rank), "wanted": 2.0 * d, "limit": float(limit), "longest": math.inf, "longest_random": math.inf}
     if rank == 2 * d:
         pivots = torch.from_numpy(qr(M.T.numpy(), mode="r", pivoting=True)[1][: 2 * d].copy()).long()
         chance = torch.randperm(M.size(0), generator=generator)[: 2 * d]
         for name, rows in (("longest", pivots), ("longest_random", chance)):
-            found[name] = float(torch.linalg.solve(M[rows].T, M.T).norm(dim=0).max())
+            found[name] = float(gamma(M, rows).norm(dim=1).max())
     return found
 
 
@@ -159,8 +208,7 @@ def needed_k(head: Head, ks: Sequence[int], epsilon: float, draws: int, generato
     for k in ks:
         holds = {name: 0 for name in found}
         for _ in range(draws):
-            R = draw(k, head.V.size(0), generator)
-            worst = row_errors(head, (head.P @ R.T) @ (R @ head.V))
+            worst = row_errors(head, step2(head, draw(k, head.V.size(0), generator)))
             for name in holds:
                 holds[name] += int(getattr(worst, name).max() <= epsilon)
         for name, count in holds.items():
@@ -171,6 +219,24 @@ def needed_k(head: Head, ks: Sequence[int], epsilon: float, draws: int, generato
     return found
 
 
-def stated_k(d: int, epsilon: float) -> float:
-    """9 d log(d) / eps^2: the theorem's, with 1 for its Theta."""
-    return 9 * d * math.log(d) / epsilon**2
+@dataclass(frozen=True)
+class StatedK:
+    """The theorem's k, with 1 for both Theta.
+
+    Attributes:
+        of_d: 9 d log(d) / eps^2, the branch that is independent of n.
+        of_n: 5 log(n) / eps^2.
+    """
+
+    of_d: float
+    of_n: float
+
+    @property
+    def k(self) -> float:
+        """The smaller one: that of n unless n > exp(9 d log(d) / 5), which is e^30 for d = 8 and e^479 for d = 64."""
+        return min(self.of_d, self.of_n)
+
+
+def stated_k(n: int, d: int, epsilon: float) -> StatedK:
+    """Both branches of k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)}."""
+    return StatedK(9 * d * math.log(d) / epsilon**2, 5 * math.log(n) / epsilon**2)

@@ -1,6 +1,8 @@
 """``analyze theorems``: both theorems and the best of each rank, on random or on real heads, to one folder.
 
     n positions, d width of a head, k the projected dimension
+
+What is measured of several heads and draws of R stands in the file as ``samples.summary`` has it.
 """
 
 import json
@@ -15,12 +17,15 @@ from ..files import atomic, new_folder
 from ..progress import Progress
 from . import rank_k, theorem1, theorem2
 from .heads import Head, random_head
+from .samples import summary
 from .theorem_figures import draw_rank_k, draw_theorem1, draw_theorem2
 
 NUMBERS = "theorems.json"
 EPSILONS = (0.3, 0.5, 0.7)
 """For theorem 1. eps^2 - eps^3 is largest at 2/3."""
-NORMS = ("spectral", "frobenius")
+LEAST_EPSILON = 0.001
+LEAST = 8
+"""The shortest n: the smallest k that is tried."""
 
 
 def random_groups(lengths: Sequence[int], d: int, seed: int) -> List[List[Head]]:
@@ -29,12 +34,18 @@ def random_groups(lengths: Sequence[int], d: int, seed: int) -> List[List[Head]]
     Raises:
         ValueError: a length is below 8, they do not rise, or d is below 2.
     """
-    if not lengths or list(lengths) != sorted(set(lengths)) or lengths[0] < 8:
-        raise ValueError(f"lengths are {list(lengths)}; rising numbers from 8 on are wanted")
+    if not lengths or list(lengths) != sorted(set(lengths)) or lengths[0] < LEAST:
+        raise ValueError(f"lengths are {list(lengths)}; rising numbers from {LEAST} on are wanted")
     if d < 2:
         raise ValueError(f"width is {d}; it must be at least 2")
-    generator = torch.Generator().manual_seed(seed)
+    generator = _generator(seed)
     return [[random_head(n, d, generator)] for n in lengths]
+
+
+def _generator(seed: int) -> torch.Generator:
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"seed is {seed}; it must be from 0 to {(1 << 63) - 1}")
+    return torch.Generator().manual_seed(seed)
 
 
 def powers(least: int, most: int) -> List[int]:
@@ -54,30 +65,39 @@ def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, see
         facts: what the heads are, to stand in the file.
 
     Raises:
-        ValueError: draws is below 1, epsilon not between 0 and 1, or ``out`` has something in it.
+        ValueError: draws is below 1, epsilon not between ``LEAST_EPSILON`` and 1, the seed out of range, n below 8, V of a head 0, or ``out`` has something in it.
         OSError: ``out`` cannot be written.
     """
-    theorem1.exponent(epsilon)
+    if not LEAST_EPSILON <= epsilon < 1:
+        raise ValueError(f"epsilon is {epsilon:g}; it must be at least {LEAST_EPSILON:g} and below 1")
     if draws < 1:
         raise ValueError(f"draws is {draws}; it must be at least 1")
-    begun = time.monotonic()
-    generator = torch.Generator().manual_seed(seed)
+    for heads in groups:
+        n, d = heads[0].V.shape
+        if n < LEAST or d < 2:
+            raise ValueError(f"heads have n = {n} and d = {d}; n must be at least {LEAST} and d at least 2")
+        if not all(bool(head.V.any()) for head in heads):
+            raise ValueError("the values V of a head are all 0; no error is relative to them")
+    generator = _generator(seed)
     few = max(3, draws // 10)
-    found: Dict[str, Any] = {**facts, "draws": draws, "draws_theorem2": few, "epsilon": epsilon, "seed": seed}
+    found: Dict[str, Any] = {**facts, "draws": draws, "draws_theorem2": few, "epsilon": epsilon, "seed": seed, "torch_threads": torch.get_num_threads()}
     found.update(theorem1=[], theorem2={"errors": [], "step1": [], "step3": [], "needed_k": []}, rank_k=[])
+    seconds = dict.fromkeys(("theorem1", "theorem2", "rank_k"), 0.0)
     with new_folder(out) as folder, Progress("theorems", len(groups), "lengths") as progress:
         for heads in groups:
+            begun = time.monotonic()
             found["theorem1"].append(_theorem1(heads, draws, generator))
+            first = time.monotonic()
             for name, rows in _theorem2(heads, epsilon, few, generator).items():
                 found["theorem2"][name] += rows
-            n = len(heads[0].Q)
-            ks = sorted({*powers(8, n), *(len(h.E) for h in heads if h.E is not None)})
-            for k, errors in rank_k.errors(heads, ks, generator).items():
-                found["rank_k"].append({"n": n, "k": k, "heads": len(heads), "errors": errors})
+            second = time.monotonic()
+            found["rank_k"] += _rank_k(heads, generator)
+            for name, spent in (("theorem1", first - begun), ("theorem2", second - first), ("rank_k", time.monotonic() - second)):
+                seconds[name] += spent
             progress.add(1)
-        found["seconds"] = round(time.monotonic() - begun, 1)
+        found["seconds"] = {name: round(spent, 3) for name, spent in seconds.items()}
         with atomic(folder / NUMBERS) as file:
-            file.write(json.dumps(_finite(found), indent=1) + "\n")
+            file.write(json.dumps(found, indent=1, allow_nan=False) + "\n")
         draw_theorem1(folder / "theorem1.png", found)
         draw_theorem2(folder / "theorem2.png", found)
         draw_rank_k(folder / "rank_k.png", found)
@@ -85,50 +105,57 @@ def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, see
 
 
 def _theorem1(heads: List[Head], draws: int, generator: torch.Generator) -> Dict[str, Any]:
-    """Means over heads."""
+    """Means over heads and draws."""
     n, d = heads[0].V.shape
-    ks = powers(8, n)
+    ks = powers(LEAST, n)
     measured = [theorem1.probabilities(h.P, h.V, ks, EPSILONS, draws, generator) for h in heads]
     row: Dict[str, Any] = {"n": n, "d": d, "heads": len(heads), "k": ks, "epsilon": list(EPSILONS), "draws": draws}
-    for name in ("theorem", "lengths", "pair", "pair_lengths", "squared_error", "expected_error"):
-        row[name] = torch.stack([getattr(m, name) for m in measured]).mean(0).tolist()
-    stretches = sorted(m.stretch for m in measured)
-    row["stretch"] = {"least": stretches[0], "median": stretches[len(stretches) // 2], "most": stretches[-1]}
+    for name in theorem1.MEASURED:
+        values = torch.cat([getattr(m, name) for m in measured])  # (heads draws, ks, epsilons)
+        row[name] = [[summary(values[:, i, j].tolist(), "mean") for j in range(len(EPSILONS))] for i in range(len(ks))]
+    squared = torch.cat([m.squared_error for m in measured])
+    row["squared_error"] = [summary(squared[:, i].tolist(), "mean") for i in range(len(ks))]
+    row["expected_error"] = [summary([float(m.expected_error[i]) for m in measured], "mean") for i in range(len(ks))]
+    row["stretch"] = summary([m.stretch for m in measured])
     row["bound"] = [[theorem1.theorem_bound(n, k, e) for e in EPSILONS] for k in ks]
-    row["lemma_bound"] = [[theorem1.lemma_bound(k, e) for e in EPSILONS] for k in ks]
     row["stated_k"] = [theorem1.stated_k(n, e) for e in EPSILONS]
     return row
 
 
 def _theorem2(heads: List[Head], epsilon: float, draws: int, generator: torch.Generator) -> Dict[str, List[Dict[str, Any]]]:
     n, d = heads[0].V.shape
+    shape = {"n": n, "d": d}
     rows: Dict[str, List[Dict[str, Any]]] = {"errors": [], "step1": [], "step3": [], "needed_k": []}
-    for k in powers(16, n):
-        rows["errors"].append({"n": n, "d": d, "k": k, "candidates": theorem2.errors(heads, k, epsilon, draws, generator)})
+    stated = theorem2.stated_k(n, d, epsilon)
+    own = math.ceil(stated.k)
+    for k in sorted({*powers(min(16, powers(LEAST, n)[-1]), n), *([own] if own <= n else [])}):
+        measured = theorem2.errors(heads, k, epsilon, draws, generator)
+        cells = {name: {what: summary(values, "mean" if "within" in what else "median") for what, values in cell.items()} for name, cell in measured.items()}
+        rows["errors"].append({**shape, "k": k, "candidates": cells})
     k = min(128, n)
     deltas = {"2^-n": theorem2.proof_delta(n), "1/n^2": n**-2.0, "1/n": 1 / n, "1/10": 0.1, "1": 1.0}
     for name, delta in deltas.items():
-        one = [theorem2.step1(h, theorem2.draw(k, n, generator), delta) for h in heads]
-        rows["step1"].append({"n": n, "d": d, "k": k, "delta": name, **{key: _median([o[key] for o in one]) for key in one[0]}})
+        one = [theorem2.step1(h, theorem2.draw(k, n, generator), delta) for h in heads for _ in range(draws)]
+        rows["step1"].append({**shape, "k": k, "delta": name, **_summaries(one)})
         if 2 * d <= n:
-            three = [theorem2.step3(h, theorem2.draw(k, n, generator), delta, generator) for h in heads]
-            rows["step3"].append({"n": n, "d": d, "k": k, "delta": name, **{key: _median([t[key] for t in three]) for key in three[0]}})
-    grid = [2 ** (i / 2) for i in range(4, 2 * n.bit_length())]
-    ks = sorted({min(n, round(k)) for k in grid})
+            three = [theorem2.step3(h, theorem2.draw(k, n, generator), delta, generator) for h in heads for _ in range(draws)]
+            rows["step3"].append({**shape, "k": k, "delta": name, **_summaries(three)})
+    ks = sorted({min(n, round(2 ** (i / 2))) for i in range(4, 2 * n.bit_length())})
     needed = [theorem2.needed_k(h, ks, epsilon, draws, generator) for h in heads]
-    rows["needed_k"].append({"n": n, "d": d, "epsilon": epsilon, "stated": theorem2.stated_k(d, epsilon),
-                             **{name: _median([one[name] for one in needed]) for name in NORMS}})  # fmt: skip
+    rows["needed_k"].append({**shape, "epsilon": epsilon, "stated_of_d": stated.of_d, "stated_of_n": stated.of_n, **_summaries(needed)})
     return rows
 
 
-def _median(values: List[float]) -> float:
-    return sorted(values)[len(values) // 2]
+def _rank_k(heads: List[Head], generator: torch.Generator) -> List[Dict[str, Any]]:
+    """Means over heads."""
+    n = len(heads[0].Q)
+    ks = sorted({*powers(LEAST, n), *(len(h.E) for h in heads if h.E is not None)})
+    return [
+        {"n": n, "k": k, "heads": len(heads),
+         "errors": {name: {what: summary(values, "mean") for what, values in cell.items()} for name, cell in errors.items()}}
+        for k, errors in rank_k.errors(heads, ks, generator).items()
+    ]  # fmt: skip
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: None stands for it."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _summaries(found: Sequence[Dict[str, float]]) -> Dict[str, Any]:
+    return {key: summary([one[key] for one in found]) for key in found[0]}

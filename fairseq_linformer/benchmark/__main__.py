@@ -17,7 +17,8 @@ import torch
 
 from ..machine import current_commit
 from . import inference, training
-from .cells import DTYPES, Cell, Provenance, measure
+from .cells import DTYPES, Cell, Provenance, measure, words_of
+from .typed import heads_of, numbers, positive
 from .whole import BARE
 
 TRAINED_TOKENS = 32_768
@@ -29,10 +30,16 @@ def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, 
     """The cells in the order of what they say: training at n = 512 first, then Table 3, one precision after the other."""
     cells: List[Cell] = []
     for dtype in dtypes:
-        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, embed_dim=width, heads=width // 64)
+        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, embed_dim=width, heads=heads_of(width))
         trained = training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), tokens=tokens, models=BARE, **common)
         cells += trained + inference.rows(lengths=lengths, tokens=tokens, usable_gib=USABLE[device], **common)
     return cells
+
+
+def _typed(args: argparse.Namespace) -> List[str]:
+    """The options, so that they give the same cells; a type that was chosen several times is several options."""
+    dtypes = [word for dtype in args.dtype or () for word in ("--dtype", dtype)]
+    return [*words_of(vars(args), but=("out", "minutes", "commit", "dtype")), *dtypes]
 
 
 def main(arguments=None) -> None:
@@ -41,15 +48,15 @@ def main(arguments=None) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of JSON; new, or one where the same was begun")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", action="append", choices=tuple(DTYPES), help="give it several times for several (all; on a CPU fp32)")
-    parser.add_argument("--lengths", type=lambda text: tuple(map(int, text.split(","))), metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
+    parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="d, of heads of 64 (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=TRAINED_TOKENS, help="of a batch (%(default)s)")
+    parser.add_argument("--tokens", type=positive, default=TRAINED_TOKENS, help="of a batch (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=7.0, help="begin nothing that would end later (%(default)s)")
     parser.add_argument("--commit", help="of the source; asked from git if left out")
     args = parser.parse_args(arguments)
-    command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", "--device", args.device])
+    command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", *_typed(args)])
     try:
         commit = args.commit or current_commit()
         dtypes = args.dtype or (["bf16", "fp16", "fp32"] if args.device == "cuda" else ["fp32"])

@@ -57,11 +57,6 @@ class FullAttention(nn.Module):
         return self.out_proj(context.transpose(1, 2).flatten(2)), None
 
 
-def linformer(config: LinformerConfig, embed_tokens: Optional[nn.Embedding] = None) -> LinformerEncoder:
-    """The encoder under test."""
-    return LinformerEncoder(config, embed_tokens)
-
-
 def transformer(config: LinformerConfig, kind: str, embed_tokens: Optional[nn.Embedding] = None) -> LinformerEncoder:
     """The same encoder with full attention: same layers, same norms, and as little of the last layer where less is read.
 
@@ -83,7 +78,7 @@ class MaskedLM(nn.Module):
     """An encoder with RoBERTa's head and loss, for training steps without fairseq.
 
     Args:
-        encoder: of ``linformer`` or ``transformer``.
+        encoder: ``LinformerEncoder``, or of ``transformer``.
     """
 
     def __init__(self, encoder: LinformerEncoder):

@@ -1,6 +1,6 @@
 """The families of Table 1, and today's alternatives, as existing libraries implement them: random weights, equal sizes.
 
-    (B, n) tokens to (B, n, d)
+    (B, n) tokens to (B, n, d), of Reformer (B, n, 2 d): its layers are reversible and have two streams
 
 Recurrent is ``torch.nn.LSTM``; sparse is BigBird's and Longformer's attention, Reformer is Reformer; these and Nystromformer, FNet
 and ModernBERT are those of ``transformers``.
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from .encoders import linformer, transformer
+from ..modules import LinformerEncoder
+from .encoders import transformer
 
 
 class Recurrent(nn.Module):
@@ -57,10 +58,12 @@ def families() -> Dict[str, Callable[[LinformerConfig], nn.Module]]:
         "transformer-eager": lambda c: _Ours(transformer(c, "eager")),
         "transformer-sdpa": lambda c: _Ours(transformer(c, "sdpa")),
         **theirs,
-        "linformer": lambda c: _Ours(linformer(c)),
+        "linformer": lambda c: _Ours(LinformerEncoder(c)),
     }
 
 
+BIGBIRD_FULL = 704
+"""``transformers``, BigBirdModel.forward: (5 + 2 random blocks) * block size."""
 THEIRS = ("bigbird", "longformer", "reformer", "nystromformer", "fnet", "modernbert")
 
 
@@ -68,13 +71,15 @@ def _of_transformers(name: str, c: LinformerConfig) -> nn.Module:
     """
     Raises:
         ImportError: ``transformers`` is not installed.
-        ValueError: this kind of attention cannot have such a length.
+        ValueError: this kind of attention cannot have such a length, or would become full attention by itself.
     """
     import transformers as t
 
     shape = dict(vocab_size=c.vocab_size, hidden_size=c.embed_dim, num_hidden_layers=c.layers, num_attention_heads=c.attention_heads,
                  intermediate_size=c.ffn_embed_dim, max_position_embeddings=c.max_positions + 2, pad_token_id=1)  # fmt: skip
-    if name == "bigbird":  # blocks of 64 and 3 random ones; below 704 positions it falls back to full attention by itself
+    if name == "bigbird":  # blocks of 64 and 3 random ones
+        if c.max_positions <= BIGBIRD_FULL:
+            raise ValueError(f"n is {c.max_positions}; up to {BIGBIRD_FULL} positions BigBird computes full attention, which is not sparse")
         return _Theirs(t.BigBirdModel(t.BigBirdConfig(**shape, attention_type="block_sparse"), add_pooling_layer=False))
     if name == "longformer":  # windows of 512
         return _Theirs(t.LongformerModel(t.LongformerConfig(**shape, attention_window=512), add_pooling_layer=False))
@@ -83,8 +88,9 @@ def _of_transformers(name: str, c: LinformerConfig) -> nn.Module:
     if name == "fnet":
         del shape["num_attention_heads"]
         return _Theirs(t.FNetModel(t.FNetConfig(**shape), add_pooling_layer=False))
-    if name == "modernbert":  # every third layer is global, the others windows of 128
-        special = dict(bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2)
+    if name == "modernbert":  # layers 0, 3, 6 and so on are global (so of two layers one), the others have windows of 128
+        # Its feed-forward is gated and has three maps where the others have two: two thirds of f are as many parameters.
+        special = dict(bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2, intermediate_size=2 * c.ffn_embed_dim // 3)
         return _Theirs(t.ModernBertModel(t.ModernBertConfig(**{**shape, **special}, reference_compile=False)))
     return _Theirs(t.ReformerModel(_reformer(c, t)))
 

@@ -5,18 +5,19 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import nn
 
 from ..config import LinformerConfig
+from ..modules import LinformerEncoder
 from ..planning.formulas import Batch, Model, flops_of_layer
-from .cells import DTYPES
-from .encoders import BASELINES, linformer, transformer
-from .memory import GIB, bytes_of_forward, largest_batch
-from .timing import clock_for, interleaved
-from .whole import WITH_FAIRSEQ, models, why_not
+from .cells import DTYPES, Setting
+from .encoders import BASELINES, transformer
+from .memory import GIB, NO_MEMORY, bytes_of_forward, fits, largest_batch
+from .timing import interleaved
+from .whole import WITH_FAIRSEQ, check_authors, check_models, models
 
 LENGTHS = tuple(2**i for i in range(9, 17))
 DIMENSIONS = (128, 256, 512, 1024, 2048)
@@ -25,7 +26,7 @@ PAPER_MEMORY = 16.0
 
 
 @dataclass(frozen=True)
-class Inference:
+class Inference(Setting):
     """A row of Table 3: one n, every k below it, both baselines.
 
     Raises:
@@ -36,23 +37,15 @@ class Inference:
     dimensions: Tuple[int, ...]
     tokens: int
     """Of a batch, if they are more than n; else it is one sentence."""
-    rounds: int = 3
     warm_up: int = 1
-    device: str = "cpu"
-    dtype: str = "fp32"
-    layers: int = 12
-    embed_dim: int = 768
-    heads: int = 12
-    vocabulary: int = 50265
     memory_gib: float = PAPER_MEMORY
     """In which the largest batches shall fit."""
     usable_gib: float = 8.0
     """A model that would take more for this batch is not run."""
 
     def __post_init__(self):
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; it must be one of {', '.join(DTYPES)}")
-        for name in ("n", "tokens", "rounds", "layers", "embed_dim", "heads"):
+        super().__post_init__()
+        for name in ("n", "tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         for k in self.dimensions:
@@ -70,14 +63,13 @@ class Inference:
 
     def config(self, k: int) -> LinformerConfig:
         """The shape of both, layerwise sharing as in section 5.3."""
-        return LinformerConfig(self.vocabulary, self.n, k, "layerwise", layers=self.layers, embed_dim=self.embed_dim,
-                               ffn_embed_dim=4 * self.embed_dim, attention_heads=self.heads)  # fmt: skip
+        return self.shape(self.n, k)
 
-    def models(self) -> Dict[str, Callable[..., nn.Module]]:
+    def makers(self) -> Dict[str, Callable[..., nn.Module]]:
         """What makes each model."""
         smallest = min(self.dimensions)
         makers: Dict[str, Callable[..., nn.Module]] = {kind: partial(transformer, self.config(smallest), kind) for kind in BASELINES}
-        return {**makers, **{f"k={k}": partial(linformer, self.config(k)) for k in self.dimensions}}
+        return {**makers, **{f"k={k}": partial(LinformerEncoder, self.config(k)) for k in self.dimensions}}
 
     def operations(self) -> float:
         """Of all rounds of all models."""
@@ -86,45 +78,61 @@ class Inference:
         return (self.rounds + self.warm_up) * self.layers * sum(flops_of_layer(model, batch, 0).forward for model in shapes)
 
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of each model that fits in each round; ``bytes`` at most with one sentence and two; ``largest``
+        """``seconds`` of each model that fits in each round, ``failed`` the others; ``bytes`` at most with one sentence and
+        two, on a GPU ``counted`` from tensors that have a shape only where they are more than it may use; ``largest``
         batches; ``fixed`` bytes of parameters."""
-        bytes_, largest, fixed = {}, {}, {}
-        for name, maker in self.models().items():
+        bytes_, largest, fixed, counted = {}, {}, {}, []
+        for name, maker in self.makers().items():
             fixed[name] = self._fixed(name)
-            if self.device != "cpu" and not self._fits(name, fixed[name]):
-                continue
-            bytes_[name] = [self._bytes(maker, batch) for batch in (1, 2)]
+            bytes_[name] = [self._bytes(maker, batch, "cpu") for batch in (1, 2)]
+            if self.device != "cpu" and (asked := self._asked(maker, fixed[name] + bytes_[name][1])):
+                bytes_[name] = asked
+            elif self.device != "cpu":
+                counted.append(name)
             largest[name] = largest_batch(self.memory_gib * GIB, fixed[name], *bytes_[name])[0]
-        return {"seconds": self._seconds(bytes_, fixed), "bytes": bytes_, "fixed": fixed, "largest": largest, "batch": self.batch}
+        seconds, failed = self._seconds(bytes_, fixed)
+        return {"seconds": seconds, "failed": failed, "bytes": bytes_, "counted": counted, "fixed": fixed, "largest": largest, "batch": self.batch}
 
-    def _bytes(self, maker, batch: int) -> int:
-        return bytes_of_forward(maker, _call, batch, self.n, self.device, DTYPES[self.dtype])
+    def _bytes(self, maker, batch: int, device: str) -> int:
+        return bytes_of_forward(maker, _call, batch, self.n, device, DTYPES[self.dtype])
+
+    def _asked(self, maker, foreseen: int) -> Optional[List[int]]:
+        """What the allocator of the GPU says; None if two sentences are more than may be used, or than there is."""
+        if foreseen > self.usable_gib * GIB:
+            return None
+        try:
+            return [self._bytes(maker, batch, self.device) for batch in (1, 2)]
+        except torch.OutOfMemoryError:
+            return None
+        finally:
+            torch.cuda.empty_cache()
 
     def _fixed(self, name: str) -> int:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         with FakeTensorMode():
-            module = self.models()[name]()
+            module = self.makers()[name]()
         element = DTYPES[self.dtype].itemsize
         return sum(t.numel() * element for t in [*module.parameters(), *module.buffers()])
 
-    def _fits(self, name: str, fixed: int) -> bool:
-        """Two sentences of materialised weights, scores and their softmax."""
-        scores = 2 * 2 * self.heads * self.n**2 * DTYPES[self.dtype].itemsize if name == "eager" else 0
-        return fixed + scores < self.usable_gib * GIB
-
-    def _seconds(self, bytes_, fixed) -> Dict[str, Any]:
-        """Of those whose batch fits."""
+    def _seconds(self, bytes_, fixed) -> Tuple[Dict[str, Any], Dict[str, str]]:
+        """Of those whose batch fits, and why of the others there are none."""
         embed_tokens = nn.Embedding(self.vocabulary, self.embed_dim, 1)  # all have the same
-        runs = {}
+        runs, failed = {}, {}
         tokens = torch.randint(5, self.vocabulary, (self.batch, self.n), device=self.device)
-        for name, (one, two) in bytes_.items():
-            if one + (self.batch - 1) * (two - one) + fixed[name] > self.usable_gib * GIB:
-                continue
-            module = self.models()[name](embed_tokens=embed_tokens).eval().to(device=self.device, dtype=DTYPES[self.dtype])
-            runs[name] = partial(_call, module, tokens)
         with torch.inference_mode():
-            return interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device)
+            for name, (one, two) in bytes_.items():
+                needed = one + (self.batch - 1) * (two - one) + fixed[name]
+                if needed > self.usable_gib * GIB:
+                    failed[name] = f"its batch takes {needed / GIB:.3g} GiB, and {self.usable_gib:g} may be used"
+                    continue
+                module = self.makers()[name](embed_tokens=embed_tokens).eval().to(device=self.device, dtype=DTYPES[self.dtype])
+                run = partial(_call, module, tokens)
+                if self.device != "cpu" and not fits(run):
+                    failed[name] = NO_MEMORY
+                else:
+                    runs[name] = run
+            return interleaved(runs, self.rounds, self.warm_up, self.clock, self.device), failed
 
 
 def _call(module: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
@@ -147,7 +155,7 @@ def rows(lengths=LENGTHS, dimensions=DIMENSIONS, **options):
 
 
 @dataclass(frozen=True)
-class WholeInference:
+class WholeInference(Setting):
     """Features of fairseq's models for one batch: RoBERTa with PyTorch's fused attention as fairseq calls it, the authors', ours.
 
     Raises:
@@ -158,21 +166,13 @@ class WholeInference:
     tokens: int
     k: int = 256
     models: Tuple[str, ...] = WITH_FAIRSEQ
-    rounds: int = 3
     warm_up: int = 1
-    device: str = "cpu"
-    dtype: str = "fp32"
-    layers: int = 12
-    embed_dim: int = 768
-    heads: int = 12
-    vocabulary: int = 50265
 
     def __post_init__(self):
-        for name in self.models:
-            if name not in WITH_FAIRSEQ:
-                raise ValueError(f"{name} is no model of fairseq; {', '.join(WITH_FAIRSEQ)} are")
-            if missing := why_not(name):
-                raise ValueError(missing)
+        super().__post_init__()
+        check_models(self.models, WITH_FAIRSEQ, "is no model of fairseq; {} are")
+        self._row()
+        check_authors(self.models, self.n, self.k)
 
     @property
     def name(self) -> str:
@@ -180,8 +180,7 @@ class WholeInference:
         return f"whole-{self.device}-{self.dtype}-l{self.layers}-n{self.n}"
 
     def _row(self) -> Inference:
-        return Inference(self.n, (self.k,), self.tokens, self.rounds, self.warm_up, self.device, self.dtype, self.layers,
-                         self.embed_dim, self.heads, self.vocabulary)  # fmt: skip
+        return Inference(self.n, (self.k,), self.tokens, self.warm_up, **self.setting())
 
     def operations(self) -> float:
         """As two Transformers and a Linformer."""
@@ -195,4 +194,4 @@ class WholeInference:
             module = models()[name](row.config(self.k), False).model.eval().to(device=self.device, dtype=DTYPES[self.dtype])
             runs[name] = partial(module, tokens, features_only=True)
         with torch.inference_mode():
-            return {"seconds": interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device)}
+            return {"seconds": interleaved(runs, self.rounds, self.warm_up, self.clock, self.device)}

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 GIB = 2**30
+NO_MEMORY = "out of memory"
 
 
 def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Tensor] = (), device: str = "cpu") -> int:
@@ -71,6 +72,17 @@ def made_of(dtype: torch.dtype):
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+def fits(run: Callable[[], object]) -> bool:
+    """Whether a GPU has memory for it; it is run once."""
+    try:
+        run()
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        torch.cuda.empty_cache()
+    return True
 
 
 def largest_batch(memory: float, fixed: float, at_one: int, at_two: int) -> Tuple[int, int]:

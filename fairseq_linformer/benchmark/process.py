@@ -1,28 +1,37 @@
 """A whole ``fairseq-train`` process: words a second as it logs them, and the most memory that it had.
 
-Random tokens of RoBERTa's vocabulary are written once; then each model is trained for some updates, in turns.
+Each model is trained for some updates, in turns: by masked language modelling on random tokens of RoBERTa's vocabulary,
+or on a task as ``prepare`` writes it.
 """
 
-import json
+import os
+import shlex
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Dict, List, Tuple
+from typing import Any, ClassVar, Dict, Iterator, List, Tuple
 
 import numpy as np
+import torch
 
 from ..corpus.binarised import Writer
 from ..errors import first_line
-from .whole import WITH_FAIRSEQ, _example, why_not
+from ..fairseq_log import every
+from .cells import PLACE, Setting, slug
+from .whole import WITH_FAIRSEQ, authors_example, check_authors, check_models
 
 PLUGIN = Path(__file__).parents[1]
+SAID_HERE = ("--arch", "-a", "--batch-size", "--max-sentences", "--bf16", "--cpu", "--encoder-attention-heads", "--encoder-embed-dim",
+             "--encoder-ffn-embed-dim", "--encoder-layers", "--fp16", "--log-format", "--log-interval", "--max-positions", "--max-update",
+             "--projected-dim", "--task", "--tokens-per-sample")  # fmt: skip
+"""Options of fairseq that a cell's own fields are told as, and its log is read by: another value would make the cell's untrue."""
 
 
 @dataclass(frozen=True)
-class Process:
+class Process(Setting):
     """Processes of one shape.
 
     Raises:
@@ -33,51 +42,65 @@ class Process:
     batch: int
     models: Tuple[str, ...] = WITH_FAIRSEQ
     k: int = 256
-    updates: int = 4
-    rounds: int = 1
-    device: str = "cpu"
-    dtype: str = "fp32"
-    layers: int = 12
-    embed_dim: int = 768
-    heads: int = 12
-    vocabulary: int = 50265
+    updates: int = 5
+    rounds: int = field(default=1, kw_only=True)
+    warm_up_updates: int = field(default=1, kw_only=True)
+    """Of the updates; they do not count. --compile wants some ten, or its compiling is measured."""
     options: Tuple[str, ...] = ()
     """More options, for this plugin's model only, such as --compile."""
+    kind: ClassVar[str] = "process"
 
     def __post_init__(self):
-        for name in self.models:
-            if name not in WITH_FAIRSEQ:
-                raise ValueError(f"{name} is not trained by fairseq; {', '.join(WITH_FAIRSEQ)} are")
-            if missing := why_not(name):
-                raise ValueError(missing)
-        if self.updates < 2:
-            raise ValueError(f"updates is {self.updates}; it must be at least 2, because the first does not count")
+        super().__post_init__()
+        if not self.models:
+            raise ValueError(f"models is empty; it must be some of {', '.join(WITH_FAIRSEQ)}")
+        check_models(self.models, WITH_FAIRSEQ, "is not trained by fairseq; {} are")
+        self.shape(self.n, self.k)  # refuses k above n
+        check_authors(self.models, self.n, self.k)
+        if not 1 <= self.warm_up_updates < self.updates:
+            raise ValueError(f"warm_up_updates is {self.warm_up_updates}; it must be at least 1 and less than updates, which is {self.updates}")
+        if self.options and "ours" not in self.models:
+            raise ValueError(f"fairseq options are {shlex.join(self.options)}; they are for this plugin's model, "
+                             f"and ours is not among {', '.join(self.models)}")  # fmt: skip
+        for option in (word.split("=")[0] for word in self.options):
+            if option in SAID_HERE:
+                raise ValueError(f"fairseq options have {option}, which the benchmark says itself; the other options of fairseq-train can be given")
 
     @property
     def name(self) -> str:
-        """process-DEVICE-DTYPE-LAYERS-n[-OPTIONS]."""
-        return f"process-{self.device}-{self.dtype}-l{self.layers}-n{self.n}" + "".join(f"-{o.strip('-')}" for o in self.options)
+        """KIND-DEVICE-DTYPE-LAYERS-n[-OPTIONS]."""
+        return f"{self.kind}-{self.device}-{self.dtype}-l{self.layers}-n{self.n}{slug(self.options)}"
+
+    @property
+    def clock(self) -> str:
+        """fairseq's own."""
+        return "wall"
 
     def operations(self) -> float:
         """As of the steps alone."""
         from .training import Training
 
-        step = Training(self.n, self.batch, self.models, positions=self.n, k=self.k, layers=self.layers, embed_dim=self.embed_dim,
-                        heads=self.heads, vocabulary=self.vocabulary)  # fmt: skip
+        step = Training(self.n, self.batch, self.models, positions=self.n, k=self.k, **self.setting())
         return self.rounds * self.updates * sum(step.model_operations(name) for name in self.models)
 
     def measure(self) -> Dict[str, Any]:
-        """``words`` a second of each round, the median of its updates but the first, and ``bytes`` of the process that trains."""
+        """``words`` a second of each round, over its updates but those that warm up, and ``bytes`` of the host's memory that
+        the process that trains had."""
         words: Dict[str, List[float]] = {name: [] for name in self.models}
         memory: Dict[str, List[int]] = {name: [] for name in self.models}
+        for name, folder in self.turns():
+            log, most = run(self.command(name, folder))
+            words[name].append(words_a_second(log, self.warm_up_updates))
+            memory[name].append(most)
+        return {"words": words, "bytes": memory}
+
+    def turns(self) -> Iterator[Tuple[str, str]]:
+        """The models in turns, round by round, and the folder of their data."""
         with TemporaryDirectory() as folder:
             self.write_data(Path(folder))
             for i in range(self.rounds):
                 for name in list(self.models)[:: -1 if i % 2 else 1]:
-                    log, most = run(self.command(name, folder))
-                    words[name].append(words_a_second(log))
-                    memory[name].append(most)
-        return {"words": words, "bytes": memory}
+                    yield name, folder
 
     def write_data(self, folder: Path) -> None:
         """A folder for ``--task masked_lm``."""
@@ -92,26 +115,69 @@ class Process:
 
     def command(self, name: str, folder: str) -> List[str]:
         """What is run for a model."""
+        return [sys.executable, "-c", "from fairseq_cli.train import cli_main; cli_main()", *self.arguments(name, folder)]
+
+    def arguments(self, name: str, folder: str) -> List[str]:
+        """Of ``fairseq-train``. The options come last, and so win over what every model has."""
         arch = {"roberta": "roberta_base"}.get(name, "linformer_roberta_base")
-        plugin = {"roberta": [], "authors": ["--user-dir", str(_example() / "linformer_src")], "ours": ["--user-dir", str(PLUGIN)]}[name]
+        plugin = {"roberta": [], "authors": ["--user-dir", str(authors_example() / "linformer_src")], "ours": ["--user-dir", str(PLUGIN)]}[name]
         linear = {
-            "roberta": [], "ours": ["--projected-dim", str(self.k), "--sharing", "layerwise", *self.options],
+            "roberta": [], "ours": ["--projected-dim", str(self.k), "--sharing", "layerwise"],
             "authors": ["--compressed", str(self.n // self.k), "--shared-kv-compressed", "1", "--shared-layer-kv-compressed", "1"],
         }[name]  # fmt: skip
         precision = {"fp32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}[self.dtype]
         device = ["--cpu"] if self.device == "cpu" else []
         return [
-            sys.executable, "-c", "from fairseq_cli.train import cli_main; cli_main()", folder, *plugin, "--task", "masked_lm",
-            "--criterion", "masked_lm", "--arch", arch, *linear, "--encoder-layers", str(self.layers), "--encoder-embed-dim", str(self.embed_dim),
-            "--encoder-ffn-embed-dim", str(4 * self.embed_dim), "--encoder-attention-heads", str(self.heads), "--tokens-per-sample", str(self.n),
-            "--batch-size", str(self.batch), "--max-positions", str(self.n), "--optimizer", "adam", "--lr", "1e-5", "--max-update", str(self.updates),
-            "--log-format", "json", "--log-interval", "1", "--disable-validation", "--no-save", "--seed", "1", *precision, *device,
+            *plugin, *self.task(folder), "--arch", arch, *linear,
+            "--encoder-layers", str(self.layers), "--encoder-embed-dim", str(self.embed_dim), "--encoder-ffn-embed-dim", str(4 * self.embed_dim),
+            "--encoder-attention-heads", str(self.heads), "--batch-size", str(self.batch), "--max-positions", str(self.n), "--optimizer", "adam",
+            "--lr", "1e-5", "--max-update", str(self.updates), "--log-format", "json", "--log-interval", "1", "--disable-validation", "--no-save",
+            "--seed", "1", *precision, *device, *(self.options if name == "ours" else ()),
         ]  # fmt: skip
+
+    def task(self, folder: str) -> List[str]:
+        """What is trained, on what ``write_data`` wrote."""
+        return [folder, "--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", str(self.n)]
+
+
+@dataclass(frozen=True)
+class Finetuning(Process):
+    """Processes that finetune on real text: batches of sentences as long as they are, in models of n positions.
+
+    Raises:
+        ValueError: as ``Process``.
+    """
+
+    n: int = 512
+    batch: int = 32
+    rounds: int = field(default=3, kw_only=True)
+    classes: int = field(default=2, kw_only=True)
+    data: str = field(kw_only=True)
+    """What it is, in words, with its sums."""
+    folder: str = field(kw_only=True, compare=False, metadata={PLACE: True})
+    """Where it lies, as ``prepare`` writes it."""
+    kind: ClassVar[str] = "finetuning"
+
+    def operations(self) -> float:
+        """As of sentences of 32 tokens, which is more than those of SST-2."""
+        from .training import Training
+
+        step = Training(min(32, self.n), self.batch, self.models, positions=self.n, k=self.k, classify=True, **self.setting())
+        return self.rounds * self.updates * sum(step.model_operations(name) for name in self.models)
+
+    def write_data(self, folder: Path) -> None:
+        """It is there."""
+
+    def task(self, folder: str) -> List[str]:
+        """The task of fairseq's ``sentence_prediction`` layout."""
+        return [self.folder, "--task", "sentence_prediction", "--criterion", "sentence_prediction", "--num-classes", str(self.classes), "--init-token", "0",
+                "--separator-token", "2", "--shorten-method", "truncate", "--required-batch-size-multiple", "1"]  # fmt: skip
 
 
 def run(command: List[str]) -> Tuple[str, int]:
     """What a command says, and the most memory that its process had, in bytes. The kernel keeps that mark (VmHWM); what
-    ``wait`` tells would have this process in it, which was copied for a moment to start the other.
+    ``wait`` tells would have this process in it, which was copied for a moment to start the other. The command has as
+    many threads as PyTorch has here.
 
     Raises:
         ValueError: it fails; with its last line.
@@ -120,10 +186,15 @@ def run(command: List[str]) -> Tuple[str, int]:
     with TemporaryDirectory() as folder:
         path = Path(folder, "log")
         with open(path, "w") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-            while process.poll() is None:
-                most = max(most, _high_water_mark(process.pid))
-                time.sleep(0.05)
+            threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **threads})
+            try:
+                while process.poll() is None:
+                    most = max(most, _high_water_mark(process.pid))
+                    time.sleep(0.05)
+            finally:  # who is ended in the middle, by a signal, leaves none behind that trains on
+                process.kill()
+                process.wait()
         said = path.read_text(errors="replace")
     if process.returncode != 0:
         raise ValueError(f"{command[0]} ended with {process.returncode}: {first_line((said.strip().splitlines() or [''])[-1])}")
@@ -139,17 +210,17 @@ def _high_water_mark(pid: int) -> int:
     return int(found[0]) * 1024 if found else 0
 
 
-def words_a_second(log: str) -> float:
-    """The median of ``wps`` in fairseq's JSON log lines, without the first, which has warming up in it.
+def words_a_second(log: str, warm_up: int = 1) -> float:
+    """Words over seconds of all updates in fairseq's JSON log lines but the first, which have warming up in them.
+
+    Args:
+        warm_up: how many do not count.
 
     Raises:
-        ValueError: there are fewer than two.
+        ValueError: there are no more than those.
     """
-    found = []
-    for line in log.splitlines():
-        start = line.find('{"epoch"')
-        if start >= 0 and '"wps"' in line:
-            found.append(float(json.loads(line[start:])["wps"]))
-    if len(found) < 2:
-        raise ValueError(f"the log has {len(found)} updates; at least 2 are needed")
-    return float(np.median(found[1:]))
+    updates = list(every(log.splitlines(), "train_inner"))
+    counted = updates[warm_up:]
+    if not counted:
+        raise ValueError(f"the log has {len(updates)} updates; more than {warm_up} are needed")
+    return sum(update["wpb"] for update in counted) / sum(update["wpb"] / update["wps"] for update in counted)

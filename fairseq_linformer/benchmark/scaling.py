@@ -4,7 +4,7 @@
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -12,16 +12,16 @@ import torch
 
 from ..config import LinformerConfig
 from ..planning.formulas import Batch, Model, flops_of_layer
-from .cells import DTYPES
+from .cells import DTYPES, Setting
 from .families import families
 from .memory import GIB
-from .timing import clock_for, interleaved
+from .timing import interleaved
 
 LENGTHS = tuple(2**i for i in range(9, 15))
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Setting):
     """One length, all families.
 
     Raises:
@@ -32,20 +32,14 @@ class Scaling:
     tokens: int
     k: int = 256
     models: Tuple[str, ...] = tuple(families())
-    rounds: int = 3
     warm_up: int = 1
-    device: str = "cpu"
-    dtype: str = "fp32"
-    layers: int = 2
-    embed_dim: int = 768
-    heads: int = 12
-    vocabulary: int = 1000
+    layers: int = field(default=2, kw_only=True)
+    vocabulary: int = field(default=1000, kw_only=True)
     usable_gib: float = 8.0
     """Materialised weights that would take more are not run."""
 
     def __post_init__(self):
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; it must be one of {', '.join(DTYPES)}")
+        super().__post_init__()
         unknown = [name for name in self.models if name not in families()]
         if unknown:
             raise ValueError(f"{unknown[0]} is no model of the benchmark; they are {', '.join(families())}")
@@ -60,8 +54,7 @@ class Scaling:
 
     def config(self) -> LinformerConfig:
         """The shape of all."""
-        return LinformerConfig(self.vocabulary, self.n, self.k, "layerwise", layers=self.layers, embed_dim=self.embed_dim,
-                               ffn_embed_dim=4 * self.embed_dim, attention_heads=self.heads)  # fmt: skip
+        return self.shape(self.n, self.k)
 
     def operations(self) -> float:
         """As if all were the Transformer."""
@@ -88,7 +81,7 @@ class Scaling:
                     failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
                     continue
                 runs[name] = partial(module, tokens)
-            seconds = interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device)
+            seconds = interleaved(runs, self.rounds, self.warm_up, self.clock, self.device)
         return {"seconds": seconds, "failed": failed}
 
 
@@ -111,29 +104,34 @@ def rows(lengths=LENGTHS, tokens=None, **options) -> List[Scaling]:
 
 
 @dataclass(frozen=True)
-class PerToken:
-    """The Linformer alone at several lengths in one interleaved run: is its time per token flat?"""
+class PerToken(Setting):
+    """The Linformer alone at several lengths in one interleaved run: is its time per token flat?
+
+    Raises:
+        ValueError: fewer than two lengths, or a value that cannot be measured.
+    """
 
     lengths: Tuple[int, ...] = (512, 16384)
     k: int = 256
     tokens: int = 16384
-    rounds: int = 5
     warm_up: int = 1
-    device: str = "cpu"
-    dtype: str = "fp32"
-    layers: int = 2
-    embed_dim: int = 768
-    heads: int = 12
-    vocabulary: int = 1000
+    rounds: int = field(default=5, kw_only=True)
+    layers: int = field(default=2, kw_only=True)
+    vocabulary: int = field(default=1000, kw_only=True)
+
+    def __post_init__(self):
+        if len(set(self.lengths)) < 2:
+            raise ValueError(f"lengths is {','.join(map(str, self.lengths))}; at least two are needed to compare")
+        for n in self.lengths:
+            self._row(n)
 
     @property
     def name(self) -> str:
-        """pertoken-DEVICE-DTYPE-LAYERS."""
-        return f"pertoken-{self.device}-{self.dtype}-l{self.layers}"
+        """pertoken-DEVICE-DTYPE-LAYERS-nN-N."""
+        return f"pertoken-{self.device}-{self.dtype}-l{self.layers}-n{'-'.join(map(str, self.lengths))}"
 
     def _row(self, n: int) -> Scaling:
-        return Scaling(n, self.tokens, self.k, ("linformer",), self.rounds, self.warm_up, self.device, self.dtype, self.layers,
-                       self.embed_dim, self.heads, self.vocabulary)  # fmt: skip
+        return Scaling(n, self.tokens, self.k, ("linformer",), self.warm_up, **self.setting())
 
     def operations(self) -> float:
         """Of all rounds."""
@@ -147,4 +145,4 @@ class PerToken:
             module = families()["linformer"](self._row(n).config()).eval().to(device=self.device, dtype=DTYPES[self.dtype])
             runs[str(n)] = partial(module, torch.randint(5, self.vocabulary, (self.tokens // n, n), device=self.device))
         with torch.inference_mode():
-            return {"seconds": interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device)}
+            return {"seconds": interleaved(runs, self.rounds, self.warm_up, self.clock, self.device)}

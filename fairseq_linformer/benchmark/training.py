@@ -3,6 +3,7 @@
     B sentences of n tokens; pretraining masks m of them in each and predicts those, finetuning predicts a class
 """
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -11,24 +12,28 @@ import torch
 from torch import nn
 
 from ..config import LinformerConfig
+from ..machine import free_memory
 from ..planning.formulas import Batch, Flops, Model, flops_of_head, flops_of_layer
-from .cells import DTYPES
-from .memory import peak_bytes
-from .timing import clock_for, interleaved
-from .whole import BARE, WITH_FAIRSEQ, models, why_not
+from .cells import DTYPES, Setting
+from .encoders import BASELINES
+from .memory import GIB, NO_MEMORY, fits, peak_bytes
+from .timing import interleaved
+from .whole import BARE, OF_INDEX, WITH_FAIRSEQ, check_authors, check_models, models
 
 MASKED = 0.15
 PRETRAINING = (512, 1024, 2048, 4096)
 FINETUNING = (32, 64, 128)
-OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": partial(torch.optim.AdamW, fused=True)}
+optimizer_of = partial(torch.optim.AdamW, lr=1e-5, fused=True)
 """The same for every model."""
 FINETUNING_BATCH = 32
 """Sentences at most, the larger of RoBERTa's."""
-TRANSFORMERS = ("roberta", "transformer-eager", "transformer-sdpa")
+KEPT = 3
+"""As many n x n matrices a head a Transformer with dropout keeps for backward: counted at n = 512 to 2,048."""
+OUR_TRANSFORMERS = tuple(f"transformer-{kind}" for kind in BASELINES)
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Setting):
     """Steps of one shape, every model.
 
     Raises:
@@ -42,47 +47,34 @@ class Training:
     """n of the model; inputs of finetuning are shorter."""
     classify: bool = False
     k: int = 256
-    sharing: str = "layerwise"
     memory: bool = False
     """Count bytes, in one step, and take no times."""
-    optimizer: str = "adam"
-    rounds: int = 3
     warm_up: int = 1
-    device: str = "cpu"
-    dtype: str = "fp32"
-    layers: int = 12
-    embed_dim: int = 768
-    heads: int = 12
-    vocabulary: int = 50265
 
     def __post_init__(self):
-        for what, value, allowed in (("dtype", self.dtype, DTYPES), ("optimizer", self.optimizer, OPTIMIZERS)):
-            if value not in allowed:
-                raise ValueError(f"{what} is {value!r}; it must be one of {', '.join(allowed)}")
-        for name in self.models:
-            if name not in models():
-                raise ValueError(f"{name} is no model of the benchmark; they are {', '.join(models())}")
-            if missing := why_not(name):
-                raise ValueError(missing)
+        super().__post_init__()
+        check_models(self.models, models(), "is no model of the benchmark; they are {}")
         if self.n > self.positions:
             raise ValueError(f"n is {self.n}; it must be at most positions, which is {self.positions}")
+        if not self.classify and round(MASKED * self.n) < 1:
+            raise ValueError(f"n is {self.n}; it must be at least {math.ceil(0.5 / MASKED)}, or no token is masked")
         self.config()
+        check_authors(self.models, self.positions, self.k)
 
     @property
     def name(self) -> str:
-        """training-DEVICE-DTYPE-LAYERS-nN[-of POSITIONS][-memory]."""
+        """training-DEVICE-DTYPE-LAYERS-nN or -finetuning-nN-of-POSITIONS; -bare of modules alone, -peers with other packages; -memory."""
         kind = f"finetuning-n{self.n}-of-{self.positions}" if self.classify else f"n{self.n}"
-        others = "-bare" * (set(self.models) <= set(BARE)) + "-peers" * ("linformer" in self.models or "linformer-pytorch" in self.models)
+        others = "-bare" * (set(self.models) <= set(BARE)) + "-peers" * any(name in OF_INDEX for name in self.models)
         return f"training-{self.device}-{self.dtype}-l{self.layers}-{kind}{others}" + "-memory" * self.memory
 
     def config(self) -> LinformerConfig:
         """The shape."""
-        return LinformerConfig(self.vocabulary, self.positions, self.k, self.sharing, layers=self.layers, embed_dim=self.embed_dim,
-                               ffn_embed_dim=4 * self.embed_dim, attention_heads=self.heads)  # fmt: skip
+        return self.shape(self.positions, self.k)
 
     def model_operations(self, name: str) -> float:
         """That a step of a model needs, after ``planning/formulas.py``; for another package as for the Linformer."""
-        model = Model(self.config(), linear=name not in TRANSFORMERS)
+        model = Model(self.config(), linear=name not in ("roberta", *OUR_TRANSFORMERS), read_only=name in OUR_TRANSFORMERS)
         batch = Batch(self.batch, self.n, 1 if self.classify else round(MASKED * self.n))
         head = Flops(0, 0) if self.classify else flops_of_head(model, batch)
         whole = sum((flops_of_layer(model, batch, i, fused=False) for i in range(self.layers)), head)
@@ -94,18 +86,32 @@ class Training:
         return steps * sum(self.model_operations(name) for name in self.models)
 
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step."""
+        """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step; ``failed``, and why."""
         found: Dict[str, Any] = {"tokens": self.batch * self.n, "operations": {name: self.model_operations(name) for name in self.models}}
+        failed = {name: why for name in self.models if (why := self._no_room(name))}
+        possible = [name for name in self.models if name not in failed]
         if self.memory:
-            return {**found, "bytes": {name: size for name in self.models if (size := self._bytes(name)) is not None}}
-        inputs, runs, failed = self._inputs(), {}, {}
-        for name in self.models:
+            sizes = {name: self._bytes(name) for name in possible}
+            return {**found, "bytes": {name: size for name, size in sizes.items() if size is not None},
+                    "failed": {**failed, **{name: NO_MEMORY for name, size in sizes.items() if size is None}}}  # fmt: skip
+        inputs, runs = self._inputs(), {}
+        for name in possible:
             step = self._step(self._build(name), inputs)
-            if self.device != "cpu" and not _fits(step):
-                failed[name] = "out of memory"
+            if self.device != "cpu" and not fits(step):
+                failed[name] = NO_MEMORY
             else:
                 runs[name] = step
-        return {**found, "seconds": interleaved(runs, self.rounds, self.warm_up, clock_for(self.device), self.device), "failed": failed}
+        return {**found, "seconds": interleaved(runs, self.rounds, self.warm_up, self.clock, self.device), "failed": failed}
+
+    def _no_room(self, name: str) -> Optional[str]:
+        """Why a Transformer is not run on a CPU, where the system would kill the process: the n x n weights that it keeps for backward.
+
+        On a CPU the fused kernel keeps them too, for it has no dropout there.
+        """
+        if self.device != "cpu" or name not in ("roberta", *OUR_TRANSFORMERS):
+            return None
+        needed, free = KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize, free_memory()
+        return f"its weights take {needed / GIB:.3g} GiB, and {free / GIB:.3g} are free" if needed > free else None
 
     def _build(self, name: str) -> nn.Module:
         return models()[name](self.config(), self.classify).train().to(device=self.device, dtype=DTYPES[self.dtype])
@@ -118,7 +124,7 @@ class Training:
         return [tokens, positions, tokens.gather(1, positions)]
 
     def _step(self, module: nn.Module, inputs) -> Callable[[], None]:
-        optimizer = OPTIMIZERS[self.optimizer](module.parameters(), lr=1e-5)
+        optimizer = optimizer_of(module.parameters())
 
         def step():
             module(*inputs).backward()
@@ -134,17 +140,7 @@ class Training:
             if p.requires_grad:
                 p.grad = torch.zeros_like(p)
         backward = lambda: module(*inputs).backward()  # noqa: E731
-        return peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or _fits(backward) else None
-
-
-def _fits(run: Callable[[], None]) -> bool:
-    try:
-        run()
-    except torch.OutOfMemoryError:
-        return False
-    finally:
-        torch.cuda.empty_cache()
-    return True
+        return peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or fits(backward) else None
 
 
 def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = 2048, **options) -> List[Training]:

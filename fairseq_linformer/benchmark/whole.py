@@ -13,7 +13,7 @@ import sys
 from argparse import Namespace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Iterable, Optional
 from unittest import mock
 
 import torch
@@ -21,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from .encoders import MaskedLM, linformer, transformer
+from ..modules import LinformerEncoder
+from .encoders import MaskedLM, transformer
 
 CLASSES = 2
 
@@ -89,7 +90,7 @@ def models() -> Dict[str, Callable[[LinformerConfig, bool], nn.Module]]:
         "authors": lambda c, classify: OfFairseq(_authors(c), classify),
         "linformer": partial(_of_index, "linformer"),
         "linformer-pytorch": partial(_of_index, "linformer-pytorch"),
-        "ours-modules": lambda c, classify: (Classified if classify else MaskedLM)(linformer(c)),
+        "ours-modules": lambda c, classify: (Classified if classify else MaskedLM)(LinformerEncoder(c)),
         "transformer-eager": lambda c, classify: (Classified if classify else MaskedLM)(transformer(c, "eager")),
         "transformer-sdpa": lambda c, classify: (Classified if classify else MaskedLM)(transformer(c, "sdpa")),
     }
@@ -104,11 +105,36 @@ def why_not(name: str) -> Optional[str]:
     """What is missing to measure a model, and how to get it; None if nothing is."""
     if name in WITH_FAIRSEQ and not importlib.util.find_spec("fairseq"):
         return f"{name} needs fairseq: scripts/setup.sh"
-    if name == "authors" and not _example().exists():
+    if name == "authors" and not authors_example().exists():
         return "authors needs fairseq's examples/linformer, which this fairseq has not"
     if name in OF_INDEX and not importlib.util.find_spec(name.replace("-", "_")):
         return f"{name} is not installed: pip install {name}"
     return None
+
+
+def check_models(names: Iterable[str], allowed: Iterable[str], otherwise: str) -> None:
+    """
+    Args:
+        otherwise: what is said behind a name that is not allowed, with {} for those that are.
+
+    Raises:
+        ValueError: a model is not allowed, or not here.
+    """
+    for name in names:
+        if name not in allowed:
+            raise ValueError(f"{name} {otherwise.format(', '.join(allowed))}")
+        if missing := why_not(name):
+            raise ValueError(missing)
+
+
+def check_authors(names: Iterable[str], n: int, k: int) -> None:
+    """Before anything is measured.
+
+    Raises:
+        ValueError: the authors' code is among the models, and cannot have this k.
+    """
+    if "authors" in names and n % k:
+        raise ValueError(f"k is {k}; the authors' code wants one that divides n, {n}")
 
 
 def _shape(c: LinformerConfig) -> dict:
@@ -118,7 +144,7 @@ def _shape(c: LinformerConfig) -> dict:
 
 def _ours(c: LinformerConfig) -> nn.Module:
     from ..models import LinformerRobertaModel
-    from ..planning.configs import BareTask
+    from ..models.bare_task import BareTask
 
     args = Namespace(arch="linformer_roberta_base", projected_dim=c.projected_dim, sharing=c.sharing, **_shape(c))
     return LinformerRobertaModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
@@ -128,7 +154,7 @@ def _roberta(c: LinformerConfig) -> nn.Module:
     from fairseq.models import ARCH_CONFIG_REGISTRY
     from fairseq.models.roberta import RobertaModel
 
-    from ..planning.configs import BareTask
+    from ..models.bare_task import BareTask
 
     args = Namespace(max_positions=c.max_positions, tokens_per_sample=c.max_positions, **_shape(c))
     ARCH_CONFIG_REGISTRY["roberta_base"](args)
@@ -140,7 +166,7 @@ def _authors(c: LinformerConfig) -> nn.Module:
     Raises:
         ValueError: k does not divide n, or the sharing is none of theirs.
     """
-    from ..planning.configs import BareTask
+    from ..models.bare_task import BareTask
 
     if c.max_positions % c.projected_dim or c.sharing == "none":
         raise ValueError(f"k is {c.projected_dim} and sharing {c.sharing}; the authors' code wants a k that divides n, {c.max_positions}, and shares")
@@ -151,7 +177,7 @@ def _authors(c: LinformerConfig) -> nn.Module:
     return _authors_code().LinformerModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
 
 
-def _example() -> Path:
+def authors_example() -> Path:
     return Path(importlib.util.find_spec("fairseq").submodule_search_locations[0]) / "examples" / "linformer"
 
 
@@ -163,7 +189,7 @@ def _authors_code():
     unregistered = lambda *names: lambda thing: thing  # noqa: E731
     with mock.patch.object(fairseq.models, "register_model", unregistered), \
          mock.patch.object(fairseq.models, "register_model_architecture", unregistered), \
-         mock.patch.object(sys, "path", [str(_example()), *sys.path]):  # fmt: skip
+         mock.patch.object(sys, "path", [str(authors_example()), *sys.path]):  # fmt: skip
         return importlib.import_module("linformer_src.models.linformer_roberta")
 
 

@@ -51,6 +51,24 @@ def read_checkpoint(path) -> Dict[str, Any]:
     return checkpoint
 
 
+def training_seconds(path, start=None) -> float:
+    """That training took up to a checkpoint, over all stops.
+
+    Args:
+        start: the checkpoint that it started from, if any: fairseq goes on counting from what that had taken.
+
+    Raises:
+        ValueError: as ``read_checkpoint``.
+    """
+    taken = (read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0) for each in (path, start) if each is not None)
+    return float(next(taken)) - float(next(taken, 0.0))
+
+
+def is_fairseq(checkpoint: str) -> bool:
+    """Does a command mean a file of fairseq, or else a folder or a name for transformers?"""
+    return Path(checkpoint).is_file() or Path(checkpoint).suffix == ".pt"
+
+
 def _with_cfg(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     """An old checkpoint in the layout of fairseq 0.12, as fairseq itself would read it."""
     from fairseq.checkpoint_utils import _upgrade_state_dict

@@ -4,7 +4,7 @@ Only prefixes differ. A tensor that two names share is kept once, and what a con
 already (the number of heads) is left out.
 """
 
-from typing import Dict, List, Optional
+from typing import Dict, Optional
 
 import torch
 from torch import Tensor

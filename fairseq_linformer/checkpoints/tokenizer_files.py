@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import List
 
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, tokenizer_beside
 from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, LinformerTokenizer, read_dictionary
 
 DICTIONARY = "dict.txt"
@@ -36,11 +36,11 @@ def find_tokenizer(
     if sentencepiece is not None and gpt2_encoder is not None:
         raise ValueError("--sentencepiece and --gpt2-encoder are given; a tokenizer has pieces of one kind")
     if sentencepiece is None and gpt2_encoder is None:
-        if (beside / SENTENCEPIECE).is_file():
-            sentencepiece = beside / SENTENCEPIECE
-        elif all((beside / name).is_file() for name in GPT2_FILES):
+        found = tokenizer_beside(beside)
+        sentencepiece = found.get("sentencepiece")
+        if "gpt2" in found:
             gpt2_encoder, gpt2_vocab = (beside / name for name in GPT2_FILES)
-        else:
+        if not found:
             raise ValueError(
                 f"there is no {SENTENCEPIECE} beside {checkpoint}; give --sentencepiece, or --gpt2-encoder and "
                 "--gpt2-vocab, or leave the tokenizer out with --no-tokenizer"

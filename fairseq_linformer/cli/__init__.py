@@ -3,11 +3,14 @@
 import argparse
 import logging
 import os
+import signal
 import sys
-from typing import List, Optional
+import threading
+from contextlib import contextmanager
+from typing import Iterator, List, Optional
 
 from ..errors import first_line
-from . import analyze, benchmark, convert, evaluate, finetune, plan, prepare, submit
+from . import analyze, benchmark, convert, evaluate, finetune, plan, prepare, report, reproduce, submit
 
 NAME = "fairseq-linformer"
 
@@ -23,7 +26,9 @@ def main(arguments: Optional[List[str]] = None) -> None:
     finetune.add_parser(commands)
     plan.add_parser(commands)
     submit.add_parser(commands)
+    reproduce.add_parser(commands)
     benchmark.add_parser(commands)
+    report.add_parser(commands)
     options, options.more = parser.parse_known_args(arguments)
     if options.more and not getattr(options, "takes_more", False):
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
@@ -32,8 +37,9 @@ def main(arguments: Optional[List[str]] = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)
     sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be anything
     try:
-        if said := options.run(options):
-            print(said)
+        with _tidy_at_the_end():
+            if said := options.run(options):
+                print(said)
     except KeyboardInterrupt:
         print(f"{NAME}: interrupted", file=sys.stderr)
         sys.exit(130)
@@ -46,3 +52,16 @@ def main(arguments: Optional[List[str]] = None) -> None:
         sys.exit(f"{NAME}: {error}")
     except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
         sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {first_line(error)}")
+
+
+@contextmanager
+def _tidy_at_the_end() -> Iterator[None]:
+    """A signal that would end the process at once ends it as an error does: what is half written is taken away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -27,8 +27,8 @@ def add_parser(commands) -> None:
     form.add_argument("--batch", type=int, default=1, metavar="B", help="sentences at once (%(default)s)")
     form.add_argument("--check", type=int, default=4, metavar="C", help="sentences to compute in double precision too (%(default)s)")
     form.add_argument("--suggest-k", type=float, metavar="SHARE", help="print k for --projected-dim that holds this share, such as 0.9")
-    form.add_argument("--energy", choices=("values", "squares"), default="values",
-                      help="what it is a share of: the sum of singular values as in Figure 1 (%(default)s), or of their squares")  # fmt: skip
+    form.add_argument("--energy", choices=("values", "squares"),
+                      help="what it is a share of: the sum of singular values as in Figure 1 (values, if left out), or of their squares")  # fmt: skip
     form.set_defaults(run=_spectrum)
 
     form = forms.add_parser("figure", help="one figure of several spectra")
@@ -44,7 +44,7 @@ def add_parser(commands) -> None:
     form.set_defaults(run=_attention)
 
     form = forms.add_parser("theorems", help="what theorems 1 and 2 and their proofs say, measured",
-                            description="On random Q, K and V, or with --model on those of a checkpoint of fairseq (or an exported Linformer).")  # fmt: skip
+                            description="On random Q, K and V, or with --model on those of a checkpoint of fairseq (or an exported Linformer), on the CPU.")  # fmt: skip
     form.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     form.add_argument("--lengths", type=_numbers, metavar="N,N", help="n of the random ones (128,512,2048)")
     form.add_argument("--width", type=int, metavar="d", help="of a random head (64)")
@@ -78,34 +78,37 @@ def _add_tokenizer(form) -> None:
     pieces.add_argument("--gpt2", type=Path, metavar="FOLDER", help="folder with GPT-2's encoder.json and vocab.bpe, in place of it")
 
 
-def _opened(options, short: str = "skip"):
+def _opened(options, device: str, cut: str, short: str):
     from ..analysis.opening import open_model
     from ..analysis.run import length_of
     from ..analysis.texts import Sentences
 
-    model = open_model(options.model, options.device, dictionary=options.dictionary, sentencepiece=options.sentencepiece, gpt2=options.gpt2)
-    return model, Sentences(options.text, model.tokenizer, length_of(model, options.length), options.cut, short, model.bos, model.eos)
+    model = open_model(options.model, device, dictionary=options.dictionary, sentencepiece=options.sentencepiece, gpt2=options.gpt2)
+    return model, Sentences(options.text, model.tokenizer, length_of(model, options.length), cut, short, model.bos, model.eos)
 
 
 def _spectrum(options: argparse.Namespace) -> str:
     if options.suggest_k is not None and not 0 < options.suggest_k < 1:
         raise ValueError(f"--suggest-k is {options.suggest_k:g}; it must be above 0 and below 1")
+    if options.suggest_k is None and options.energy is not None:
+        raise ValueError("--energy is given and no --suggest-k, whose share it is about; give both or neither")
+    energy = options.energy or "values"
     from ..analysis.result import suggest
     from ..analysis.run import spectrum
 
-    model, texts = _opened(options, options.short)
+    model, texts = _opened(options, options.device, options.cut, options.short)
     found = spectrum(model, texts, options.out, options.sentences, options.index, options.batch, options.check)
     facts, counts = found.facts, found.facts["texts"]
     lines = [
-        f"{options.out}: {facts['sentences']:,} sentences of {facts['n']} tokens ({options.sentences:,} asked for) from {counts['texts']:,} texts; "
+        f"{options.out}: {facts['sentences']:,} sentences of {'at most ' if counts['short'] and options.short == 'pad' else ''}{facts['n']} tokens ({options.sentences:,} asked for) from {counts['texts']:,} texts; "
         f"{counts['short']:,} shorter ({facts['short_sentences']}), {counts['cut']:,} cut, {counts['unfit']:,} documents left out",
         f"normalised cumulative singular value at index {found.index} of {found.curve.shape[-1]}, mean over heads: "
         + ", ".join(f"layer {i} {value:.3f}" for i, value in enumerate(found.heat.mean(1), start=1)),
     ]  # fmt: skip
     if options.suggest_k is not None:
-        what = "singular values" if options.energy == "values" else "squared singular values"
+        what = "singular values" if energy == "values" else "squared singular values"
         lines.append(f"for {options.suggest_k:g} of the {what}, at n = {facts['n']}:")
-        lines += [f"  --sharing {sharing} --projected-dim {k}" for sharing, k in suggest(found, options.suggest_k, options.energy).items()]
+        lines += [f"  --sharing {sharing} --projected-dim {k}" for sharing, k in suggest(found, options.suggest_k, energy).items()]
     return "\n".join(lines)
 
 
@@ -122,7 +125,7 @@ def _figure(options: argparse.Namespace) -> str:
 def _attention(options: argparse.Namespace) -> str:
     from ..analysis.run import attention
 
-    model, texts = _opened(options, "pad")
+    model, texts = _opened(options, options.device, options.cut, "pad")
     return "\n".join(map(str, attention(model, texts, options.sentence, options.out)))
 
 
@@ -153,8 +156,8 @@ def _theorems(options: argparse.Namespace) -> str:
     found = run(groups, options.out, options.draws, options.epsilon, options.seed, facts)
     lines = [f"{options.out}: theorems.json, theorem1.png, theorem2.png, rank_k.png"]
     for row in found["theorem1"]:
-        last = row["theorem"][-1][row["epsilon"].index(0.5)]
-        lines.append(f"n = {row['n']}: ||P|| ||w|| is {row['stretch']['median']:.1f} times ||P w||; "
+        last = row["theorem"][-1][row["epsilon"].index(0.5)]["value"]
+        lines.append(f"n = {row['n']}: ||P|| ||w|| is {row['stretch']['value']:.1f} times ||P w||; "
                      f"theorem 1 holds within 0.5 with probability {last:.2f} at k = {row['k'][-1]}")  # fmt: skip
     return "\n".join(lines)
 
@@ -166,13 +169,13 @@ def _heads_of_model(options):
 
     if not options.text:
         raise ValueError("--model is given and no --text; its heads are looked at on a text")
-    options.device, options.cut = "cpu", "packed"
-    model, texts = _opened(options)
+    model, texts = _opened(options, "cpu", "packed", "skip")
     wanted = 2 if options.sentences is None else options.sentences
     if wanted < 1:
         raise ValueError(f"--sentences is {wanted}; it must be at least 1")
     sentences = list(islice(texts, wanted))
     if len(sentences) < wanted:
         raise ValueError(f"the text has {len(sentences)} sentences of {texts.n} tokens; {wanted} are asked for")
-    facts = {"heads": Path(model.name).name, "kind": model.kind, "n": texts.n, "sentences": wanted, "identity": model.identity}
+    facts = {"heads": model.short_name, "text": texts.short_name, "kind": model.kind, "n": texts.n, "sentences": wanted,
+             "identity": model.identity, "texts_sha256": [sha for source in texts.identity() for sha in source["sha256"]]}  # fmt: skip
     return [model_heads(model, sentences)], facts

@@ -2,7 +2,8 @@
 
     fairseq-linformer benchmark inference OUT                 # Table 3
     fairseq-linformer benchmark scaling OUT                   # Table 1 and Figure 2, top right
-    fairseq-linformer benchmark training OUT                  # a step, and a whole fairseq-train process
+    fairseq-linformer benchmark training OUT                  # a step, a whole fairseq-train process, and where its time goes
+    fairseq-linformer benchmark finetuning OUT --data data/sst-2    # a whole fairseq-train process on real sentences
     fairseq-linformer benchmark report OUT                    # the ledger, from cells that are there, brought from anywhere
 
 Each measures cells that are not in OUT yet, and writes ledger, tables and figures of those that are.
@@ -12,9 +13,13 @@ import argparse
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Tuple
+from typing import Any, Sequence
 
-KINDS = ("inference", "scaling", "training")
+from ..benchmark.typed import heads_of, names, numbers, numbers_or_none, positive
+
+NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes")
+"""What a command is told without: folders, and what only says when to stop."""
+KINDS = ("inference", "scaling", "training", "finetuning")
 
 
 def add_parser(commands) -> None:
@@ -22,7 +27,8 @@ def add_parser(commands) -> None:
     benchmark = commands.add_parser("benchmark", help="time and memory against every peer")
     kinds = benchmark.add_subparsers(dest="kind", required=True, metavar="WHAT")
     for kind, says in zip(KINDS, ("Table 3: a forward pass, and the largest batch", "time per token over n, all families of Table 1",
-                                  "a training step, bytes, and a whole fairseq-train process")):  # fmt: skip
+                                  "a training step, bytes, a whole fairseq-train process, and shares of its time",
+                                  "a whole fairseq-train process on a task")):  # fmt: skip
         _add_kind(kinds.add_parser(kind, help=says, description=f"{says}. Killed and started again, it goes on."), kind)
     report = kinds.add_parser("report", help="ledger, tables and figures of cells that were measured")
     _add_folders(report)
@@ -38,122 +44,168 @@ def _add_kind(parser, kind: str) -> None:
     _add_folders(parser)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("fp32", "fp16", "bf16"), default="fp32")
-    parser.add_argument("--lengths", type=_numbers, metavar="N,N", help="n; those of the paper if left out")
+    if kind != "finetuning":
+        parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n; those of the paper if left out")
+        parser.add_argument("--tokens", type=positive, metavar="T", help="of a batch")
+        parser.add_argument("--warm-up", type=int, metavar="R", help="rounds before those that count (1)")
     parser.add_argument("--layers", type=int, default=2 if kind == "scaling" else 12, metavar="L", help="(%(default)s)")
-    parser.add_argument("--tokens", type=int, metavar="T", help="of a batch")
     parser.add_argument("--rounds", type=int, default=3, metavar="R", help="interleaved repetitions (%(default)s)")
-    parser.add_argument("--warm-up", type=int, default=1, metavar="R", help="rounds before them (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of PyTorch on a CPU (%(default)s)")
     parser.add_argument("--minutes", type=float, metavar="M", help="begin no cell that would end later; run again for the rest")
     parser.add_argument("--width", type=int, default=768, metavar="D", help="d, of heads of 64 (%(default)s)")
     if kind == "inference":
-        parser.add_argument("--k", type=_numbers, metavar="K,K", help="projected dimensions; those of the paper if left out")
+        parser.add_argument("--k", type=numbers, metavar="K,K", help="projected dimensions; those of the paper if left out")
         parser.add_argument("--whole", action="store_true", help="fairseq's own models in place of encoders that differ in attention only; one k")
-        parser.add_argument("--memory-gib", type=float, default=16.0, help="in which the largest batches shall fit (%(default)s, a V100's)")
+        parser.add_argument("--memory-gib", type=float, help="in which the largest batches shall fit (16, a V100's)")
     else:
         parser.add_argument("--k", type=int, default=256, metavar="K", help="(%(default)s)")
-    if kind != "training":
-        parser.add_argument("--usable-gib", type=float, default=8.0, help="what a model may take here; one that takes more is not run (%(default)s)")
+    if kind in ("inference", "scaling"):
+        parser.add_argument("--usable-gib", type=float, help="what a model may take here; one that takes more is not run (8)")
+    if kind == "scaling":
+        parser.add_argument("--part", choices=("families", "pertoken"), help="one of the two only")
     if kind != "inference":
-        parser.add_argument("--models", type=lambda text: tuple(text.split(",")), metavar="NAME,NAME", help="some only")
+        parser.add_argument("--models", type=names, metavar="NAME,NAME", help="some only")
     if kind == "training":
-        parser.add_argument("--finetuning", type=_numbers, metavar="N,N", help="lengths of finetuning (32,64,128), or none")
-        parser.add_argument("--part", choices=("steps", "memory", "process"), help="one of the three only")
+        parser.add_argument("--finetuning", type=numbers_or_none, metavar="N,N", help="lengths of finetuning (32,64,128), or none")
+        parser.add_argument("--part", choices=PARTS, help="one of the four only")
+    if kind == "finetuning":
+        parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="a task as prepare writes it")
+        parser.add_argument("--max-positions", type=positive, default=512, metavar="N", help="n of the models (%(default)s)")
+        parser.add_argument("--batch-size", type=positive, default=32, metavar="B", help="sentences (%(default)s)")
+    if kind in ("training", "finetuning"):
+        parser.add_argument("--updates", type=positive, metavar="U", help="of a process (5)")
+        parser.add_argument("--warm-up-updates", type=int, metavar="U", help="of them, that do not count (1)")
         parser.add_argument("--fairseq-options", type=shlex.split, default=[], metavar="'--A --B'",
-                            help="of process: more options for this plugin's model, such as --compile")  # fmt: skip
+                            help="of processes: more options for this plugin's model, such as --compile")  # fmt: skip
     parser.set_defaults(run=_measure)
 
 
-def _numbers(text: str) -> Tuple[int, ...]:
-    if text == "none":
-        return ()
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not numbers separated by commas, such as 512,1024") from None
+def _or(value: Any, otherwise: Any) -> Any:
+    """What was given, or what holds if nothing was."""
+    return otherwise if value is None else value
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """
+    Raises:
+        ValueError: one of these was given, which would mean nothing here.
+    """
+    for name in names:
+        if getattr(options, name) not in (None, []):
+            raise ValueError(f"--{name.replace('_', '-')} {why}")
 
 
 def _measure(options: argparse.Namespace) -> str:
     import torch
 
-    from ..benchmark.cells import Provenance, measure
+    from ..benchmark.cells import Provenance, measure, words_of
+    from ..files import check_can_be_written
     from ..reproduce.ledger import current_commit
 
     if options.threads < 1:
         raise ValueError(f"threads is {options.threads}; it must be at least 1")
     torch.set_num_threads(options.threads)
     cells = CELLS[options.kind](options)
-    words = shlex.join(["fairseq-linformer", "benchmark", options.kind, "OUT", *_given(options)])
+    words = shlex.join(["fairseq-linformer", "benchmark", options.kind, "OUT", *(["--data", "FOLDER"] if options.kind == "finetuning" else []),
+                        *words_of(vars(options), but=NOT_RECORDED)])  # fmt: skip
     try:
         commit = current_commit()
-    except subprocess.CalledProcessError:
-        raise ValueError("this is no checkout of git; a measurement says its commit, so run it from one") from None
+    except (OSError, subprocess.CalledProcessError):
+        raise ValueError("this is no checkout of git, or git is not installed; a measurement says its commit, so run it from one") from None
+    check_can_be_written(options.results)
     left = measure(cells, options.out, Provenance(commit, words), options.minutes)
     said = _report(options)
     return said + (f"\n{len(left)} of {len(cells)} cells are left: the same command goes on" if left else "")
 
 
-def _given(options: argparse.Namespace):
-    """What the command was, but for folders and for what only says when to stop."""
-    for name in ("device", "dtype", "lengths", "layers", "tokens", "rounds", "threads", "k", "models", "finetuning", "part", "whole"):
-        value = getattr(options, name, None)
-        if value is True:
-            yield "--whole"
-        elif value is not None and value is not False:
-            yield from (f"--{name.replace('_', '-')}", (",".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value))
-
-
 def _common(options: argparse.Namespace) -> dict:
-    if options.width < 64 or options.width % 64:
-        raise ValueError(f"width is {options.width}; it must be a multiple of 64")
-    return dict(device=options.device, dtype=options.dtype, layers=options.layers, rounds=options.rounds, warm_up=options.warm_up,
-                embed_dim=options.width, heads=options.width // 64)  # fmt: skip
+    return dict(device=options.device, dtype=options.dtype, layers=options.layers, rounds=options.rounds, embed_dim=options.width,
+                heads=heads_of(options.width))  # fmt: skip
 
 
 def _inference(options: argparse.Namespace) -> list:
     from ..benchmark import inference
 
+    lengths, common = options.lengths or inference.LENGTHS, dict(tokens=options.tokens or 4096, warm_up=_or(options.warm_up, 1), **_common(options))
     if options.whole:
-        lengths, ks = options.lengths or inference.LENGTHS, options.k or (256,)
+        _refuse(options, ("memory_gib", "usable_gib"), "is not for --whole, which measures times only and runs every model")
+        ks = options.k or (256,)
         if len(ks) > 1:
             raise ValueError(f"--k is {','.join(map(str, ks))}; with --whole it must be one number")
-        return [inference.WholeInference(n, options.tokens or 4096, *ks, **_common(options)) for n in lengths]
-    return inference.rows(options.lengths or inference.LENGTHS, options.k or inference.DIMENSIONS, tokens=options.tokens or 4096,
-                          memory_gib=options.memory_gib, usable_gib=options.usable_gib, **_common(options))  # fmt: skip
+        return [inference.WholeInference(n, k=ks[0], **common) for n in lengths]
+    return inference.rows(lengths, options.k or inference.DIMENSIONS, memory_gib=_or(options.memory_gib, inference.PAPER_MEMORY),
+                          usable_gib=_or(options.usable_gib, 8.0), **common)  # fmt: skip
 
 
 def _scaling(options: argparse.Namespace) -> list:
     from ..benchmark import scaling
 
-    lengths = options.lengths or scaling.LENGTHS
-    some = {} if options.models is None else {"models": options.models}
-    cells = scaling.rows(lengths, options.tokens, k=options.k, usable_gib=options.usable_gib, **some, **_common(options))
-    if "linformer" in cells[0].models and len(lengths) > 1:
-        cells.append(scaling.PerToken((min(lengths), max(lengths)), options.k, options.tokens or max(lengths), **_common(options)))
-    return cells
+    lengths, tokens = options.lengths or scaling.LENGTHS, options.tokens or max(options.lengths or scaling.LENGTHS)
+    models = _or(options.models, tuple(scaling.families()))
+    common = dict(k=options.k, warm_up=_or(options.warm_up, 1), **_common(options))
+    families, pertoken = [], []
+    if options.part != "pertoken":
+        families = scaling.rows(lengths, tokens, models=models, usable_gib=_or(options.usable_gib, 8.0), **common)
+    else:
+        _refuse(options, ("models", "usable_gib"), "is not for --part pertoken, which runs the Linformer alone")
+    ends = tuple(sorted({min(lengths), max(lengths)}))
+    if options.part == "pertoken":
+        pertoken = [scaling.PerToken(tuple(sorted(options.lengths)) if options.lengths else ends, tokens=tokens, **common)]
+    elif options.part is None and "linformer" in models and len(ends) > 1:
+        pertoken = [scaling.PerToken(ends, tokens=tokens, **common)]
+    return families + pertoken
+
+
+PARTS = ("steps", "memory", "process", "shares")
+OF_PARTS = {"finetuning": ("steps", "memory"), "warm_up": ("steps",), "updates": ("process", "shares"), "warm_up_updates": ("process", "shares"),
+            "fairseq_options": ("process", "shares")}  # fmt: skip
+"""Options of ``training`` that only some of its parts have. Options of fairseq make a process another one, so they want a part."""
 
 
 def _training(options: argparse.Namespace) -> list:
     from ..benchmark import training
     from ..benchmark.process import Process
+    from ..benchmark.shares import Shares
+    from ..benchmark.whole import OF_INDEX, WITH_FAIRSEQ, why_not
+
+    for name, parts in OF_PARTS.items():
+        if options.part not in (parts if name == "fairseq_options" else (None, *parts)):
+            _refuse(options, (name,), f"is for --part {' or '.join(parts)}")
+    common, lengths, tokens = _common(options), options.lengths or training.PRETRAINING, options.tokens or 2048
+    finetuning = _or(options.finetuning, training.FINETUNING)
+    models, peers, cells = options.models or WITH_FAIRSEQ, tuple(name for name in OF_INDEX if why_not(name) is None), []
+    if options.part in (None, "steps", "memory"):
+        for some in [models] + [("ours", *peers)] * (options.models is None and bool(peers)):  # the peers have cells of their own
+            cells += training.rows(lengths, finetuning, tokens, models=some, k=options.k, warm_up=_or(options.warm_up, 1), **common)
+        cells = [cell for cell in cells if options.part in (None, "memory" if cell.memory else "steps")]
+    trained = models if options.part in ("process", "shares") else tuple(name for name in models if name in WITH_FAIRSEQ)
+    if not trained:
+        _refuse(options, ("updates", "warm_up_updates"), f"is for processes of fairseq-train, which trains none of {', '.join(models)}")
+    for kind in (Process, Shares):
+        if trained and options.part in (None, kind.kind):
+            cells += [kind(n, max(1, tokens // n), trained, options.k, _or(options.updates, 5), warm_up_updates=_or(options.warm_up_updates, 1),
+                           options=tuple(options.fairseq_options), **common) for n in lengths]  # fmt: skip
+    return cells
+
+
+def _finetuning(options: argparse.Namespace) -> list:
+    from ..benchmark.process import Finetuning
     from ..benchmark.whole import WITH_FAIRSEQ
+    from ..evaluation.classifier import DICTIONARY
+    from ..evaluation.rows import is_prepared, prepared_task
+    from ..finetuning.data import check_whole, described
 
-    common = _common(options)
-    models = options.models or WITH_FAIRSEQ
-    lengths, tokens = options.lengths or training.PRETRAINING, options.tokens or 2048
-    finetuning = training.FINETUNING if options.finetuning is None else options.finetuning
-    cells = training.rows(lengths, finetuning, tokens, models=models, k=options.k, **common)
-    if options.fairseq_options and options.part != "process":
-        raise ValueError(f"--fairseq-options is {shlex.join(options.fairseq_options)}; it is for --part process")
-    if options.part in ("steps", "memory"):
-        return [cell for cell in cells if cell.memory == (options.part == "memory")]
-    trained = tuple(name for name in models if name in WITH_FAIRSEQ)
-    del common["warm_up"]
-    processes = [Process(n, max(1, tokens // n), trained, options.k, options=tuple(options.fairseq_options), **common) for n in lengths]
-    return processes if options.part == "process" else cells + (processes if trained else [])
+    task = prepared_task(options.data) if is_prepared(options.data) else None
+    if task is None or not task.classes:
+        raise ValueError(f"--data is {options.data}; a folder with classes is wanted, as `fairseq-linformer prepare sst-2` writes it")
+    check_whole(task, options.data)
+    symbols = len((options.data / "input0" / DICTIONARY).read_text(encoding="utf-8").splitlines()) + 5  # <s>, <pad>, </s>, <unk>, <mask>
+    return [Finetuning(options.max_positions, options.batch_size, options.models or WITH_FAIRSEQ, options.k, _or(options.updates, 5),
+                       warm_up_updates=_or(options.warm_up_updates, 1), options=tuple(options.fairseq_options), vocabulary=symbols,
+                       classes=len(task.classes), data=f"{task.name}: {described(options.data)}", folder=str(options.data), **_common(options))]  # fmt: skip
 
 
-CELLS = {"inference": _inference, "scaling": _scaling, "training": _training}
+CELLS = {"inference": _inference, "scaling": _scaling, "training": _training, "finetuning": _finetuning}
 
 
 def _report(options: argparse.Namespace) -> str:
@@ -161,6 +213,8 @@ def _report(options: argparse.Namespace) -> str:
 
     found = list(benchmarks.entries(options.out))
     if not found:
-        raise ValueError(f"{options.out} has no cells of a benchmark")
+        why = "; ".join(benchmarks.failures(options.out))
+        raise ValueError(f"{options.out} has no cells of a benchmark" + f" with a number: {why}" * bool(why))
     written = [ledger.write(entry, options.results) for entry in found]
-    return "\n".join(map(str, written + benchmark_report.write(options.results)))
+    said = [str(path) for path in written + benchmark_report.write(options.results)]
+    return "\n".join(said + [f"not measured: {failure}" for failure in benchmarks.failures(options.out)])

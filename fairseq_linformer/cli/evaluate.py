@@ -42,7 +42,7 @@ def add_parser(commands) -> None:
     tokenizer = rows.add_mutually_exclusive_group()
     tokenizer.add_argument("--gpt2", metavar="FOLDER", help="encoder.json and vocab.bpe (beside the checkpoint)")
     tokenizer.add_argument("--sentencepiece", metavar="MODEL", help="(sentencepiece.bpe.model beside the checkpoint)")
-    rows.add_argument("--cut", help="what stays of a longer text: head or head+tail (head)")
+    rows.add_argument("--cut", help="what stays of a longer text: head or head+tail (as in training, else head)")
     rows.add_argument("--max-positions", type=int, metavar="N", help="of a model of transformers: cut longer texts")
     words = parser.add_argument_group("with --perplexity")
     words.add_argument("--seed", type=int, help="of the masks (1)")
@@ -93,10 +93,11 @@ def _perplexity(options: argparse.Namespace):
 
 
 def _rows(options: argparse.Namespace):
+    from ..checkpoints.files import is_fairseq
     from ..evaluation.evaluate import What, evaluate
 
     what = What(options.what, options.source, options.split, options.format, tuple(options.text), options.label)
-    if Path(options.checkpoint).is_file() or Path(options.checkpoint).suffix == ".pt":
+    if is_fairseq(options.checkpoint):
         from ..evaluation.classifier import FairseqClassifier
 
         if options.max_positions is not None:

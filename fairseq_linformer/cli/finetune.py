@@ -8,8 +8,9 @@
 """
 
 import argparse
+import shlex
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 from ..task_data.cut import HOW
 from ..task_data.table import TASKS
@@ -24,7 +25,7 @@ def add_parser(commands) -> None:
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="more options of fairseq-hydra-train")
     parser.add_argument("--runs", default="runs", metavar="FOLDER", help="takes the run folders (%(default)s)")
     parser.add_argument("--name", help="of the run folder (finetune/TASK-CHECKPOINT)")
-    parser.add_argument("--device", choices=("cpu", "gpu"), help="(a GPU, if there is one)")
+    parser.add_argument("--device", choices=("cpu", "gpu"), help="(a GPU, if there is one, and with --slurm)")
     data = parser.add_argument_group("data")
     data.add_argument("--data", metavar="FOLDER", help="as prepare writes it; prepared there if it is not there (data/TASK)")
     data.add_argument("--source", metavar="hub|PATH", help="to prepare it from, as for prepare (hub)")
@@ -60,6 +61,7 @@ def _list(kind: Callable) -> Callable[[str], List]:
 def _finetune(options: argparse.Namespace) -> str:
     import torch
 
+    from ..checkpoints.files import is_fairseq
     from ..finetuning import recipe
     from ..finetuning.finetune import Job, default_name, finetune, submit
 
@@ -69,13 +71,13 @@ def _finetune(options: argparse.Namespace) -> str:
     default = (recipe.GRID_LRS, (recipe.BATCH_SIZE,), recipe.GRID_SEEDS) if options.grid else ((recipe.LR,), (recipe.BATCH_SIZE,), (recipe.SEED,))
     chosen = [given or usual for given, usual in zip((options.lr, options.batch_size, options.seed), default)]
     recipes = recipe.grid(*chosen, epochs=recipe.EPOCHS if options.epochs is None else options.epochs)
-    device = options.device or ("gpu" if torch.cuda.is_available() else "cpu")
     name = options.name or default_name(task, options.checkpoint, options.from_scratch) + "-grid" * options.grid
+    device = options.device or ("gpu" if options.slurm else _begun_on(Path(options.runs) / name)) or ("gpu" if torch.cuda.is_available() else "cpu")
     if options.ledger:
-        from ..reproduce.finetuned import check_ledger
+        from ..reproduce import ledger
 
-        check_ledger(options.ledger)
-    if not _is_fairseq(options.checkpoint):
+        ledger.check(options.ledger)
+    if not is_fairseq(options.checkpoint):
         from ..finetuning.with_transformers import finetune_transformers
 
         _refuse_for_transformers(options, overrides)
@@ -87,23 +89,53 @@ def _finetune(options: argparse.Namespace) -> str:
         if options.slurm:
             return submit(job, to_sbatch, options.dry_run)
         results = finetune(job)
-    said = _report(task, results, Path(options.runs) / name)
+    said = _report(task, results, Path(options.runs) / name, recipes)
     if options.ledger:
-        from ..reproduce.finetuned import write_entry
+        from ..reproduce.finetuned import entry_of
 
-        said.append(f"ledger: {write_entry(task, results, options.ledger, name.split('/')[-1])}")
+        said.append(f"ledger: {ledger.write(entry_of(task, results, name.split('/')[-1], _command(options, overrides)), options.ledger)}")
     return "\n".join(said)
 
 
-def _report(task, results, folder: Path) -> List[str]:
-    from ..finetuning.grid import settings, table
+def _begun_on(folder: Path) -> Optional[str]:
+    """The device of a run, or of the first of a grid: what a cluster's GPUs have trained may be reported where there is none."""
+    from omegaconf import OmegaConf
+
+    from ..launching.folder import CONFIG
+
+    for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
+        if path.is_file():
+            return "cpu" if OmegaConf.select(OmegaConf.load(path), "common.cpu") else "gpu"
+    return None
+
+
+def _report(task, results, folder: Path, recipes) -> List[str]:
+    from ..finetuning.grid import middle_run, settings, table
     from ..finetuning.run import headline
 
+    result, lines = results[0], []
     if len(results) > 1:
-        return table(task, settings(task, results))
-    (result,) = results
-    lines = [f"{task.name} {split}: {', '.join(headline(result, split))}; {result['splits'][split]['rows']:,} rows" for split in result["splits"]]
-    return [*lines, f"the best checkpoint: {folder / result['checkpoint']}"]
+        result = middle_run(task, results)
+        folder /= recipes[results.index(result)].name
+        lines = [*table(task, settings(task, results)), f"of it the run of seed {result['recipe']['seed']}:"]
+    lines += [f"{task.name} {split}: {', '.join(headline(result, split))}; {result['splits'][split]['rows']:,} rows" for split in result["splits"]]
+    return [*lines, f"the checkpoint of the {'last' if task.valid_is_test else 'best'} epoch: {folder / result['checkpoint']}"]
+
+
+def _command(options: argparse.Namespace, overrides: List[str]) -> str:
+    """What makes it again; of paths only their last part."""
+    words = ["fairseq-linformer", "finetune", options.task, _place(options.checkpoint), *overrides]
+    for name in ("data", "source", "gpt2", "sentencepiece"):
+        if given := getattr(options, name):
+            words += [f"--{name}", _place(given)]
+    for name in ("cut", "max_positions", "epochs", "lr", "batch_size", "seed", "device"):
+        if (given := getattr(options, name)) is not None:
+            words += [f"--{name.replace('_', '-')}", ",".join(map(repr, given)) if isinstance(given, list) else str(given)]
+    return shlex.join(words + [f"--{name.replace('_', '-')}" for name in ("from_scratch", "grid") if getattr(options, name)])
+
+
+def _place(path: str) -> str:
+    return Path(path).absolute().name if Path(path).exists() else path
 
 
 def _check(options: argparse.Namespace, overrides: List[str], to_sbatch: List[str]) -> None:
@@ -123,10 +155,6 @@ def _check(options: argparse.Namespace, overrides: List[str], to_sbatch: List[st
     for name in ("lr", "batch_size", "seed"):
         if not options.grid and len(getattr(options, name) or [1]) > 1:
             raise ValueError(f"--{name.replace('_', '-')} has several values; --grid runs them all")
-
-
-def _is_fairseq(checkpoint: str) -> bool:
-    return Path(checkpoint).is_file() or Path(checkpoint).suffix == ".pt"
 
 
 def _refuse_for_transformers(options: argparse.Namespace, overrides: List[str]) -> None:

@@ -74,6 +74,22 @@ def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
     yield from _joined(((row, place, Unfit("not UTF-8") if row is None else None) for place, row in enumerate(rows)), source)
 
 
+def lines_as_documents(chunk: Chunk) -> Iterator[Raw]:
+    """Each line of a chunk of text that is not blank, for texts of a line each: one that is unfit takes no other with it.
+
+    Raises:
+        ValueError, OSError: as ``documents``.
+    """
+    with open_stream(chunk.file) as stream, damage_refused(chunk.file):
+        if chunk.start:
+            stream.seek(chunk.start)
+        for line, place, length in _lines(stream, chunk.start, chunk.end, MAX_BYTES):
+            if length > MAX_BYTES:
+                yield Raw(None, place, Unfit(_LONG_LINE))
+            elif line.strip():
+                yield Raw(line, place)
+
+
 def lines_of(raw: Raw) -> List[str]:
     """The paragraphs of a document, stripped, without blank ones.
 

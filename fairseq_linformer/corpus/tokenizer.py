@@ -153,7 +153,7 @@ class SentencePiece(Tokenizer):
         return self._processor.encode(list(lines), num_threads=1)
 
 
-def load_tokenizer(gpt2, sentencepiece, dictionary=None) -> Tokenizer:
+def load_tokenizer(gpt2=None, sentencepiece=None, dictionary=None) -> Tokenizer:
     """The tokenizer that is asked for.
 
     Args:
@@ -165,6 +165,13 @@ def load_tokenizer(gpt2, sentencepiece, dictionary=None) -> Tokenizer:
         ValueError: a file is missing or is not what it should be; a sentence.
     """
     return GPT2(gpt2, dictionary) if gpt2 is not None else SentencePiece(sentencepiece, dictionary)
+
+
+def tokenizer_beside(folder) -> Dict[str, Path]:
+    """The ``gpt2`` or ``sentencepiece`` of ``load_tokenizer`` whose files lie in a folder; neither, if there are none."""
+    if (Path(folder) / SENTENCEPIECE).is_file():
+        return {"sentencepiece": Path(folder) / SENTENCEPIECE}
+    return {"gpt2": Path(folder)} if all((Path(folder) / name).is_file() for name in GPT2_FILES) else {}
 
 
 def _bytes_of_symbols() -> Dict[str, int]:

@@ -3,6 +3,7 @@
     B texts, n positions of the longest of them, C classes (1 for a score)
 """
 
+import json
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -15,14 +16,15 @@ from torch import Tensor
 
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import node, read_checkpoint
-from ..corpus.tokenizer import FIRST, GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer
+from ..corpus.tokenizer import FIRST, GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer, tokenizer_beside
 from ..models import LinformerRobertaModel
 from ..models.bare_task import BareTask
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, current_names, head_names, max_positions, projections
 from ..task_data import cut as cutting
+from ..task_data.manifest import NAME as MANIFEST
 
 DICTIONARY, LABELS = "dict.txt", "label/dict.txt"
-"""What lies beside a checkpoint, and the files of its tokenizer."""
+"""What lies beside a checkpoint, with the files of its tokenizer and ``MANIFEST``, which says how its training texts were cut."""
 Encoded = Dict[str, List[int]]
 """A row as its model reads it; ``input_ids`` and, for some models, what belongs to each of them."""
 
@@ -35,7 +37,7 @@ class FairseqClassifier:
         head: which of its heads; None for the only one.
         dictionary: ``dict.txt``; None for the one beside the checkpoint.
         labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the checkpoint.
-        cut: of texts longer than n, ``head`` or ``head+tail``.
+        cut: of texts longer than n, ``head`` or ``head+tail``; None for what ``manifest.json`` beside the checkpoint says, else ``head``.
 
     Attributes:
         names: of the classes; empty where the head gives a score.
@@ -45,12 +47,13 @@ class FairseqClassifier:
         ValueError: a file is missing, is not what it should be, or does not fit the others; one sentence.
     """
 
-    def __init__(self, checkpoint, device: str = "cpu", head: Optional[str] = None, dictionary=None, labels=None, cut: str = cutting.HOW[0]):
-        self.path, self.device, self._cut = Path(checkpoint), torch.device(device), cut
+    def __init__(self, checkpoint, device: str = "cpu", head: Optional[str] = None, dictionary=None, labels=None, cut: Optional[str] = None):
+        self.path, self.device = Path(checkpoint), torch.device(device)
+        self._cut = cut or _cut_beside(self.path)
         self.checkpoint = open_checkpoint(checkpoint)
         state = self.checkpoint["model"]
         name = _choose(self.path, state, head)
-        cutting.check(max_positions(state), 1, cut)
+        cutting.check(max_positions(state), 1, self._cut)
         self.max_positions, self._entries = max_positions(state), state[EMBEDDINGS].size(0)
         self._dictionary = Path(dictionary) if dictionary else self.path.parent / DICTIONARY
         if dictionary:
@@ -70,14 +73,11 @@ class FairseqClassifier:
         """
         check_dictionary(self._dictionary, self._entries, self.path)
         if not gpt2 and not sentencepiece:
-            beside = self.path.parent
-            if (beside / SENTENCEPIECE).is_file():
-                sentencepiece = beside / SENTENCEPIECE
-            elif all((beside / name).is_file() for name in GPT2_FILES):
-                gpt2 = beside
-            else:
+            if not (beside := tokenizer_beside(self.path.parent)):
                 raise ValueError(f"there is no {SENTENCEPIECE}, nor {' and '.join(GPT2_FILES)}, beside {self.path}; --sentencepiece or --gpt2 says where the tokenizer is")
-        self._tokenizer = load_tokenizer(gpt2, sentencepiece, self._dictionary)
+            self._tokenizer = load_tokenizer(**beside, dictionary=self._dictionary)
+        else:
+            self._tokenizer = load_tokenizer(gpt2, sentencepiece, self._dictionary)
 
     def check_same_dictionary(self, path) -> None:
         """
@@ -87,13 +87,6 @@ class FairseqClassifier:
         check_dictionary(Path(path), self._entries, self.path)
         if self._dictionary.is_file() and (at := difference(read_dictionary(self._dictionary), read_dictionary(Path(path)))):
             raise ValueError(f"{path} is not the dictionary of {self.path}: {at}, in {self._dictionary}")
-
-    @staticmethod
-    def label_names(path) -> List[str]:
-        """The labels of a dictionary, in their order, with what may fill it up."""
-        if not Path(path).is_file():
-            raise ValueError(f"there is no {path}; a dictionary of labels is wanted")
-        return read_dictionary(Path(path)).symbols[FIRST:]
 
     def encode(self, texts: Sequence[Tuple[str, ...]]) -> List[Encoded]:
         """Rows of one text or two, each cut to n."""
@@ -191,6 +184,25 @@ def read_dictionary(path: Path) -> Dictionary:
         raise ValueError(f"{path} is no dictionary of fairseq") from None
 
 
+def label_names(path) -> List[str]:
+    """The labels of a dictionary, in their order, with what fairseq may have filled it up with to a multiple of 8.
+
+    Raises:
+        ValueError: it is missing, or none of fairseq's.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"there is no {path}; a dictionary of labels is wanted")
+    return read_dictionary(Path(path)).symbols[FIRST:]
+
+
+def _cut_beside(checkpoint: Path) -> str:
+    manifest = checkpoint.parent / MANIFEST
+    try:
+        return json.loads(manifest.read_text(encoding="utf-8")).get("cut", cutting.HOW[0]) if manifest.is_file() else cutting.HOW[0]
+    except (ValueError, AttributeError):
+        raise ValueError(f"{manifest} cannot be read; --cut says how texts are cut") from None
+
+
 def _choose(path, state, wanted: Optional[str]) -> str:
     names = head_names(state)
     if not names:
@@ -203,10 +215,10 @@ def _choose(path, state, wanted: Optional[str]) -> str:
 
 
 def _label_names(path: Path, classes: int) -> List[str]:
-    """From the dictionary of the labels; numbers where there is none. fairseq may have filled it up to a multiple of 8."""
+    """From the dictionary of the labels; numbers where there is none."""
     if not path.is_file():
         return [str(i) for i in range(classes)]
-    names = read_dictionary(path).symbols[FIRST:]
+    names = label_names(path)
     if len(names) < classes:
         raise ValueError(f"{path} names {len(names)} labels; the head has {classes} classes")
     return names[:classes]

@@ -10,7 +10,7 @@ from ..task_data.table import TASKS
 from . import predict, scores
 from .classifier import FairseqClassifier
 from .predictions import check_predictions, writing
-from .rows import Row, encode_rows, inputs_of, is_prepared, plain_names, prepared_rows, targets_of, task_examples
+from .rows import Row, encode_rows, inputs_of, is_prepared, numbered, plain_names, prepared_rows, targets_of, task_examples
 from .texts import FORMATS, STDIN, read_examples
 
 
@@ -114,17 +114,14 @@ def _rows(classifier, what: What) -> Tuple[Optional[int], Iterator[Row]]:
         task = TASKS[what.name]
         _check_names(task, classifier)
         examples = task_examples(task, what.source or "hub", what.split or "valid")
-        return len(examples), encode_rows(classifier, examples, task.number if task.classes and _unnamed(plain_names(classifier.names)) else target)
+        names = plain_names(classifier.names)
+        by_number = lambda label: names.index(str(task.number(label)))  # noqa: E731
+        return len(examples), encode_rows(classifier, examples, by_number if task.classes and numbered(names) else target)
     if is_prepared(what.name):
         if not isinstance(classifier, FairseqClassifier):
             raise ValueError(f"{what.name} has the tokens of fairseq, and {classifier.path} is of transformers; the task with --source is wanted, or a file")
         return prepared_rows(classifier, what.name, what.split or "valid")
     return None, encode_rows(classifier, read_examples(what.name, what.kind, what.texts, what.label, inputs_of(classifier)), target)
-
-
-def _unnamed(names: List[str]) -> bool:
-    """Classes that are numbers are numbered as the task's."""
-    return all(name.isdigit() for name in names)
 
 
 def _check_names(task, classifier) -> None:
@@ -135,6 +132,6 @@ def _check_names(task, classifier) -> None:
     if bool(task.score) != classifier.is_score:
         raise ValueError(f"the labels of {task.name} are {'scores' if task.score else 'classes'}; the model's head gives {'a score' if classifier.is_score else 'classes'}")
     names = plain_names(classifier.names)
-    if task.classes and (len(task.names) != len(names) or not (_unnamed(names) or sorted(task.names) == sorted(names))):
+    if task.classes and (len(task.names) != len(names) or not (numbered(names) or sorted(task.names) == sorted(names))):
         raise ValueError(f"{task.name} has the classes {', '.join(task.names)}; the model's are {', '.join(classifier.names)}")
 

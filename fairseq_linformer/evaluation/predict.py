@@ -40,7 +40,7 @@ def predict(classifier, rows: Iterable[Row], work: Work, max_tokens: int = MAX_T
         work: is counted up.
         max_tokens: of a batch, with padding; a longer row is a batch of its own.
         batch_size: rows of a batch, at most.
-        total: rows, for the progress bar; None where they are not known, and there is none.
+        total: rows, for the progress bar; None where they are not known.
 
     Returns:
         each row with its logits (C,), in the order of ``rows``.
@@ -52,7 +52,7 @@ def predict(classifier, rows: Iterable[Row], work: Work, max_tokens: int = MAX_T
         if value < 1:
             raise ValueError(f"--{name} is {value}; it must be at least 1")
     rows = iter(rows)
-    with Progress("judging", total or 0, "rows") if total else _Silent() as progress:
+    with Progress("judging", total, "rows") as progress:
         while window := list(islice(rows, WINDOW)):
             found: List[Optional[Tensor]] = [None] * len(window)
             for batch in batches([length(row) for row in window], max_tokens, batch_size):
@@ -85,14 +85,3 @@ def batches(lengths: Sequence[int], max_tokens: int, batch_size: int) -> Iterato
         batch.append(i)
     if batch:
         yield batch
-
-
-class _Silent:
-    def __enter__(self) -> "_Silent":
-        return self
-
-    def __exit__(self, *error) -> None:
-        pass
-
-    def add(self, count: int) -> None:
-        pass

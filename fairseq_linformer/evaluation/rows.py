@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from ..corpus.tokenizer import FIRST
 from ..task_data.read import open_source
 from ..task_data.rows import checked, score
 from ..task_data.table import TASKS, Task
-from .classifier import Encoded, FairseqClassifier
+from .classifier import MANIFEST, Encoded, FairseqClassifier, label_names
 from .texts import Example
 
 _AT_ONCE = 1000
@@ -63,12 +64,17 @@ def targets_of(classifier) -> Callable[[str], float]:
     if classifier.is_score:
         return _finite
     names = plain_names(classifier.names)
-    known: Dict[str, int] = {} if all(name.isdigit() for name in names) else {str(i): i for i in range(len(names))}
+    known: Dict[str, int] = {} if numbered(names) else {str(i): i for i in range(len(names))}
     for task in TASKS.values():
         if task.classes and sorted(task.names) == sorted(names):
             known.update({label: names.index(name) for label, name in task.classes.items()})
     known.update({name: i for i, name in [*enumerate(names), *enumerate(classifier.names)]})
     return known.__getitem__
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Are the classes called by the numbers that their task gives them? Not all dictionaries of labels have them in this order."""
+    return sorted(names) == sorted(map(str, range(len(names))))
 
 
 def plain_names(names: Sequence[str]) -> List[str]:
@@ -101,6 +107,8 @@ def task_examples(task: Task, source: str, split: str, max_skipped: float = MAX_
     bad = [row for row in rows if row.reason]
     if len(bad) > max_skipped * len(rows) or len(bad) == len(rows):
         raise ValueError(f"{source}: {len(bad):,} of {len(rows):,} rows of {split} cannot be used" + (f"; the first is {bad[0]}" if bad else ""))
+    if bad:
+        print(f"{source}: {len(bad):,} of {len(rows):,} rows of {split} cannot be used and are left out; the first is {bad[0]}", file=sys.stderr)
     return [Example(row.place, row.texts, row.label if task.classes else str(score(task, row.label))) for row in rows if not row.reason]
 
 
@@ -115,7 +123,7 @@ def prepared_task(folder) -> Optional[Task]:
     Raises:
         ValueError: its manifest cannot be read.
     """
-    path = Path(folder) / "manifest.json"
+    path = Path(folder) / MANIFEST
     if not path.is_file():
         return None
     try:
@@ -162,7 +170,7 @@ def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int)
         raise ValueError(f"{folder} has {'classes' if classifier.is_score else 'scores'} for labels, the model's head gives {'a score' if classifier.is_score else 'classes'}")
     if classifier.is_score:
         return [float(line) for line in scores.read_text().split()]
-    names = classifier.label_names(folder / "label" / "dict.txt")
+    names = label_names(folder / "label" / "dict.txt")
     number = targets_of(classifier)
     labels = _dataset(folder / "label" / split)
     classes = np.array([int(labels[i][0]) for i in range(rows)]) - FIRST

@@ -4,7 +4,7 @@
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from scipy import stats
@@ -13,6 +13,7 @@ from sklearn import metrics
 CONFIDENCE = 0.95
 BINS = 10
 _DRAWS, _SEED = 10_000, 0
+_CELLS = 10_000_000  # of confusion matrices, in memory at a time
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,11 @@ def of_classes(targets: Sequence[int], probabilities: np.ndarray) -> Scores:
     confusion = metrics.confusion_matrix(targets, predictions, labels=range(classes))
     right = int(confusion.trace())
     wilson = stats.binomtest(right, len(targets)).proportion_ci(CONFIDENCE, "wilson")
-    # Both depend on the confusion matrix alone, and drawing rows is drawing it.
-    drawn = np.random.default_rng(_SEED).multinomial(len(targets), confusion.ravel() / len(targets), _DRAWS).reshape(-1, classes, classes)
+    others = {"f1": f1_of, "matthews": matthews_of}
+    drawn = _drawn(confusion, others)
     scores = {
         "accuracy": Score(right / len(targets), (float(wilson.low), float(wilson.high))),
-        **{name: Score(float(of(confusion[None])[0]), _percentiles(of(drawn))) for name, of in (("f1", f1_of), ("matthews", matthews_of))},
+        **{name: Score(float(of(confusion[None])[0]), _percentiles(drawn[name])) for name, of in others.items()},
     }
     return Scores(len(targets), scores, float(np.bincount(targets).max() / len(targets)), confusion.tolist(), _calibration(targets, probabilities))
 
@@ -128,6 +129,17 @@ def matthews_of(confusion: np.ndarray) -> np.ndarray:
     return np.divide(above, below, out=np.zeros(below.shape), where=below > 0)
 
 
+def _drawn(confusion: np.ndarray, scores: Dict[str, Callable[[np.ndarray], np.ndarray]]) -> Dict[str, np.ndarray]:
+    """Each score (_DRAWS,) of rows drawn anew. They depend on the confusion matrix alone, and drawing rows is drawing it."""
+    rng, n, found = np.random.default_rng(_SEED), confusion.sum(), {name: [] for name in scores}
+    at_once = max(1, _CELLS // confusion.size)
+    for left in range(_DRAWS, 0, -at_once):
+        drawn = rng.multinomial(n, confusion.ravel() / n, min(left, at_once)).reshape(-1, *confusion.shape)
+        for name, of in scores.items():
+            found[name].append(of(drawn))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
 def _percentiles(drawn: np.ndarray) -> Tuple[float, float]:
     low, high = np.percentile(drawn, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     return float(low), float(high)
@@ -151,13 +163,22 @@ def _calibration(targets: np.ndarray, probabilities: np.ndarray) -> Calibration:
     )
 
 
+def in_words(name: str, *values: float) -> List[str]:
+    """Values of a score as they are written: an accuracy in per cent with two digits, the others with four."""
+    return [f"{100 * value:.2f}" if name == "accuracy" else f"{value:.4f}" for value in values]
+
+
+def unit_of(name: str) -> str:
+    """What is written behind ``in_words``."""
+    return " %" if name == "accuracy" else ""
+
+
 def table(scores: Scores, names: Sequence[str]) -> List[str]:
     """For a reader."""
     lines = [f"{scores.rows:,} rows with a label" + (f", {100 * scores.majority:.1f} % of the most frequent one" if scores.majority else "")]
     for name, score in scores.scores.items():
-        value, interval = (100 * score.value, [100 * x for x in score.interval]) if name == "accuracy" else (score.value, score.interval)
-        digits, unit = (2, " %") if name == "accuracy" else (4, "")
-        lines.append(f"{name:<10}{value:9.{digits}f}{unit}   {100 * CONFIDENCE:.0f} % interval {interval[0]:.{digits}f} to {interval[1]:.{digits}f}")
+        value, low, high = in_words(name, score.value, *score.interval)
+        lines.append(f"{name:<10}{value:>9}{unit_of(name)}   {100 * CONFIDENCE:.0f} % interval {low} to {high}")
     if scores.confusion:
         width = max(8, *map(len, names))
         lines += ["", "label \\ prediction".ljust(width + 2) + "".join(f"{name:>{max(width, 8) + 2}}" for name in names)]

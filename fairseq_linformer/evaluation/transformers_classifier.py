@@ -13,6 +13,10 @@ from ..errors import first_line
 from .classifier import Encoded
 
 
+LEAST = 5
+"""Positions: <s>, a token, the separators of a pair, a token."""
+
+
 class TransformersClassifier:
     """
     Args:
@@ -45,6 +49,8 @@ class TransformersClassifier:
             raise ValueError(f"{name} has no {sorted(info['missing_keys'])[0]}: its classification head is not trained; `fairseq-linformer finetune` does it")
         self.model.to(self.device).eval()
         config = self.model.config
+        if config.problem_type == "multi_label_classification" or (config.problem_type == "regression" and config.num_labels > 1):
+            raise ValueError(f"{name} gives {config.num_labels} {'labels a text' if 'multi' in config.problem_type else 'scores'}; a class or one score is wanted")
         self.is_score = config.num_labels == 1 or config.problem_type == "regression"
         self.names: List[str] = [] if self.is_score else [config.id2label[i] for i in range(config.num_labels)]
         self.max_positions = longest_input(config, self._tokenizer, max_positions)
@@ -74,11 +80,11 @@ def longest_input(config, tokenizer, wanted: Optional[int] = None) -> int:
     """n of a model of transformers: positions that it has, less those that RoBERTa's numbering from the padding index on leaves out.
 
     Raises:
-        ValueError: more are wanted.
+        ValueError: more are wanted, or fewer than a pair needs.
     """
     n = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length)
     if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "longformer"):
         n = min(n, config.max_position_embeddings - config.pad_token_id - 1)
-    if wanted is not None and wanted > n:
-        raise ValueError(f"--max-positions is {wanted}; the model has {n}")
-    return int(wanted or n)
+    if wanted is not None and not LEAST <= wanted <= n:
+        raise ValueError(f"--max-positions is {wanted}; it must be between {LEAST} and {n}, which the model has")
+    return int(n if wanted is None else wanted)

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer
-from ..evaluation.classifier import DICTIONARY
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer, tokenizer_beside
+from ..evaluation.classifier import DICTIONARY, MANIFEST
 from ..evaluation.rows import is_prepared, prepared_task
 from ..task_data.prepare import prepare
 from ..task_data.read import open_source
@@ -38,10 +38,12 @@ def ready(task: Task, folder, start: Start, source: Optional[str] = None, gpt2=N
     of = prepared_task(folder)
     if of is not None and of != task:
         raise ValueError(f"{folder} holds {of.name}; {task.name} is wanted, in another folder")
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8")) if of else {}
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")) if of else {}
     if (n := manifest.get("max_positions", 0)) > start.max_positions:
         raise ValueError(f"{folder} has rows of up to {n} positions, the model has {start.max_positions}; prepare it anew, in another folder")
-    _check_same(task, folder, manifest, source, gpt2, sentencepiece, cut)
+    if n < start.max_positions and (short := sum(counts.get("cut", 0) for counts in manifest.get("splits", {}).values())):
+        raise ValueError(f"{folder} has {short:,} rows cut to {n} positions, the model has {start.max_positions}; prepare it anew, in another folder")
+    _check_same(task, folder, manifest, start, source, gpt2, sentencepiece, cut)
     start.check_data(folder)
     return said
 
@@ -59,16 +61,18 @@ def check_whole(task: Task, folder: Path) -> None:
                 raise ValueError(f"there is no {folder / part / name}, as `fairseq-linformer prepare {task.name}` writes it; prepare it anew, in another folder")
 
 
-def _check_same(task: Task, folder: Path, manifest: Dict[str, Any], source, gpt2, sentencepiece, cut) -> None:
+def _check_same(task: Task, folder: Path, manifest: Dict[str, Any], start: Start, source, gpt2, sentencepiece, cut) -> None:
     """What is asked for must be what is there, where the folder says what that is."""
     if not manifest or not any((source, gpt2, sentencepiece, cut)):
         return
     differing = []
     if source and open_source(task, source).described() != manifest.get("source"):
         differing.append(f"--source {source}")
-    if (gpt2 or sentencepiece) and load_tokenizer(gpt2, sentencepiece).files != manifest.get("tokenizer", {}).get("sha256"):
-        differing.append("its tokenizer")
-    if cut and f"--cut {cut} " not in f"{manifest.get('command')} ":
+    if gpt2 or sentencepiece:
+        ours, theirs = find_tokenizer(start, gpt2, sentencepiece).files, manifest.get("tokenizer", {}).get("sha256", {})
+        if sorted(ours.values()) != sorted(theirs.values()):  # the names of files do not matter
+            differing.append("this tokenizer")
+    if cut and cut != manifest.get("cut"):
         differing.append(f"--cut {cut}")
     if differing:
         raise ValueError(f"{folder} was not made with {' and '.join(differing)}; leave that out to take it as it is, or give another --data")
@@ -76,13 +80,15 @@ def _check_same(task: Task, folder: Path, manifest: Dict[str, Any], source, gpt2
 
 def described(folder) -> str:
     """What the data is, in words: sources with their sums, and rows."""
-    path = Path(folder) / "manifest.json"
+    path = Path(folder) / MANIFEST
     if not path.is_file():
         return "a folder that does not say"
     manifest = json.loads(path.read_text(encoding="utf-8"))
     if not {"splits", "source", "tokenizer"} <= set(manifest):
         return "a folder that does not say"
     rows = ", ".join(f"{counts['written']:,} rows of {split}" for split, counts in manifest["splits"].items())
+    if short := sum(counts.get("cut", 0) for counts in manifest["splits"].values()):
+        rows += f", {short:,} of them cut to {manifest.get('max_positions')} positions ({manifest.get('cut')})"
     source = manifest["source"]
     sums = ", ".join(f"{name} {value[:12]}" for name, value in source.get("sha256", {}).items()) or f"{source.get('name')} at {source.get('revision')}"
     return f"{rows}; {source['kind']}, {sums}; {manifest['tokenizer']['name']}"
@@ -95,18 +101,17 @@ def find_tokenizer(start: Start, gpt2=None, sentencepiece=None) -> Tokenizer:
     """
     beside = start.given.parent
     if gpt2 is None and sentencepiece is None:
-        if (beside / SENTENCEPIECE).is_file():
-            sentencepiece = beside / SENTENCEPIECE
-        elif all((beside / name).is_file() for name in GPT2_FILES):
-            gpt2 = beside
-        else:
+        found = tokenizer_beside(beside)
+        if not found:
             raise ValueError(f"the task is still to be prepared, and there is no tokenizer beside {start.given}; --sentencepiece or --gpt2 says which it was pretrained with")
+    else:
+        found = {"gpt2": gpt2, "sentencepiece": sentencepiece}
     dictionary = beside / DICTIONARY
-    return load_tokenizer(gpt2, sentencepiece, dictionary if dictionary.is_file() else None)
+    return load_tokenizer(**found, dictionary=dictionary if dictionary.is_file() else None)
 
 
 def files_beside(folder) -> List[Path]:
     """What a checkpoint that was finetuned on a folder needs beside it to judge texts."""
     folder = Path(folder)
-    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", SENTENCEPIECE, *GPT2_FILES]
+    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", MANIFEST, SENTENCEPIECE, *GPT2_FILES]
     return [folder / name for name in names if (folder / name).is_file()]

@@ -6,13 +6,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import torch
+
 from ..launching.arguments import BASE, training_of
-from ..launching.folder import check
+from ..launching.folder import DONE, check
 from ..launching.submit import submit_array
 from ..launching.training import Training
 from ..task_data.table import Task
 from . import data, run
-from .recipe import CONFIGS, Recipe
+from .recipe import CONFIGS, Recipe, check_overrides
 from .start import Start, open_start
 
 
@@ -58,6 +60,7 @@ class Job:
 
     def trainings(self, start: Start) -> List[Training]:
         """A run for each recipe."""
+        check_overrides(self.overrides, start)
         several = len(self.recipes) > 1
         return [
             training_of(
@@ -74,20 +77,30 @@ class Job:
         """What a result says beside its scores."""
         return {
             "model": {"checkpoint": start.given.name, "max_positions": start.max_positions, "projected_dim": start.projected_dim, "sharing": start.sharing,
+                      "projection": start.projection,
                       "from_scratch": self.from_scratch, "pretraining": start.provenance},
             "data": data.described(self.data),
             "recipe": {**asdict(recipe), "overrides": list(self.overrides), "device": self.device},
         }  # fmt: skip
 
 
-def finetune(job: Job) -> List[Dict[str, Any]]:
-    """Run what is not run yet, one after the other; the result of each.
+def finetune(job: Job, until: Optional[float] = None) -> List[Dict[str, Any]]:
+    """Run what is not run yet, one after the other.
+
+    Args:
+        until: as of ``run.finetune``.
+
+    Returns:
+        the result of each run; of the first ones, if the time was up.
 
     Raises:
         ValueError, OSError, KeyboardInterrupt: as ``run.finetune``; all runs are checked before the first begins.
     """
     start = job.start()
     trainings = job.trainings(start)
+    missing = [training for training in trainings if not (training.folder / DONE).exists()]
+    if missing and job.device == "gpu" and not torch.cuda.is_available():
+        raise ValueError(f"{len(missing)} of {len(trainings)} runs of {job.name} are not trained yet, and PyTorch sees no GPU here; wait for their jobs, or --device cpu trains here")
     for training in trainings:
         if not (training.folder / run.RESULT).exists():
             check(training)
@@ -95,7 +108,9 @@ def finetune(job: Job) -> List[Dict[str, Any]]:
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         if len(trainings) > 1:
             print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-        results.append(run.finetune(job.task, training, job.facts(recipe, start)))
+        if (result := run.finetune(job.task, training, job.facts(recipe, start), until)) is None:
+            break
+        results.append(result)
     return results
 
 
@@ -105,7 +120,7 @@ def submit(job: Job, to_sbatch: Sequence[str], dry_run: bool) -> str:
     Raises:
         ValueError: as ``launching.submit.submit_array``; or all are trained.
     """
-    missing = [training for training in job.trainings(job.start()) if not (training.folder / "done").exists()]
+    missing = [training for training in job.trainings(job.start()) if not (training.folder / DONE).exists()]
     if not missing:
         raise ValueError(f"all runs of {job.name} are trained; the same command without --slurm reports them")
     members = [[f"--config={training.config}", f"--name={training.name}", *training.overrides] for training in missing]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Dict, Iterable, List, Tuple
 
+from ..evaluation.scores import in_words, unit_of
 from ..task_data.table import Task
 
 
@@ -27,11 +28,6 @@ class Setting:
         return median(self.values)
 
 
-def score_of(task: Task) -> str:
-    """The score by which the best is chosen: GLUE's, and the accuracy where it has two."""
-    return "pearson" if task.score else "matthews" if task.name == "cola" else "accuracy"
-
-
 def settings(task: Task, results: Iterable[Dict[str, Any]], split: str = "valid") -> List[Setting]:
     """The runs of a grid by rate and batch, the best median first; of equal ones the lower rate.
 
@@ -41,20 +37,30 @@ def settings(task: Task, results: Iterable[Dict[str, Any]], split: str = "valid"
     found: Dict[Tuple[float, int], List[Tuple[int, float]]] = {}
     for result in results:
         recipe = result["recipe"]
-        value = result["splits"][split]["scores"][score_of(task)]["value"]
+        value = result["splits"][split]["scores"][task.metrics[0]]["value"]
         found.setdefault((recipe["lr"], recipe["batch_size"]), []).append((recipe["seed"], value))
     every = [Setting(lr, batch_size, *map(tuple, zip(*sorted(runs)))) for (lr, batch_size), runs in found.items()]
     return sorted(every, key=lambda setting: (-setting.median, setting.lr, setting.batch_size))
 
 
+def runs_of(setting: Setting, results: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Those of a setting."""
+    return [result for result in results if (result["recipe"]["lr"], result["recipe"]["batch_size"]) == (setting.lr, setting.batch_size)]
+
+
+def middle_run(task: Task, results: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
+    """Of the best setting, the run that has the median score; of an even number the worse of the two."""
+    runs = runs_of(settings(task, results)[0], results)
+    return sorted(runs, key=lambda result: result["splits"]["valid"]["scores"][task.metrics[0]]["value"])[(len(runs) - 1) // 2]
+
+
 def table(task: Task, every: List[Setting]) -> List[str]:
     """For a reader."""
-    name, best = score_of(task), every[0]
-    factor, digits = (100, 2) if name == "accuracy" else (1, 4)
+    name, best = task.metrics[0], every[0]
     lines = [f"{'lr':>8} {'batch':>6} {'seeds':>6} {'median':>8}   lowest to highest {name}"]
     for s in every:
-        low, middle, high = (f"{factor * x:.{digits}f}" for x in (min(s.values), s.median, max(s.values)))
+        low, middle, high = in_words(name, min(s.values), s.median, max(s.values))
         lines.append(f"{s.lr:>8g} {s.batch_size:>6} {len(s.values):>6} {middle:>8}   {low} to {high}")
     seeds = f"{len(best.seeds)} seeds" if len(best.seeds) > 1 else "one seed"
-    lines.append(f"{task.name}: {name} {factor * best.median:.{digits}f}, the median over {seeds} at lr {best.lr:g}, batches of {best.batch_size}; chosen on the set that it is reported on")
+    lines.append(f"{task.name}: {name} {in_words(name, best.median)[0]}{unit_of(name)}, the median over {seeds} at lr {best.lr:g}, batches of {best.batch_size}; chosen on the set that it is reported on")
     return lines

@@ -4,7 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
@@ -24,21 +24,28 @@ INSTEAD = {
 }  # fmt: skip
 """What an override must not say, because an option does."""
 FIXED = ("model._name", "lr_scheduler.total_num_update", "lr_scheduler.warmup_updates", "optimization.max_update", "optimization.update_freq",
-         "dataset.disable_validation", "checkpoint.best_checkpoint_metric", "checkpoint.maximize_best_checkpoint_metric")  # fmt: skip
+         "lr_scheduler._name", "distributed_training.distributed_world_size", "dataset.max_tokens", "model.resize_checkpoint", "dataset.disable_validation", "checkpoint.best_checkpoint_metric", "checkpoint.maximize_best_checkpoint_metric")  # fmt: skip
 """What it must not say, because the recipe and the result would be another."""
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
+def check_overrides(overrides: Sequence[str], start: Optional[Start] = None) -> None:
     """
     Raises:
-        ValueError: one contradicts the recipe.
+        ValueError: one contradicts the recipe, or the model of ``start``.
     """
+    of_model = {_key(word) for word in start.overrides} if start else ()
     for word in overrides:
-        key = word.lstrip("+~").partition("=")[0]
+        key = _key(word)
+        if key in of_model:
+            raise ValueError(f"{word} is given; the checkpoint says what the model is")
         if key in INSTEAD:
             raise ValueError(f"{word} is given; {INSTEAD[key]} says it")
         if key in FIXED:
             raise ValueError(f"{word} is given; it is part of the recipe")
+
+
+def _key(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The checkpoint that finetuning starts from: ours, the authors', RoBERTa's, at the length it has or at another."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -31,9 +32,11 @@ class Start:
         path: of the checkpoint that fairseq will load.
         given: the one that was given, where that had to be converted or resized.
         max_positions: n.
-        projected_dim, sharing: as its options say; empty for RoBERTa.
+        projected_dim, sharing, projection: as its options say; empty for RoBERTa.
+        entries: of its embeddings.
         overrides: of fairseq-hydra-train, that make its model.
         provenance: how it was pretrained, as far as it says.
+        pretraining_data: folders that it names; they need not be here.
     """
 
     path: Path
@@ -41,6 +44,7 @@ class Start:
     max_positions: int
     projected_dim: str
     sharing: str
+    projection: str
     entries: int
     overrides: List[str]
     provenance: Dict[str, Any]
@@ -72,12 +76,19 @@ def open_start(checkpoint, runs, n: Optional[int] = None) -> Start:
     if n is not None and not 1 <= n <= MOST_POSITIONS:
         raise ValueError(f"--max-positions is {n}; it must be between 1 and {MOST_POSITIONS:,}")
     given = Path(checkpoint).absolute()
-    original = read_checkpoint(given)
+    there = given.stat() if given.is_file() else None
+    return _opened(given, Path(runs).absolute(), n, there and (there.st_size, there.st_mtime_ns))
+
+
+@lru_cache
+def _opened(given: Path, runs: Path, n: Optional[int], as_it_was: Any) -> Start:
+    """Once for a file that stays as it is: a grid over tasks starts from one again and again."""
+    original, digest = read_checkpoint(given), sha256(given)
     data, path = from_authors(original), given
     if n is not None and n != max_positions(current_names(data["model"])):
         data = resize(data, n)
     if data is not original:
-        path = Path(runs).absolute() / "starts" / f"{given.stem}-{sha256(given)[:12]}-n{max_positions(current_names(data['model']))}.pt"
+        path = runs / "starts" / f"{given.stem}-{digest[:12]}-n{max_positions(current_names(data['model']))}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_checkpoint(data, path)
@@ -89,10 +100,11 @@ def open_start(checkpoint, runs, n: Optional[int] = None) -> Start:
         options = {key: value for key, value in options.items() if not key.startswith(("projec", "freeze_")) and key != "sharing"}
         options |= {"projected_dim": None, "sharing": None}
     pretraining = str(node(data, "task").get("data") or "").split(":")
+    provenance = {key: value for key, value in collect(original).items() if key != "versions"}  # they would be those of today
     return Start(
-        path, given, max_positions(state), str(options["projected_dim"] or ""), str(options["sharing"] or ""), state[EMBEDDINGS].size(0),
+        path, given, max_positions(state), str(options["projected_dim"] or ""), str(options["sharing"] or ""), str(options.get("projection") or "linear" if linear else ""), state[EMBEDDINGS].size(0),
         [f"model._name={architecture(data) if linear else 'roberta'}", *(f"++model.{key}={_written(value)}" for key, value in sorted(options.items()))],
-        {**collect(original), "sha256": sha256(given), "heads": head_names(state)}, [Path(part).absolute() for part in pretraining if part],
+        {**provenance, "sha256": digest, "heads": head_names(state)}, [Path(part).absolute() for part in pretraining if part],
     )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
-"""The rows that are not ours, RoBERTa, BERT or DistilBERT, by the same recipe: ``transformers.Trainer`` on the same texts.
+"""The rows that are not ours, RoBERTa, BERT or DistilBERT, on the same texts by ``transformers.Trainer``: rates, batches, epochs and
+seeds of the same recipe. The Trainer decays no biases and norms, where fairseq decays all.
 
     RUN/recipe.json     what is asked for; another recipe is refused
     RUN/trainer/        the Trainer's checkpoints, one an epoch
-    RUN/best/           the best model with its tokenizer
+    RUN/provenance.json what is to be said of the model, and the seconds of training
+    RUN/best/           the best model with its tokenizer; the last, where there is no set to choose it on
     RUN/result.json     as ``run.py`` has it
 """
 
@@ -11,7 +13,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
@@ -23,12 +25,14 @@ from ..evaluation.rows import task_examples
 from ..evaluation.texts import Example
 from ..evaluation.transformers_classifier import TransformersClassifier, longest_input, quiet
 from ..files import write_lines
+from ..launching.arguments import check_name
+from ..machine import provenance as made_with
 from ..task_data.cut import MAX_POSITIONS
 from ..task_data.table import Task
 from .recipe import Recipe
 from .run import RESULT, read_result, write_result
 
-BEST, RECIPE, TRAINER = "best", "recipe.json", "trainer"
+BEST, RECIPE, TRAINER, PROVENANCE, SECONDS = "best", "recipe.json", "trainer", "provenance.json", "seconds.json"
 
 
 def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs: str, run_name: str, source: str, device: str,
@@ -43,6 +47,7 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
     Raises:
         ValueError: model or task cannot be loaded, a folder is of another recipe, or the loss is not finite; one sentence.
     """
+    check_name(run_name, runs)
     folders = [Path(runs) / run_name / recipe.name if len(recipes) > 1 else Path(runs) / run_name for recipe in recipes]
     asked = [{"model": name, "task": task.name, "source": source, "max_positions": max_positions, **asdict(recipe)} for recipe in recipes]
     for folder, what in zip(folders, asked):
@@ -56,18 +61,17 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
         if not examples:
             examples = {split: task_examples(task, source, split) for split in task.splits}
         write_lines(folder / RECIPE, [json.dumps(what, indent=1)])
-        begun = time.monotonic()
         if not (folder / BEST).exists():
-            provenance = _train(task, name, recipe, folder, examples, device, max_positions)
-            write_lines(folder / "provenance.json", [json.dumps(provenance)])
-        provenance = json.loads((folder / "provenance.json").read_text())
+            _train(task, name, recipe, folder, examples, device, max_positions)
+        provenance = json.loads((folder / PROVENANCE).read_text())
+        where, seconds = provenance.pop("where"), provenance.pop("seconds")
         classifier = TransformersClassifier(str(folder / BEST), "cuda" if device == "gpu" else "cpu", provenance["max_positions"])
         splits = {split: evaluate(classifier, What(task.name, source, split)).as_dict() for split in task.splits if split != "train"}
         results.append(write_result(folder / RESULT, {
-            "model": {"checkpoint": name, "projected_dim": "", "sharing": "", "from_scratch": False, "pretraining": {}, **provenance},
+            "model": {"checkpoint": name, "from_scratch": False, "pretraining": {}, **provenance},
             "data": f"{source}, {', '.join(f'{len(rows):,} rows of {split}' for split, rows in examples.items())}",
             "recipe": {**asdict(recipe), "overrides": [], "device": device}, "task": task.name, "splits": splits, "checkpoint": BEST,
-            "seconds": time.monotonic() - begun,
+            "seconds": seconds, **where,
         }))  # fmt: skip
     return results
 
@@ -84,8 +88,8 @@ def _check_recipe(folder: Path, what: Dict[str, Any]) -> None:
         raise ValueError(f"{folder} holds another run: {'; '.join(differing[:3])}; another --name is wanted")
 
 
-def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[str, List[Example]], device: str, max_positions: Optional[int]) -> Dict[str, Any]:
-    """Write ``BEST``; what is to be said of the model."""
+def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[str, List[Example]], device: str, max_positions: Optional[int]) -> None:
+    """Write ``BEST``, and before it ``PROVENANCE``."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, PrinterCallback, Trainer, TrainingArguments, set_seed
 
     from .. import huggingface  # noqa: F401  AutoModel then knows a Linformer
@@ -98,23 +102,33 @@ def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[s
         model = AutoModelForSequenceClassification.from_pretrained(name, trust_remote_code=False, ignore_mismatched_sizes=True, **labels)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{name} cannot be loaded by transformers: {first_line(error)}") from None
-    n = longest_input(model.config, tokenizer, max_positions or min(MAX_POSITIONS, longest_input(model.config, tokenizer)))
+    n = longest_input(model.config, tokenizer, min(MAX_POSITIONS, longest_input(model.config, tokenizer)) if max_positions is None else max_positions)
     train, valid = (_encoded(task, tokenizer, examples[split], n) for split in ("train", "valid"))
     updates, warmup = recipe.updates(len(train))
     on_gpu = device == "gpu"
     arguments = TrainingArguments(
         str(folder / TRAINER), seed=recipe.seed, num_train_epochs=recipe.epochs, per_device_train_batch_size=recipe.batch_size, per_device_eval_batch_size=64,
         learning_rate=recipe.lr, lr_scheduler_type="linear", warmup_steps=warmup, weight_decay=0.1, adam_beta2=0.98, adam_epsilon=1e-6, max_grad_norm=0.0,
-        eval_strategy="epoch", save_strategy="epoch", save_total_limit=1, load_best_model_at_end=True, metric_for_best_model="score", greater_is_better=True,
+        eval_strategy="epoch", save_strategy="epoch", save_total_limit=1, load_best_model_at_end=not task.valid_is_test, metric_for_best_model="score", greater_is_better=True,
         use_cpu=not on_gpu, fp16=on_gpu, report_to=[], disable_tqdm=not sys.stderr.isatty(), logging_steps=100, dataloader_num_workers=0,
     )  # fmt: skip
     trainer = _finite(Trainer)(model, arguments, DataCollatorWithPadding(tokenizer), train, valid, tokenizer, compute_metrics=lambda found: {"score": _score(task, found)})
     trainer.remove_callback(PrinterCallback)  # standard output is for results
-    begun = sorted((folder / TRAINER).glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    trainer.train(resume_from_checkpoint=str(begun[-1]) if begun else None)
+    # The Trainer writes its state last: a checkpoint without is half of one.
+    whole = [path.parent for path in (folder / TRAINER).glob("checkpoint-*/trainer_state.json")]
+    last = max(whole, key=lambda path: int(path.name.split("-")[1]), default=None)
+    before = json.loads((last / SECONDS).read_text()) if last and (last / SECONDS).exists() else 0.0
+    begun = time.monotonic()
+    trainer.add_callback(_clock(lambda: before + time.monotonic() - begun))
+    trainer.train(resume_from_checkpoint=last and str(last))
     trainer.save_model(str(folder / f".{BEST}"))
+    config = model.config
+    write_lines(folder / PROVENANCE, [json.dumps({
+        "max_positions": n, "projected_dim": str(getattr(config, "projected_dim", "")), "sharing": getattr(config, "sharing", ""),
+        "projection": getattr(config, "projection", ""), "parameters": sum(p.numel() for p in model.parameters()), "updates": updates,
+        "seconds": before + time.monotonic() - begun, "where": made_with(),
+    })])  # fmt: skip
     (folder / f".{BEST}").rename(folder / BEST)
-    return {"max_positions": n, "parameters": sum(p.numel() for p in model.parameters()), "updates": updates}
 
 
 def _encoded(task: Task, tokenizer, examples: List[Example], n: int) -> List[Dict[str, Any]]:
@@ -129,9 +143,20 @@ def _encoded(task: Task, tokenizer, examples: List[Example], n: int) -> List[Dic
 
 
 def _score(task: Task, found) -> float:
-    """By which the best is kept: as fairseq's recipe has it."""
+    """By which the best is kept: the accuracy, as in fairseq's recipe, and of scores Pearson's correlation, where that has the mean of both."""
     logits, labels = np.asarray(found.predictions), np.asarray(found.label_ids)
     return float(pearsonr(logits.ravel(), labels.ravel()).statistic) if task.score else float((logits.argmax(1) == labels).mean())
+
+
+def _clock(seconds: Callable[[], float]):
+    """Puts the seconds so far beside each checkpoint of the Trainer."""
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / SECONDS).write_text(json.dumps(seconds()))
+
+    return Clock()
 
 
 def _finite(trainer):

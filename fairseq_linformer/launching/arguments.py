@@ -42,9 +42,18 @@ def training_of(options: argparse.Namespace, processes: int):
     wrong = [word for word in options.overrides if "=" not in word and not word.startswith("~")]
     if wrong:
         raise ValueError(f"{wrong[0]} is no override; KEY=VALUE is wanted, such as +run=n512-k256-layerwise")
-    if options.name and (Path(options.name).is_absolute() or not Path(options.name).parts or ".." in Path(options.name).parts):
-        raise ValueError(f"--name is {options.name}; it must be a folder below {options.runs}")
+    if options.name:
+        check_name(options.name, options.runs)
     return Training(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
+
+
+def check_name(name: str, runs) -> None:
+    """
+    Raises:
+        ValueError: a run of this name would not be below ``runs``.
+    """
+    if Path(name).is_absolute() or not Path(name).parts or ".." in Path(name).parts:
+        raise ValueError(f"--name is {name}; it must be a folder below {runs}")
 
 
 def parse_in_job(parser: argparse.ArgumentParser, words: Optional[Sequence[str]] = None) -> argparse.Namespace:

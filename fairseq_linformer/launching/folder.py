@@ -4,23 +4,26 @@
     RUN/checkpoints/     fairseq's
     RUN/tensorboard/
     RUN/logs/JOB/        rank-R.txt of every process, one after the other where a job was requeued
+    RUN/stints.jsonl     a line for each time it began or went on: commit, hardware, versions, date, processes
     RUN/stops.txt        a line for each time it was told to stop: the updates done by then
     RUN/stopped          there after such a stop, until it goes on
     RUN/done             there when it is trained to its end
 """
 
 import fcntl
+import json
 import logging
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Iterator, List
+from typing import Any, Dict, Iterator, List
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ..errors import first_line
 from ..files import atomic
+from ..machine import provenance
 from .building import check_built
 from .checkpoints import find_last, restore_last
 from .training import Training, identity
@@ -28,6 +31,7 @@ from .training import Training, identity
 logger = logging.getLogger(__name__)
 
 CONFIG, CHECKPOINTS, LOGS, STOPS, STOPPED, DONE, LOCK = "config.yaml", "checkpoints", "logs", "stops.txt", "stopped", "done", ".lock"
+STINTS = "stints.jsonl"
 STANDING_STILL = 3
 """So many stops at the same update, and a job does not ask to be queued again."""
 
@@ -79,10 +83,7 @@ def is_new(training: Training) -> bool:
         if folder.exists() and (not folder.is_dir() or any(p.name != LOGS and p.name[0] != "." for p in folder.iterdir())):
             raise ValueError(f"{folder} is no run folder, for it has no {CONFIG}; another --name or --runs is wanted")
         return True
-    try:
-        there = identity(OmegaConf.create(path.read_text(encoding="utf-8")))
-    except (OmegaConfBaseException, YAMLError, AttributeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no configuration: {first_line(error)}") from None
+    there = identity(read_config(folder))
     here = identity(OmegaConf.create(OmegaConf.to_yaml(cfg)))
     differing = [key for key in sorted({*there, *here}) if there.get(key) != here.get(key)]
     if differing:
@@ -90,6 +91,64 @@ def is_new(training: Training) -> bool:
         more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise ValueError(f"{folder} holds another configuration: {first}{more}; another --name is wanted, or the same configuration")
     return False
+
+
+def read_config(folder: Path) -> DictConfig:
+    """The configuration of a run folder.
+
+    Raises:
+        ValueError: it is damaged.
+        OSError: there is none, or it cannot be read.
+    """
+    path = folder / CONFIG
+    try:
+        cfg = OmegaConf.create(path.read_text(encoding="utf-8"))
+        identity(cfg)
+    except (OmegaConfBaseException, YAMLError, AttributeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no configuration: {first_line(error)}") from None
+    return cfg
+
+
+def note_stint(folder: Path, processes: int) -> None:
+    """Write down where and with what it trains from now on."""
+    with open(folder / STINTS, "a", encoding="utf-8") as file:
+        file.write(json.dumps({**provenance(), "processes": processes}) + "\n")
+
+
+def where_trained(*folders: Path) -> Dict[str, Any]:
+    """Where and with what runs were trained, over all stints of all of them: ``commit``, ``hardware``, ``versions``, and the last ``date``.
+
+    Of what differs between stints all values are told, with semicolons between.
+
+    Raises:
+        ValueError: one does not say.
+    """
+    stints: List[Dict[str, Any]] = []
+    for folder in folders:
+        try:
+            found = [json.loads(line) for line in (folder / STINTS).read_text(encoding="utf-8").splitlines()]
+            stints += [{name: stint[name] for name in ("hardware", "versions", "date", "commit")} for stint in found]
+        except (OSError, ValueError, KeyError, TypeError):
+            found = []
+        if not found:
+            raise ValueError(f"{folder / STINTS} does not say where and with what this was trained")
+    merged = {name: _all_values([stint[name] for stint in stints]) for name in ("hardware", "versions")}
+    return {**merged, "date": max(stint["date"] for stint in stints), "commit": _joined([stint["commit"] for stint in stints if stint["commit"]])}
+
+
+def _all_values(said: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """
+    >>> _all_values([{"processor": "A", "cores": 2}, {"processor": "B", "cores": 2}])
+    {'processor': 'A; B', 'cores': 2}
+    """
+    names = dict.fromkeys(name for one in said for name in one)
+    values = {name: [one[name] for one in said if name in one] for name in names}
+    return {name: of_it[0] if all(value == of_it[0] for value in of_it) else _joined(of_it) for name, of_it in values.items()}
+
+
+def _joined(values: List[Any]) -> str:
+    """Each once, in their order."""
+    return "; ".join(dict.fromkeys(map(str, values)))
 
 
 def mark_stopped(folder: Path, updates: int) -> bool:

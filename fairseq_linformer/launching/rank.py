@@ -26,7 +26,7 @@ from fairseq_cli import hydra_train
 from ..errors import first_line
 from .arguments import add_job_arguments, parse_in_job, training_of
 from .checkpoints import save_whole
-from .folder import alone_in, is_new
+from .folder import alone_in, is_new, note_stint
 from .place import Place, find_place
 from .stopping import Stop, stop_after_updates
 
@@ -90,6 +90,8 @@ def _guarded(train, place: Place, folder: Path):
             _check_world(place, cfg)
             logger.info("%s: world size is %d, device %s", place, dist.get_world_size(), _device(cfg))
             with alone_in(folder) if place.rank == 0 else nullcontext():
+                if place.rank == 0:
+                    note_stint(folder, place.world_size)
                 train(cfg, **kwargs)
         except Exception as error:
             cause = _first_cause(error)

@@ -12,7 +12,7 @@ from typing import Callable, List, Sequence
 
 from ..files import write_lines
 from .arguments import BASE, members_arguments, training_of
-from .folder import LOGS, check
+from .folder import DONE, LOGS, check
 
 SCRIPT = Path("scripts/slurm/train.sbatch")
 
@@ -41,13 +41,13 @@ def submit(options: argparse.Namespace, to_sbatch: Sequence[str]) -> str:
 
 
 def submit_array(options: argparse.Namespace, members: List[List[str]], to_sbatch: Sequence[str]) -> str:
-    """A job for each member, from the same command.
+    """A job for each member that is not trained to its end, from the same command.
 
     Args:
         members: arguments of each, before those of ``options``.
 
     Raises:
-        ValueError: as ``submit``, with the member that would fail; or ``options`` has a name.
+        ValueError: as ``submit``, with the member that would fail; or ``options`` has a name; or all are trained.
     """
     if options.name:
         raise ValueError(f"--name is {options.name}; each member of an array has its own")
@@ -55,17 +55,22 @@ def submit_array(options: argparse.Namespace, members: List[List[str]], to_sbatc
         raise ValueError(f"--config is {options.config}; the members of an array have their own")
     processes = _processes(options)
     found: List[str] = []
+    missing: List[List[str]] = []
     for member in members:
         try:
             training = training_of(members_arguments(member, options), processes)
             found += [f"{training.folder}: {line}" for line in check(training)]
         except ValueError as error:
             raise ValueError(f"{' '.join(member)}: {error}") from None
+        if not (training.folder / DONE).exists():
+            missing.append(member)
+    if not missing:
+        raise ValueError(f"all members of {options.array} are trained to their end; there is nothing to submit")
     folder = Path(options.runs).absolute() / "arrays"
     listed = folder / f"{options.array}-{secrets.token_hex(4)}.txt"  # members that wait read it when they begin
-    command = [*_sbatch(options, to_sbatch), f"--job-name={options.array}", f"--array=0-{len(members) - 1}", f"--output={folder}/{options.array}-%A_%a.txt",
+    command = [*_sbatch(options, to_sbatch), f"--job-name={options.array}", f"--array=0-{len(missing) - 1}", f"--output={folder}/{options.array}-%A_%a.txt",
                str(SCRIPT), f"--list={listed}", f"--device={options.device}", f"--runs={options.runs}", *options.overrides]  # fmt: skip
-    return _hand_over(command, options.dry_run, found, lambda: write_lines(listed, map(shlex.join, members)))
+    return _hand_over(command, options.dry_run, found, lambda: write_lines(listed, map(shlex.join, missing)))
 
 
 def _processes(options: argparse.Namespace) -> int:
@@ -90,7 +95,7 @@ def _hand_over(command: List[str], dry_run: bool, found: List[str], write: Calla
     python = os.environ.get("PYTHON", sys.executable)
     said = [*found, f"PYTHON={shlex.quote(python)} {shlex.join(command)}"]
     if dry_run:
-        return "\n".join([*said, "a dry run: nothing was submitted or written"])
+        return "\n".join([*said, "a dry run: nothing was submitted"])
     if shutil.which("sbatch") is None:
         raise ValueError("there is no sbatch here; this is run where jobs are submitted to Slurm, and scripts/torchrun.sh trains without Slurm")
     write()

@@ -42,6 +42,8 @@ class Model:
     """Attention is the Linformer's; if not, the model is fairseq's RoBERTa, and k and sharing mean nothing."""
     untied: bool = False
     """The output embeddings are a matrix of their own."""
+    read_only: bool = False
+    """Of full attention: the last layer computes the positions that the head reads, as a Linformer's does and RoBERTa's does not."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,10 @@ class Attention:
 def attention(model: Model, batch: Batch, layer: int) -> Attention:
     """What ``modules/attention.py`` does with this batch."""
     c, n = model.shape, batch.positions
-    if not model.linear:
-        return Attention(Order.KEYS, n, n, False, (n,), (n,), False)
-    last = layer == c.layers - 1
+    last = layer == c.layers - 1 and (model.linear or model.read_only)
     m = batch.masked if last else n
+    if not model.linear:
+        return Attention(Order.KEYS, n, m, last, (n,), (n,), False)
     dim = c.projected_dims[layer]
     heads = dim if isinstance(dim, tuple) else (dim,)
     reached = tuple(_reached(c, k, n, layer) for k in heads)

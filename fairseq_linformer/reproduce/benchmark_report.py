@@ -1,29 +1,17 @@
 """Tables and figures of the benchmarks, from the ledger alone: results/benchmark.md and pictures beside it."""
 
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence
 
-from ..benchmark.timing import Spread
+from ..benchmark.shares import REST
+from ..benchmark.stopwatch import PARTS
 from ..files import atomic
-from . import curves, ledger, paper
-from .benchmarks import lengths_of, value
+from . import benchmark_bars, curves, ledger, paper
+from .benchmark_bars import MISSING, setting, told
+from .benchmarks import lengths_of
 from .ledger import Entry, Measurement
 
 NAME = "benchmark.md"
-MISSING = "not measured"
-PLAIN = "benchmark-training-cpu-fp32-l12"
-Limit = Tuple[str, str, str, Callable[[float], bool], str]
-
-BARS: Tuple[Limit, ...] = (
-    ("pretraining step, n = 512, k = 256, layerwise: the authors' time over ours", PLAIN, "pretraining n=512: authors / ours", lambda x: x >= 1.12, "at least 1.12"),
-    ("training step, 32 tokens: the authors' time over ours", PLAIN, "finetuning n=32: authors / ours", lambda x: x >= 2.4, "at least 2.4"),
-    ("training step, 32 tokens: RoBERTa's time over ours", PLAIN, "finetuning n=32: roberta / ours", lambda x: x >= 1 / 1.1, "at least 0.91"),
-    ("training step, 128 tokens: the authors' time over ours", PLAIN, "finetuning n=128: authors / ours", lambda x: x >= 1.2, "at least 1.2"),
-    ("inference, n = 16,384, k = 256: RoBERTa with SDPA over ours", "benchmark-whole-cpu-fp32", "n=16384: roberta / ours", lambda x: x >= 5.3, "at least 5.3"),
-    ("time per token at n = 16,384 over that at n = 512", "benchmark-pertoken-cpu-fp32", "n=16384 / n=512", lambda x: x <= 1.15, "at most 1.15"),
-    ("activation memory of a training step, n = 4,096: ours over the authors'", "benchmark-training-cpu-fp32", "pretraining n=4096: bytes of ours / authors", lambda x: x <= 0.75, "at most 0.75"),
-)  # fmt: skip
-"""What this project promises on a CPU of 2 cores at base size: words, entry, measurement, whether it is kept, the limit in words."""
 
 
 def write(results: Path) -> List[Path]:
@@ -52,47 +40,54 @@ def write(results: Path) -> List[Path]:
 
 def text(found: Sequence[Entry]) -> str:
     """All of it in Markdown."""
-    lines = ["# Time and memory", "",
-             "Medians of interleaved rounds, lowest to highest in brackets; \"equal\" where 1 lies between them.", "", *_bars(found)]  # fmt: skip
-    if not any(e.scale == "gpu" for e in found):
-        lines += ["On a GPU: not measured.", ""]
+    lines = ["# Time and memory", "", "Medians of interleaved rounds, lowest to highest in brackets; \"equal\" where 1 lies between them.", ""]
+    lines += benchmark_bars.lines(found)
     for entry in found:
-        lines += [f"## {entry.identifier.removeprefix('benchmark-')}", "", entry.claim + ".", ""]
-        lines += {"inference": _table_3}.get(entry.identifier.split("-")[1], _plain)(entry)
+        lines += [f"## {entry.identifier.removeprefix('benchmark-')}", "", entry.claim + ".", "", *_circumstances(entry)]
+        lines += TABLES.get(entry.identifier.split("-")[1], _plain)(entry)
         lines += ["", ledger.footer(entry), f"Commit {entry.commit}.", ""]
     return "\n".join(lines)
 
 
-def _bars(found: Sequence[Entry]) -> List[str]:
-    lines = ["## What is promised", "", "| on a CPU, base size | promised | measured | |", "|---|---|---|---|"]
-    for words, start, name, kept, limit in BARS:
-        m = value(found, name, start)
-        lines.append(f"| {words} | {limit} | {told(m, ratio=False)} | {'' if m is None else 'kept' if kept(m.value) else 'missed'} |")
-    return [*lines, ""]
+def _circumstances(entry: Entry) -> List[str]:
+    """How large and on what, by which clock, and what could not be measured."""
+    c = entry.configuration
+    width = f", width {c['embed_dim']}" if "embed_dim" in c else ""
+    clock = f"; {c['clock']} clock" if "clock" in c else ""
+    peak = f"; utilisation is of {_peaks(entry)} operations a second, from {c['peak_from']}" if _has_utilisation(entry) else ""
+    lines = [f"{setting(entry)}{width}{clock}{peak}.", ""]
+    failed = [f"- {cell}: {name}: {why}" for cell, models in c.get("failed", {}).items() for name, why in models.items()]
+    return lines + (["Could not be measured:", "", *failed, ""] if failed else [])
 
 
-def told(m: Optional[Measurement], ratio: bool = True) -> str:
-    """A number with its spread, for a table; a ratio that is not told apart from 1 is "equal"."""
-    if m is None:
-        return MISSING
-    if m.spread is None:
-        return f"{m.value:.3g}"
-    equal = ratio and Spread(m.value, *m.spread, m.repetitions).equal
-    return f"{'equal, ' * equal}{m.value:.3g} [{m.spread[0]:.3g}, {m.spread[1]:.3g}]"
+def _peaks(entry: Entry) -> str:
+    """What a cell's utilisation is a share of: lowest and highest where it was measured anew; one for all in entries from before cells had theirs."""
+    c = entry.configuration
+    peaks = [cell["peak_operations_per_second"] for cell in c["cells"].values() if "peak_operations_per_second" in cell] or [c["peak_operations_per_second"]]
+    return " to ".join(dict.fromkeys(f"{peak / 1e12:.3g}e12" for peak in (min(peaks), max(peaks))))
+
+
+def _has_utilisation(entry: Entry) -> bool:
+    return "peak_from" in entry.configuration and any("utilisation" in name for name in entry.measured)
 
 
 def _table_3(entry: Entry) -> List[str]:
+    """Every n and k of the paper's, and those that were measured beside them."""
+    cells_of = entry.configuration["cells"].values()
+    lengths = sorted({*paper.TABLE_3_TIME, *lengths_of(entry)})
+    dimensions = sorted({*paper.TABLE_3_DIMENSIONS, *(k for cell in cells_of for k in cell["dimensions"])})
     lines = []
     for title, half, suffix in (("Time saved", paper.TABLE_3_TIME, ""), ("Memory saved (largest batches)", paper.TABLE_3_MEMORY, ", largest batch")):
         for base in ("eager", "sdpa"):
-            columns = " | ".join(f"k = {k} (paper)" for k in paper.TABLE_3_DIMENSIONS)
-            lines += [f"{title}, against `{base}`:", "", f"| n | {columns} |", "|---|" + "---|" * len(paper.TABLE_3_DIMENSIONS)]
-            for n in paper.TABLE_3_TIME:
+            columns = " | ".join(f"k = {k} (paper)" for k in dimensions)
+            lines += [f"{title}, against `{base}`:", "", f"| n | {columns} |", "|---|" + "---|" * len(dimensions)]
+            for n in lengths:
                 cells = []
-                for k in paper.TABLE_3_DIMENSIONS:
+                for k in dimensions:
                     theirs = paper.table_3(half, n, k)
                     m = entry.measured.get(f"n={n} k={k}: {base} / linformer{suffix}")
-                    cells.append("-" if theirs is None and m is None else f"{_or_does_not_fit(entry, m, n, k, base, suffix)} ({theirs:g})")
+                    of_paper = "" if theirs is None else f" ({theirs:g})"
+                    cells.append("-" if theirs is None and m is None else _or_does_not_fit(entry, m, n, k, base, suffix) + of_paper)
                 lines.append(f"| {n:,} | " + " | ".join(cells) + " |")
             lines.append("")
     return lines[:-1]
@@ -111,6 +106,40 @@ def _or_does_not_fit(entry: Entry, m: Optional[Measurement], n: int, k: int, bas
 def _plain(entry: Entry) -> List[str]:
     rows = [f"| {name} | {told(m, 'ratio' in m.unit)} | {m.unit} |" for name, m in entry.measured.items()]
     return ["| | median | unit |", "|---|---|---|", *rows]
+
+
+FAMILIES = {"recurrent": ("recurrent",), "transformer": ("transformer-eager", "transformer-sdpa"), "sparse": ("bigbird", "longformer"),
+            "reformer": ("reformer",), "linformer": ("linformer",)}  # fmt: skip
+"""A row of Table 1: the models that stand for it."""
+
+
+def _table_1(entry: Entry) -> List[str]:
+    """Side by side with the paper's; families that came later have none there."""
+    rows = [(family, model) for family, models in FAMILIES.items() for model in models]
+    rows += [("later", name) for name in entry.configuration["models"] if name not in (model for _, model in rows)]
+    lines = ["Table 1: the paper's complexity of a layer, and the exponent of n in its time, measured: one more than that in the time of a token.", "",
+             "| family | model | complexity (paper) | exponent, all lengths | exponent, longer half |", "|---|---|---|---|---|"]  # fmt: skip
+    for family, model in rows:
+        found = [entry.measured.get(f"{model}: {what}") for what in ("exponent", "exponent of the longer half")]
+        of_paper = paper.TABLE_1[family].per_layer if family in paper.TABLE_1 else "-"
+        lines.append(f"| {family} | {model} | {of_paper} | " + " | ".join(MISSING if m is None else f"{1 + m.value:.2f}" for m in found) + " |")
+    return [*lines, "", *_plain(entry)]
+
+
+def _shares(entry: Entry) -> List[str]:
+    """A table for each n, a column for each model."""
+    lines = []
+    for n in lengths_of(entry):
+        models = [name for name in entry.configuration["models"] if f"n={n}: whole of {name}" in entry.measured]
+        lines += [f"n = {n:,}, shares of an update in percent:", "", f"| | {' | '.join(models)} |", "|---|" + "---|" * len(models)]
+        for part in (*PARTS, REST):
+            found = [entry.measured[f"n={n}: {part} of {name}"] for name in models]
+            lines.append(f"| {part} | " + " | ".join(f"{100 * m.value:.2f}" for m in found) + " |")
+        lines += ["| seconds of an update | " + " | ".join(told(entry.measured[f"n={n}: whole of {name}"], ratio=False) for name in models) + " |", ""]
+    return lines[:-1]
+
+
+TABLES = {"inference": _table_3, "scaling": _table_1, "shares": _shares}
 
 
 def _draw_inference(axes, entry: Entry) -> None:
@@ -135,11 +164,11 @@ def _draw_scaling(axes, entry: Entry) -> None:
 
 
 def _draw_training(axes, entry: Entry) -> None:
-    for name in entry.configuration["models"]:
-        points = [(n, m.value) for n in lengths_of(entry) for what in ("pretraining", "finetuning")
-                  if (m := entry.measured.get(f"{what} n={n}: {name}"))]  # fmt: skip
-        if points:
-            axes.plot(*zip(*points), "o-", label=name)
+    for i, name in enumerate(entry.configuration["models"]):
+        for what, style in (("pretraining", "o-"), ("finetuning", "s--")):
+            points = [(n, m.value) for n in lengths_of(entry) if (m := entry.measured.get(f"{what} n={n}: {name}"))]
+            if points:
+                axes.plot(*zip(*points), style, color=f"C{i}", label=f"{name}, {what}")
     axes.set(xscale="log", xlabel="n", ylabel="tokens a second")
     axes.legend(frameon=False, fontsize=7)
 

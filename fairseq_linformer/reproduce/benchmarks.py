@@ -3,20 +3,21 @@
 Names of measurements: ``n=512 k=128: eager / linformer`` is a ratio of times, above 1 where the Linformer is faster.
 """
 
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from ..benchmark.cells import read_all
+from ..benchmark.cells import entry_of, read_all
 from ..benchmark.encoders import BASELINES
+from ..benchmark.flops import utilisation
 from ..benchmark.scaling import exponent
 from ..benchmark.timing import Spread, ratio, spread_of
+from ..benchmark.together import VARYING, check
 from . import paper
 from .ledger import Entry, Measurement
 
-KINDS = ("inference", "whole", "scaling", "pertoken", "training", "process")
+KINDS = ("inference", "whole", "scaling", "pertoken", "training", "process", "shares", "finetuning")
 DATA = "random tokens"
-_VARYING = ("n", "dimensions", "batch", "positions", "classify", "memory", "tokens", "rounds")
-"""Options in which cells of one entry differ; the others must be the same."""
 
 CLAIMS = {
     "inference": "A full forward pass without gradients, Transformer (eager: materialised weights; sdpa: PyTorch's fused kernel) against Linformer "
@@ -27,16 +28,21 @@ CLAIMS = {
     "pertoken": "Time per token of the Linformer's forward pass at several n, in one interleaved run",
     "training": "A whole training step (forward, backward, optimizer): times of the others over ours, tokens a second, model FLOPs "
     "utilisation, and bytes at most beside parameters and gradients",
-    "process": "A whole fairseq-train process on random tokens: words a second as it logs them, and the most memory it had",
+    "process": "A whole fairseq-train process on random tokens: words a second as it logs them, over all updates but those that warm up, and the "
+    "most memory of the host it had",
+    "shares": "An update of fairseq-train on random tokens, with timers around the calls of its training loop: the share that each part takes",
+    "finetuning": "A whole fairseq-train process that finetunes on real sentences: tokens a second as it logs them, over all updates but those that "
+    "warm up, and the most memory of the host it had",
 }
 WHERE = {
     "inference": "section 5.3, Table 3", "whole": "section 5.3, Table 3", "scaling": "Table 1, and Figure 2, top right", "pertoken": "Figure 2, top right",
     "training": "the paper gives no time of training", "process": "the paper gives no time of training",
+    "shares": "the paper gives no time of training", "finetuning": "the paper gives no time of finetuning",
 }  # fmt: skip
 
 
 def entries(folder: Path) -> Iterator[Entry]:
-    """An entry for each kind, device, precision and number of layers in a folder of cells.
+    """An entry for each kind, device, precision and number of layers in a folder of cells, if any of them has a number.
 
     Raises:
         ValueError: a file is damaged, or cells of one entry are of different machines or options.
@@ -44,28 +50,41 @@ def entries(folder: Path) -> Iterator[Entry]:
     for kind in KINDS:
         groups: Dict[str, List[Dict[str, Any]]] = {}
         for cell in read_all(folder, kind):
-            c = cell["configuration"]
-            variant = "".join(f"-{o.strip('-')}" for o in c.get("options", ())) + _variant(cell["name"])
-            groups.setdefault(f"benchmark-{kind}-{c['device']}-{c['dtype']}-l{c['layers']}{variant}", []).append(cell)
+            groups.setdefault(entry_of(cell), []).append(cell)
         for identifier, cells in groups.items():
-            yield _entry(identifier, kind, sorted(cells, key=lambda cell: cell["configuration"].get("n", 0)))
+            if any(_measured(kind, cell) for cell in cells):
+                yield _entry(identifier, kind, sorted(cells, key=lambda cell: cell["configuration"].get("n", 0)))
 
 
-def _variant(name: str) -> str:
-    return "-bare" * ("-bare" in name) + "-peers" * ("-peers" in name)
+def failures(folder: Path) -> List[str]:
+    """What could not be measured in a folder of cells, and why."""
+    return [f"{cell['name']}: {name}: {why}" for kind in KINDS for cell in read_all(folder, kind) for name, why in _failed(cell).items()]
+
+
+def _failed(cell) -> Dict[str, str]:
+    return cell["measured"].get("failed", {})
+
+
+def _measured(kind: str, cell) -> Dict[str, Measurement]:
+    """
+    Raises:
+        ValueError: what a cell says that it measured is not what such a cell measures.
+    """
+    try:
+        return dict(MEASURED[kind](cell))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{cell['name']}.json is a damaged cell: {type(error).__name__}: {error}") from None
 
 
 def _entry(identifier: str, kind: str, cells: List[Dict[str, Any]]) -> Entry:
-    measured = {name: m for cell in cells for name, m in MEASURED[kind](cell)}
+    for cell in cells:
+        check(cell, cells[0])
+    measured = {name: m for cell in cells for name, m in _measured(kind, cell).items()}
     if kind == "scaling":
         measured.update(_exponents(cells))
-    common = {name: value for name, value in cells[0]["configuration"].items() if name not in _VARYING}
-    for cell in cells:
-        differing = [name for name, value in common.items() if cell["configuration"].get(name) != value and name != "models"]
-        same_machine = all(cell[key] == cells[0][key] for key in ("hardware", "versions", "threads", "clock"))
-        if differing or not same_machine:
-            raise ValueError(f"{cell['name']} and {cells[0]['name']} differ in {differing[0] if differing else 'machine, versions or threads'}; "
-                             "one folder is for one machine and one set of options")  # fmt: skip
+    common = {name: value for name, value in cells[0]["configuration"].items() if name not in VARYING}
+    if "models" in common:  # a cell may have some only
+        common["models"] = list(dict.fromkeys(name for cell in cells for name in cell["configuration"]["models"]))
     values = {f"n={n} k={k}": {"time": paper.table_3(paper.TABLE_3_TIME, n, k), "memory": paper.table_3(paper.TABLE_3_MEMORY, n, k)}
               for n in paper.TABLE_3_TIME for k in paper.TABLE_3_DIMENSIONS if k < n and paper.table_3(paper.TABLE_3_TIME, n, k)}  # fmt: skip
     return Entry(
@@ -77,13 +96,19 @@ def _entry(identifier: str, kind: str, cells: List[Dict[str, Any]]) -> Entry:
         hardware=cells[0]["hardware"],
         versions=cells[0]["versions"],
         commit="; ".join(sorted({cell["commit"] for cell in cells})),
-        configuration={**common, "threads": cells[0]["threads"], "clock": cells[0]["clock"], "peak_operations_per_second": cells[0]["peak_operations_per_second"],
-                       "cells": {cell["name"]: {k: v for k, v in cell["configuration"].items() if k in _VARYING} for cell in cells}},
-        data=DATA,
-        command=cells[0]["command"],
+        configuration={**common, **{key: cells[0][key] for key in ("threads", "clock", "peak_from") if key in cells[0]},
+                       "cells": {cell["name"]: {**{k: v for k, v in cell["configuration"].items() if k in VARYING}, **_peak(cell)} for cell in cells},
+                       "failed": {cell["name"]: _failed(cell) for cell in cells if _failed(cell)}},
+        data=common.get("data", DATA),
+        command="; ".join(dict.fromkeys(cell["command"] for cell in cells)),
         seconds=max(0.1, round(sum(cell["seconds"] for cell in cells), 1)),
         date=max(cell["date"] for cell in cells),
     )  # fmt: skip
+
+
+def _peak(cell) -> Dict[str, float]:
+    """Each cell has its own, of which its utilisation is a share."""
+    return {name: cell[name] for name in ("peak_operations_per_second",) if name in cell}
 
 
 Found = Iterable[Tuple[str, Measurement]]
@@ -137,7 +162,7 @@ def _scaling(cell) -> Found:
 def _exponents(cells) -> Dict[str, Measurement]:
     """Of the time per token, over all lengths of each model, and over the longer half of them."""
     found = {}
-    for name in cells[0]["configuration"]["models"]:
+    for name in dict.fromkeys(name for cell in cells for name in cell["configuration"]["models"]):
         points = [(cell["configuration"]["n"], spread_of(cell["measured"]["seconds"][name]).median / cell["configuration"]["tokens"])
                   for cell in cells if name in cell["measured"]["seconds"]]  # fmt: skip
         for what, some in (("exponent", points), ("exponent of the longer half", points[len(points) // 2 :])):
@@ -163,7 +188,7 @@ def _training(cell) -> Found:
             yield f"{what}: bytes of {ours} / {name}", _once(found["bytes"][ours] / size, "ratio of bytes")
     for name, values in found.get("seconds", {}).items():
         yield f"{what}: {name}", _as(spread_of([found["tokens"] / s for s in values]), "tokens/s")
-        used = [found["operations"][name] / s / cell["peak_operations_per_second"] for s in values]
+        used = [utilisation(found["operations"][name], s, cell["peak_operations_per_second"]) for s in values]
         yield f"{what}: utilisation by {name}", _as(spread_of(used), "share of the peak")
         if ours and name != ours:
             yield f"{what}: {name} / {ours}", _as(ratio(values, found["seconds"][ours]), "ratio of times")
@@ -171,12 +196,28 @@ def _training(cell) -> Found:
 
 def _process(cell) -> Found:
     found, n = cell["measured"], cell["configuration"]["n"]
+    where = "" if cell["configuration"]["device"] == "cpu" else "host "
     for name, values in found["words"].items():
         yield f"n={n}: {name}", _as(spread_of(values), "words/s")
-        yield f"n={n}: memory of {name}", _as(spread_of(found["bytes"][name]), "MiB", 2**-20)
+        yield f"n={n}: {where}memory of {name}", _as(spread_of(found["bytes"][name]), "MiB", 2**-20)
+        if name != "ours" and "ours" in found["words"]:
+            yield f"n={n}: ours / {name}", _as(ratio(found["words"]["ours"], values), "ratio of words/s")
 
 
-MEASURED = {"inference": _inference, "whole": _whole, "scaling": _scaling, "pertoken": _pertoken, "training": _training, "process": _process}
+def _shares(cell) -> Found:
+    """The share of all updates together, and the lowest and highest of one."""
+    n = cell["configuration"]["n"]
+    for name, parts in cell["measured"]["seconds"].items():
+        whole = parts["whole"]
+        yield f"n={n}: whole of {name}", _as(spread_of(whole), "s")
+        for part, taken in parts.items():
+            if part != "whole":
+                each = [a / b for a, b in zip(taken, whole)]
+                yield f"n={n}: {part} of {name}", _as(Spread(sum(taken) / sum(whole), min(each), max(each), len(each)), "share of an update")
+
+
+MEASURED = {"inference": _inference, "whole": _whole, "scaling": _scaling, "pertoken": _pertoken, "training": _training,
+            "process": _process, "shares": _shares, "finetuning": _process}  # fmt: skip
 
 
 def lengths_of(entry: Entry) -> List[int]:
@@ -184,7 +225,8 @@ def lengths_of(entry: Entry) -> List[int]:
     return sorted({c["n"] for c in entry.configuration["cells"].values() if "n" in c})
 
 
-def value(entries_: Sequence[Entry], name: str, start: str = "") -> Optional[Measurement]:
-    """The measurement of that name, of the entry with most layers among those whose identifier starts so."""
-    fitting = [e for e in entries_ if e.identifier.startswith(start) and name in e.measured]
-    return max(fitting, key=lambda e: e.configuration["layers"]).measured[name] if fitting else None
+def entry_with(entries_: Sequence[Entry], name: str, identifier: str) -> Optional[Entry]:
+    """The entry that has the measurement of that name: the one called so, or, where the identifier does not say how many
+    layers, the one with most; none with other options, such as --compile."""
+    fitting = [e for e in entries_ if re.fullmatch(re.escape(identifier) + r"(-l\d+)?", e.identifier) and name in e.measured]
+    return max(fitting, key=lambda e: e.configuration["layers"]) if fitting else None

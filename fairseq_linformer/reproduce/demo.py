@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import List, Optional
 
+from ..fairseq_log import numbers
 from ..files import atomic
 from . import context_free, curves
 
@@ -32,12 +33,8 @@ def last_stats(log, key: str) -> dict:
         ValueError: no such line in it.
     """
     for line in reversed(Path(log).read_text(encoding="utf-8").splitlines()):
-        found = re.search(r"\| INFO \| \w+ \| (\{.*\})$", line)
-        if found:
-            stats = json.loads(found[1])
-            if key in stats:
-                # It writes most numbers as text: "7.25".
-                return {name: float(value) for name, value in stats.items()}
+        if (found := numbers(line)) and key in found[1]:
+            return found[1]
     raise ValueError(f"{log} has no line with {key}")
 
 

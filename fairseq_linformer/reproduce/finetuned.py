@@ -6,75 +6,73 @@
 """
 
 import argparse
-import os
 import re
-import shlex
 import sys
+from math import sqrt
 from pathlib import Path
 from statistics import median
-from subprocess import CalledProcessError
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..files import write_lines
-from ..finetuning.grid import score_of, settings
+from ..finetuning.grid import runs_of, settings
 from ..task_data.table import TASKS, Task
 from . import ledger
 from .ledger import Entry, Measurement
 from .paper import TABLE_2
 
 PREFIX, REPORT = "finetuning-", "finetuning.md"
-_HERE = Path(__file__).parent
+_OF_THE_HUB = {
+    "roberta-base": "512, RoBERTa-base", "bert-base-uncased": "512, BERT-base", "bert-base-cased": "512, BERT-base",
+    "distilbert-base-uncased": "512, Distilled BERT", "distilbert-base-cased": "512, Distilled BERT",
+}  # fmt: skip
 _SHARED = {"headwise": "", "key-value": ", shared kv", "layerwise": ", shared kv, layer"}
 
 
 def paper_row(model: Dict[str, Any]) -> Optional[str]:
-    """The row of table 2 that a model stands for, whatever its size; None if there is none."""
-    name = model["checkpoint"].lower()
+    """The row of table 2 that a model stands for, whatever the number and width of its layers; None if there is none."""
+    if model["from_scratch"] or model["projection"] not in ("", "linear"):
+        return None
     if not model["projected_dim"]:
-        known = ("distilbert", "512, Distilled BERT"), ("roberta", "512, RoBERTa-base"), ("bert-base", "512, BERT-base")
-        is_fairseq = bool(model["pretraining"])
-        return next((row for part, row in known if part in name or (is_fairseq and part == "roberta")), None)
+        if model["pretraining"]:  # fairseq's RoBERTa
+            return "512, RoBERTa-base" if model["max_positions"] == 512 else None
+        return _OF_THE_HUB.get(model["checkpoint"].lower().split("/")[-1])
     row = f"{model['max_positions']}, Linformer, {model['projected_dim']}{_SHARED.get(model['sharing'], '?')}"
     return row if row in TABLE_2 else None
 
 
-def check_ledger(folder) -> None:
-    """Before the work: can an entry be written after it?
-
-    Raises:
-        ValueError: there is no such folder, or the code is not in a repository whose commit could be named.
-    """
-    if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
-        raise ValueError(f"--ledger is {folder}; a folder that can be written is wanted")
-    try:
-        ledger.current_commit(_HERE)
-    except (OSError, CalledProcessError):
-        raise ValueError("--ledger is given, and this package is not in a git repository; an entry names the commit that it was measured with") from None
-
-
-def write_entry(task: Task, results: Sequence[Dict[str, Any]], folder, name: str) -> Path:
-    """What a run or a grid measured, as an entry of the ledger.
+def entry_of(task: Task, results: Sequence[Dict[str, Any]], name: str, command: str) -> Entry:
+    """What a run or a grid measured, as an entry of the ledger that is not written yet.
 
     Args:
         results: as ``finetuning.run.read_result`` gives them, of one model on one task.
         name: of the entry, behind ``finetuning-``.
+        command: that makes it again.
+
+    Raises:
+        ValueError: the runs do not say their commit.
     """
     model, recipes = results[0]["model"], [result["recipe"] for result in results]
     row = paper_row(model)
     value = None if row is None else TABLE_2[row].get(task.name)
     best = settings(task, results)[0]
-    chosen = [result for result in results if (result["recipe"]["lr"], result["recipe"]["batch_size"]) == (best.lr, best.batch_size)]
-    entry = Entry(
+    chosen = runs_of(best, results)
+    if not all(result["commit"] for result in results):
+        raise ValueError("a run was trained outside a git repository and does not say its commit; an entry of the ledger must")
+    return Entry(
         identifier=PREFIX + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
-        claim=f"{task.name}: {_described(model)}, finetuned; scores of the best epoch on the development set, on which it is chosen too",
+        claim=f"{task.name}: {_described(model)}, finetuned; scores of the {'last epoch on the test set' if task.valid_is_test else 'best epoch on the development set, on which it is chosen too'}",
         paper={"value": value, "where": f"Table 2, {row or 'no such row'}; base size, pretrained on BookCorpus and Wikipedia for 250,000 updates"},
         measured=_measured(chosen),
-        commit=ledger.current_commit(_HERE),
+        commit="; ".join(dict.fromkeys(result["commit"] for result in results)),
+        hardware=chosen[0]["hardware"],
+        versions=chosen[0]["versions"],
+        date=max(result["date"] for result in results),
+        scale="cpu" if recipes[0]["device"] == "cpu" else "gpu",
+        data=f"{task.name}: {results[0]['data']}",
+        command=command,
         configuration={"task": task.name, "model": model, "recipes": recipes, "chosen": {"lr": best.lr, "batch_size": best.batch_size}},
         seconds=sum(result["seconds"] for result in results),
-        **ledger.circumstances(_data(results[0]), _command(task, model, recipes), "cpu" if recipes[0]["device"] == "cpu" else "gpu"),
     )
-    return ledger.write(entry, folder)
 
 
 def _measured(chosen: List[Dict[str, Any]]) -> Dict[str, Measurement]:
@@ -101,48 +99,69 @@ def _described(model: Dict[str, Any]) -> str:
     size = f"{shape.get('encoder_layers')} layers of {shape.get('encoder_embed_dim')}"
     kind = f"Linformer, n = {model['max_positions']}, k = {model['projected_dim']}, {model['sharing']}" if model["projected_dim"] else f"RoBERTa, n = {model['max_positions']}"
     updates = model["pretraining"].get("num_updates")
-    return f"{kind}, {size}, " + ("without pretraining" if model["from_scratch"] else f"pretrained for {updates:,} updates at last")
-
-
-def _data(result: Dict[str, Any]) -> str:
-    return f"{result['task']}: {result['data']}"
-
-
-def _command(task: Task, model: Dict[str, Any], recipes: List[Dict[str, Any]]) -> str:
-    words = ["fairseq-linformer", "finetune", task.name, model["checkpoint"], *recipes[0]["overrides"]]
-    for option in ("lr", "batch_size", "seed"):
-        words += [f"--{option.replace('_', '-')}", ",".join(dict.fromkeys(f"{recipe[option]:g}" for recipe in recipes))]
-    words += ["--epochs", str(recipes[0]["epochs"])] + ["--from-scratch"] * model["from_scratch"] + ["--grid"] * (len(recipes) > 1)
-    return shlex.join(words)
+    told = f"pretrained for {updates:,} updates at last" if updates else "pretrained, it does not say how long"
+    return f"{kind}, {size}, " + ("without pretraining" if model["from_scratch"] else told)
 
 
 def table(entries: Sequence[Entry]) -> List[str]:
     """All of them in Markdown, the paper's number beside each."""
     lines = [
         "# Finetuned models", "",
-        "Made of the ledger's entries by `python -m fairseq_linformer.reproduce.finetuned`. Scores are those of the development set (of IMDB the test set), of the "
-        "best epoch, which is chosen on it too, as in the paper. An interval of one run is that of 95 % over the rows; of several seeds it is the lowest to the highest, "
+        "Made of the ledger's entries by `python -m fairseq_linformer.reproduce.finetuned`. Scores are those of the development set, of the best epoch, which is "
+        "chosen on it too, as in the paper; of IMDB those of the test set, of the last epoch. An interval of one run is that of 95 % over the rows; of several seeds it is the lowest to the highest, "
         "and the value their median. **The paper's models are of base size and pretrained on 16 GB of text; unless it says so, these are not.**", "",
         "| task | model | score | interval | most frequent class | rate, batch, epochs | paper |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for entry in sorted(entries, key=lambda e: (list(TASKS).index(e.configuration["task"]), e.configuration["model"]["from_scratch"], e.identifier)):
         lines.append(f"| {' | '.join(_row(entry))} |")
+    lines += _differences(entries)
     lines += ["", "## Where they are from", ""]
     lines += [f"- `{entry.identifier}`: {ledger.footer(entry)} Commit {entry.commit}." for entry in entries]
     return lines
 
 
+def _differences(entries: Sequence[Entry]) -> List[str]:
+    """What pretraining was worth: pairs of entries of one shape, task and recipe."""
+    scratch = {_pair(entry): entry for entry in entries if entry.configuration["model"]["from_scratch"]}
+    rows = []
+    for entry in entries:
+        without = scratch.get(_pair(entry))
+        if without is None or without is entry or TASKS[entry.configuration["task"]].metrics[0] != "accuracy":
+            continue
+        ours, theirs = (e.measured["valid accuracy"] for e in (entry, without))
+        if min(ours.repetitions, theirs.repetitions) > 1:
+            low, high = ours.spread[0] - theirs.spread[1], ours.spread[1] - theirs.spread[0]
+            how = f"of {ours.repetitions} and {theirs.repetitions} seeds, lowest less highest to highest less lowest"
+        else:  # two shares of the same number of rows
+            error = 1.96 * sqrt(sum(m.value * (100 - m.value) / e.measured["valid rows"].value for e, m in ((entry, ours), (without, theirs))))
+            low, high, how = ours.value - theirs.value - error, ours.value - theirs.value + error, "95 %, of the rows"
+        said = "more" if low > 0 else "less" if high < 0 else "not told apart"
+        rows.append(f"| {entry.configuration['task']} | {ours.value:.2f} | {theirs.value:.2f} | {ours.value - theirs.value:+.2f} | {low:+.2f} to {high:+.2f}, {how} | {said} |")
+    head = ["", "## What pretraining was worth", "", "The same model, recipe and data, in points of accuracy.", "",
+            "| task | pretrained | from scratch | difference | interval | |", "|---|---|---|---|---|---|"]  # fmt: skip
+    return [*head, *rows] if rows else []
+
+
+def _pair(entry: Entry) -> Tuple[Any, ...]:
+    """What two entries have in common that differ in pretraining alone."""
+    c = entry.configuration
+    shape = c["model"]["pretraining"].get("cfg", {}).get("model", {})
+    recipes = sorted((r["lr"], r["batch_size"], r["epochs"], r["seed"]) for r in c["recipes"])
+    return (c["task"], *(c["model"][name] for name in ("max_positions", "projected_dim", "sharing")),
+            *(shape.get(name) for name in ("encoder_layers", "encoder_embed_dim")), str(recipes))  # fmt: skip
+
+
 def _row(entry: Entry) -> Tuple[str, ...]:
     task, model, chosen = TASKS[entry.configuration["task"]], entry.configuration["model"], entry.configuration["chosen"]
-    name = score_of(task)
+    name = task.metrics[0]
     score = entry.measured[f"valid {name}"]
     ends = score.spread or [entry.measured[f"valid {name}, {end} end of the 95 % interval"].value for end in ("lower", "upper")]
     seeds = f" ({score.repetitions} seeds)" if score.repetitions > 1 else ""
     majority = entry.measured.get("valid majority")
-    paper = f"{entry.paper['value']} ({entry.paper['where'].split(';')[0].removeprefix('Table 2, ')})" if entry.paper["value"] is not None else "none"
-    digits = 2 if name == "accuracy" else 4
-    f1 = f", F1 {entry.measured['valid f1'].value:.4f}" if task.name in ("qqp", "mrpc") else ""
-    return (task.name, _described(model), f"{score.value:.{digits}f} {'%' if name == 'accuracy' else name}{f1}{seeds}", f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}",
+    paper = f"{entry.paper['value']} ({entry.paper['where'].split(';')[0].removeprefix('Table 2, ')})" if entry.paper["value"] is not None and not model["from_scratch"] else "none"
+    digits = 2 if name == "accuracy" else 4  # an accuracy stands in the ledger in per cent
+    others = "".join(f", {other} {entry.measured[f'valid {other}'].value:.{2 if other == 'accuracy' else 4}f}" for other in task.metrics[1:])
+    return (task.name, _described(model), f"{score.value:.{digits}f} {'%' if name == 'accuracy' else name}{others}{seeds}", f"{ends[0]:.{digits}f} to {ends[1]:.{digits}f}",
             f"{majority.value:.2f} %" if majority else "", f"{chosen['lr']:g}, {chosen['batch_size']}, {entry.configuration['recipes'][0]['epochs']}", paper)  # fmt: skip
 
 

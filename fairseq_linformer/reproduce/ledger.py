@@ -1,21 +1,28 @@
 """The ledger: one JSON file in results/ for each thing that was measured.
 
+    python -m fairseq_linformer.reproduce.ledger seal results      seals what was written before there were seals
+
 An entry carries all that is needed to believe it and to measure it again; one that lacks
-something is refused. Reports are made from entries alone.
+something is refused, and one that was changed after it was written. Reports are made from entries alone.
 """
 
+import argparse
 import datetime
+import hashlib
 import json
 import math
+import os
 import re
-from dataclasses import asdict, dataclass, field, fields
+import sys
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any, Dict, List, Optional
 
 from ..files import atomic
-from ..machine import current_commit, hardware, versions
+from ..machine import current_commit, hardware, provenance, versions
 
-__all__ = ["Entry", "Measurement", "circumstances", "current_commit", "footer", "hardware", "read", "versions", "write"]
+__all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "footer", "hardware", "read", "read_all", "seal_of", "versions", "write"]
 
 SCALES = ("smoke", "cpu", "gpu", "paper")
 
@@ -69,10 +76,12 @@ class Entry:
     """Year-month-day."""
     curves: Dict[str, List[List[float]]] = field(default_factory=dict)
     """Name: pairs (update, value). May be empty."""
+    seal: str = field(default="", compare=False)
+    """``seal_of`` the entry when it was written; empty in one that is not written yet, or was before there were seals."""
 
     def __post_init__(self):
         for f in fields(self):
-            if f.name != "curves" and not getattr(self, f.name):
+            if f.name not in ("curves", "seal") and not getattr(self, f.name):
                 raise ValueError(f"the ledger entry {self.identifier!r} has no {f.name}")
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.identifier):
             raise ValueError(f"identifier is {self.identifier!r}; it must be lower-case letters, digits and hyphens")
@@ -87,19 +96,42 @@ class Entry:
             raise ValueError(f"scale is {self.scale!r}; it must be one of {', '.join(SCALES)}")
 
 
+def check(folder) -> None:
+    """Before the work: can an entry be written after it?
+
+    Raises:
+        ValueError: there is no such folder, or the code is not in a repository whose commit could be named.
+    """
+    if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
+        raise ValueError(f"--ledger is {folder}; a folder that can be written is wanted")
+    try:
+        current_commit()
+    except (OSError, CalledProcessError):
+        raise ValueError("--ledger is given, and this package is not in a git repository; an entry names the commit that it was measured with") from None
+
+
 def write(entry: Entry, folder) -> Path:
     """Write ``FOLDER/IDENTIFIER.json``, whole or not at all; a measurement made anew takes its place."""
     path = Path(folder) / f"{entry.identifier}.json"
     with atomic(path) as file:
-        file.write(json.dumps(asdict(entry), indent=1) + "\n")
+        file.write(json.dumps(asdict(replace(entry, seal=seal_of(entry))), indent=1) + "\n")
     return path
+
+
+def seal_of(entry: Entry) -> str:
+    """SHA-256 of all that an entry says, whatever the order of its keys.
+
+    It tells a slip of the hand or of a merge; it is no signature: who wants to can seal anew.
+    """
+    content = json.loads(json.dumps({name: value for name, value in asdict(entry).items() if name != "seal"}))  # keys are text now
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def read(path) -> Entry:
     """The entry in a file.
 
     Raises:
-        ValueError: the file is no entry, or lacks something.
+        ValueError: the file is no entry, lacks something, or is not what was written.
     """
     try:
         content = json.loads(Path(path).read_text())
@@ -109,19 +141,27 @@ def read(path) -> Entry:
         raise ValueError(f"{path} is no ledger entry: {error}") from None
     if entry.identifier != Path(path).stem:
         raise ValueError(f"{path} is no ledger entry: it calls itself {entry.identifier}")
+    if entry.seal and entry.seal != seal_of(entry):
+        raise ValueError(f"{path} was changed after it was written: its seal is of other content; take it back from the repository, or measure again")
     return entry
+
+
+def read_all(folder) -> List[Entry]:
+    """Every entry in a folder, by name.
+
+    Raises:
+        ValueError: there is none, or one of them is refused.
+    """
+    found = [read(path) for path in sorted(Path(folder).glob("*.json"))]
+    if not found:
+        raise ValueError(f"{folder} has no ledger entries; what measures writes them there")
+    return found
 
 
 def circumstances(data: str, command: str, scale: str = "cpu") -> Dict[str, Any]:
     """The fields of an entry that are the same for all that one command measures here and today."""
-    return {
-        "scale": scale,
-        "hardware": hardware(),
-        "versions": versions(),
-        "data": data,
-        "command": command,
-        "date": datetime.date.today().isoformat(),
-    }
+    here = provenance()
+    return {"scale": scale, "data": data, "command": command, **{name: here[name] for name in ("hardware", "versions", "date")}}
 
 
 def footer(entry: Entry) -> str:
@@ -129,3 +169,20 @@ def footer(entry: Entry) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in entry.versions.items())
     return (f"Command `{entry.command}`; {entry.date}; data: {entry.data}; {entry.hardware['processor']}, "
             f"{entry.hardware['cores']} cores; {versions}.")  # fmt: skip
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["seal"])
+    parser.add_argument("results", type=Path, nargs="?", default=Path("results"))
+    folder = parser.parse_args(arguments).results
+    try:
+        for entry in read_all(folder):
+            if not entry.seal:
+                print(write(entry, folder))
+    except (OSError, ValueError) as error:
+        sys.exit(f"ledger: {error}")
+
+
+if __name__ == "__main__":
+    main()

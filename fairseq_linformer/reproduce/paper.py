@@ -1,10 +1,11 @@
 """The paper's numbers (Wang et al. 2020, arXiv:2006.04768), as they are printed.
 
-Numbers of tables are those of the published PDF.
+Numbers of tables are those of the published PDF. Figures print none; what the text says of them is in ``claims.py``.
 """
 
+import re
 from dataclasses import dataclass
-from typing import Dict, Tuple
+from typing import Dict, Iterator, Tuple
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ TABLE_2: Dict[str, Dict[str, float]] = {
 }
 """Table 2: accuracy on the development set, in percent (the paper does not say what it is of QQP; of IMDB, which has none, the test set)."""
 
+TABLE_2_AVERAGE: Dict[str, float] = dict(zip(TABLE_2, (92.25, 91.75, 91.85, 91.83, 92.08, 92.03, 92.30, 91.90, 90.45, 91.90, 91.83, 92.18)))
+"""Its last column, as printed: the mean over the tasks."""
+AVERAGE = "average"
+
 TABLE_3_DIMENSIONS = (128, 256, 512, 1024, 2048)
 """k, the columns of both halves of Table 3."""
 
@@ -76,3 +81,45 @@ def table_3(half: Dict[int, Tuple[float, ...]], n: int, k: int):
     """A cell of ``TABLE_3_TIME`` or ``TABLE_3_MEMORY``; None where the paper has none."""
     values = dict(zip(TABLE_3_DIMENSIONS, half.get(n, ())))
     return values.get(k)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        experiment: that tests it, for ``fairseq-linformer reproduce``; named as the table.
+        row, column: of the table; of Table 3 the row begins with its half.
+        printed: a number, or a complexity as it is printed.
+    """
+
+    experiment: str
+    row: str
+    column: str
+    printed: "float | str"
+
+    @property
+    def identifier(self) -> str:
+        """Unique among cells and claims: ``table-3-time-n-512-k-128``."""
+        return re.sub("[^a-z0-9]+", "-", f"{self.experiment} {self.row} {self.column}".lower())
+
+    @property
+    def where(self) -> str:
+        return f"{self.experiment.capitalize().replace('-', ' ')}: {self.row}; {self.column}"
+
+
+def _cells() -> Iterator[Cell]:
+    for family, printed in TABLE_1.items():
+        yield Cell("table-1", family, "per layer", printed.per_layer)
+        yield Cell("table-1", family, "sequential", printed.sequential)
+    for row, accuracies in TABLE_2.items():
+        for column, accuracy in {**accuracies, AVERAGE: TABLE_2_AVERAGE[row]}.items():
+            yield Cell("table-2", row, column, accuracy)
+    for name, half in (("time", TABLE_3_TIME), ("memory", TABLE_3_MEMORY)):
+        for n, ratios in half.items():
+            for k, ratio in zip(TABLE_3_DIMENSIONS, ratios):
+                yield Cell("table-3", f"{name}, n = {n}", f"k = {k}", ratio)
+
+
+CELLS: Dict[str, Cell] = {cell.identifier: cell for cell in _cells()}
+"""Every cell of the three tables by its identifier."""

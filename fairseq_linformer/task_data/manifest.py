@@ -11,6 +11,7 @@ from ..files import sha256
 from .hub import Parquet
 from .table import Task
 
+NAME = "manifest.json"
 _PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece"}
 
 
@@ -36,6 +37,7 @@ def made_of(
         "source": rows.described(),
         "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
         "max_positions": max_positions,
+        "cut": cut,
         "labels": _labels(task, splits),
         "splits": {split: {what: count for what, count in counts.items() if what != "labels"} for split, counts in splits.items()},
         "versions": {

@@ -25,7 +25,7 @@ from ..corpus.options import MAX_SKIPPED, check_max_skipped
 from ..corpus.tokenizer import EOS, FIRST, UNKNOWN, Tokenizer
 from ..files import check_new_folder, new_folder, write_lines
 from . import cut as cutting
-from .manifest import made_of
+from .manifest import NAME, made_of
 from .read import open_source
 from .rows import Row, checked, score
 from .table import Task
@@ -74,7 +74,7 @@ def prepare(
             if task.classes:
                 write_lines(folder / "label" / "dict.txt", spm.entries(task.names))
             manifest = made_of(task, folder, source, rows, tokenizer, splits, max_positions, cut, max_skipped)
-            write_lines(folder / "manifest.json", [json.dumps(manifest, indent=2)])
+            write_lines(folder / NAME, [json.dumps(manifest, indent=2)])
     except OSError as error:  # it names the file, which need not be one of out
         raise OSError(f"{out} was not finished, nothing of it is left: {error}") from None
     return manifest

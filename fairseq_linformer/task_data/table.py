@@ -64,6 +64,10 @@ class Task:
     tsv: Optional[Tsv] = None
     hub: Optional[Hub] = None
     text_files: Optional[TextFiles] = None
+    metrics: Tuple[str, ...] = ("accuracy",)
+    """The scores that it is known by; rates are chosen by the first."""
+    valid_is_test: bool = False
+    """There is no development set, and what fairseq calls ``valid`` is the test set: no epoch may be chosen on it."""
 
     def __post_init__(self):
         sources = [source for source in (self.tsv, self.hub, self.text_files) if source]
@@ -136,6 +140,7 @@ TASKS = {
         Task(
             "qqp",
             licence="Quora's terms: not commercial",
+            metrics=("accuracy", "f1"),
             classes={"0": "not_duplicate", "1": "duplicate"},
             tsv=Tsv(
                 "QQP",
@@ -148,8 +153,8 @@ TASKS = {
         Task(
             "imdb",
             licence="none stated; published for research (Maas et al. 2011)",
+            valid_is_test=True,
             classes={"0": "negative", "1": "positive", "neg": "negative", "pos": "positive"},
-            # There is no development set: the paper's accuracy is that of the test set.
             tsv=Tsv("imdb", ["id", "label", "text"], texts=["text"], files={"train": "train.tsv", "valid": "test.tsv"}),
             hub=Hub("plain_text", texts=["text"], name_and_revision=IMDB, splits={"train": "train", "valid": "test"}),
             text_files=TextFiles("aclImdb", labels=["neg", "pos"], splits={"train": "train", "valid": "test"}),
@@ -157,6 +162,7 @@ TASKS = {
         Task(
             "mrpc",
             licence="Microsoft Research's terms of this corpus (Dolan and Brockett 2005)",
+            metrics=("accuracy", "f1"),
             classes={"0": "not_equivalent", "1": "equivalent"},
             tsv=Tsv(
                 "MRPC",
@@ -176,6 +182,7 @@ TASKS = {
         Task(
             "cola",
             licence="none stated; sentences quoted from publications (Warstadt et al. 2019)",
+            metrics=("matthews", "accuracy"),
             classes={"0": "unacceptable", "1": "acceptable"},
             tsv=Tsv("CoLA", ["source", "label", "star", "sentence"], texts=["sentence"], header=False),
             hub=Hub("cola", texts=["sentence"]),
@@ -202,6 +209,7 @@ TASKS = {
             "sts-b",
             licence="of each source its own, in the LICENSE.txt beside the data (Cer et al. 2017)",
             score=(0.0, 5.0),
+            metrics=("pearson", "spearman"),
             tsv=Tsv(
                 "STS-B",
                 "index genre filename year old_index source1 source2 sentence1 sentence2 score".split(),

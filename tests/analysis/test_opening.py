@@ -1,7 +1,9 @@
 """The maps of a model are those that it computes: against fairseq's own, against transformers' own, against equation (7)."""
 
 import argparse
+import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -65,7 +67,7 @@ def test_of_a_linformer_they_have_k_columns(linformer, sharing, k, width):
     for maps in found.values():
         torch.testing.assert_close(maps.sum(-1), torch.ones(maps.shape[:-1]))
     if sharing == "none":
-        assert rank(singular_values(found[0]), N, width)[0].tolist() == [3, 6]
+        assert rank(singular_values(found[0]), N)[0].tolist() == [3, 6]
     names = list(projection_matrices(model.encoder))
     assert names == {"headwise": ["layers.0.E", "layers.0.F", "layers.1.E", "layers.1.F"], "layerwise": ["E"],
                      "none": [f"layers.{i}.{which}.heads.{j}" for i in (0, 1) for which in "EF" for j in (0, 1)]}[sharing]  # fmt: skip
@@ -153,6 +155,28 @@ def test_what_cannot_be_opened(roberta, bert, tmp_path):
     with pytest.raises(ValueError, match="cannot be read as a checkpoint"):
         open_model(tmp_path / "text")
     (tmp_path / "model.pt").write_bytes(roberta.read_bytes())
-    with pytest.raises(ValueError, match="there is neither sentencepiece.bpe.model nor encoder.json beside"):
+    with pytest.raises(ValueError, match="there is neither sentencepiece.bpe.model, nor encoder.json and vocab.bpe, beside"):
         open_model(tmp_path / "model.pt")
     assert open_model(tmp_path / "model.pt", tokenizer=False).tokenizer is None
+    with pytest.raises(ValueError, match="nothere.pt is neither a file nor a folder"):
+        open_model("nothere.pt")
+    with pytest.raises(ValueError, match="device is 'meta'; PyTorch cannot compute there"):
+        open_model(roberta, device="meta")
+
+
+def test_a_folder_of_transformers_that_is_not_whole(bert, tmp_path):
+    """transformers makes up a tokenizer without words, and layers at random."""
+    def copied(name, **config):
+        shutil.copytree(bert / "bert", tmp_path / name)
+        said = json.loads((tmp_path / name / "config.json").read_text())
+        (tmp_path / name / "config.json").write_text(json.dumps({**said, **config}))
+        return tmp_path / name
+
+    with pytest.raises(ValueError, match="has no weights for encoder.layer.2.attention.* and 15 others; they would be random"):
+        open_model(str(copied("layers", num_hidden_layers=3)))
+    for path in copied("words").iterdir():
+        if path.name not in ("config.json", "model.safetensors"):
+            path.unlink()
+    with pytest.raises(ValueError, match="words has no tokenizer: that which transformers makes of it knows special symbols only"):
+        open_model(str(tmp_path / "words"))
+    assert open_model(str(tmp_path / "words"), tokenizer=False).n == 24

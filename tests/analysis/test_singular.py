@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_linformer.analysis.singular import cumulative, dimension_for, rank, singular_values
+from fairseq_linformer.analysis.singular import cumulative, dimension_for, longer_side, rank, singular_values
 from fairseq_linformer.analysis.spectrum import Sums
 
 
@@ -18,14 +18,14 @@ def curve_by_hand(matrix):
 def test_identity_and_permutations_have_a_straight_curve(matrix):
     values = singular_values(matrix[None, None])
     torch.testing.assert_close(cumulative(values)[0, 0], torch.arange(1, 9).double() / 8)
-    assert rank(values, 8, 8).item() == 8
+    assert rank(values, 8).item() == 8
 
 
 def test_attention_to_one_and_to_all_has_rank_one():
     for matrix in (torch.full((8, 8), 1 / 8), torch.eye(8)[torch.zeros(8, dtype=torch.long)]):
         values = singular_values(matrix[None, None])
         torch.testing.assert_close(cumulative(values)[0, 0], torch.ones(8).double(), rtol=0, atol=1e-6)
-        assert rank(values, 8, 8).item() == 1
+        assert rank(values, 8).item() == 1
 
 
 def test_a_matrix_made_from_its_singular_values():
@@ -36,7 +36,7 @@ def test_a_matrix_made_from_its_singular_values():
     torch.testing.assert_close(values, known, rtol=0, atol=1e-5)
     torch.testing.assert_close(cumulative(values), torch.tensor([0.4, 0.7, 0.9, 1.0, 1.0]).double(), rtol=0, atol=1e-5)
     torch.testing.assert_close(cumulative(values**2), torch.tensor([16, 25, 29, 30, 30]).double() / 30, rtol=0, atol=1e-5)
-    assert rank(values, 9, 5).item() == 4
+    assert rank(values, 9).item() == 4
     for share, k in ((0.1, 1), (0.4 - 1e-4, 1), (0.5, 2), (0.89, 3), (0.999, 4)):
         assert dimension_for(cumulative(values), share).item() == k
 
@@ -50,19 +50,49 @@ def test_single_precision_agrees_with_the_reference_on_random_attention():
             torch.testing.assert_close(curves[b, h], curve_by_hand(maps[b, h]), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("columns", [10, 4])
-def test_padded_rows_and_columns_never_count(columns):
+@pytest.mark.parametrize("columns, positions", [(10, True), (4, False), (10, False)])
+def test_padded_rows_and_columns_never_count(columns, positions):
+    """Of a Linformer columns are projected positions and no padding: 4 of them, and 10 too, as many as there are rows by chance."""
     generator = torch.Generator().manual_seed(2)
     maps = torch.rand(2, 3, 10, columns, generator=generator)
     padding = torch.arange(10) >= torch.tensor([10, 6]).unsqueeze(1)
-    block = maps[1, :, :6, : 6 if columns == 10 else 4]  # 4 projected positions are no padding
-    whole = singular_values(maps, padding)
+    block = maps[1, :, :6, : 6 if positions else columns]
+    whole = singular_values(maps, padding, positions)
     expected = torch.zeros(3, columns)
-    expected[:, : block.size(-1)] = torch.linalg.svdvals(block)
+    expected[:, : min(block.shape[-2:])] = torch.linalg.svdvals(block)
     torch.testing.assert_close(whole[1], expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(whole[0], torch.linalg.svdvals(maps[0]), rtol=0, atol=1e-5)
+    assert longer_side(maps, padding, positions).tolist() == [[10] * 3, [max(block.shape[-2:])] * 3]
     maps[1, :, 6:] = 1e6  # whatever stands there
-    torch.testing.assert_close(singular_values(maps, padding), whole)
+    torch.testing.assert_close(singular_values(maps, padding, positions), whole)
+
+
+def test_a_rank_is_that_of_the_real_block():
+    """The threshold grows with the longer side: 3e-7 is above 2 times the precision of 1.2e-7 and below 8 times."""
+    values = torch.tensor([1.0, 3e-7])
+    assert rank(values, 2).item() == 2 and rank(values, 8).item() == 1
+    map_ = torch.zeros(1, 1, 8, 8)
+    map_[0, 0, 0, 0], map_[0, 0, 1, 1] = values
+    alone, padded = Sums.empty(1, 1, 8), Sums.empty(1, 1, 8)
+    alone.add(0, map_[..., :2, :2])
+    padded.add(0, map_, torch.arange(8).unsqueeze(0) >= 2)
+    assert alone.ranks.item() == padded.ranks.item() == 2
+    # Of a Linformer columns beyond those that the sentence reaches have no weight.
+    alone, padded = Sums.empty(1, 1, 8), Sums.empty(1, 1, 8)
+    alone.add(0, map_[..., :2, :2], positions=False)
+    padded.add(0, map_, torch.arange(8).unsqueeze(0) >= 2, positions=False)
+    assert alone.ranks.item() == padded.ranks.item() == 2
+
+
+def test_curves_that_differ_in_double_precision_are_refused():
+    maps = torch.softmax(torch.randn(2, 1, 5, 5, generator=torch.Generator().manual_seed(6)), -1)
+    sums = Sums.empty(1, 1, 5)
+    curve = sums.add(0, maps)
+    sums.check(maps, None, curve)
+    assert 0 < sums.difference < 1e-5
+    curve[1, 0, 2] += 2e-3
+    with pytest.raises(ValueError, match="singular values in single precision give curves 2.0e-03 off; at most 1e-03 is allowed"):
+        sums.check(maps, None, curve)
 
 
 def test_sums_are_the_means_of_single_maps():

@@ -1,6 +1,9 @@
 """The stream of sentences, the sums over them, going on, memory, and k that is suggested."""
 
+import itertools
 import json
+import re
+import shutil
 import tracemalloc
 import weakref
 
@@ -9,7 +12,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fairseq_linformer.analysis import run
 from fairseq_linformer.analysis import spectrum as module
+from fairseq_linformer.analysis.figures import _largest, _title
 from fairseq_linformer.analysis.opening import open_model
 from fairseq_linformer.analysis.result import read, suggest
 from fairseq_linformer.analysis.run import attention, spectrum
@@ -79,6 +84,18 @@ def test_the_mean_over_sentences(model, text, tmp_path):
     again = read(tmp_path / "out")
     np.testing.assert_array_equal(again.curve, found.curve)
     assert again.facts == found.facts
+
+
+@pytest.mark.parametrize("kind", ["roberta", "linformer"])
+def test_padded_sentences_are_measured_alike_in_any_batch(model, linformer, text, tmp_path, kind):
+    """Curves and ranks of sentences of different length, one by one and three at once."""
+    if kind == "linformer":
+        model = open_model(linformer(projected_dim=N, sharing="headwise", projection_init="normal"))  # always n columns, no windows
+    alone, together = (spectrum(model, sentences(model, text, cut="lines", short="pad"), tmp_path / str(batch), 9, batch=batch) for batch in (1, 3))
+    assert alone.facts["texts"]["short"] > 0
+    np.testing.assert_allclose(together.curve, alone.curve, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(together.rank, alone.rank)
+    assert together.facts["model"].endswith(".pt") and together.facts["model"].count("/") == 1 and together.facts["text"] == "text.txt"
 
 
 class Stop(Exception):
@@ -218,8 +235,26 @@ def test_memory_does_not_grow_with_sentences(model, text, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_gives_the_same(model, roberta, text, tmp_path):
     there = open_model(roberta, device="cuda")
-    curves = [spectrum(m, sentences(m, text, n=12, short="pad", cut="lines"), tmp_path / name, 6, batch=3).curve for m, name in ((model, "cpu"), (there, "gpu"))]
+    curves = [spectrum(m, sentences(m, text, n=12, short="pad", cut="lines"), tmp_path / name, 6, batch=3).curve
+              for m, name in ((model, "cpu"), (there, "gpu"))]  # fmt: skip
     np.testing.assert_allclose(*curves, rtol=0, atol=1e-4)
+
+
+def test_a_picture_keeps_lines_that_are_a_position_wide():
+    """Attention to the position before, of 512 positions in 200 pixels; and a map that fits is left as it is."""
+    drawn = _largest(np.eye(512, k=-1), 200)
+    assert drawn.shape == (171, 171) and drawn.diagonal().tolist() == [1.0] * 171
+    assert _largest(np.eye(512)[:, :150], 200).shape == (171, 150)
+    np.testing.assert_array_equal(_largest(np.eye(7), 200), np.eye(7))
+
+
+def test_a_figure_says_of_what_it_is(model, text, tmp_path):
+    found = spectrum(model, sentences(model, text), tmp_path / "out", 2)
+    assert re.fullmatch(r"roberta\d*/model.pt on text.txt\nn = 16, 2 sentences", _title(found))
+    del found.facts["text"]  # as measured before it was noted
+    assert re.fullmatch(r"roberta\d*/model.pt on text.txt\nn = 16, 2 sentences", _title(found))
+    found.facts.update(short_sentences="padded", texts={**found.facts["texts"], "short": 1})
+    assert _title(found).endswith("\nup to 16 tokens, 2 sentences")
 
 
 @pytest.mark.slow
@@ -228,7 +263,7 @@ def test_pictures_of_attention(model, linformer, text, tmp_path):
     assert [path.name for path in paths] == ["sentence-1.png", "sentence-2.png"] and all(path.stat().st_size > 5000 for path in paths)
     with pytest.raises(ValueError, match="sentence-1.png exists; nothing is overwritten"):
         attention(model, sentences(model, text), [1], tmp_path / "pictures")
-    with pytest.raises(ValueError, match="sentence 1000 is chosen; the text has"):
+    with pytest.raises(ValueError, match="sentence 1000 is chosen; the text has 6[0-9], of at most 16 tokens"):
         attention(model, sentences(model, text), [1000], tmp_path / "pictures")
     small = open_model(linformer(projected_dim=4, sharing="headwise", projection_init="average"))
     assert attention(small, sentences(small, text), [1], tmp_path / "small")[0].exists()
@@ -250,9 +285,61 @@ def test_the_commands(roberta, text, tmp_path, capsys):
         (["figure", str(tmp_path / "a"), "--out", str(tmp_path / "f.pdf")], "must end in .png or .svg"),
         (["figure", str(tmp_path), "--out", str(tmp_path / "g.png")], "has no spectrum.npz"),
         (["spectrum", str(roberta), "--text", str(text), "--out", str(tmp_path / "b"), "--suggest-k", "1.5"], "must be above 0 and below 1"),
+        (["spectrum", str(roberta), "--text", str(text), "--out", str(tmp_path / "b"), "--energy", "squares"], "--energy is given and no --suggest-k"),
         (["spectrum", str(roberta), "--text", str(text), "--out", str(tmp_path / "b"), "--length", "17"], "length is 17; it must be from 3 to 16"),
     ):
         with pytest.raises(SystemExit) as end:
             main(["analyze", *arguments])
         assert sentence in end.value.code
     assert not (tmp_path / "b").exists()
+
+
+def test_sentences_shorter_than_the_index_count_as_whole(model, tmp_path):
+    (tmp_path / "short.txt").write_text("the cat\n\nthe dog\n")
+    texts = Sentences([str(tmp_path / "short.txt")], model.tokenizer, model.n, "lines", "pad", model.bos, model.eos)
+    found = run.spectrum(model, texts, tmp_path / "out", 2, index=model.n)
+    assert np.allclose(found.heat, 1) and found.curve.shape[-1] == model.n
+
+
+def test_a_line_that_is_no_text_takes_no_other_with_it(model, tmp_path):
+    (tmp_path / "lines.txt").write_bytes(b"the cat sat\nthe \xff dog\nthe mat\n" + b"a dog ran\n" * 2_000_000)
+    texts = Sentences([str(tmp_path / "lines.txt")], model.tokenizer, 8, "lines", "pad", model.bos, model.eos)
+    assert len([*itertools.islice(texts, 5)]) == 5 and texts.counts.unfit == 1
+    (tmp_path / "bytes.txt").write_bytes("the cat".encode("utf-16") * 9)
+    texts = Sentences([str(tmp_path / "bytes.txt")], model.tokenizer, 8, "lines", "pad", model.bos, model.eos)
+    with pytest.raises(ValueError, match="documents are no text"):
+        run.spectrum(model, texts, tmp_path / "out", 2)
+    with pytest.raises(ValueError, match="documents are no text"):
+        run.attention(model, texts, [1], tmp_path / "out")
+
+
+def test_a_folder_is_of_one_run_and_half_of_a_file_is_nothing(model, text, tmp_path):
+    texts = lambda: Sentences([str(text)], model.tokenizer, 8, bos=model.bos, eos=model.eos)  # noqa: E731
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".state.npz.e0964674").write_text("half")
+    with run.alone_in(out), pytest.raises(ValueError, match="another process measures into"):
+        run.spectrum(model, texts(), out, 2)
+    run.spectrum(model, texts(), out, 2)
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
+    (tmp_path / "folder").mkdir()
+    shutil.copy(text, tmp_path / "folder")
+    inside = Sentences([str(tmp_path / "folder")], model.tokenizer, 8, bos=model.bos, eos=model.eos)
+    with pytest.raises(ValueError, match="the folder of the text; another folder is wanted"):
+        run.spectrum(model, inside, tmp_path / "folder" / "out", 2)
+
+
+def test_pictures_of_nothing_are_not_drawn(model, text, tmp_path):
+    texts = Sentences([str(text)], model.tokenizer, 8, "packed", "pad", model.bos, model.eos)
+    with pytest.raises(ValueError, match="sentence 99999 is chosen"):
+        run.attention(model, texts, [1, 99999], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    weight = next(model.module.parameters())
+    before = weight.detach().clone()
+    try:
+        weight.data.fill_(float("nan"))
+        for ask in (lambda: run.attention(model, texts, [1], tmp_path / "out"), lambda: run.spectrum(model, texts, tmp_path / "spectrum", 1)):
+            with pytest.raises(ValueError, match="not finite"):
+                ask()
+    finally:
+        weight.data.copy_(before)

@@ -1,19 +1,24 @@
 """The harness measures what it says: a known sleep, a known allocation, known operations."""
 
+import re
 import time
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import nn
 
-from fairseq_linformer.benchmark import timing
+from fairseq_linformer.benchmark import cells, timing, training
+from fairseq_linformer.benchmark.cells import Provenance, measure, read
 from fairseq_linformer.benchmark.flops import counted, data_sheet_peak, measured_peak, utilisation
 from fairseq_linformer.benchmark.inference import Inference
 from fairseq_linformer.benchmark.memory import GIB, bytes_of_forward, largest_batch, peak_bytes
 from fairseq_linformer.benchmark.scaling import exponent
 from fairseq_linformer.benchmark.timing import Spread, clock_for, interleaved, ratio, seconds_of, spread_of
-from fairseq_linformer.benchmark.training import Training
+from fairseq_linformer.benchmark.training import KEPT, Training
 from fairseq_linformer.benchmark.waits import Waits
+from fairseq_linformer.reproduce.benchmarks import MEASURED
+from fairseq_linformer.reproduce.ledger import Measurement
 
 
 def test_a_known_sleep():
@@ -74,7 +79,7 @@ SMALL = dict(tokens=128, layers=2, embed_dim=64, heads=4, vocabulary=100)
 
 def test_tensors_without_memory_count_as_those_with():
     cell = Inference(64, (16,), **SMALL)
-    for maker in cell.models().values():
+    for maker in cell.makers().values():
         module, tokens = maker().eval(), torch.full((3, 64), 5)
         with torch.no_grad():
             real = peak_bytes(lambda: module(tokens, padded=False), module, [tokens])
@@ -95,6 +100,26 @@ def test_the_largest_batch():
     assert found["bytes"]["eager"][1] > found["bytes"]["sdpa"][1] and set(found["seconds"]) == {"eager", "sdpa", "k=16"}
 
 
+def test_what_does_not_fit_is_counted_and_told(monkeypatch):
+    """On a GPU, mocked here: of two sentences that are too many the allocator is not asked, and one that fits is still run."""
+    asked = []
+    cell = Inference(256, (16,), **{**SMALL, "tokens": 256, "device": "cuda"})
+    known = {"cpu": cell._bytes, "cuda": lambda maker, batch, device: asked.append(maker) or known["cpu"](maker, batch, "cpu")}
+    monkeypatch.setattr(Inference, "_bytes", lambda self, maker, batch, device: known[device](maker, batch, device))
+    monkeypatch.setattr(Inference, "_seconds", lambda self, bytes_, fixed: ({}, {}))
+    found = cell.measure()
+    one, two = found["bytes"]["eager"]
+    assert found["counted"] == [] and len(asked) == 6
+    between = (found["fixed"]["eager"] + (one + two) / 2) / GIB
+    found = replace(cell, usable_gib=between).measure()
+    assert found["counted"] == ["eager"] and found["bytes"]["eager"] == [one, two]
+    monkeypatch.undo()
+    for usable, models in ((between, {"eager", "sdpa", "k=16"}), ((found["fixed"]["eager"] + one / 2) / GIB, {"sdpa", "k=16"})):
+        measured = replace(cell, device="cpu", usable_gib=usable).measure()
+        assert set(measured["seconds"]) == models and set(measured["failed"]) == {"eager", "sdpa", "k=16"} - models
+    assert re.fullmatch(r"its batch takes .* GiB, and .* may be used", measured["failed"]["eager"])
+
+
 def test_known_operations():
     a, b = torch.randn(30, 40), torch.randn(40, 50)
     assert counted(lambda: a @ b) == 2 * 30 * 40 * 50
@@ -103,9 +128,41 @@ def test_known_operations():
         utilisation(1.0, 0.0, 1.0)
     assert data_sheet_peak("NVIDIA H100 80GB HBM3", torch.bfloat16) == 989e12 and data_sheet_peak("NVIDIA A100", torch.float32) == 19.5e12
     assert data_sheet_peak("another", torch.float32) is None and measured_peak(size=64) > 0
+    assert data_sheet_peak("NVIDIA H100 PCIe", torch.bfloat16) is None  # the table has the board that is faster
 
 
-@pytest.mark.parametrize("name", ["ours", "roberta"])
+@dataclass(frozen=True)
+class Pretends:
+    """A cell of a GPU that measures nothing."""
+
+    name: str = "pretends"
+    device: str = "cuda"
+    dtype: str = "bf16"
+    layers: int = 1
+    clock: str = "wall"
+
+    def operations(self):
+        return 0.0
+
+    def measure(self):
+        return {}
+
+
+@pytest.mark.parametrize("name, peak", [("NVIDIA H200", (989e12, "data sheet")), ("another", (7e12, "a matrix product"))])
+def test_a_cell_of_a_gpu_says_what_its_data_sheet_says(name, peak, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: name)
+    monkeypatch.setattr(cells, "measured_peak", lambda *_: 7e12)
+    monkeypatch.setattr(cells, "hardware", dict)
+    measure([Pretends()], tmp_path, Provenance("abc", "command"))
+    found = read(tmp_path / "pretends.json")
+    assert (found["peak_operations_per_second"], found["peak_from"]) == peak
+    step = {"configuration": {"n": 8, "classify": False, "models": ["ours"]}, "peak_operations_per_second": peak[0],
+            "measured": {"tokens": 8, "operations": {"ours": peak[0]}, "seconds": {"ours": [2.0, 4.0, 5.0]}}}  # fmt: skip
+    assert dict(MEASURED["training"](step))["pretraining n=8: utilisation by ours"] == Measurement(0.25, "share of the peak", [0.2, 0.5], 3)
+
+
+@pytest.mark.parametrize("name", ["ours", "roberta", "transformer-eager"])
 @pytest.mark.parametrize("classify", [False, True])
 def test_operations_of_a_step_are_those_that_pytorch_counts(name, classify):
     cell = Training(64, 2, (name,), positions=64, k=16, classify=classify, layers=3, embed_dim=64, heads=4, vocabulary=100)
@@ -113,6 +170,26 @@ def test_operations_of_a_step_are_those_that_pytorch_counts(name, classify):
     real = counted(lambda: module(*inputs).backward())
     # RoBERTa's head of a classifier, and E's gradient in the first layer, are what differs.
     assert cell.model_operations(name) == pytest.approx(real, rel=0.03)
+
+
+@pytest.mark.parametrize("memory, transformer", [(True, "roberta"), (False, "roberta"), (False, "transformer-eager"), (False, "transformer-sdpa")])
+def test_a_transformer_that_there_is_no_room_for_is_told_and_the_others_are_measured(memory, transformer, monkeypatch):
+    cell = Training(64, 2, ("ours", transformer), positions=64, k=16, layers=2, embed_dim=64, heads=4, vocabulary=100, memory=memory, rounds=1)
+    weights = KEPT * 2 * 4 * 2 * 64**2 * 4
+    for free, failed in ((weights - 1, {transformer}), (weights, set())):
+        monkeypatch.setattr(training, "free_memory", lambda: free)
+        found = cell.measure()
+        assert set(found["failed"]) == failed and set(found["bytes" if memory else "seconds"]) == set(cell.models) - failed
+        assert not failed or re.fullmatch(r"its weights take .* GiB, and .* are free", found["failed"][transformer])
+
+
+def test_the_weights_that_a_transformer_keeps():
+    """What grows as the square of n is ``KEPT`` matrices a head: of three lengths the second difference is 2 n^2 of them. The fused kernel keeps them too."""
+    cell = Training(64, 1, ("roberta",), positions=192, k=16, layers=2, embed_dim=64, heads=4, vocabulary=100, memory=True)
+    a, b, c = (replace(cell, n=n)._bytes("roberta") for n in (64, 128, 192))
+    assert (a + c - 2 * b) / (2 * 64**2 * 2 * 4 * 4) == pytest.approx(KEPT, rel=0.15)
+    eager, fused = (replace(cell, models=(name,), n=192)._bytes(name) for name in ("transformer-eager", "transformer-sdpa"))
+    assert fused == pytest.approx(eager, rel=0.15)
 
 
 def test_the_exponent_of_a_power():

@@ -77,4 +77,17 @@ def test_every_family_reads_tokens(name):
     config = LinformerConfig(100, 1024, 64, "layerwise", layers=2, embed_dim=64, ffn_embed_dim=128, attention_heads=4)
     with torch.inference_mode():
         features = families()[name](config).eval()(torch.randint(5, 100, (2, 1024)))
-    assert features.shape[:2] == (2, 1024) and features.isfinite().all()
+    assert features.shape == (2, 1024, 128 if name == "reformer" else 64) and features.isfinite().all()
+
+
+@pytest.mark.slow
+def test_families_are_of_equal_size_and_what_they_say():
+    config = LinformerConfig(100, 704, 64, "layerwise", layers=3, embed_dim=96, ffn_embed_dim=384, attention_heads=4)
+    layer = lambda model: sum(p.numel() for p in model.parameters() if p.dim() == 2 and 100 not in p.shape and 706 not in p.shape)  # noqa: E731
+    longformer, modern = (families()[name](config).model for name in ("longformer", "modernbert"))
+    per_layer = 12 * 96 * 96  # four maps of d x d, and two of d x 4 d or three of d x 8/3 d
+    assert layer(modern) == 3 * per_layer
+    assert layer(longformer) == pytest.approx(3 * (per_layer + 3 * 96 * 96), rel=0.01)  # it has maps of global attention beside them
+    assert modern.config.layer_types == ["full_attention", "sliding_attention", "sliding_attention"]
+    with pytest.raises(ValueError, match="n is 704; up to 704 positions BigBird computes full attention"):
+        families()["bigbird"](config)

@@ -251,3 +251,33 @@ def test_a_damaged_model_is_said(evaluate, finetuned, table, tmp_path):
     change(folder / finetuned.name, lambda state: state["encoder.sentence_encoder.layers.0.fc1.bias"].fill_(float("nan")))
     assert "the model gives [nan, nan]; its weights are damaged" in evaluate(folder / finetuned.name, table, "--device", "cpu", "--predictions", tmp_path / "p.tsv")
     assert not (tmp_path / "p.tsv").exists()
+
+
+def test_labels_that_are_numbers_in_another_order(evaluate, finetuned, tmp_path):
+    """fairseq's script for GLUE orders them by how frequent they are: entry 0 may be called 1."""
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    for name in ("train", "dev"):
+        (folder / f"{name}.tsv").write_text("".join(["sentence\tlabel\n", *(f"{text}\t{label}\n" for text, label in ROWS)]))
+    right = {}
+    for order in ("01", "10"):
+        (tmp_path / order).write_text("".join(f"{label} 1\n" for label in order))
+        evaluate(finetuned, "sst-2", "--source", folder, "--labels", tmp_path / order, "--json", tmp_path / f"{order}.json")
+        found = json.loads((tmp_path / f"{order}.json").read_text())
+        right[order] = np.trace(found["confusion"])
+        assert found["classes"] == list(order) and np.sum(found["confusion"], 1).tolist() == [sum(label == int(name) for _, label in ROWS) for name in order]
+    assert right["01"] + right["10"] == len(ROWS) and right["01"] != right["10"]
+
+
+def test_texts_are_cut_as_in_training(evaluate, finetuned, tmp_path):
+    long = " ".join(["the cat sat"] * 20 + ["dog"])
+    (tmp_path / "long.txt").write_text(f"{long}\n")
+    shutil.copytree(finetuned.parent, tmp_path / "beside")
+    found = {}
+    for cut in ("head", "head+tail"):
+        (tmp_path / "beside" / "manifest.json").write_text(json.dumps({"cut": cut}))
+        found[cut] = evaluate(tmp_path / "beside" / finetuned.name, tmp_path / "long.txt", "--predictions", "-")
+        assert found[cut] == evaluate(finetuned, tmp_path / "long.txt", "--predictions", "-", "--cut", cut)
+    assert found["head"] != found["head+tail"]
+    (tmp_path / "beside" / "manifest.json").write_text("{")
+    assert "manifest.json cannot be read; --cut says how texts are cut" in evaluate(tmp_path / "beside" / finetuned.name, tmp_path / "long.txt")

@@ -1,13 +1,12 @@
 """``fairseq-linformer finetune`` from a checkpoint to scores, and what it refuses."""
 
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,28 +15,15 @@ import torch
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.cli import main
-from fairseq_linformer.finetuning import data, recipe
+from fairseq_linformer.finetuning import data, recipe, run
 from fairseq_linformer.finetuning.recipe import Recipe, grid
 from fairseq_linformer.finetuning.start import open_start
+from fairseq_linformer.launching import alone
 from fairseq_linformer.reproduce import ledger
 from fairseq_linformer.task_data.table import TASKS
 
 from .. import stock
-from ..trained import TEXT
-
-PARTS = ["a cat", "the cat", "a dog", "the dog"]
-ROWS = [(f"{part} {text}", int("cat" in part)) for part in PARTS for text in (*TEXT, "sat", "ran on the mat")]
-
-
-@pytest.fixture(scope="session")
-def glue(tmp_path_factory):
-    """SST-2 in GLUE's form: is it about a cat?"""
-    folder = tmp_path_factory.mktemp("glue") / "SST-2"
-    folder.mkdir()
-    for name, rows in (("train", ROWS), ("dev", ROWS[::2])):
-        (folder / f"{name}.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
-    return folder
-
+from ..trained import ROWS
 
 @pytest.fixture
 def command(capsys, tmp_path):
@@ -85,13 +71,18 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
 
     entry = ledger.read(next((tmp_path / "ledger").glob("*.json")))
     assert entry.measured["valid accuracy"].value == pytest.approx(100 * accuracy) and entry.configuration["recipes"][0]["lr"] == 5e-3
-    assert "train.tsv" in entry.data and entry.paper["value"] is None
+    assert "train.tsv" in entry.data and entry.paper["value"] is None and entry.commit and entry.hardware["cores"]
+    command_ = "finetune sst-2 checkpoint_last.pt dataset.num_workers=0 dataset.data_buffer_size=0 --data data --source SST-2 --epochs 2 --lr 0.005"
+    assert f"{command_} --batch-size 4 --device cpu" in entry.command and str(tmp_path) not in entry.command
 
     before = (tmp_path / "runs/cats/result.json").stat().st_mtime_ns
     assert finetune(*words).splitlines()[0] == said.splitlines()[0]
     assert (tmp_path / "runs/cats/result.json").stat().st_mtime_ns == before  # nothing is done twice
-    for option in (("--cut", "head+tail"), ("--source", tmp_path)):
-        assert re.search("data was not made with|has nothing of sst-2", finetune(*words, *option))
+    assert "data was not made with --cut head+tail" in finetune(*words, "--cut", "head+tail")
+    assert "has nothing of sst-2" in finetune(*words, "--source", tmp_path)
+    assert finetune(*words, "--sentencepiece", masked_lm / "sentencepiece.bpe.model").splitlines()[0] == said.splitlines()[0]
+    assert "holds another configuration: model.dropout" in finetune(*words, "model.dropout=0.3")
+    assert "model.sharing=none is given; the checkpoint says what the model is" in finetune(*words, "model.sharing=none")
     manifest = tmp_path / "data/manifest.json"
     manifest.write_text(manifest.read_text().replace('"written": 24', '"written": 23'))
     assert "cats is of another data, which has changed under its name" in finetune(*words)
@@ -106,12 +97,26 @@ def test_training_that_diverges_stops_at_a_named_update(finetune, masked_lm, tmp
     assert not (tmp_path / "runs/wild/done").exists() and not (tmp_path / "runs/wild/result.json").exists()
 
 
+def test_the_last_good_checkpoint_is_named(tmp_path, monkeypatch):
+    training = SimpleNamespace(folder=tmp_path)
+    for name in ("checkpoints", "logs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "checkpoints/checkpoint_last.pt").touch()
+    line = "2026 | ERROR | rank | rank 0 of 1 on here failed: FloatingPointError: update 9: gradients are Nan/Inf"
+    monkeypatch.setattr(alone.run_folder, "begin", lambda training: [])
+    monkeypatch.setattr(alone, "start", lambda training: subprocess.Popen([sys.executable, "-c", f"print({line!r}); exit(1)"], stdout=subprocess.PIPE, text=True))
+    with pytest.raises(ValueError, match="failed: FloatingPointError: update 9: .*; the last good checkpoint is .*/checkpoint_last.pt;"):
+        alone.train(training, "finetune.txt", 9, "training")
+    assert not (tmp_path / "done").exists()
+
+
 @pytest.mark.slow
 def test_a_grid(finetune, masked_lm, tmp_path):
     words = (*SHORT[2:], "--epochs", 1, "--grid", "--lr", "1e-3,5e-3", "--seed", "1", "--name", "grid")
     said = finetune(masked_lm / "checkpoint_last.pt", *words)
+    assert re.search(r"of it the run of seed 1:\nsst-2 valid: accuracy .* to .*; 12 rows\nthe checkpoint of the best epoch: .*checkpoint_best.pt", said), said
     assert {path.parent.name for path in (tmp_path / "runs/grid").glob("*/result.json")} == {"lr0.001-batch4-seed1", "lr0.005-batch4-seed1"}
-    assert re.search(r"sst-2: accuracy \d+\.\d\d, the median over one seed at lr 0.00[15], batches of 4", said)
+    assert re.search(r"sst-2: accuracy \d+\.\d\d %, the median over one seed at lr 0.00[15], batches of 4", said)
     dry = finetune(masked_lm / "checkpoint_last.pt", *words, "--slurm", "--dry-run", "--partition=gpu")
     assert "all runs of grid are trained; the same command without --slurm reports them" in dry
 
@@ -176,6 +181,8 @@ def test_the_recipe_is_robertas(masked_lm, tmp_path):
     (["{ckpt}", "--seed", "99999999999"], "--seed is 99999999999; it must be from 0 to"),
     (["{ckpt}", "common.seed=5"], "common.seed=5 is given; --seed says it"),
     (["{ckpt}", "optimization.max_epoch=1"], "optimization.max_epoch=1 is given; --epochs says it"),
+    (["{ckpt}", "distributed_training.distributed_world_size=4"], "distributed_training.distributed_world_size=4 is given; it is part of the recipe"),
+    (["{ckpt}", "+dataset.max_tokens=100"], "dataset.max_tokens=100 is given; it is part of the recipe"),
     (["{ckpt}", "dataset.disable_validation=true"], "dataset.disable_validation=true is given; it is part of the recipe"),
     (["{ckpt}", "--ledger", "{lost}"], "--ledger is .*lost.pt; a folder that can be written is wanted"),
     (["{ckpt}", "optimization.nope=3"], "^.{,220}$"),
@@ -198,12 +205,14 @@ def test_data_that_does_not_fit_is_refused(finetune, masked_lm, pieces, trained,
     ready = tmp_path / "ready"
     start = open_start(masked_lm / "checkpoint_last.pt", tmp_path / "runs")
     assert data.find_tokenizer(start).dictionary == (pieces / "dict.txt").read_text().splitlines()
-    assert "is no run" not in finetune(masked_lm / "checkpoint_last.pt", "--epochs", 0, folder=ready)  # not even begun
+    assert "--epochs is 0" in finetune(masked_lm / "checkpoint_last.pt", "--epochs", 0, folder=ready) and not ready.exists()
     shutil.copytree(pieces, ready)
     (ready / "manifest.json").write_text(json.dumps({"task": "qnli", "max_positions": 16}))
     assert "ready holds qnli; sst-2 is wanted" in finetune(masked_lm / "checkpoint_last.pt", folder=ready)
     (ready / "manifest.json").write_text(json.dumps({"task": "sst-2", "max_positions": 32}))
     assert "has rows of up to 32 positions, the model has 16" in finetune(masked_lm / "checkpoint_last.pt", folder=ready)
+    (ready / "manifest.json").write_text(json.dumps({"task": "sst-2", "max_positions": 8, "splits": {"train": {"cut": 3}, "valid": {"cut": 0}}}))
+    assert "has 3 rows cut to 8 positions, the model has 16" in finetune(masked_lm / "checkpoint_last.pt", folder=ready)
     (ready / "manifest.json").unlink()
     assert "it is another dictionary" in finetune(trained() / "checkpoint_last.pt", folder=ready)
     lines = (ready / "input0/dict.txt").read_text().splitlines()
@@ -238,3 +247,11 @@ def test_told_to_stop_it_saves_and_goes_on(masked_lm, glue, tmp_path):
     assert process.wait(60) == 130 and (tmp_path / "runs/stop/stopped").exists()
     updates = stock.load(tmp_path / "runs/stop/checkpoints")["optimizer_history"][-1]["num_updates"]
     assert updates >= 20
+    process = subprocess.Popen([sys.executable, "-m", "fairseq_linformer.cli", *map(str, words)], stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               cwd=stock.CONFIGS.parent)  # fmt: skip
+    while f'"num_updates": "{updates + 5}"' not in log.read_text():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.2)
+    process.terminate()
+    assert process.wait(60) == 130 and f'"num_updates": "{updates + 1}"' in log.read_text()
+    assert len((tmp_path / "runs/stop/stints.jsonl").read_text().splitlines()) == 2

@@ -19,7 +19,7 @@ ROWS = [(f"{part} {text}", int("cat" in part)) for part in ("a cat", "the cat", 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     """A pretrained folder as the hub has it: no classification head."""
-    folder = tmp_path_factory.mktemp("bert") / "tiny-bert-base"
+    folder = tmp_path_factory.mktemp("bert") / "bert-base-uncased"
     folder.mkdir()
     words = sorted({word for text, _ in ROWS for word in text.lower().split()})
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]) + "\n")
@@ -47,9 +47,13 @@ def finetune(bert, tmp_path, capsys):
     return finetune
 
 
-def test_from_pretraining_to_scores(finetune, tmp_path, capsys):
+def test_from_pretraining_to_scores(finetune, bert, tmp_path, capsys):
     (tmp_path / "ledger").mkdir()
+    (tmp_path / "runs/bert/trainer/checkpoint-8").mkdir(parents=True)  # one that a kill has left half-written
+    asked = dict(model=str(bert), task="sst-2", source=str(tmp_path / "SST-2"), max_positions=None, lr=5e-3, batch_size=4, epochs=2, seed=1)
+    (tmp_path / "runs/bert/recipe.json").write_text(json.dumps(asked))
     said = finetune("--lr", 5e-3, "--ledger", tmp_path / "ledger")
+    assert "accuracy" in said, said
     result = json.loads((tmp_path / "runs/bert/result.json").read_text())
     accuracy = result["splits"]["valid"]["scores"]["accuracy"]["value"]
     assert f"accuracy {100 * accuracy:.2f} %" in said and result["splits"]["valid"]["rows"] == len(ROWS[::2])
@@ -66,8 +70,9 @@ def test_from_pretraining_to_scores(finetune, tmp_path, capsys):
 def test_what_is_refused(finetune, bert, tmp_path):
     assert re.search(r"training failed: update \d+: the loss is", finetune("--lr", 1e30))
     assert not (tmp_path / "runs/bert/result.json").exists()
+    assert "--name is ../up; it must be a folder below" in finetune("--name", "../up")
     assert "cannot be loaded by transformers" in finetune("--name", "other", model=tmp_path / "nowhere")
-    assert "--max-positions is 30; the model has 20" in finetune("--name", "third", "--max-positions", 30)
+    assert "--max-positions is 30; it must be between 5 and 20" in finetune("--name", "third", "--max-positions", 30)
 
 
 def test_a_model_without_a_trained_head_is_not_evaluated(bert, tmp_path):

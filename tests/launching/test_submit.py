@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.launching.arguments import add_job_arguments, members_arguments, parse_in_job
+from fairseq_linformer.launching.arguments import add_job_arguments, members_arguments, parse_in_job, training_of
+from fairseq_linformer.launching.folder import begin
 from fairseq_linformer.launching.submit import SCRIPT
-from fairseq_linformer.planning.configs import compose_config
-from fairseq_linformer.reproduce.experiments import FIGURES, TABLE_2, TASKS, finetuning_grid, pretraining_runs
+from fairseq_linformer.reproduce.paper_scale import FIGURES, TABLE_2, pretraining_runs
 
 from .jobs import ROOT
 
@@ -54,7 +54,7 @@ def test_a_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_p
         f"--output={run}/logs/%j.txt", str(SCRIPT), "--name=", "--config=configs/pretrain/base.yaml", "--device=gpu", f"--runs={tmp_path}/runs",
         "+run=n512-k128-headwise", f"task.data={mlm_data}",
     ])  # fmt: skip
-    assert said[2] == "a dry run: nothing was submitted or written"
+    assert said[2] == "a dry run: nothing was submitted"
     assert not (tmp_path / "runs").exists()
 
 
@@ -114,7 +114,7 @@ def test_the_members_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch
     assert sbatch()[-5:] == [f"--list={listed}", "--device=gpu", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.seed=4"]
     parser = argparse.ArgumentParser()
     add_job_arguments(parser)
-    for member, run in enumerate(FIGURES["figure-3c"]):
+    for member, run in enumerate(FIGURES["figure-3c"].values()):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
         assert parse_in_job(parser, ["--processes=1", "--list", str(listed), "common.seed=4"]).overrides == [f"+run={run}", "common.seed=4"]
     for member in ("3", "", "x"):
@@ -125,41 +125,26 @@ def test_the_members_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch
     assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # members of the first that still wait read their own
 
 
+def test_a_member_that_is_trained_to_its_end_is_left_out(submit, sbatch, mlm_data, tmp_path):
+    options = argparse.Namespace(device="gpu", runs=f"{tmp_path}/runs", overrides=[f"task.data={mlm_data}"])
+    first, *others = pretraining_runs("figure-3c")
+    for left in (others, []):
+        for member in pretraining_runs("figure-3c"):
+            if member not in left:
+                training = training_of(members_arguments(member, options), 64)
+                begin(training)
+                (training.folder / "done").touch()
+        said = submit("--array=figure-3c", f"task.data={mlm_data}")
+        if left:
+            (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
+            assert "--array=0-1" in sbatch() and listed.read_text().splitlines() == [member[0] for member in others]
+    assert said.endswith("all members of figure-3c are trained to their end; there is nothing to submit")
+
+
 def test_every_run_of_the_paper_has_its_configuration():
     there = {path.stem for path in (ROOT / "configs/pretrain/run").glob("*.yaml")}
     every = {member[0].removeprefix("+run=") for member in pretraining_runs("pretraining")}
-    assert every == there - {"tiny"} == {run for runs in FIGURES.values() for run in runs} | set(TABLE_2)
-
-
-@pytest.mark.slow
-def test_the_finetuning_grid_of_table_2(submit, mlm_data, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    for folder in (*TASKS, "imdb-n1024"):
-        (tmp_path / "tasks" / folder / "input0").mkdir(parents=True)
-        for name in ("dict.txt", "train.idx", "train.bin"):
-            (tmp_path / "tasks" / folder / "input0" / name).touch()
-    words = ["--array=table-2", f"--tasks={tmp_path}/tasks", "--nodes=1", "--ntasks-per-node=1", "--dry-run"]
-    assert "n512-roberta is not trained to its end" in submit(*words)
-    for run in TABLE_2:
-        (tmp_path / "runs" / run).mkdir(parents=True)
-        (tmp_path / "runs" / run / "done").touch()
-    grid = finetuning_grid(str(tmp_path / "runs"), str(tmp_path / "tasks"))
-    assert len(grid) == len({tuple(member) for member in grid}) == 10 * 4 * 3 * 2
-    for member in grid[:: len(grid) // 10]:
-        cfg = compose_config("configs/finetune/base.yaml", [word for word in member if not word.startswith("--")])
-        run = member[1].split("/")[1]
-        pretrained = compose_config(f"configs/pretrain/run/{run}.yaml")
-        assert {key: cfg.model[key] for key in ("_name", "projected_dim", "sharing")} == {key: pretrained.model[key] for key in ("_name", "projected_dim", "sharing")}
-        assert cfg.task.max_positions == pretrained.task.tokens_per_sample
-        assert cfg.checkpoint.finetune_from_model == f"{tmp_path}/runs/{run}/checkpoints/checkpoint_last.pt"
-        # ten epochs, a fifteenth of them warm-up
-        assert cfg.lr_scheduler.total_num_update * cfg.dataset.batch_size / 10 == pytest.approx(
-            {"sst-2": 67349, "imdb": 25000, "qnli": 104743, "qqp": 363846}[member[2].removeprefix("+task=")], rel=0.001
-        )
-        assert cfg.lr_scheduler.warmup_updates == pytest.approx(0.06 * cfg.lr_scheduler.total_num_update, rel=0.001)
-    assert sum("imdb-n1024" in word for member in grid for word in member) == 3 * 3 * 2
-
-    assert re.search("checkpoint.finetune_from_model is .*; there is no such file", submit(*words))
+    assert every == there - {"tiny"} == {run for runs in FIGURES.values() for run in runs.values()} | set(TABLE_2)
 
 
 def test_members_arguments_are_those_of_the_job():

@@ -1,4 +1,4 @@
-"""Dropout that keeps less is PyTorch's to the bit, and so are its gradients."""
+"""Dropout that keeps less drops what PyTorch drops, and its results and gradients are PyTorch's, to a rounding."""
 
 import pytest
 import torch
@@ -18,11 +18,13 @@ def of(seed, run, *inputs):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("p", [0.1, 0.5])
+@pytest.mark.parametrize("p", [0.1, 0.15, 0.5])
 def test_the_same_numbers_are_dropped(dtype, p):
     x = torch.randn(3, 4, 50, dtype=dtype)
-    for a, b in zip(of(1, lambda x: dropout(x, p), x), of(1, lambda x: F.dropout(x, p, True), x)):
+    ours, theirs = of(1, lambda x: dropout(x, p), x), of(1, lambda x: F.dropout(x, p, True), x)
+    for a, b in zip(ours, theirs):
         torch.testing.assert_close(a, b)
+    assert torch.equal(ours[0] == 0, theirs[0] == 0) and (torch.equal(ours[0], theirs[0]) or p == 0.15)
     assert dropout(x, p, training=False) is x and dropout(x, 0.0) is x and Dropout(p).eval()(x) is x
     assert torch.equal(*(of(2, f, x)[0] for f in (Dropout(p), lambda x: dropout(x, p))))
 
@@ -42,3 +44,21 @@ def test_five_bytes_are_kept_of_a_weight():
     with saved_tensors_hooks(lambda t: kept.setdefault(t.data_ptr(), t), lambda t: t):
         dropped_product(weights, values, 0.5)
     assert sum(t.nbytes for t in kept.values()) == 64 * 64 * 5 + 64 * 4
+
+
+@pytest.mark.parametrize("device, dtype", [("cpu", torch.bfloat16), pytest.param("cuda", torch.float16, marks=pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU"))])  # fmt: skip
+def test_under_autocast(device, dtype):
+    """Softmax gives single precision and a map half; the backward pass runs outside."""
+    scores = torch.randn(2, 3, 20, 8, device=device, requires_grad=True)
+    values = torch.randn(2, 3, 8, 5, device=device, requires_grad=True)
+    with torch.autocast(device, dtype):
+        weights = torch.softmax(scores, -1)
+        product = dropped_product(weights, values.to(dtype), 0.3)
+    assert weights.dtype is torch.float32 and product.dtype is dtype
+    product.float().square().sum().backward()
+    assert scores.grad.dtype is values.grad.dtype is torch.float32
+    torch.manual_seed(0)
+    ours = dropped_product(weights.detach(), values.detach().to(dtype), 0.3)
+    torch.manual_seed(0)
+    torch.testing.assert_close(ours, F.dropout(weights.detach().to(dtype), 0.3, True) @ values.detach().to(dtype))

@@ -1,4 +1,4 @@
-"""What stands in results/ is complete."""
+"""What stands in results/ is complete, and is what was written there."""
 
 from pathlib import Path
 
@@ -13,3 +13,4 @@ RESULTS = Path(__file__).parents[2] / "results"
 def test_every_entry_can_be_read(path):
     entry = read(path)
     assert entry.identifier == path.stem
+    assert entry.seal, f"{path} has no seal: `python -m fairseq_linformer.reproduce.ledger seal results`"

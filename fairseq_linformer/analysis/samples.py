@@ -1,0 +1,32 @@
+"""Many values of one thing, over heads and draws, and what is said of them."""
+
+import math
+import statistics
+from typing import Any, Dict, Sequence
+
+from torch import Tensor
+
+
+def median(values: Tensor) -> float:
+    """The mean of the two in the middle where there is an even number (PyTorch's is the lower one)."""
+    ordered = values.flatten().sort().values
+    count = len(ordered)
+    return float((ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
+
+
+def summary(values: Sequence[float], middle: str = "median") -> Dict[str, Any]:
+    """Of the finite ones ``value`` (their median or mean), ``least``, ``most`` and ``count``, and ``of``, how many there were in all.
+
+    What is not finite is what does not exist (a Gamma, a k) or is beyond double precision; where all are so, value, least and
+    most are None.
+
+    Args:
+        middle: ``median`` or ``mean``.
+    """
+    finite = [float(value) for value in values if math.isfinite(value)]
+    found: Dict[str, Any] = {"value": None, "least": None, "most": None, "count": len(finite), "of": len(values)}
+    if finite:
+        least, most = min(finite), max(finite)
+        value = statistics.median(finite) if middle == "median" else statistics.fmean(finite)
+        found.update(value=min(max(value, least), most), least=least, most=most)  # a mean of equal numbers may round out of them
+    return found

@@ -1,0 +1,30 @@
+"""The numbers in fairseq's log, as ``--log-format json`` writes them."""
+
+import json
+import re
+from typing import Dict, Iterable, Iterator, Optional, Tuple
+
+_LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
+
+
+def numbers(line: str) -> Optional[Tuple[str, Dict[str, float]]]:
+    """What a line tells: ``train_inner`` (since the last one), ``train`` (of an epoch), ``valid``, ``test``, and its numbers.
+
+    None if it is another line, or one that a kill has cut off.
+
+    >>> numbers('2026-01-01 00:00:00 | INFO | valid | {"epoch": 1, "valid_loss": "7.25"}')
+    ('valid', {'epoch': 1.0, 'valid_loss': 7.25})
+    """
+    if not (found := _LINE.search(line)):
+        return None
+    try:
+        return found[1], {name: float(value) for name, value in json.loads(found[2]).items() if value is not None}
+    except (TypeError, ValueError):
+        return None
+
+
+def every(lines: Iterable[str], split: str) -> Iterator[Dict[str, float]]:
+    """The numbers of all lines of a split, in their order."""
+    for line in lines:
+        if (found := numbers(line)) and found[0] == split:
+            yield found[1]

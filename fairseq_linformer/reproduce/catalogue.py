@@ -1,0 +1,178 @@
+"""All experiments: what can be run at which scale, what it costs, what of it is in a ledger."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Iterator, List, Optional
+
+from . import ledger, runner, table_2, untrained
+from .claims import CLAIMS, ELSEWHERE
+from .ledger import Entry
+from .paper_scale import ARRAYS
+from .scales import SCALES, scale_of
+from .training_plan import EXPERIMENTS as TRAINED
+from .training_plan import in_turn, measured_runs
+from .training_plan import table_2 as plan_of_table_2
+from .untrained import Left
+
+EXPERIMENTS = (*TRAINED, "table-2", *untrained.EXPERIMENTS, *ELSEWHERE)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Of a measurement: what it reads, where its runs are, and when it is to stop.
+
+    Attributes:
+        runs: folder that takes all runs.
+        text: folder of `prepare pretraining`, of what trains.
+        tasks: folder with a folder a task, of table-2.
+        minutes: then it stops; None for no limit.
+    """
+
+    runs: "str | Path"
+    text: Optional[str] = None
+    tasks: Optional[str] = None
+    minutes: Optional[float] = None
+
+
+def check_experiment(name: str) -> None:
+    """
+    Raises:
+        ValueError: there is no such experiment.
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"{name} is no experiment; it must be one of {', '.join(EXPERIMENTS)}, or list")
+
+
+def measure(name: str, scale: str, given: Inputs, command: str, anew: bool = False) -> "List[Entry] | str":
+    """The entries of an experiment once all of it is measured; until then a sentence on what is left.
+
+    Args:
+        anew: of what is trained, judge the checkpoints again.
+
+    Raises:
+        ValueError: there is no such experiment or scale, it is run elsewhere, or it lacks a text or tasks, or reads none.
+    """
+    check_experiment(name)
+    scale_of(scale)
+    if name in ELSEWHERE:
+        raise ValueError(f"{name} is measured by {ELSEWHERE[name]}, not at --scale {scale} by this command")
+    _check_inputs(name, given)
+    if name == "table-2":
+        return table_2.measure(scale, given.runs, given.text, given.tasks, given.minutes, command)
+    if name in TRAINED:
+        return runner.measure(name, scale, given.runs, given.text, given.minutes, command, anew)
+    if given.minutes is not None and name not in untrained.CELLS:
+        raise ValueError(f"--minutes is given; {name} is measured in one piece")
+    try:
+        return untrained.entries_of(name, scale, given.runs, given.minutes, command)
+    except Left as left:
+        return str(left)
+
+
+def _trains(name: str) -> bool:
+    return name in TRAINED or name == "table-2"
+
+
+def _check_inputs(name: str, given: Inputs) -> None:
+    for option, value, reads, kind in (("--text", given.text, _trains(name), "pretraining"), ("--tasks", given.tasks, name == "table-2", "TASK")):
+        if reads and value is None:
+            raise ValueError(f"{name} trains, and {option} is not given; a folder of `fairseq-linformer prepare {kind}` is wanted")
+        if value is not None and not reads:
+            raise ValueError(f"{option} is {value}; {name} reads none")
+
+
+def measure_again(entry: Entry, given: Inputs) -> "List[Entry] | str":
+    """As ``measure``, and nothing that was measured is taken for it but finished trainings in the runs.
+
+    Raises:
+        ValueError: as ``measure``; or there is a limit to the time of what is not trained.
+    """
+    name = entry.configuration["experiment"]
+    if name == "table-2":
+        return table_2.measure(entry.scale, given.runs, given.text, given.tasks, given.minutes, entry.command, only=table_2.member_of(entry))
+    if name in TRAINED:
+        return measure(name, entry.scale, given, entry.command, anew=True)
+    if given.minutes is not None:
+        raise ValueError(f"--minutes is given; {name} is measured again in one piece")
+    with TemporaryDirectory() as folder:
+        return measure(name, entry.scale, replace(given, runs=folder), entry.command)
+
+
+def how_again(entry: Entry, given: Inputs) -> str:
+    """How an entry would be measured again: from the beginning, or by judging runs that are finished.
+
+    Raises:
+        ValueError: it would be of other data, or of another plan than that of today.
+    """
+    name = entry.configuration["experiment"]
+    _check_inputs(name, given)
+    if not _trains(name):
+        return "measured again"
+    module = table_2 if name == "table-2" else runner
+    plan, data = module.plan_of(name, entry.scale), module.data_of(entry, given)
+    for key, value in plan.items():
+        if entry.configuration.get(key) != value:
+            raise ValueError(f"{entry.identifier} is of another plan than today's {name} at scale {entry.scale}, in its {key}; its commit, {entry.commit}, has it")
+    if data != entry.data:
+        raise ValueError(f"{entry.identifier} is of other data: {entry.data}; here it is {data}")
+    return "of finished runs that were judged again" if module.is_trained(entry, given.runs) else "trained again"
+
+
+def run(name: str, scale: str, given: Inputs, folder, command: str) -> str:
+    """Measure what is not measured yet, write the entries, tell the verdicts.
+
+    Raises:
+        ValueError: as ``measure``, or as ``runner.put``.
+    """
+    found = measure(name, scale, given, command)
+    return found if isinstance(found, str) else put(found, name, scale, folder)
+
+
+def put(found: List[Entry], name: str, scale: str, folder) -> str:
+    """Write the entries of an experiment, tell the verdicts.
+
+    Raises:
+        ValueError: as ``runner.put``.
+    """
+    lines = [f"ledger: {runner.put(entry, folder)}" for entry in found]
+    for claim in CLAIMS.values():
+        if claim.experiment == name:
+            verdict = claim.judge(found, scale)
+            lines += [f"{claim.identifier}: {verdict.outcome} at scale {scale}. {claim.says}", *(f"  {said}" for said in verdict.numbers)]
+    return "\n".join(lines)
+
+
+def listed(folder) -> Iterator[str]:
+    """A line an experiment and scale: what it costs, and its entries in the ledger.
+
+    Raises:
+        ValueError: the ledger has a file that is no entry.
+    """
+    entries = [ledger.read(path) for path in sorted(Path(folder).glob("*.json"))] if Path(folder).is_dir() else []
+    for name in EXPERIMENTS:
+        for scale in (*SCALES, "paper"):
+            if (cost := _cost(name, scale)) is not None:
+                made = ", ".join(e.identifier for e in entries if e.scale == scale and e.configuration.get("experiment") == name)
+                yield f"{name:12} {scale:6} {cost:60} {made or 'not measured'}"
+        others = sorted({e for claim in CLAIMS.values() if claim.experiment == name for s in SCALES for e in claim.judge(entries, s).entries
+                         if not any(o.identifier == e and o.configuration.get("experiment") == name for o in entries)})  # fmt: skip
+        if others:
+            yield f"{name:12} {'':6} {'measured by other commands':60} {', '.join(others)}"
+
+
+def _cost(name: str, scale: str) -> Optional[str]:
+    """None where it has no such scale. Updates are counted, not their time: that depends on the machine."""
+    if scale == "paper":
+        return f"an array of Slurm, {'a GPU' if name == 'table-2' else '64 GPUs'} a run" if name in ARRAYS else None
+    if name in TRAINED:
+        every, s = in_turn(measured_runs(name, SCALES[scale])), SCALES[scale]
+        updates = sum(run.updates for run in every)
+        return f"{len(every)} runs, {updates:,} updates, {updates * s.tokens / 1e6:,.1f} M tokens"
+    if name == "table-2":
+        s = SCALES[scale]
+        updates = sum(run.updates for run in in_turn({model: [run] for model, run in plan_of_table_2(s).items()}))
+        return f"{updates:,} updates, {len(s.seeds) * len(table_2.members(s))} finetunings"
+    if name in ELSEWHERE:
+        return ELSEWHERE[name] if scale == "cpu" else None
+    return "trains nothing" if scale in untrained.EXPERIMENTS[name] else None

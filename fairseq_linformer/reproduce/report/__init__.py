@@ -1,0 +1,75 @@
+"""The report: verdicts, tables and figures of the paper beside ours, made of the ledger alone, so that the same ledger gives the same bytes."""
+
+import glob
+import os
+import re
+from pathlib import Path
+from typing import Dict, Iterable, List, Optional
+
+from ...files import atomic
+from .. import ledger
+from ..claims import CLAIMS, Claim
+from . import listing
+from .drawing import draw
+from .text import markdown, readme
+from .page import html
+from .told import Section, sections
+
+PICTURES = ("curves-figure-3a-", "curves-figure-3d-", "cumulative-n", "probability-theorem-1", "table-3-time-chart")
+"""Charts that the README shows, the first two that there are."""
+
+
+def write(results, out, readme_path: Optional[Path] = None, claims: Iterable[Claim] = tuple(CLAIMS.values())) -> List[Path]:
+    """Write the page, ``report.md`` and ``report.csv`` beside it, the two pictures of the README, and the README's part.
+
+    Args:
+        results: folder of the ledger.
+        out: the page.
+        readme_path: README with the two marks; left alone if None.
+
+    Raises:
+        ValueError: an entry is refused, there is none, or the README has no marks. Nothing is written then.
+    """
+    out = Path(out)
+    if out.suffix != ".html":
+        raise ValueError(f"--out is {out}; a file that ends in .html is wanted, for the tables go into one that ends in .md beside it")
+    texts = made(results, out, readme_path, claims)
+    stale = _pictures_of_before(out, texts) if readme_path is not None else []
+    for path, text in texts.items():
+        with atomic(path) as file:
+            file.write(text)
+    for path in stale:
+        path.unlink()
+    return list(texts)
+
+
+def _pictures_of_before(out: Path, texts: Iterable[Path]) -> List[Path]:
+    """Pictures that a README showed, of a ledger that has better ones now: called as this makes them, and no others."""
+    return [path for prefix in PICTURES for path in out.parent.glob(f"{glob.escape(out.stem)}-{prefix}*.svg") if path not in texts]
+
+
+def made(results, out: Path, readme_path: Optional[Path] = None, claims: Iterable[Claim] = tuple(CLAIMS.values())) -> Dict[Path, str]:
+    """What ``write`` writes, by file."""
+    entries = ledger.read_all(results)
+    of_claims = sections(entries, claims)
+    texts = {out: html(of_claims, entries), out.with_suffix(".md"): markdown(of_claims), out.with_suffix(".csv"): listing.text(of_claims)}
+    if readme_path is not None:
+        pictures = _pictures(of_claims)
+        files = {out.with_name(f"{out.stem}-{chart.identifier}.svg"): chart for chart in pictures}
+        texts |= {path: _standing_alone(draw(chart)) for path, chart in files.items()}
+        beside = {path: os.path.relpath(path, readme_path.parent) for path in (*files, out)}
+        shown = [(chart.title, beside[path]) for path, chart in files.items()]
+        texts[readme_path] = readme(readme_path.read_text(encoding="utf-8"), of_claims, shown, beside[out])
+    return texts
+
+
+def _pictures(of_claims: List[Section]) -> list:
+    charts = [chart for section in of_claims if section.entries for chart in section.charts]
+    wanted = [next((chart for chart in charts if chart.identifier.startswith(prefix)), None) for prefix in PICTURES]
+    return [chart for chart in wanted if chart is not None][:2]
+
+
+def _standing_alone(svg: str) -> str:
+    """A picture in a file has no page to take its colours from."""
+    style = "<style>svg{color:#1a1a1a;--grid:#bbb;font-family:sans-serif}@media(prefers-color-scheme:dark){svg{color:#e8e8e8;--grid:#555}}</style>"
+    return re.sub(r"(<svg[^>]*>)", rf"\1{style}", svg, count=1)

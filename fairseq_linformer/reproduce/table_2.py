@@ -1,0 +1,159 @@
+"""Table 2 in small: a RoBERTa that is pretrained here and the Linformer that it is converted to, each finetuned on the tasks, with
+and without what it learnt.
+
+    RUNS/SCALE/table-2/NAME/seedS/                                     pretraining, as run_of_plan.py has it
+    RUNS/SCALE/table-2/finetuned/TASK-MODEL[-from-scratch]-seedS/      finetuning, as finetuning/run.py has it
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ..evaluation.classifier import DICTIONARY, difference, read_dictionary
+from ..evaluation.rows import is_prepared
+from ..finetuning import data, finetune, run
+from ..finetuning.recipe import Recipe
+from ..launching.checkpoints import LAST
+from ..launching.folder import CHECKPOINTS
+from ..task_data.table import TASKS, Task
+from . import finetuned, run_of_plan, runner, trained, training_plan
+from .ledger import Entry
+from .scales import SCALES, Scale
+from .text import described, shards_of
+from .training_plan import Run, in_turn
+
+NAME, FINETUNED = "table-2", "finetuned"
+TOLERANCE = {"%": 0.03, "1": 0.05, "rows": 0.0}
+"""By unit, relative: of a finetuning that is done again on another processor, which rounds otherwise."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model that is finetuned on a task, with each seed."""
+
+    task: Task
+    model: str
+    from_scratch: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.task.name}-{self.model}" + "-from-scratch" * self.from_scratch
+
+
+def measure(scale_name: str, runs, text, tasks, minutes: Optional[float], command: str, only: Optional[str] = None) -> "List[Entry] | str":
+    """Pretrain and finetune until all is done or the time is up.
+
+    Args:
+        runs: folder of the runs; those of a scale are in a folder of its name.
+        text: as ``text.shards_of`` wants it.
+        tasks: folder with a folder a task, as ``fairseq-linformer prepare`` writes them, in the tokens of ``text``.
+        minutes: after which a run is told to stop and no other begins; None for no limit.
+        command: of the entries.
+        only: finetune this member alone, and judge again what was judged.
+
+    Returns:
+        an entry for each member; a sentence on what is left if the time was up.
+
+    Raises:
+        ValueError: a task is missing or not in the tokens of the text; or as ``runner.measure``.
+    """
+    scale, until = SCALES[scale_name], None if minutes is None else time.monotonic() + 60 * minutes
+    runs = Path(runs) / scale_name / NAME
+    check_tasks(scale, tasks, text)
+    trained.remembered(NAME, runs.parent)
+    models = training_plan.table_2(scale)
+    every = in_turn({name: [of_name] for name, of_name in models.items()})
+    if left := runner.train(every, replace(scale, lr=scale.table_2.lr), runs, text, until):
+        return f"{NAME}, pretraining: {left}"
+    jobs = [(member, job) for member, job in _jobs(scale, models, runs, Path(tasks)) if only in (None, member.name)]
+    missing = [job for _, job in jobs if not (runs / job.name / run.RESULT).exists()]
+    results: Dict[str, List[Dict[str, Any]]] = {}
+    for member, job in jobs:
+        if job in missing:
+            if job is not missing[0] and until is not None and time.monotonic() >= until:
+                return _left(jobs, runs)
+            print(f"finetuning {missing.index(job) + 1} of {len(missing)}: {job.name}", file=sys.stderr)
+        if not (found := finetune.finetune(job, until)):
+            return _left(jobs, runs)
+        results.setdefault(member.name, []).append(_judged_again(job, found[0]) if only else found[0])
+    where = trained.where([runs / of_it.name for of_it in every])
+    told = {**plan_of(NAME, scale_name), "rules": trained.remembered(NAME, runs.parent), "pretrained": where}
+    return [_entry(member, results[member.name], scale_name, described(text), told, command) for member in members(scale) if member.name in results]
+
+
+def members(scale: Scale) -> List[Member]:
+    """All that is finetuned, the Linformer first."""
+    models = reversed(training_plan.table_2(scale))
+    return [Member(TASKS[name], model, from_scratch) for model in models for name in scale.table_2.epochs for from_scratch in (False, True)]
+
+
+def plan_of(experiment: str, scale_name: str) -> Dict[str, Any]:
+    """What is trained, and with which sizes and seeds; one pretraining for each model, the seeds are of finetuning."""
+    scale = SCALES[scale_name]
+    sizes = {**{name: getattr(scale, name) for name in runner.SIZES}, **asdict(scale.table_2)}
+    runs = {name: run_of_plan.described(of_name) for name, of_name in training_plan.table_2(scale).items()}
+    return json.loads(json.dumps({"sizes": sizes, "seeds": scale.seeds, "runs": runs}))
+
+
+def member_of(entry: Entry) -> str:
+    return entry.identifier.removeprefix(finetuned.PREFIX).removesuffix(f"-{entry.scale}")
+
+
+def data_of(entry: Entry, given) -> str:
+    """What the data of an entry would be, of what is given."""
+    task = entry.configuration["task"]
+    return _data(f"{task}: {data.described(Path(given.tasks) / task)}", described(given.text))
+
+
+def is_trained(entry: Entry, runs) -> bool:
+    """Is the member of an entry finetuned with each seed?"""
+    folder = Path(runs) / entry.scale / NAME / FINETUNED
+    return all((folder / f"{member_of(entry)}-seed{seed}" / run.RESULT).exists() for seed in SCALES[entry.scale].seeds)
+
+
+def _data(of_task: str, of_text: str) -> str:
+    return f"{of_task}; pretrained on: {of_text}"
+
+
+def check_tasks(scale: Scale, tasks, text) -> None:
+    """Before anything is trained.
+
+    Raises:
+        ValueError: ``tasks`` has not every task, or one is not in the tokens of ``text``.
+    """
+    of_text = shards_of(text)[0] / DICTIONARY
+    for name in scale.table_2.epochs:
+        if not is_prepared(Path(tasks) / name):
+            raise ValueError(f"--tasks is {tasks}; there is no {name} in it, as `fairseq-linformer prepare {name}` writes it")
+        data.check_whole(TASKS[name], Path(tasks) / name)
+        path = Path(tasks) / name / "input0" / DICTIONARY
+        if at := difference(read_dictionary(of_text), read_dictionary(path)):
+            raise ValueError(f"{path} is not the dictionary of --text: {at}, in {of_text}; prepare {name} anew, with the tokenizer of the text")
+
+
+def _jobs(scale: Scale, models: Dict[str, Run], runs: Path, tasks: Path) -> Iterator[Tuple[Member, finetune.Job]]:
+    """All of the first seed first, and of it the Linformer."""
+    for seed in scale.seeds:
+        for member in members(scale):
+            recipe = Recipe(scale.table_2.rate, scale.table_2.batch_size, scale.table_2.epochs[member.task.name], seed)
+            yield member, finetune.Job(
+                member.task, str(runs / models[member.model].name / CHECKPOINTS / LAST), [recipe], f"{FINETUNED}/{member.name}-seed{seed}",
+                str(tasks / member.task.name), str(runs), from_scratch=member.from_scratch, device=scale.device, overrides=("dataset.num_workers=0",),
+            )  # fmt: skip
+
+
+def _judged_again(job: finetune.Job, result: Dict[str, Any]) -> Dict[str, Any]:
+    return {**result, **run.judge(job.task, job.trainings(job.start())[0])}
+
+
+def _left(jobs: List[Tuple[Member, finetune.Job]], runs: Path) -> str:
+    left = [job for _, job in jobs if not (runs / job.name / run.RESULT).exists()]
+    return f"{NAME}: time is up, {len(left)} of {len(jobs)} finetunings are left, {left[0].name} first; the same command goes on"
+
+
+def _entry(member: Member, results: List[Dict[str, Any]], scale: str, text: str, told: Dict[str, Any], command: str) -> Entry:
+    entry = finetuned.entry_of(member.task, results, f"{member.name}-{scale}", command)
+    return replace(entry, scale=scale, data=_data(entry.data, text), configuration={**entry.configuration, "experiment": NAME, "tolerance": TOLERANCE, **told})

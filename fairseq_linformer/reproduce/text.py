@@ -1,0 +1,55 @@
+"""The text that is trained on, as ``prepare pretraining`` or ``fairseq-preprocess`` writes it."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Dict, List
+
+from ..files import sha256
+
+_WANTED = ("dict.txt", "train.idx", "train.bin", "valid.idx", "valid.bin")
+
+
+def shards_of(text) -> List[Path]:
+    """The folders for fairseq of a text as ``prepare pretraining`` or ``fairseq-preprocess`` writes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    folder = Path(text)
+    numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
+    shards = [folder] if (folder / "dict.txt").is_file() else [numbered[i] for i in sorted(numbered)]
+    for name in _WANTED:
+        if not shards or not (shards[0] / name).is_file():
+            raise ValueError(f"--text is {text}; there is no {name} in {shards[0] if shards else folder}, as `fairseq-linformer prepare pretraining` writes it")
+    return shards
+
+
+def described(text) -> str:
+    """Of a prepared text: its files by their sums, and its sources if it has a manifest."""
+    manifest = shards_of(text)[0].parent / "manifest.json"
+    sources = ""
+    if manifest.is_file():
+        files = [file for source in json.loads(manifest.read_text(encoding="utf-8"))["sources"] for file in source["files"]]
+        sources = "made of " + ", ".join(f"{Path(file['path']).parent.name}/{Path(file['path']).name} {file['sha256'][:12]}" for file in files) + "; "
+    return f"{sources}sha256: {', '.join(f'{name} {said[:12]}' for name, said in sums(text).items())}"
+
+
+def digest(path: Path) -> str:
+    """SHA-256, once for a file that stays as it is: many runs start from one checkpoint, and all read one text."""
+    there = path.stat()
+    return _sum_of(path, there.st_size, there.st_mtime_ns)
+
+
+@lru_cache
+def _sum_of(path: Path, size: int, time: int) -> str:
+    return sha256(path)
+
+
+def sums(text) -> Dict[str, str]:
+    """SHA-256 of each file of a text that is read, by its name."""
+    found = {}
+    for shard in shards_of(text):
+        for name in _WANTED if not found else ("train.idx", "train.bin"):
+            found[f"{shard.name}/{name}" if shard != Path(text) else name] = digest(shard / name)
+    return found

@@ -1,0 +1,148 @@
+"""What trained runs say: perplexities, curves, where they were trained, as an entry of the ledger.
+
+    RUN/perplexity.json              of the last checkpoint, measured once
+    RUNS/SCALE/rules/EXPERIMENT.json the rules of its claims from before its first run
+"""
+
+import json
+import statistics
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from ..checkpoints.files import training_seconds
+from ..evaluation.perplexity import SEED, measure
+from ..files import atomic
+from ..launching.checkpoints import LAST
+from ..launching.folder import CHECKPOINTS, where_trained
+from . import context_free
+from .claims import CLAIMS
+from .curves_of import validation
+from .ledger import Entry, Measurement
+from .text import described, shards_of
+
+PERPLEXITY = "perplexity.json"
+MASKS = f"15 %, of seed {SEED}, on the validation split"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run.
+
+    Attributes:
+        folder: of it.
+        n, updates: of its configuration.
+        start: the checkpoint that it started from, if any.
+    """
+
+    folder: Path
+    n: int
+    updates: int
+    start: Optional[Path] = None
+
+    @property
+    def last(self) -> Path:
+        """Its last checkpoint."""
+        return self.folder / CHECKPOINTS / LAST
+
+    @property
+    def is_judged(self) -> bool:
+        return (self.folder / PERPLEXITY).exists()
+
+
+def entry_of(experiment: str, scale: str, models: Dict[str, List[Trained]], every: Sequence[Trained], text, device: str,
+             configuration: Dict[str, Any], command: str, anew: bool = False) -> Entry:  # fmt: skip
+    """The entry of an experiment whose runs are all trained.
+
+    Args:
+        models: the runs that are compared, by the names of the models, one a seed. The first model's n is that of the entry.
+        every: they and all that they started from.
+        device: ``cpu`` or ``gpu``, to judge on what is not judged.
+        configuration: of the entry, besides n and the masks.
+        anew: judge checkpoints that were judged before.
+
+    Raises:
+        ValueError: a curve is cut short, or a run does not say where it was trained.
+    """
+    numbers: Dict[str, Measurement] = {}
+    curves: Dict[str, List[List[float]]] = {}
+    for name, of_seed in models.items():
+        found = [perplexity(run, text, device, anew) for run in of_seed]
+        for what, unit in (("perplexity", "perplexity"), ("bits", "bits")):
+            numbers[f"{name}: {what}"] = _over_seeds([f[what] for f in found], unit)
+        for seed, (run, f) in enumerate(zip(of_seed, found), 1):
+            numbers[f"{name}, seed {seed}: bits"] = Measurement(f["bits"], "bits", None, 1)
+            curves[f"{name}, seed {seed}"] = [[u, round(v, 4)] for u, v in validation(run.folder, run.updates)]
+    n = next(iter(models.values()))[0].n
+    for length in sorted({of_seed[0].n for of_seed in models.values()}):
+        name = "plateau: bits" if length == n else f"plateau n={length}: bits"
+        numbers[name] = Measurement(context_free.measure(shards_of(text)[0], length).masked_bits, "bits", None, 1)
+    claims = [claim for claim in CLAIMS.values() if claim.experiment == experiment]
+    return Entry(
+        identifier=f"{experiment}-{scale}",
+        claim=" ".join(claim.says for claim in claims),
+        paper={"value": None, "where": claims[0].where},
+        measured=numbers,
+        scale=scale,
+        **where([run.folder for run in every]),
+        configuration={**configuration, "n": n, "masks": MASKS, "experiment": experiment},
+        data=described(text),
+        command=command,
+        seconds=round(sum(training_seconds(run.last, run.start) for run in every), 1),
+        curves=curves,
+    )
+
+
+def perplexity(run: Trained, text, device: str, anew: bool = False) -> Dict[str, Any]:
+    """Of its last checkpoint on the validation split, with the masks of one seed; measured once, unless ``anew``, which keeps what was measured.
+
+    Raises:
+        ValueError: what was measured is damaged; or as ``evaluation.perplexity.measure``.
+    """
+    path = run.folder / PERPLEXITY
+    if anew or not run.is_judged:
+        found = asdict(measure(run.last, shards_of(text)[0], seed=SEED, device={"gpu": "cuda"}.get(device, device)))
+        if anew:
+            return found
+        with atomic(path) as file:
+            json.dump(found, file, indent=1)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        found["perplexity"], found["bits"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is damaged; remove it, and the same command measures it again") from None
+    return found
+
+
+def where(folders: Sequence[Path]) -> Dict[str, Any]:
+    """``where_trained``, for an entry, which must have a commit.
+
+    Raises:
+        ValueError: a run has none, or does not say.
+    """
+    if not all(where_trained(folder)["commit"] for folder in folders):
+        raise ValueError("a run was trained outside a git repository and does not say its commit; an entry of the ledger must")
+    return where_trained(*folders)
+
+
+def remembered(experiment: str, runs: Path) -> Dict[str, str]:
+    """The rules of the claims of an experiment, by their identifiers, as they were when its first run began here.
+
+    Args:
+        runs: folder of the runs of a scale.
+    """
+    path = rules_file(experiment, runs)
+    if not path.exists():
+        with atomic(path) as file:
+            json.dump({claim.identifier: claim.rule for claim in CLAIMS.values() if claim.experiment == experiment}, file, indent=1)
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def rules_file(experiment: str, runs: Path) -> Path:
+    """Where ``remembered`` keeps them."""
+    return runs / "rules" / f"{experiment}.json"
+
+
+def _over_seeds(values: List[float], unit: str) -> Measurement:
+    values = [float(f"{value:.6g}") for value in values]
+    return Measurement(float(f"{statistics.median(values):.6g}"), unit, [min(values), max(values)] if len(values) > 1 else None, len(values))

@@ -1,0 +1,243 @@
+"""``fairseq-linformer reproduce``: what it measures, goes on with, verifies and refuses. All at smoke scale."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.reproduce import curves_of, ledger, run_of_plan, runner, scales, training_plan
+from fairseq_linformer.reproduce.catalogue import EXPERIMENTS
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture
+def command(capsys, tmp_path):
+    def command(*words):
+        try:
+            main(["reproduce", *map(str, words)])
+        except SystemExit as end:
+            return str(end.code)
+        return capsys.readouterr().out
+
+    (tmp_path / "ledger").mkdir()
+    return command
+
+
+@pytest.fixture
+def smoke(command, tmp_path):
+    return lambda *words: command(*words, "--scale", "smoke", "--runs", tmp_path / "runs", "--ledger", tmp_path / "ledger")
+
+
+@pytest.mark.parametrize("words, said", [
+    (["figure-9"], "figure-9 is no experiment; it must be one of figure-3a, figure-3b, .*, table-2, .*, or list"),
+    ([], "no experiment is given; `fairseq-linformer reproduce list` has all"),
+    (["figure-3a", "--scale", "huge"], "--scale is huge; it must be one of smoke, cpu, gpu, paper"),
+    (["figure-3a", "--minutes", "0"], "--minutes is 0.0; it must be above 0"),
+    (["figure-3a", "--minutes", "nan"], "--minutes is nan; it must be above 0"),
+    (["figure-3a"], "figure-3a trains, and --text is not given; a folder of `fairseq-linformer prepare pretraining` is wanted"),
+    (["figure-3a", "--text", "nowhere"], "--text is nowhere; there is no dict.txt in nowhere"),
+    (["parameters", "--text", "nowhere"], "--text is nowhere; parameters reads none"),
+    (["figure-3a", "--tasks", "nowhere"], "figure-3a trains, and --text is not given"),
+    (["parameters", "--tasks", "nowhere"], "--tasks is nowhere; parameters reads none"),
+    (["table-2", "--text", "nowhere"], "table-2 trains, and --tasks is not given; a folder of `fairseq-linformer prepare TASK` is wanted"),
+    (["parameters", "--minutes", "3"], "--minutes is given; parameters is measured in one piece"),
+    (["theorem-1", "--scale", "gpu"], "theorem-1 has no scale gpu; it has smoke, cpu"),
+    (["figure-1"], "figure-1 is measured by scripts/analysis.sh"),
+    (["theorem-1", "--scale", "paper"], "theorem-1 has no paper scale; figure-3a, .*, table-2 have"),
+    (["figure-3a", "--scale", "paper", "--minutes", "1"], "--minutes is given with --scale paper; Slurm has --time"),
+    (["figure-3a", "--scale", "paper"], "figure-3a trains, and --text is not given"),
+    (["figure-3a", "--dry-run"], "--dry-run is given; it is for --scale paper"),
+    (["figure-3a", "--ledger", "nowhere"], "--ledger is nowhere; a folder that can be written is wanted"),
+    (["--verify", "lost"], "--verify is lost; there is no entry .*lost.json"),
+    (["--verify", "lost", "--scale", "cpu"], "--scale is given with --verify lost; an entry says what it is of"),
+    (["list", "--minutes", "3"], "--minutes is given with list, which measures nothing"),
+    (["table-2", "--scale", "paper", "--text", "nowhere"], "--text is given; table-2 finetunes what is trained, and reads --tasks"),
+    (["figure-3a", "--verify", "lost"], "figure-3a is given beside --verify lost; an entry says what it is of"),
+])  # fmt: skip
+def test_bad_input_is_one_clear_sentence(command, tmp_path, words, said):
+    given = ["--ledger", tmp_path / "ledger", *words] if "--ledger" not in words else words
+    ended = command(*given)
+    assert ended.startswith("fairseq-linformer: ") and "\n" not in ended
+    assert re.search(said, ended)
+    assert not list((tmp_path / "ledger").iterdir())
+
+
+def test_what_is_counted_is_the_same_again(smoke, command, tmp_path):
+    said = smoke("parameters")
+    assert "sharing: holds at scale smoke" in said and "headwise: 24 matrices (paper: 24)" in said
+    entry = ledger.read(tmp_path / "ledger/parameters-smoke.json")
+    assert entry.measured["layerwise: matrices"].value == 1 and entry.measured["none: matrices"].value == 288
+    assert entry.command == "fairseq-linformer reproduce parameters --scale smoke"
+    verify = ("--verify", "parameters-smoke", "--ledger", tmp_path / "ledger")
+    assert "13 of 13 numbers compared, all are within their tolerance" in command(*verify)
+
+    path = tmp_path / "ledger/parameters-smoke.json"
+    edited = json.loads(path.read_text())
+    edited["measured"]["key-value: matrices"]["value"] += 1  # by hand
+    path.write_text(json.dumps(edited))
+    assert "was changed after it was written" in command(*verify)
+    del edited["seal"]  # as of an entry from before there were seals
+    path.write_text(json.dumps(edited))
+    assert "1 of 13 numbers differ by more than they may: key-value: matrices was 13 and is 12 matrices, which may differ by 0 %" in command(*verify)
+    before = path.read_bytes()
+    assert "is of another measurement; nothing is overwritten" in smoke("parameters") and path.read_bytes() == before
+    for broken, problem in (({**edited, "command": ""}, "has no command"), ({**edited, "identifier": "other"}, "calls itself other")):
+        path.write_text(json.dumps(broken))
+        assert problem in command(*verify)
+    del edited["configuration"]["tolerance"]
+    path.write_text(json.dumps(edited))
+    assert "states no tolerance" in command(*verify)
+
+
+@pytest.mark.parametrize("identifier", ["parameters-cpu", "operations-cpu", "theorem-1-smoke"])
+def test_committed_entries_are_measured_again(command, identifier):
+    assert f"{identifier}, measured again: " in command("--verify", identifier, "--ledger", RESULTS)
+
+
+def test_operations_and_theorems(smoke, command, tmp_path):
+    assert "table-1-operations: not enough evidence at scale smoke" in smoke("operations")  # so short that attention is the least of it
+    entry = ledger.read(tmp_path / "ledger/operations-smoke.json")
+    # A layer: four maps d x d, two d x 4 d, and per token 2 n d for Q K^T and as much for P V; two operations each.
+    d = 64
+    assert entry.measured["n=128: transformer"].value == 2 * (4 * d * d + 8 * d * d + 2 * 128 * d)
+    # Of the Linformer the maps of keys and values are of k rows, 4 k d^2 a sentence, and E x, Q K^T and P V take 6 k d a token.
+    for n, k in ((128, 16), (256, 16)):
+        assert entry.measured[f"n={n}: linformer"].value == 20 * d * d + 4 * k * d * d / n + 6 * k * d
+    assert "all are within" in command("--verify", "operations-smoke", "--ledger", tmp_path / "ledger")
+    assert "theorem-1:" in smoke("theorem-1")
+    assert ledger.read(tmp_path / "ledger/theorem-1-smoke.json").scale == "smoke"
+    assert "theorem-1-smoke, measured again: " in command("--verify", "theorem-1-smoke", "--ledger", tmp_path / "ledger")
+    where = tmp_path / "runs/smoke/theorems/theorems.json"
+    where.write_text(json.dumps({**json.loads(where.read_text()), "commit": "that of the numbers"}))
+    assert "theorem-2:" in smoke("theorem-2") and ledger.read(tmp_path / "ledger/theorem-2-smoke.json").commit == "that of the numbers"
+    rows = [line.split() for line in command("list", "--ledger", tmp_path / "ledger").splitlines()]
+    assert {row[0] for row in rows} == set(EXPERIMENTS)
+    assert next(row for row in rows if row[:2] == ["theorem-1", "smoke"])[-1] == "theorem-1-smoke"
+    assert next(row for row in rows if row[:2] == ["figure-3a", "cpu"])[-2:] == ["not", "measured"]
+    assert next(" ".join(row) for row in rows if row[:2] == ["figure-3a", "cpu"]).startswith("figure-3a cpu 27 runs, 17,400 updates, 35.6 M tokens")
+
+
+@pytest.mark.parametrize("name", training_plan.EXPERIMENTS)
+def test_every_run_can_be_configured(name, mlm_data, tmp_path, monkeypatch):
+    """At every scale: composed as fairseq will have it, with starts that are there."""
+    monkeypatch.setattr(run_of_plan, "start_of", lambda run, runs: tmp_path / "start.pt")
+    (tmp_path / "start.pt").touch()
+    for sizes in scales.SCALES.values():
+        for run in training_plan.in_turn(training_plan.measured_runs(name, sizes)):
+            if run.seed > 1:
+                continue
+            cfg = run_of_plan.training(run, sizes, tmp_path, mlm_data).composed
+            assert cfg.dataset.batch_size * cfg.task.tokens_per_sample == sizes.tokens and cfg.common.seed == run.seed
+            assert (cfg.lr_scheduler._name == "polynomial_decay") == run.decays and cfg.optimization.max_update == run.updates
+            assert cfg.model._name == ("roberta" if run.model.k is None else "linformer_roberta") and cfg.model.encoder_layers == sizes.layers
+            if run.model.k:
+                m = run.model
+                assert (cfg.model.projected_dim, cfg.model.sharing, cfg.model.projection) == (m.k, m.sharing, m.projection)
+            assert (cfg.checkpoint.finetune_from_model is None) == (run.start is None)
+            assert (cfg.common.bf16, cfg.common.cpu) == (sizes.device == "gpu", sizes.device == "cpu")
+
+
+@pytest.mark.slow
+def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypatch):
+    """Stopped and gone on with, to an entry that is verified; finished runs are not run again; another configuration is refused."""
+    text = ("--text", mlm_data)
+    said = smoke("scratch", *text, "--minutes", 1e-4)
+    assert said.startswith("scratch: time is up, 3 runs are left of at most 18 updates, roberta-n16-scratch/seed1 first")
+    assert (tmp_path / "runs/smoke/roberta-n16-scratch/seed1/stopped").exists() and not list((tmp_path / "ledger").iterdir())
+    assert "scratch: not enough evidence at scale smoke" in smoke("scratch", *text)  # one seed, and nothing learnt
+    entry = ledger.read(tmp_path / "ledger/scratch-smoke.json")
+    assert {"roberta: perplexity", "k=4: bits", "k=8, seed 1: bits", "plateau: bits"} <= set(entry.measured)
+    assert [u for u, _ in entry.curves["k=4, seed 1"]] == [2, 4, 6] and entry.commit and entry.seconds > 0 and "train.bin" in entry.data
+    bits = entry.measured["k=4: bits"].value
+    assert entry.measured["k=4: perplexity"].value == pytest.approx(2**bits, rel=1e-4)
+
+    verify = ("--verify", "scratch-smoke", "--ledger", tmp_path / "ledger", "--runs", tmp_path / "runs")
+    with monkeypatch.context() as patched:
+        patched.setattr(runner.run_of_plan, "train", lambda *_: pytest.fail("a finished run was run again"))
+        before = (tmp_path / "ledger/scratch-smoke.json").read_bytes()
+        smoke("scratch", *text)
+        assert (tmp_path / "ledger/scratch-smoke.json").read_bytes() == before
+        assert "scratch-smoke, of finished runs that were judged again: 10 of 10 numbers compared, all are within their tolerance (perplexity 1 %, bits 1 %)" in command(*verify, *text)
+
+    # The curve is the same from TensorBoard and from the log; one that is cut short is told.
+    run = tmp_path / "runs/smoke/roberta-n16-scratch/seed1"
+    logged = curves_of.from_log(run)
+    assert [(u, pytest.approx(v, abs=2e-3)) for u, v in logged] == curves_of.validation(run, 6)
+    with pytest.raises(ValueError, match="is cut short: it ends at update 6 of 12$"):
+        curves_of.validation(run, 12)
+    shutil.rmtree(run / "tensorboard")
+    assert curves_of.validation(run, 6) == logged
+    shutil.rmtree(run / "logs")
+    with pytest.raises(ValueError, match="has no validation curve"):
+        curves_of.validation(run, 6)
+
+    (run / "perplexity.json").write_text("{")
+    assert "perplexity.json is damaged; remove it" in smoke("scratch", *text)
+    other = tmp_path / "other"
+    shutil.copytree(mlm_data, other)
+    assert "holds another configuration: task.data is" in smoke("scratch", "--text", other)
+
+    # What a run was made of: a text that changed under its name, another plan, a start that is not the one that it had.
+    changed = tmp_path / "changed"
+    shutil.copytree(mlm_data, changed)
+    anew = ("scratch", "--scale", "smoke", "--text", changed, "--runs", tmp_path / "new", "--ledger", tmp_path / "ledger")
+    assert "time is up" in command(*anew, "--minutes", 1e-4)
+    (changed / "valid.bin").write_bytes((changed / "valid.bin").read_bytes()[::-1])
+    assert "seed1 is of another text; move it away" in command(*anew)
+    assert "scratch-smoke is of other data" in command(*verify, "--text", changed)
+    sizes = scales.SCALES["smoke"]
+    monkeypatch.setitem(scales.SCALES, "smoke", replace(sizes, lr=0.5))
+    assert "scratch-smoke is of another plan than today's scratch at scale smoke, in its sizes" in command(*verify, *text)
+
+
+def test_what_a_run_was_made_of(mlm_data, tmp_path):
+    """Its plan and that of what it starts from, the text, and the checkpoint itself."""
+    sizes = scales.SCALES["smoke"]
+    run = training_plan.compared(training_plan.Model(16, 8))(sizes, 1)
+    for of_it in (run.start, run):
+        folder = tmp_path / of_it.name
+        (folder / "checkpoints").mkdir(parents=True)
+        (folder / "config.yaml").touch()
+        (folder / "checkpoints/checkpoint_last.pt").write_text("weights")
+        with pytest.raises(ValueError, match="does not say what it was made of; move it away"):
+            run_of_plan.check_origin(of_it, tmp_path, mlm_data)
+        (folder / ".origin.json").write_text(json.dumps(run_of_plan.origin(of_it, tmp_path, mlm_data)))
+        if of_it.start:
+            with pytest.raises(ValueError, match="was trained, and .*roberta-n16-scratch/seed1 that it starts from is not"):
+                run_of_plan.check_origin(of_it, tmp_path, mlm_data)
+            (tmp_path / run.start.name / "done").touch()
+        run_of_plan.check_origin(of_it, tmp_path, mlm_data)
+    with pytest.raises(ValueError, match="seed1 is of another plan: models or updates differ; move it away"):
+        run_of_plan.check_origin(replace(run, start=replace(run.start, updates=7)), tmp_path, mlm_data)
+    (tmp_path / run.start.name / "checkpoints/checkpoint_last.pt").write_text("others")
+    with pytest.raises(ValueError, match="seed1 is of another start; move it away"):
+        run_of_plan.check_origin(run, tmp_path, mlm_data)
+
+
+@pytest.mark.slow
+def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
+    """Pretrained, finetuned with and without what was learnt, in pieces; then the same again. One task; the others differ in their data."""
+    sizes = scales.SCALES["smoke"]
+    monkeypatch.setitem(scales.SCALES, "smoke", replace(sizes, table_2=replace(sizes.table_2, epochs={"sst-2": 1})))
+    words = ("table-2", "--text", pieces, "--tasks", tmp_path)
+    assert f"--tasks is {tmp_path}; there is no sst-2 in it" in smoke(*words)
+    main(["prepare", "sst-2", str(tmp_path / "sst-2"), "--source", str(glue), "--sentencepiece", str(pieces / "sentencepiece.bpe.model"), "--max-positions", "16"])
+    dictionary = tmp_path / "sst-2/input0/dict.txt"
+    right = dictionary.read_text()
+    dictionary.write_text(right.replace("a", "b", 1))
+    assert "is not the dictionary of --text" in smoke(*words)
+    dictionary.write_text(right)
+    assert "table-2, pretraining: time is up, 4 runs are left" in smoke(*words, "--minutes", 1e-4)
+    said = smoke(*words)
+    assert "table-2: not enough evidence at scale smoke" in said
+    entries = {path.stem: ledger.read(path) for path in (tmp_path / "ledger").iterdir()}
+    assert set(entries) == {f"finetuning-sst-2-{model}{end}-smoke" for model in ("linformer", "roberta") for end in ("", "-from-scratch")}
+    one = entries["finetuning-sst-2-linformer-smoke"].configuration
+    assert (one["experiment"], one["model"]["projected_dim"], one["model"]["max_positions"], one["sizes"]["stages"]) == ("table-2", "8", 16, [[8, 3], [16, 3]])
+    verify = ("--verify", "finetuning-sst-2-linformer-smoke", "--ledger", tmp_path / "ledger", "--runs", tmp_path / "runs")
+    assert "finetuning-sst-2-linformer-smoke, of finished runs that were judged again:" in command(*verify, *words[1:])
