@@ -140,7 +140,10 @@ class Training(Setting):
             if p.requires_grad:
                 p.grad = torch.zeros_like(p)
         backward = lambda: module(*inputs).backward()  # noqa: E731
-        return peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or fits(backward) else None
+        found = peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or fits(backward) else None
+        for p in module.parameters():  # the tracker's hooks keep the module: 1 GiB for each, and the next cells bring more
+            p.grad, p.data = None, p.data.new_empty(0)
+        return found
 
 
 def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = 2048, **options) -> List[Training]:

@@ -172,6 +172,15 @@ def test_operations_of_a_step_are_those_that_pytorch_counts(name, classify):
     assert cell.model_operations(name) == pytest.approx(real, rel=0.03)
 
 
+def test_a_model_whose_bytes_were_counted_keeps_none(monkeypatch):
+    """The memory tracker's hooks hold the module; a run of many cells at base size was killed for memory."""
+    cell, built = Training(64, 2, ("ours-modules",), positions=64, k=16, layers=2, embed_dim=64, heads=4, vocabulary=100, memory=True), []
+    build = Training._build
+    monkeypatch.setattr(Training, "_build", lambda self, name: built.append(build(self, name)) or built[-1])
+    assert cell.measure()["bytes"]["ours-modules"] > 0
+    assert sum(p.untyped_storage().nbytes() for p in built[0].parameters()) == 0 and all(p.grad is None for p in built[0].parameters())
+
+
 @pytest.mark.parametrize("memory, transformer", [(True, "roberta"), (False, "roberta"), (False, "transformer-eager"), (False, "transformer-sdpa")])
 def test_a_transformer_that_there_is_no_room_for_is_told_and_the_others_are_measured(memory, transformer, monkeypatch):
     cell = Training(64, 2, ("ours", transformer), positions=64, k=16, layers=2, embed_dim=64, heads=4, vocabulary=100, memory=memory, rounds=1)
