@@ -10,13 +10,16 @@ from omegaconf import OmegaConf
 
 from ..finetuning.finetune import finetune
 from ..launching.folder import DONE, read_config
+from ..planning.configs import compose_config
 from . import finetuned, trained
 from .ledger import Entry
 from .paper_scale import FIGURES, finetunings, is_trained
+from .run_of_plan import CONFIG
 from .text import shards_of
 from .trained import Trained
 
 SCALE = "paper"
+_MODEL = ("_name", "encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "projected_dim", "sharing", "projection")
 
 
 def all_trained(experiment: str, runs, tasks, device: str) -> bool:
@@ -37,7 +40,7 @@ def measure(experiment: str, runs, text, tasks, device: str, command: str) -> Li
         text: that the runs of a figure were trained on; of table-2 the tasks.
 
     Raises:
-        ValueError: a run was trained on something else, its configuration cannot be read, or its curve is cut short.
+        ValueError: a run was trained on something else or is another model, its configuration cannot be read, or its curve is cut short.
     """
     return [_figure(experiment, Path(runs), text, device, command)] if experiment in FIGURES else _table_2(runs, tasks, device, command)
 
@@ -55,12 +58,26 @@ def _rules(experiment: str, runs: Path) -> Dict[str, Any]:
 
 
 def _figure(experiment: str, runs: Path, text, device: str, command: str) -> Entry:
-    configured = {name: OmegaConf.to_container(read_config(runs / run)) for name, run in FIGURES[experiment].items()}
+    configured = {name: _checked(runs / run, run) for name, run in FIGURES[experiment].items()}
     models = {name: [_trained(runs / run, configured[name], text)] for name, run in FIGURES[experiment].items()}
     told = {"runs": {name: _described(cfg) for name, cfg in configured.items()}, **_rules(experiment, runs)}
     # What a GPU of a cluster has trained may be judged where there is none.
     device = "gpu" if device == "gpu" and torch.cuda.is_available() else "cpu"
     return trained.entry_of(experiment, SCALE, models, [run for of_seed in models.values() for run in of_seed], text, device, told, command)
+
+
+def _checked(folder: Path, run: str) -> Dict[str, Any]:
+    """The configuration of a folder, which was perhaps given its name by hand.
+
+    Raises:
+        ValueError: it is not of the n and the model of ``configs/pretrain/run``.
+    """
+    cfg, wanted = (OmegaConf.to_container(c) for c in (read_config(folder), compose_config(str(CONFIG), [f"+run={run}", "task.data=any"])))
+    for section, keys in (("task", ("tokens_per_sample",)), ("model", _MODEL)):
+        for key in keys:
+            if (there := cfg[section].get(key)) != wanted[section].get(key):
+                raise ValueError(f"{folder} was trained with {section}.{key}={there}, and {run} has {wanted[section].get(key)}; give another --runs")
+    return cfg
 
 
 def _trained(folder: Path, cfg: Dict[str, Any], text) -> Trained:

@@ -19,7 +19,7 @@ from . import context_free
 from .claims import CLAIMS
 from .curves_of import validation
 from .ledger import Entry, Measurement
-from .text import described, shards_of
+from .text import described, shards_of, sums
 
 PERPLEXITY = "perplexity.json"
 MASKS = f"15 %, of seed {SEED}, on the validation split"
@@ -97,20 +97,22 @@ def perplexity(run: Trained, text, device: str, anew: bool = False) -> Dict[str,
     """Of its last checkpoint on the validation split, with the masks of one seed; measured once, unless ``anew``, which keeps what was measured.
 
     Raises:
-        ValueError: what was measured is damaged; or as ``evaluation.perplexity.measure``.
+        ValueError: what was measured is damaged, or of another text; or as ``evaluation.perplexity.measure``.
     """
     path = run.folder / PERPLEXITY
     if anew or not run.is_judged:
-        found = asdict(measure(run.last, shards_of(text)[0], seed=SEED, device={"gpu": "cuda"}.get(device, device)))
+        found = {**asdict(measure(run.last, shards_of(text)[0], seed=SEED, device={"gpu": "cuda"}.get(device, device))), "text": sums(text)}
         if anew:
             return found
         with atomic(path) as file:
             json.dump(found, file, indent=1)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        found["perplexity"], found["bits"]
+        found["perplexity"], found["bits"], found["text"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged; remove it, and the same command measures it again") from None
+    if found["text"] != sums(text):
+        raise ValueError(f"{path} is of another text; remove it, and the same command measures it again")
     return found
 
 

@@ -44,7 +44,7 @@ def finished(folder, checkpoint, data, updates=2):
     """A run folder as a job leaves it."""
     (folder / "checkpoints").mkdir(parents=True)
     shutil.copy(checkpoint, folder / "checkpoints/checkpoint_last.pt")
-    cfg = compose_config("configs/pretrain/base.yaml", [f"task.data={data}", "task.tokens_per_sample=16", f"optimization.max_update={updates}"])
+    cfg = compose_config("configs/pretrain/base.yaml", [f"+run={folder.name}", f"task.data={data}", f"optimization.max_update={updates}"])
     (folder / "config.yaml").write_text(OmegaConf.to_yaml(cfg))
     (folder / "logs/7").mkdir(parents=True)
     lines = [{"epoch": 1, "valid_loss": f"{9 - at}", "valid_num_updates": f"{at}"} for at in range(1, updates + 1)]
@@ -67,7 +67,7 @@ def test_a_figure_is_submitted_and_once_it_is_trained_it_is_in_the_ledger(paper,
     entry = ledger.read(tmp_path / "ledger/figure-3c-paper.json")
     assert {f"{name}: perplexity" for name in FIGURES["figure-3c"]} <= set(entry.measured) and entry.measured["plateau: bits"].unit == "bits"
     assert entry.scale == "paper" and entry.curves["headwise, seed 1"] == [[1, 8.0], [2, 7.0]]
-    assert entry.configuration["runs"]["headwise"]["n"] == entry.configuration["n"] == 16
+    assert entry.configuration["runs"]["headwise"]["n"] == entry.configuration["n"] == 512
     assert set(entry.configuration["rules"]) == {"figure-3c"}
     monkeypatch.setattr(trained, "measure", None)  # judged once
     assert "ledger:" in paper("figure-3c", "--text", pieces) and ledger.read(tmp_path / "ledger/figure-3c-paper.json") == entry
@@ -101,6 +101,8 @@ def test_a_run_that_was_trained_on_something_else_or_ended_early_is_refused(pape
     whole = config.read_text()
     config.write_text(whole[: len(whole) // 2] + "\n: [")
     assert f"{config} is no configuration" in paper("figure-3c", "--text", pieces)
+    config.write_text(whole.replace("sharing: layerwise", "sharing: headwise"))
+    assert f"{config.parent} was trained with model.sharing=headwise, and n512-k256-layerwise has layerwise; give another --runs" in paper("figure-3c", "--text", pieces)
     config.write_text(whole)
     log = tmp_path / "runs" / run / "logs/7/rank-0.txt"
     log.write_text(log.read_text().splitlines()[0] + "\n")

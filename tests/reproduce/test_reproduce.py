@@ -176,6 +176,9 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
     with pytest.raises(ValueError, match="has no validation curve"):
         curves_of.validation(run, 6)
 
+    judged = json.loads((run / "perplexity.json").read_text())
+    (run / "perplexity.json").write_text(json.dumps({**judged, "text": {"valid.bin": "0"}}))
+    assert "perplexity.json is of another text; remove it" in smoke("scratch", *text)
     (run / "perplexity.json").write_text("{")
     assert "perplexity.json is damaged; remove it" in smoke("scratch", *text)
     other = tmp_path / "other"
