@@ -34,18 +34,30 @@ def ready(task: Task, folder, start: Start, source: Optional[str] = None, gpt2=N
         said = [f"{folder}: prepared"]
     else:
         said = [f"{folder}: taken as it is"]
+    manifest = check_fits(task, folder, start.max_positions)
+    _check_same(task, folder, manifest, start, source, gpt2, sentencepiece, cut)
+    start.check_data(folder)
+    return said
+
+
+def check_fits(task: Task, folder: Path, n: int) -> Dict[str, Any]:
+    """
+    Returns:
+        the manifest; empty if there is none.
+
+    Raises:
+        ValueError: a file is missing, the folder is of another task, or its rows were cut for another n.
+    """
     check_whole(task, folder)
     of = prepared_task(folder)
     if of is not None and of != task:
         raise ValueError(f"{folder} holds {of.name}; {task.name} is wanted, in another folder")
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")) if of else {}
-    if (n := manifest.get("max_positions", 0)) > start.max_positions:
-        raise ValueError(f"{folder} has rows of up to {n} positions, the model has {start.max_positions}; prepare it anew, in another folder")
-    if n < start.max_positions and (short := sum(counts.get("cut", 0) for counts in manifest.get("splits", {}).values())):
-        raise ValueError(f"{folder} has {short:,} rows cut to {n} positions, the model has {start.max_positions}; prepare it anew, in another folder")
-    _check_same(task, folder, manifest, start, source, gpt2, sentencepiece, cut)
-    start.check_data(folder)
-    return said
+    if (there := manifest.get("max_positions", 0)) > n:
+        raise ValueError(f"{folder} has rows of up to {there} positions, the model has {n}; prepare it anew, in another folder")
+    if there < n and (short := sum(counts.get("cut", 0) for counts in manifest.get("splits", {}).values())):
+        raise ValueError(f"{folder} has {short:,} rows cut to {there} positions, the model has {n}; prepare it anew, in another folder")
+    return manifest
 
 
 def check_whole(task: Task, folder: Path) -> None:

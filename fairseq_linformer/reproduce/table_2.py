@@ -122,13 +122,13 @@ def check_tasks(scale: Scale, tasks, text) -> None:
     """Before anything is trained.
 
     Raises:
-        ValueError: ``tasks`` has not every task, or one is not in the tokens of ``text``.
+        ValueError: ``tasks`` has not every task, or one is not cut for n of the models or not in the tokens of ``text``.
     """
     of_text = shards_of(text)[0] / DICTIONARY
     for name in scale.table_2.epochs:
         if not is_prepared(Path(tasks) / name):
             raise ValueError(f"--tasks is {tasks}; there is no {name} in it, as `fairseq-linformer prepare {name}` writes it")
-        data.check_whole(TASKS[name], Path(tasks) / name)
+        data.check_fits(TASKS[name], Path(tasks) / name, scale.table_2.stages[-1][0])
         path = Path(tasks) / name / "input0" / DICTIONARY
         if at := difference(read_dictionary(of_text), read_dictionary(path)):
             raise ValueError(f"{path} is not the dictionary of --text: {at}, in {of_text}; prepare {name} anew, with the tokenizer of the text")

@@ -230,6 +230,10 @@ def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
     words = ("table-2", "--text", pieces, "--tasks", tmp_path)
     assert f"--tasks is {tmp_path}; there is no sst-2 in it" in smoke(*words)
     main(["prepare", "sst-2", str(tmp_path / "sst-2"), "--source", str(glue), "--sentencepiece", str(pieces / "sentencepiece.bpe.model"), "--max-positions", "16"])
+    with monkeypatch.context() as patched:
+        small = scales.SCALES["smoke"]
+        patched.setitem(scales.SCALES, "smoke", replace(small, table_2=replace(small.table_2, stages=((8, 3),))))
+        assert "sst-2 has rows of up to 16 positions, the model has 8; prepare it anew" in smoke(*words)
     dictionary = tmp_path / "sst-2/input0/dict.txt"
     right = dictionary.read_text()
     dictionary.write_text(right.replace("a", "b", 1))
