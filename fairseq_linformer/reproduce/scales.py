@@ -89,7 +89,7 @@ SCALES: Dict[str, Scale] = {
         "400 updates after a doubling of n the loss is what it was; n four times as long takes 1,600 to come near",
         device="cpu", layers=2, width=128, heads=4, n=16, figure_3a=64, figure_3b=128, lengths=(64, 128, 256, 512, 1024), k=32, seeds=(1, 2, 3),
         tokens=2048, lr=2e-3, warmup=250, base=2000, grown=400, compared=500, validate=100,
-        table_2=Table2(((16, 2000), (32, 400), (64, 4000), (128, 8000)), 1500, 2e-3, 64, 5e-4, 32, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2}),
+        table_2=Table2(((16, 2000), (32, 400), (64, 4000), (128, 5000)), 1500, 2e-3, 64, 5e-4, 32, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2}),
     ),
     "gpu": Scale(
         "base size on one large GPU, at the paper's own n and k: grown from n = 128, where 10,000 updates should leave the plateau (assumed, not measured)",
