@@ -3,6 +3,7 @@
     B sentences of n random tokens each, projected to k; every ratio is Transformer / Linformer
 """
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -12,6 +13,7 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
+from ..modules.encoder_layer import ROWS
 from ..planning.formulas import Batch, Model, flops_of_layer
 from .cells import DTYPES, Setting
 from .encoders import BASELINES, transformer
@@ -21,6 +23,9 @@ from .whole import WITH_FAIRSEQ, check_authors, check_models, models
 
 LENGTHS = tuple(2**i for i in range(9, 17))
 DIMENSIONS = (128, 256, 512, 1024, 2048)
+MANY_TOKENS = 8 * ROWS
+"""From here on each sentence takes as much memory as the one before: with fewer the feed-forward, which is cut into ``ROWS``, has not
+the same share."""
 PAPER_MEMORY = 16.0
 """GiB of the V100 in section 5.3, whose largest batches the paper compares."""
 
@@ -61,6 +66,11 @@ class Inference(Setting):
         """B."""
         return max(1, self.tokens // self.n)
 
+    @property
+    def sentences(self) -> int:
+        """Of which bytes are counted, and of twice as many."""
+        return math.ceil(MANY_TOKENS / self.n)
+
     def config(self, k: int) -> LinformerConfig:
         """The shape of both, layerwise sharing as in section 5.3."""
         return self.shape(self.n, k)
@@ -78,30 +88,35 @@ class Inference(Setting):
         return (self.rounds + self.warm_up) * self.layers * sum(flops_of_layer(model, batch, 0).forward for model in shapes)
 
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of each model that fits in each round, ``failed`` the others; ``bytes`` at most with one sentence and
-        two, on a GPU ``counted`` from tensors that have a shape only where they are more than it may use; ``largest``
+        """``seconds`` of each model that fits in each round, ``failed`` the others; ``bytes`` at most with ``sentences`` and twice
+        as many, on a GPU ``counted`` from tensors that have a shape only where they are more than it may use; ``largest``
         batches; ``fixed`` bytes of parameters."""
         bytes_, largest, fixed, counted = {}, {}, {}, []
         for name, maker in self.makers().items():
             fixed[name] = self._fixed(name)
-            bytes_[name] = [self._bytes(maker, batch, "cpu") for batch in (1, 2)]
+            bytes_[name] = [self._bytes(maker, batch, "cpu") for batch in self._counted]
             if self.device != "cpu" and (asked := self._asked(maker, fixed[name] + bytes_[name][1])):
                 bytes_[name] = asked
             elif self.device != "cpu":
                 counted.append(name)
-            largest[name] = largest_batch(self.memory_gib * GIB, fixed[name], *bytes_[name])[0]
+            largest[name] = largest_batch(self.memory_gib * GIB, fixed[name], self.sentences, *bytes_[name])[0]
         seconds, failed = self._seconds(bytes_, fixed)
-        return {"seconds": seconds, "failed": failed, "bytes": bytes_, "counted": counted, "fixed": fixed, "largest": largest, "batch": self.batch}
+        return {"seconds": seconds, "failed": failed, "bytes": bytes_, "counted": counted, "fixed": fixed, "largest": largest,
+                "batch": self.batch, "sentences": self.sentences}  # fmt: skip
+
+    @property
+    def _counted(self) -> Tuple[int, int]:
+        return self.sentences, 2 * self.sentences
 
     def _bytes(self, maker, batch: int, device: str) -> int:
         return bytes_of_forward(maker, _call, batch, self.n, device, DTYPES[self.dtype])
 
     def _asked(self, maker, foreseen: int) -> Optional[List[int]]:
-        """What the allocator of the GPU says; None if two sentences are more than may be used, or than there is."""
+        """What the allocator of the GPU says; None if twice ``sentences`` are more than may be used, or than there is."""
         if foreseen > self.usable_gib * GIB:
             return None
         try:
-            return [self._bytes(maker, batch, self.device) for batch in (1, 2)]
+            return [self._bytes(maker, batch, self.device) for batch in self._counted]
         except torch.OutOfMemoryError:
             return None
         finally:
@@ -121,8 +136,8 @@ class Inference(Setting):
         runs, failed = {}, {}
         tokens = torch.randint(5, self.vocabulary, (self.batch, self.n), device=self.device)
         with torch.inference_mode():
-            for name, (one, two) in bytes_.items():
-                needed = one + (self.batch - 1) * (two - one) + fixed[name]
+            for name, (at, at_twice) in bytes_.items():
+                needed = fixed[name] + at + (self.batch / self.sentences - 1) * (at_twice - at)
                 if needed > self.usable_gib * GIB:
                     failed[name] = f"its batch takes {needed / GIB:.3g} GiB, and {self.usable_gib:g} may be used"
                     continue

@@ -85,19 +85,19 @@ def fits(run: Callable[[], object]) -> bool:
     return True
 
 
-def largest_batch(memory: float, fixed: float, at_one: int, at_two: int) -> Tuple[int, int]:
+def largest_batch(memory: float, fixed: float, sentences: int, at: int, at_twice: int) -> Tuple[int, float]:
     """How many sentences fit, and the bytes that each takes.
 
     Args:
         memory: bytes that there are.
         fixed: bytes of parameters and buffers.
-        at_one, at_two: bytes beside them, with one sentence and with two; each further one takes as much as the second.
+        at, at_twice: bytes beside them, with so many ``sentences`` and with twice as many; each further one takes as much as
+            those between.
 
     Raises:
-        ValueError: the second sentence takes nothing.
+        ValueError: twice as many take no more.
     """
-    each = at_two - at_one
+    each = (at_twice - at) / sentences
     if each <= 0:
-        raise ValueError(f"{at_one} bytes with one sentence and {at_two} with two; the second must take some")
-    free = memory - fixed - at_one
-    return (0 if free < 0 else 1 + int(free // each)), each
+        raise ValueError(f"{at} bytes with {sentences} sentences and {at_twice} with twice as many, which must take more")
+    return max(0, int(sentences + (memory - fixed - at) // each)), each

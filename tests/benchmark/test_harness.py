@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_linformer.benchmark import cells, timing, training
+from fairseq_linformer.benchmark import cells, inference, timing, training
 from fairseq_linformer.benchmark.cells import Provenance, measure, read
 from fairseq_linformer.benchmark.flops import counted, data_sheet_peak, measured_peak, utilisation
 from fairseq_linformer.benchmark.inference import Inference
@@ -89,20 +89,23 @@ def test_tensors_without_memory_count_as_those_with():
 
 
 def test_the_largest_batch():
-    # 10 bytes of parameters, 20 for the first sentence, 15 for each more: 3 fit into 65.
-    assert largest_batch(65, 10, 20, 35) == (3, 15) and largest_batch(59, 10, 20, 35)[0] == 2 and largest_batch(29, 10, 20, 35)[0] == 0
-    with pytest.raises(ValueError, match="the second must take some"):
-        largest_batch(1, 1, 5, 5)
-    found = Inference(64, (16,), memory_gib=1, **SMALL).measure()
-    one, two = found["bytes"]["k=16"]
+    # 10 bytes of parameters, 20 for the first sentence, 15 for each more: 3 fit into 65. The same of 2 and 4.
+    assert largest_batch(65, 10, 1, 20, 35) == (3, 15) and largest_batch(59, 10, 1, 20, 35)[0] == 2 and largest_batch(29, 10, 1, 20, 35)[0] == 0
+    assert largest_batch(65, 10, 2, 35, 65) == (3, 15) and largest_batch(29, 10, 2, 35, 65)[0] == 0 and largest_batch(0, 10, 2, 35, 65)[0] == 0
+    with pytest.raises(ValueError, match="which must take more"):
+        largest_batch(1, 1, 1, 5, 5)
+    cell = Inference(64, (16,), memory_gib=1, **SMALL)
+    found = cell.measure()
     n = found["largest"]["k=16"]
-    assert found["fixed"]["k=16"] + one + (n - 1) * (two - one) <= GIB < found["fixed"]["k=16"] + one + n * (two - one)
+    for batch, fits in ((n, True), (n + max(1, n // 1000), False)):  # to a thousandth: what is there is counted, not what was foreseen
+        assert (found["fixed"]["k=16"] + cell._bytes(cell.makers()["k=16"], batch, "cpu") <= GIB) == fits
     assert found["bytes"]["eager"][1] > found["bytes"]["sdpa"][1] and set(found["seconds"]) == {"eager", "sdpa", "k=16"}
 
 
 def test_what_does_not_fit_is_counted_and_told(monkeypatch):
     """On a GPU, mocked here: of two sentences that are too many the allocator is not asked, and one that fits is still run."""
     asked = []
+    monkeypatch.setattr(inference, "MANY_TOKENS", 256)  # of one sentence and two
     cell = Inference(256, (16,), **{**SMALL, "tokens": 256, "device": "cuda"})
     known = {"cpu": cell._bytes, "cuda": lambda maker, batch, device: asked.append(maker) or known["cpu"](maker, batch, "cpu")}
     monkeypatch.setattr(Inference, "_bytes", lambda self, maker, batch, device: known[device](maker, batch, device))
@@ -114,6 +117,7 @@ def test_what_does_not_fit_is_counted_and_told(monkeypatch):
     found = replace(cell, usable_gib=between).measure()
     assert found["counted"] == ["eager"] and found["bytes"]["eager"] == [one, two]
     monkeypatch.undo()
+    monkeypatch.setattr(inference, "MANY_TOKENS", 256)
     for usable, models in ((between, {"eager", "sdpa", "k=16"}), ((found["fixed"]["eager"] + one / 2) / GIB, {"sdpa", "k=16"})):
         measured = replace(cell, device="cpu", usable_gib=usable).measure()
         assert set(measured["seconds"]) == models and set(measured["failed"]) == {"eager", "sdpa", "k=16"} - models
