@@ -92,8 +92,14 @@ def lines(found: Sequence[Entry]) -> List[str]:
 def _row(found: Sequence[Entry], bar: Bar) -> str:
     entry = entry_with(found, bar.measurement, bar.entry)
     m = entry and entry.measured[bar.measurement]
-    said = "" if m is None else "kept" if bar.kept(m.value) else "missed"
+    said = "" if m is None else _kept(bar, m)
     return f"| {bar.words} | {bar.limit} | {told(m, ratio=False)} | {said} | {setting(entry) if entry else ''} |"
+
+
+def _kept(bar: Bar, m: Measurement) -> str:
+    """By the median; whether by every round too is told."""
+    whole = all(bar.kept(value) == bar.kept(m.value) for value in m.spread or ())
+    return ("kept" if bar.kept(m.value) else "missed") + ("" if whole else " by the median, not in every round")
 
 
 def _on_cuda(found: Sequence[Entry]) -> List[Entry]:

@@ -56,6 +56,8 @@ def _circumstances(entry: Entry) -> List[str]:
     clock = f"; {c['clock']} clock" if "clock" in c else ""
     peak = f"; utilisation is of {_peaks(entry)} operations a second, from {c['peak_from']}" if _has_utilisation(entry) else ""
     lines = [f"{setting(entry)}{width}{clock}{peak}.", ""]
+    if any("utilisation" in name and m.value > 1 for name, m in entry.measured.items()):
+        lines += ["A utilisation above 1 says that the peak was taken while others used the machine: those of this entry are no shares.", ""]
     failed = [f"- {cell}: {name}: {why}" for cell, models in c.get("failed", {}).items() for name, why in models.items()]
     return lines + (["Could not be measured:", "", *failed, ""] if failed else [])
 
@@ -72,7 +74,7 @@ def _has_utilisation(entry: Entry) -> bool:
 
 
 def _table_3(entry: Entry) -> List[str]:
-    """Every n and k of the paper's, and those that were measured beside them."""
+    """Every k of the paper's at every n that was measured, and those that were measured beside them."""
     cells_of = entry.configuration["cells"].values()
     lengths = sorted({*paper.TABLE_3_TIME, *lengths_of(entry)})
     dimensions = sorted({*paper.TABLE_3_DIMENSIONS, *(k for cell in cells_of for k in cell["dimensions"])})
@@ -82,6 +84,8 @@ def _table_3(entry: Entry) -> List[str]:
             columns = " | ".join(f"k = {k} (paper)" for k in dimensions)
             lines += [f"{title}, against `{base}`:", "", f"| n | {columns} |", "|---|" + "---|" * len(dimensions)]
             for n in lengths:
+                if not _has(entry, n):
+                    continue
                 cells = []
                 for k in dimensions:
                     theirs = paper.table_3(half, n, k)
@@ -91,6 +95,10 @@ def _table_3(entry: Entry) -> List[str]:
                 lines.append(f"| {n:,} | " + " | ".join(cells) + " |")
             lines.append("")
     return lines[:-1]
+
+
+def _has(entry: Entry, n: int) -> bool:
+    return any(name.startswith(f"n={n} ") or name.startswith(f"n={n}:") for name in entry.measured)
 
 
 def _or_does_not_fit(entry: Entry, m: Optional[Measurement], n: int, k: int, base: str, suffix: str) -> str:
@@ -117,7 +125,8 @@ def _table_1(entry: Entry) -> List[str]:
     """Side by side with the paper's; families that came later have none there."""
     rows = [(family, model) for family, models in FAMILIES.items() for model in models]
     rows += [("later", name) for name in entry.configuration["models"] if name not in (model for _, model in rows)]
-    lines = ["Table 1: the paper's complexity of a layer, and the exponent of n in its time, measured: one more than that in the time of a token.", "",
+    lines = ["Table 1: the paper's complexity of a layer, and the exponent of n in its time, measured: one more than that in the time of a token. As many tokens "
+             "for each n, so that a longer n has fewer sentences at once: a recurrent model, which takes its n steps one after the other, loses by that.", "",
              "| family | model | complexity (paper) | exponent, all lengths | exponent, longer half |", "|---|---|---|---|---|"]  # fmt: skip
     for family, model in rows:
         found = [entry.measured.get(f"{model}: {what}") for what in ("exponent", "exponent of the longer half")]

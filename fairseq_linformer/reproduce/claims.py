@@ -63,8 +63,8 @@ _ALL: Tuple[Claim, ...] = (
     Claim("sharing", "Section 4, parameter sharing",
           "At 12 layers and 12 heads headwise, key-value and layerwise sharing leave 24, 12 and 1 distinct matrices.", "parameters",
           "Holds if the model has as many; does not hold if one differs.", judges.matrices),
-    Claim("figure-1", "Figure 1 (left), section 3; n = 512", "The singular values of attention have a long tail, in each layer.", "figure-1",
-          f"Holds if in each layer the first quarter of the singular values has at least {analysis.TAIL} of their sum, mean over heads (a "
+    Claim("figure-1", "Figure 1 (left), section 3; n = 512", "The singular values of attention have a long tail, in each layer and head.", "figure-1",
+          f"Holds if in each head the first quarter of the singular values has at least {analysis.TAIL} of their sum (a "
           f"quarter if all are equal); does not hold if it has less than {analysis.NO_TAIL} in one." + _KNOWN, analysis.figure_1),
     Claim("figure-1-layers", "Figure 1 (right), section 3; n = 512", "The singular values of higher layers are more skewed than those of lower ones.",
           "figure-1",
@@ -76,10 +76,11 @@ _ALL: Tuple[Claim, ...] = (
           "sampling error anywhere, 95 % by Wilson, of as many trials as heads and draws of the projection; not enough evidence if it is less within that." + _KNOWN,
           analysis.theorem_1),
     Claim("theorem-2", "Theorem 2, section 4, and appendix B",
-          "With k the smaller of Theta(9 d log(d) / eps^2) and 5 Theta(log(n) / eps^2) there are E and F for which linear attention is nearly attention.",
+          "With k the smaller of Theta(9 d log(d) / eps^2) and 5 Theta(log(n) / eps^2) the E and F of the proof make linear attention nearly attention.",
           "theorem-2",
           f"At the theorem's own k with 1 for both Theta, eps = 0.5 and the delta of the proof: holds if for all heads {judges.ALMOST_ALL} of the "
-          "rows are within eps; does not hold if fewer are for some. Each number says which of the two k is; where it is that of n, a k that does not "
+          "rows are within eps of ||P_i|| ||V||_2; does not hold if fewer are for some. (The theorem says that there are such E and F, for which its "
+          "proof gives these, and does not say which norm: those of ||P_i|| ||V||_F are told.) Each number says which of the two k is; where it is that of n, a k that does not "
           "depend on n is not what was tested." + _KNOWN, analysis.theorem_2),
     Claim("figure-2", "Figure 2 (top right), section 4", "At a fixed number of tokens the Linformer's time does not depend on n.", "figure-2",
           f"Holds if no round's time per token is more than {judges.FLAT_RATIO} times that of the shortest n; does not hold if every round's is, of one n. "
@@ -101,11 +102,11 @@ _ALL: Tuple[Claim, ...] = (
           "of a RoBERTa of each n; a perplexity over that of its RoBERTa is told, and is no part of the verdict." + _GROUNDS + _BEFORE,
           trained("figure-3d", training.lengths_are_same)),
     Claim("table-2", "Table 2, section 5.2; n = 512, k = 128", "Finetuned, the Linformer is comparable to RoBERTa.", "table-2",
-          f"Holds if on each task each Linformer is at most {POINT:g} point of accuracy below the RoBERTa of its n; does not hold if it is further below on "
+          f"Holds if on each task each Linformer is at most {POINT:g} point of accuracy below the RoBERTa of its n (where that n has one); does not hold if it is further below on "
           f"one; by {_SEEDS_OF_TABLE_2}.", finetuned(finetuning.comparable)),
     Claim("table-2-k", "Table 2, section 5.2; n = 512, k = 256", "At k = n / 2 the Linformer slightly outperforms RoBERTa.", "table-2",
           "Holds if the mean accuracy over all tasks of a Linformer of k = n / 2 with one of the three sharings is above RoBERTa's (the paper's is with "
-          f"layerwise sharing, 92.30 to 92.25, and not with the others); does not hold if with none of the three it is; by {_SEEDS_OF_TABLE_2}.",
+          f"layerwise sharing, 92.30 to 92.25, and not with the others); does not hold if with none that was finetuned it is; by {_SEEDS_OF_TABLE_2}.",
           finetuned(finetuning.half_beats_roberta)),
     Claim("table-2-sharing", "Table 2, section 5.2; n = 512, k = 256", "Of the three ways to share E and F, layerwise sharing has the best accuracy.",
           "table-2",

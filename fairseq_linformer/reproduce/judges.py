@@ -5,8 +5,9 @@ Of entries that could decide a claim those of its own experiment do, and all of 
 
 import math
 import re
+from dataclasses import replace
 from functools import partial
-from typing import Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, Sequence, Tuple
 
 from . import paper
 from .ledger import Entry, Measurement
@@ -33,19 +34,30 @@ def _judge(experiment: str, prefix: str, parts_of, entries: Sequence[Entry], sca
 
 def _table_1(entry: Entry) -> List[Part]:
     parts = []
-    exponents = {name.partition(":")[0]: m.value for name, m in entry.measured.items() if name.endswith(": exponent of the longer half")}
-    for family, value in exponents.items():
-        said = f"{family}: time per token grows as n to the {value:.2f}"
+    for family, said, value in _exponents(entry):
         if family.startswith("linformer"):
             parts.append(Part(HOLDS if value <= FLAT else FAILS, f"{said}, at most {FLAT} wanted"))
         elif family.startswith("transformer"):
             parts.append(Part(HOLDS if value >= STEEP else UNDECIDED, f"{said}, at least {STEEP} wanted"))
-        else:
-            parts.append(Part(HOLDS, said))
     return parts
 
 
-table_1 = judge("table-1", "benchmark-scaling-", _table_1)
+def _exponents(entry: Entry) -> List[Tuple[str, str, float]]:
+    """Model, sentence, exponent."""
+    found = []
+    for family, times in _times(entry).items():
+        longer = sorted(times)[len(times) // 2 :]
+        if m := entry.measured.get(f"{family}: exponent of the longer half"):
+            found.append((family, f"{family}: time per token grows as n to the {m.value:.2f} from n = {longer[0]} to {longer[-1]}", m.value))
+    return found
+
+
+def table_1(entries: Sequence[Entry], scale: str) -> Verdict:
+    """Of the two families; the others are told beside."""
+    verdict = judge("table-1", "benchmark-scaling-", _table_1)(entries, scale)
+    used = [entry for entry in entries if entry.identifier in verdict.entries]
+    asked = ("linformer", "transformer")
+    return replace(verdict, beside=[*verdict.beside, *(said for entry in used for family, said, _ in _exponents(entry) if not family.startswith(asked))])
 
 
 def _operations(entry: Entry) -> List[Part]:

@@ -117,10 +117,11 @@ def _less(a: Accuracy, b: Accuracy) -> Accuracy:
 
 
 def comparable(found: Finetuned) -> List[Part]:
-    """On each task each Linformer is at most ``POINT`` below the RoBERTa of its n."""
+    """On each task each Linformer is at most ``POINT`` below the RoBERTa of its n; of an n that has none only if none has."""
     parts = []
     for task in found.tasks:
-        for model in found.linformer:
+        lengths = {model.n for model in found.roberta}
+        for model in [m for m in found.linformer if m.n in lengths] or found.linformer:
             of_n = Model(model.n) if model.n else found.roberta[0]
             a, b = _accuracy(found, task, of_n), _accuracy(found, task, model)
             if missing := [Part(UNDECIDED, said) for said in (a, b) if isinstance(said, str)]:
@@ -151,9 +152,9 @@ def _means(found: Finetuned, models: Sequence[Model]) -> "Tuple[Dict[Model, Accu
 
 
 def half_beats_roberta(found: Finetuned) -> List[Part]:
-    """A Linformer of k = n / 2 has the higher mean over tasks, with one of the sharings; without one that does none may be missing."""
-    roberta = Model(found.n)
-    means, missing = _means(found, [roberta, *(Model(found.n, found.k, sharing) for sharing in SHARINGS)])
+    """A Linformer of k = n / 2 has the higher mean over tasks, with one of the sharings, of those that were finetuned at all."""
+    roberta, of_half = Model(found.n), [Model(found.n, found.k, sharing) for sharing in SHARINGS]
+    means, missing = _means(found, [roberta, *([model for model in of_half if model in found.models] or of_half[:1])])
     if roberta not in means:
         return missing
     parts = [more_than(*_less(mean, means[roberta]), 0.0, f"mean accuracy over tasks of {model.name} above that of RoBERTa, {_RUNS}")

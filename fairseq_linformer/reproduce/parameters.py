@@ -5,8 +5,10 @@
 Prints the table, or writes it between the two marks in a file.
 """
 
+import argparse
 import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
 from fairseq.models.roberta import RobertaModel
@@ -71,14 +73,18 @@ def written(text: str, lines: List[str]) -> str:
     return "\n".join([before + begin, *lines, end + after])
 
 
-def main() -> None:
-    lines = list(table())
-    if len(sys.argv) == 1:
-        print("\n".join(lines))
-        return
-    with open(sys.argv[1], encoding="utf-8") as file:
-        text = file.read()
-    write_lines(sys.argv[1], written(text, lines).rstrip("\n").split("\n"))
+def main(arguments: Optional[List[str]] = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, nargs="?", help="with the two marks; the table is printed if there is none")
+    path = parser.parse_args(arguments).file
+    try:
+        text = path and path.read_text(encoding="utf-8")
+        if text is None:
+            print("\n".join(table()))
+        else:
+            write_lines(path, written(text, list(table())).rstrip("\n").split("\n"))
+    except (OSError, ValueError) as error:
+        sys.exit(f"parameters: {error}")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def count_parameters(scale: str, common: Dict[str, Any]) -> List[Entry]:
     begun, found = time.monotonic(), {}
     for sharing in ("none", "headwise", "key-value", "layerwise"):
         matrices, inside, total = parameters.count("linear", sharing)
-        found |= {f"{sharing}: matrices": once(matrices, "matrices"), f"{sharing}: parameters in them": once(inside, "parameters"),
+        found |= {f"{sharing}: matrices": once(matrices, "matrices"), f"{sharing}: parameters in them": ledger.Measurement(inside, "parameters", None, 1),
                   f"{sharing}: parameters": ledger.Measurement(total, "parameters", None, 1)}  # fmt: skip
     found["roberta: parameters"] = ledger.Measurement(parameters.count()[2], "parameters", None, 1)
     return [_counted(f"parameters-{scale}", "Matrices E and F, and parameters, of a model of base size by sharing, n = 512, k = 256",

@@ -9,6 +9,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 from ...analysis import theorem1
 from .. import paper
 from ..analysis_entries import CUMULATIVE
+from ..benchmark_bars import setting
 from ..benchmarks import lengths_of
 from ..cells import groups
 from ..ledger import Entry
@@ -170,9 +171,16 @@ def table_3(found: Sequence[Entry]) -> List[Drawn]:
             for entry in found[:1]:
                 points = [(n, m.value) for n in lengths_of(entry) if (m := entry.measured.get(f"n={n} k={k}: eager / linformer{ending}"))]
                 lines += [Series(f"k = {k}, ours", [points], False, i)] if points else []
-        name = f"Table 3 ({'left' if title == 'time' else 'right'}): {title} saved"
+        name = f"Table 3 ({'left' if title == 'time' else 'right'}): {title} saved" + "".join(f"; ours: {of_table_3(entry, title)}" for entry in found[:1])
         drawn.append(Chart(f"table-3-{title}-chart", name, "n", "times the Transformer's", lines, log_x=True, log_y=True))
     return drawn
+
+
+def of_table_3(entry: Entry, half: str) -> str:
+    """What ours is of, which is not the paper's 12 layers on a V100: of its half ``time`` or ``memory``."""
+    c = entry.configuration
+    computed = f", largest batches computed for {c['memory_gib']:g} GiB" if half == "memory" else ""
+    return f"{setting(entry)}, {c['device'].upper()}, {c['dtype']}{computed}"
 
 
 def _lines(identifier: str, title: str, x: str, y: str, lines: List[Series], **scales: bool) -> List[Drawn]:

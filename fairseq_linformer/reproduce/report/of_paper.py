@@ -11,6 +11,7 @@ from ..ledger import Entry, Measurement
 from ..paper import AVERAGE, CELLS, Cell
 from ..verdict import interval
 from . import of_models
+from .figures import of_table_3
 from .of_models import MISSING
 from .tables import Table
 
@@ -94,7 +95,8 @@ def table_1(found: Sequence[Entry]) -> List[Table]:
             measured = [ours.get((e.identifier, model)) for e in entries] or [None]
             rows.append([family, per_layer.printed, sequential.printed, model, *(MISSING if m is None else f"n^{m.value:.2f}" for m in measured)])
     heads = [f"time of a layer, {e.identifier.removeprefix('benchmark-scaling-')}" for e in entries] or ["time of a layer, ours"]
-    caption = "Table 1: complexity as printed; ours is the exponent of n over the longer half of the lengths"
+    caption = ("Table 1: complexity as printed; ours is the exponent of n over the longer half of the lengths, at as many tokens for each n (which is why a "
+               "recurrent model's time grows: of fewer and longer sentences it takes more steps one after the other)")  # fmt: skip
     return [Table(["family", "a layer (paper)", "sequential (paper)", "model", *heads], rows, caption, names=names)]
 
 
@@ -136,11 +138,14 @@ def table_3(found: Sequence[Entry]) -> List[Table]:
             for cell in cells:
                 m = next((of.measured for of in found_of(cell, [entry] if entry else [])), None)
                 n = int(cell.row.split(" = ")[1])
+                if at and m is None:  # of the first entry alone what it lacks is told
+                    continue
                 rows.append([f"n = {n:,}, {cell.column}", f"{cell.printed:g}x", *([MISSING, "", ""] if m is None else _times(m, cell.printed))])
-            where = "" if entry is None else f", {entry.identifier}"
-            caption = f"Table 3 {title} saved{where}, against a Transformer that materialises its weights"
+            where = "" if entry is None else f"; ours: {entry.identifier}, {of_table_3(entry, half)}"
+            caption = f"Table 3 {title} saved, against a Transformer that materialises its weights{where}"
             names = {(row, 1): cell.identifier for row, cell in enumerate(cells)} if at == 0 else {}
-            tables.append(Table(["", "paper", "ours", "lowest to highest", "ours over the paper's"], rows, caption, names=names))
+            if rows:
+                tables.append(Table(["", "paper", "ours", "lowest to highest", "ours over the paper's"], rows, caption, names=names))
     return tables
 
 
