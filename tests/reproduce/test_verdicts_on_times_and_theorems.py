@@ -15,8 +15,9 @@ def one(identifier, measured, **configuration):
 
 
 def growth(linformer, transformer=0.8):
-    values = {"linformer": linformer, "transformer-eager": transformer}
-    return {f"{name}: exponent of the longer half": (value, "exponent of n", None, 1) for name, value in values.items()}
+    values = {"linformer": linformer, "transformer-eager": transformer, "recurrent": 1.0}
+    times = {f"n={n}: {name}": (1.0, "microseconds a token", None, 1) for name in values for n in (512, 1024, 2048, 4096)}
+    return {**times, **{f"{name}: exponent of the longer half": (value, "exponent of n", None, 1) for name, value in values.items()}}
 
 
 def test_table_1():
@@ -26,7 +27,8 @@ def test_table_1():
     # all of several decide, and each says which it is
     verdict = judge([flat, steep], "cpu")
     assert verdict.outcome == FAILS and verdict.entries == ["benchmark-scaling-cpu-fp32-l12", "benchmark-scaling-cpu-fp32-l2"]
-    assert verdict.deciding[0].startswith("benchmark-scaling-cpu-fp32-l2: linformer: time per token")
+    assert verdict.deciding[0].startswith("benchmark-scaling-cpu-fp32-l2: linformer: time per token grows as n to the 0.30 from n = 2048 to 4096, at most")
+    assert "recurrent: time per token grows as n to the 1.00 from n = 2048 to 4096" in judge([flat], "cpu").beside
 
 
 @pytest.mark.parametrize("names", [("theorem-1", "theorem-1-cpu"), ("a", "b")])

@@ -7,6 +7,7 @@ import re
 from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ...analysis import theorem1
+from ...benchmark.inference import PAPER_MEMORY
 from .. import paper
 from ..analysis_entries import CUMULATIVE
 from ..benchmark_bars import setting
@@ -178,9 +179,9 @@ def table_3(found: Sequence[Entry]) -> List[Drawn]:
 
 def of_table_3(entry: Entry, half: str) -> str:
     """What ours is of, which is not the paper's 12 layers on a V100: of its half ``time`` or ``memory``."""
-    c = entry.configuration
-    computed = f", largest batches computed for {c['memory_gib']:g} GiB" if half == "memory" else ""
-    return f"{setting(entry)}, {c['device'].upper()}, {c['dtype']}{computed}"
+    device, dtype = entry.identifier.split("-")[2:4]
+    computed = f", largest batches computed for {entry.configuration.get('memory_gib', PAPER_MEMORY):g} GiB" if half == "memory" else ""
+    return f"{setting(entry)}, {device.upper()}, {dtype}{computed}"
 
 
 def _lines(identifier: str, title: str, x: str, y: str, lines: List[Series], **scales: bool) -> List[Drawn]:
