@@ -25,4 +25,5 @@ def from_authors(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         args.sharing = sharing_of(state)
     args.untie_weights_roberta = args.untie_weights_roberta or untied
     config = to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
-    return derived(checkpoint, with_projections(state, config), {"_name": args.arch, **as_options(args)}, n)
+    # Their matrices are no windows; a new model of these options, finetuned from scratch, is to be of the same kind.
+    return derived(checkpoint, with_projections(state, config), {"_name": args.arch, **as_options(args), "projection_init": "normal"}, n)

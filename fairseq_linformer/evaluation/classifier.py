@@ -160,7 +160,8 @@ def check_dictionary(path: Path, entries: int, checkpoint, hint: str = "--dictio
     """
     if not path.is_file():
         raise ValueError(f"there is no {path}, the dictionary of {checkpoint}; {hint}")
-    found = len(read_dictionary(path)) + 1  # <mask>
+    dictionary = read_dictionary(path)
+    found = len(dictionary) + ("<mask>" not in dictionary.symbols)  # what fairseq's task adds
     if found != entries:
         raise ValueError(f"{path} has {found:,} entries, with fairseq's own symbols; {checkpoint} has embeddings for {entries:,}: it is another dictionary")
 

@@ -136,11 +136,13 @@ def prepared_rows(classifier: FairseqClassifier, folder, split: str) -> Tuple[in
     """The rows of a folder that ``prepare`` or fairseq's own scripts wrote, and how many there are.
 
     Raises:
-        ValueError: the split is missing; or the dictionary or the labels are not those of the model.
+        ValueError: the split is missing, or its parts have not the same number of rows; or the dictionary or the labels are not those of the model.
     """
     folder = Path(folder)
     classifier.check_same_dictionary(folder / "input0" / "dict.txt")
     inputs = [_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
+    for dataset in inputs[1:]:
+        _check_rows(folder / "input1" / split, len(dataset), len(inputs[0]))
     targets = _targets(classifier, folder, split, len(inputs[0]))
 
     def rows() -> Iterator[Row]:
@@ -151,6 +153,20 @@ def prepared_rows(classifier: FairseqClassifier, folder, split: str) -> Tuple[in
                 yield Row(f"{folder} {split}:{i + 1}", row, targets[i])
 
     return len(targets), rows()
+
+
+def _check_rows(path: Path, there: int, rows: int) -> None:
+    if there != rows:
+        raise ValueError(f"{path} has {there:,} rows and input0 of the same split {rows:,}; prepare the data anew")
+
+
+def _score(text: str, place: str) -> float:
+    try:
+        if math.isfinite(number := float(text)):
+            return number
+    except ValueError:
+        pass
+    raise ValueError(f"{place} is {text!r}; a score is wanted")
 
 
 def _dataset(prefix: Path) -> MMapIndexedDataset:
@@ -169,10 +185,14 @@ def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int)
     if classifier.is_score != (folder / "label" / f"{split}.label").is_file():
         raise ValueError(f"{folder} has {'classes' if classifier.is_score else 'scores'} for labels, the model's head gives {'a score' if classifier.is_score else 'classes'}")
     if classifier.is_score:
-        return [float(line) for line in scores.read_text().split()]
+        found = scores.read_text().split("\n")
+        found = found[:-1] if found[-1] == "" else found
+        _check_rows(scores, len(found), rows)
+        return [_score(line, f"{scores}:{i}") for i, line in enumerate(found, 1)]
     names = label_names(folder / "label" / "dict.txt")
     number = targets_of(classifier)
     labels = _dataset(folder / "label" / split)
+    _check_rows(folder / "label" / split, len(labels), rows)
     classes = np.array([int(labels[i][0]) for i in range(rows)]) - FIRST
     found = {}
     for c in np.unique(classes):

@@ -19,7 +19,7 @@ GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 
 
 INSTEAD = {
-    "task": "TASK", "common.seed": "--seed", "task.data": "--data", "task.max_positions": "--max-positions", "checkpoint.finetune_from_model": "CHECKPOINT",
+    "task": "TASK", "common.seed": "--seed", "task.data": "--data", "task.max_positions": "--max-positions", "model.max_positions": "--max-positions", "checkpoint.finetune_from_model": "CHECKPOINT",
     "dataset.batch_size": "--batch-size", "optimization.lr": "--lr", "optimization.max_epoch": "--epochs",
 }  # fmt: skip
 """What an override must not say, because an option does."""

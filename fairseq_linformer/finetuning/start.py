@@ -17,7 +17,7 @@ from ..models.shapes import EMBEDDINGS, current_names, head_names, max_positions
 
 # Of the model's options, what the recipe says, what is about one machine, and what says how to load a checkpoint.
 _NOT_OF_THE_MODEL = {
-    "dropout", "attention_dropout", "checkpoint_activations", "offload_activations", "min_params_to_wrap", "load_checkpoint_heads", "resize_checkpoint",
+    "dropout", "attention_dropout", "activation_dropout", "pooler_dropout", "encoder_layerdrop", "compile", "checkpoint_activations", "offload_activations", "min_params_to_wrap", "load_checkpoint_heads", "resize_checkpoint",
     "compressed", "shared_kv_compressed", "shared_layer_kv_compressed", "freeze_compress", "encoder_layers_to_keep", "max_positions",
 }  # fmt: skip
 

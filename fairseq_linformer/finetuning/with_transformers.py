@@ -8,6 +8,7 @@ seeds of the same recipe. The Trainer decays no biases and norms, where fairseq 
     RUN/result.json     as ``run.py`` has it
 """
 
+import hashlib
 import json
 import sys
 import time
@@ -24,7 +25,7 @@ from ..evaluation.evaluate import What, evaluate
 from ..evaluation.rows import task_examples
 from ..evaluation.texts import Example
 from ..evaluation.transformers_classifier import TransformersClassifier, longest_input, quiet
-from ..files import write_lines
+from ..files import sha256, write_lines
 from ..launching.arguments import check_name
 from ..machine import provenance as made_with
 from ..task_data.cut import MAX_POSITIONS
@@ -32,6 +33,8 @@ from ..task_data.table import Task
 from .recipe import Recipe
 from .run import RESULT, read_result, write_result
 
+_SUMS = {"weights": "model", "rows": "source"}
+"""In ``RECIPE``, what is under these names."""
 BEST, RECIPE, TRAINER, PROVENANCE, SECONDS = "best", "recipe.json", "trainer", "provenance.json", "seconds.json"
 
 
@@ -45,21 +48,25 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
         max_positions: longer rows are cut; None for 512, or the model's n if that is less.
 
     Raises:
-        ValueError: model or task cannot be loaded, a folder is of another recipe, or the loss is not finite; one sentence.
+        ValueError: model or task cannot be loaded, a folder is of another recipe, model or data, there is no GPU where one is asked for, or
+            the loss is not finite; one sentence.
     """
     check_name(run_name, runs)
+    if device == "gpu" and not torch.cuda.is_available():
+        raise ValueError("--device is gpu, and PyTorch sees no GPU here; --device cpu trains here")
     folders = [Path(runs) / run_name / recipe.name if len(recipes) > 1 else Path(runs) / run_name for recipe in recipes]
-    asked = [{"model": name, "task": task.name, "source": source, "max_positions": max_positions, **asdict(recipe)} for recipe in recipes]
+    examples: Dict[str, List[Example]] = _examples(task, source) if Path(source).exists() else {}
+    sums = {"weights": _sum_of_weights(name), "rows": _sum_of_rows(examples)}
+    asked = [{"model": name, "task": task.name, "source": source, "max_positions": max_positions, **sums, **asdict(recipe)} for recipe in recipes]
     for folder, what in zip(folders, asked):
         _check_recipe(folder, what)
     results = []
-    examples: Dict[str, List[Example]] = {}
     for recipe, folder, what in zip(recipes, folders, asked):
         if (folder / RESULT).exists():
             results.append(read_result(folder / RESULT))
             continue
         if not examples:
-            examples = {split: task_examples(task, source, split) for split in task.splits}
+            examples = _examples(task, source)
         write_lines(folder / RECIPE, [json.dumps(what, indent=1)])
         if not (folder / BEST).exists():
             _train(task, name, recipe, folder, examples, device, max_positions)
@@ -76,16 +83,37 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
     return results
 
 
+def _examples(task: Task, source: str) -> Dict[str, List[Example]]:
+    return {split: list(task_examples(task, source, split)) for split in task.splits}
+
+
+def _sum_of_weights(name: str) -> Optional[Dict[str, str]]:
+    """SHA-256 of each file of weights in a folder; None of a name on the hub."""
+    files = [path for pattern in ("*.safetensors", "*.bin") for path in sorted(Path(name).glob(pattern))] if Path(name).is_dir() else []
+    return {path.name: sha256(path) for path in files} or None
+
+
+def _sum_of_rows(examples: Dict[str, List[Example]]) -> Optional[str]:
+    """SHA-256 of local data as it is read, what lies under a name may change; None of the hub's, whose revision is fixed."""
+    return hashlib.sha256(repr(examples).encode("utf-8", "surrogatepass")).hexdigest() if examples else None
+
+
 def _check_recipe(folder: Path, what: Dict[str, Any]) -> None:
     path = folder / RECIPE
     if not path.exists():
         if folder.exists() and any(folder.iterdir()):
             raise ValueError(f"{folder} is no run of transformers, for it has no {RECIPE}; another --name is wanted")
         return
-    there = json.loads(path.read_text())
-    differing = [f"{key} is {there.get(key)} there and {value} here" for key, value in what.items() if there.get(key) != value]
+    try:
+        there = dict(json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        raise ValueError(f"{path} is damaged; move {folder} away, and the same command trains anew") from None
+    differing = [f"{key} is {there.get(key)} there and {value} here" for key, value in what.items() if key not in _SUMS and there.get(key) != value]
     if differing:
         raise ValueError(f"{folder} holds another run: {'; '.join(differing[:3])}; another --name is wanted")
+    for key, name in _SUMS.items():
+        if there.get(key) != what[key]:
+            raise ValueError(f"{folder} was trained from other {key}: {what[name]} has changed under its name since; another --name is wanted")
 
 
 def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[str, List[Example]], device: str, max_positions: Optional[int]) -> None:

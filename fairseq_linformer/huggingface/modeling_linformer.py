@@ -10,17 +10,22 @@ Parameters are those of fairseq's ``linformer_roberta`` under other prefixes:
     B sentences, n positions, d width, V entries of the dictionary, C classes
 """
 
-from typing import Callable, Optional, Tuple, Union
+import copy
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
 from .configuration_linformer import LinformerPreTrainedConfig
+
+_OF_LEARNING = ("freeze_projections", "projection_lr_scale")
+"""Options on which it depends how a file holds E and F: as a matrix, or as what it started from and what it went since."""
+_OF_THE_PLACE = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 
 
 class LinformerPreTrainedModel(PreTrainedModel):
@@ -36,6 +41,37 @@ class LinformerPreTrainedModel(PreTrainedModel):
     write_code: Optional[Callable[[str], None]] = None
     """Writes the code of the model into a folder. None in an exported folder, where
     ``transformers`` copies the files itself; see ``__init__.py``."""
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
+        """As every model's, with E and F as they are in the file whatever ``freeze_projections`` and ``projection_lr_scale`` shall be from now on.
+
+        ``transformers`` puts the tensors of a file in their places one by one. So the model is made as the file has it, and
+        where these options are others made again from that.
+        """
+        if isinstance(config, PreTrainedConfig) and pretrained_model_name_or_path is not None:
+            wanted = {name: getattr(config, name) for name in _OF_LEARNING}
+            place = {name: kwargs[name] for name in _OF_THE_PLACE if name in kwargs}
+            of_file, config = cls.config_class.from_pretrained(pretrained_model_name_or_path, **place), copy.deepcopy(config)
+            for name in _OF_LEARNING:
+                setattr(config, name, getattr(of_file, name))
+        else:
+            wanted = {name: kwargs.pop(name) for name in _OF_LEARNING if name in kwargs}
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **kwargs)
+        if isinstance(loaded, tuple):  # with what was missing and what was not expected
+            return loaded[0]._learning_as(wanted), *loaded[1:]
+        return loaded._learning_as(wanted)
+
+    def _learning_as(self, wanted: Dict[str, Any]):
+        """This model, or if the options of learning shall be others one of the same E and F with them."""
+        if all(getattr(self.config, name) == value for name, value in wanted.items()):
+            return self
+        config = copy.deepcopy(self.config)
+        for name, value in wanted.items():
+            setattr(config, name, value)
+        other = type(self)(config).to(device=self.device, dtype=self.dtype)
+        other.load_state_dict(self.state_dict())
+        return other.train(self.training)
 
     def post_init(self):
         frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}

@@ -49,7 +49,8 @@ class _DroppedProduct(torch.autograd.Function):
         dropped, kept = torch.native_dropout(weights, p, True)
         ctx.save_for_backward(weights, values, kept)
         ctx.scale = 1 / (1 - p)
-        return dropped @ values
+        with torch.autocast(values.device.type, enabled=False):  # as in the backward pass: a gradient of the type of the values
+            return dropped @ values
 
     @staticmethod
     @once_differentiable

@@ -102,7 +102,7 @@ class LearnedProjection(Projection):
         """E itself: (k, N) or (H, k, N); of a convolution its kernel."""
         if not self._slow:
             return self.weight
-        return self.weight + (1 - self.scale) * (self.start - self.weight).detach()
+        return value_of(self.weight.detach(), self.start, self.scale) + (self.weight - self.weight.detach())  # the gradient of E is that of the weight
 
     def set_(self, value: Tensor) -> None:
         """Make ``value``, or for each head ``value``, the matrix or kernel."""
@@ -127,8 +127,12 @@ class LearnedProjection(Projection):
 
 
 def value_of(weight: Tensor, start: Optional[Tensor] = None, scale: Optional[Tensor] = None) -> Tensor:
-    """E as the entries of a state dict make it; the entries are left as they are."""
-    return weight.clone() if start is None else weight + (1 - scale) * (start - weight)
+    """E as the entries of a state dict make it; the entries are left as they are.
+
+    From the start, not from the weight: what E learnt is ``scale`` times the difference, and would be lost in half precision as the small
+    difference of numbers that are 1 / scale times as far apart.
+    """
+    return weight.clone() if start is None else start + scale * (weight - start)
 
 
 class LinearProjection(LearnedProjection):

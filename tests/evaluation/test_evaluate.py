@@ -13,6 +13,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.evaluation.classifier import check_dictionary
 from fairseq_linformer.models import LinformerRobertaModel
 
 from .. import stock
@@ -143,6 +144,16 @@ def test_scores_and_pairs(evaluate, pieces, tmp_path):
     evaluate(folder / "checkpoint_last.pt", data, "--json", tmp_path / "s.json", "--device", "cpu")
     found = json.loads((tmp_path / "s.json").read_text())
     assert set(found["scores"]) == {"pearson", "spearman"} and found["rows"] == len(lines)
+    labels = data / "label/valid.label"
+    whole = labels.read_text()
+    for text, said in ((whole + "1\n", f"{labels} has {len(lines) + 1} rows and input0 of the same split {len(lines)}"), (whole.replace("0.5", "half", 1), f"{labels}:3 is 'half'; a score is wanted"),
+                       (whole.replace("0.5", "nan", 1), f"{labels}:3 is 'nan'; a score is wanted")):  # fmt: skip
+        labels.write_text(text)
+        assert said in evaluate(folder / "checkpoint_last.pt", data, "--device", "cpu")
+    labels.write_text(whole)
+    pair = data / "input1"
+    stock.write_dataset(pair, "valid", lines[:-1], len(Dictionary.load(str(pieces / "dict.txt"))))
+    assert f"{pair}/valid has {len(lines) - 1} rows and input0" in evaluate(folder / "checkpoint_last.pt", data, "--device", "cpu")
     (tmp_path / "pair.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"{text}\t{TEXT[i - 1]}\t{i / 4}\n" for i, text in enumerate(TEXT)))
     evaluate(folder / "checkpoint_last.pt", tmp_path / "pair.tsv", "--json", tmp_path / "t.json", "--device", "cpu")
     assert json.loads((tmp_path / "t.json").read_text())["rows"] == len(TEXT)  # the column is found
@@ -281,3 +292,11 @@ def test_texts_are_cut_as_in_training(evaluate, finetuned, tmp_path):
     assert found["head"] != found["head+tail"]
     (tmp_path / "beside" / "manifest.json").write_text("{")
     assert "manifest.json cannot be read; --cut says how texts are cut" in evaluate(tmp_path / "beside" / finetuned.name, tmp_path / "long.txt")
+
+
+def test_a_dictionary_may_have_the_mask_itself(tmp_path):
+    for name, symbols in (("without", "a b"), ("with", "a b <mask>")):
+        (tmp_path / name).write_text("".join(f"{symbol} 1\n" for symbol in symbols.split()))
+        check_dictionary(tmp_path / name, 7, "model.pt")  # fairseq's own four, and the mask
+        with pytest.raises(ValueError, match="has 7 entries"):
+            check_dictionary(tmp_path / name, 8, "model.pt")

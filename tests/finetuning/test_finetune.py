@@ -180,6 +180,7 @@ def test_the_recipe_is_robertas(masked_lm, tmp_path):
     (["{ckpt}", "--max-positions", "100000000"], "--max-positions is 100000000; it must be between 1 and"),
     (["{ckpt}", "--seed", "99999999999"], "--seed is 99999999999; it must be from 0 to"),
     (["{ckpt}", "common.seed=5"], "common.seed=5 is given; --seed says it"),
+    (["{ckpt}", "model.max_positions=8"], "model.max_positions=8 is given; --max-positions says it"),
     (["{ckpt}", "optimization.max_epoch=1"], "optimization.max_epoch=1 is given; --epochs says it"),
     (["{ckpt}", "distributed_training.distributed_world_size=4"], "distributed_training.distributed_world_size=4 is given; it is part of the recipe"),
     (["{ckpt}", "+dataset.max_tokens=100"], "dataset.max_tokens=100 is given; it is part of the recipe"),

@@ -2,14 +2,19 @@
 
 import json
 import re
+import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer  # noqa: E402
 
 from fairseq_linformer.cli import main  # noqa: E402
+from fairseq_linformer.finetuning.with_transformers import _examples, _sum_of_rows, _sum_of_weights  # noqa: E402
+from fairseq_linformer.task_data.table import TASKS  # noqa: E402
 
 from ..trained import TEXT  # noqa: E402
 
@@ -50,7 +55,8 @@ def finetune(bert, tmp_path, capsys):
 def test_from_pretraining_to_scores(finetune, bert, tmp_path, capsys):
     (tmp_path / "ledger").mkdir()
     (tmp_path / "runs/bert/trainer/checkpoint-8").mkdir(parents=True)  # one that a kill has left half-written
-    asked = dict(model=str(bert), task="sst-2", source=str(tmp_path / "SST-2"), max_positions=None, lr=5e-3, batch_size=4, epochs=2, seed=1)
+    sums = dict(weights=_sum_of_weights(str(bert)), rows=_sum_of_rows(_examples(TASKS["sst-2"], str(tmp_path / "SST-2"))))
+    asked = dict(model=str(bert), task="sst-2", source=str(tmp_path / "SST-2"), max_positions=None, lr=5e-3, batch_size=4, epochs=2, seed=1, **sums)
     (tmp_path / "runs/bert/recipe.json").write_text(json.dumps(asked))
     said = finetune("--lr", 5e-3, "--ledger", tmp_path / "ledger")
     assert "accuracy" in said, said
@@ -65,9 +71,23 @@ def test_from_pretraining_to_scores(finetune, bert, tmp_path, capsys):
     assert entry["paper"]["value"] == 92.7 and "BERT-base" in entry["paper"]["where"]
     assert finetune("--lr", 5e-3).splitlines() == said.splitlines()[:2]  # nothing is done twice
     assert re.search("bert holds another run: lr is 0.005 there and 0.001 here; another --name is wanted", finetune("--lr", 1e-3))
+    # Names stay, and what is under them does not.
+    dev, weights = tmp_path / "SST-2/dev.tsv", tmp_path / "bert/model.safetensors"
+    was = dev.read_bytes()
+    dev.write_bytes(was + was.split(b"\n")[1] + b"\n")
+    assert f"was trained from other rows: {tmp_path}/SST-2 has changed under its name since" in finetune("--lr", 5e-3)
+    dev.write_bytes(was)
+    shutil.copytree(bert, tmp_path / "bert")
+    assert "accuracy" in finetune("--name", "copy", model=tmp_path / "bert")
+    save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
+    assert f"was trained from other weights: {tmp_path}/bert has changed under its name since" in finetune("--name", "copy", model=tmp_path / "bert")
+    (tmp_path / "runs/bert/recipe.json").write_text("[")
+    assert "recipe.json is damaged; move" in finetune("--lr", 5e-3)
 
 
 def test_what_is_refused(finetune, bert, tmp_path):
+    if not torch.cuda.is_available():
+        assert "--device is gpu, and PyTorch sees no GPU here" in finetune("--device", "gpu") and not (tmp_path / "runs").exists()
     assert re.search(r"training failed: update \d+: the loss is", finetune("--lr", 1e30))
     assert not (tmp_path / "runs/bert/result.json").exists()
     assert "--name is ../up; it must be a folder below" in finetune("--name", "../up")

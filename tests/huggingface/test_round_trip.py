@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.huggingface import LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
 
 from .. import stock
@@ -179,3 +180,27 @@ def test_what_is_changed_in_transformers_comes_back(masked_lm_folder, tmp_path):
     tokens = torch.tensor([[0, 5, 6, 7, 2]])
     with torch.no_grad():
         torch.testing.assert_close(theirs.model(tokens)[0], model.eval()(tokens).logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("before, changed, parameters", [
+    (["--projection-lr-scale", "0.25"], {"freeze_projections": True, "projection_lr_scale": None}, {"weight": False}),
+    (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 1.0}, {"weight": True}),
+    (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 0.5}, {"weight": True, "start": False, "scale": False}),
+    (["--freeze-projections"], {"freeze_projections": False, "projection_lr_scale": 0.25}, {"weight": True, "start": False, "scale": False}),
+])  # fmt: skip
+def test_how_E_shall_learn_from_now_on(before, changed, parameters, trained, tmp_path):
+    """What a folder holds of a slow E is its start and the way it went; changing the rate or freezing it leaves E what it is."""
+    source = trained(*before, "--projection-init", "average")
+    to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    tokens = torch.tensor([[0, 5, 6, 7, 9, 2]])
+    unchanged = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    config = LinformerPreTrainedConfig.from_pretrained(tmp_path / "hf", **changed)
+    for options in (changed, {"config": config}):
+        model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf", **options).eval()
+        E = {name.rpartition(".")[2]: tensor.requires_grad for name, tensor in model.state_dict(keep_vars=True).items() if "layers.0.self_attn.E." in name}
+        assert all(E[name] is grad for name, grad in parameters.items()) and ("scale" in E) == ("scale" in parameters)
+        scales = [float(b) for name, b in model.named_buffers() if name.endswith(".scale")]
+        assert scales == [changed["projection_lr_scale"]] * len(scales)
+        with torch.no_grad():
+            torch.testing.assert_close(model(tokens).logits, unchanged(tokens).logits, rtol=0, atol=1e-5)
+    assert config.freeze_projections == changed.get("freeze_projections", False)  # what was given is not written to

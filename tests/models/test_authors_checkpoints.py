@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_linformer.finetuning.start import open_start
 from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors
 from fairseq_linformer.models.options import resolve
 from fairseq_linformer.modules import LinearProjection
@@ -52,6 +53,8 @@ def test_features_are_theirs(checkpoint, tmp_path):
     model = check(path, tmp_path)
     assert model.args.sharing == mode.split(",")[0]
     assert {p.offset for p in model.modules() if isinstance(p, LinearProjection)} == {None}
+    # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learnt.
+    assert "++model.projection_init='normal'" in (said := open_start(path, tmp_path / "runs").overrides), said
 
 
 @pytest.mark.slow

@@ -133,3 +133,16 @@ def test_the_feed_forward_in_parts(monkeypatch):
     assert rows == [7, 7, 7, 7, 7, 1]
     torch.testing.assert_close(encoder(tokens)[0], whole)
     assert rows[6:] == [36]
+
+
+@pytest.mark.parametrize("projection, sharing, k", [("linear", "headwise", 4), ("linear", "none", [[4, 3], 4]), ("conv", "headwise", 4), ("max-pool", "headwise", 4)])
+def test_trains_under_autocast(projection, sharing, k):
+    """Whatever the order of multiplication, values may be of single precision where weights are of half."""
+    torch.manual_seed(0)
+    options = dict(vocab_size=20, max_positions=12, projected_dim=k, sharing=sharing, projection=projection, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2)
+    encoder = LinformerEncoder(LinformerConfig(**options))
+    assert encoder.training and encoder.config.attention_dropout > 0
+    with torch.autocast("cpu", torch.bfloat16):
+        features, _ = encoder(torch.randint(4, 20, (3, 12)))
+    features.float().square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters() if p.requires_grad)

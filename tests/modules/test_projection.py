@@ -218,3 +218,18 @@ def test_the_rate_falls_with_the_fan_in(n, scale):
     assert E.lr_scale == scale
     conv = projection_of(LinformerConfig(10, n, 4, projection="conv", layers=1, attention_heads=2, embed_dim=8))
     assert conv.lr_scale == default_lr_scale(n // 4)
+
+
+@pytest.mark.parametrize("dtype, most", [(torch.float16, 0.005), (torch.bfloat16, 0.03)])
+def test_half_precision_keeps_what_a_slow_matrix_learnt(dtype, most):
+    """Of the start a deviation of 1/256 of what the weight went; measured against double precision of the same three numbers."""
+    E = LinearProjection(4096, 256, lr_scale=1 / 256)
+    with torch.no_grad():
+        E.weight += 0.1 * torch.randn_like(E.weight)
+        E.to(dtype)
+        learnt = E.scale.double() * (E.weight.double() - E.start.double())
+        found = E().double() - E.start.double()
+        mostly = E.start == 0  # where an average stands, E is rounded to the precision of the average
+    assert (found - learnt)[mostly].norm() / learnt[mostly].norm() < most
+    E().sum().backward()
+    assert torch.equal(E.weight.grad, torch.ones_like(E.weight))
