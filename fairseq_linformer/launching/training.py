@@ -112,10 +112,10 @@ class Training:
         cfg = self.asked.copy()
         for key, value in self.derived().items():
             OmegaConf.update(cfg, key, value)
-        _check_paths(cfg)
         n = OmegaConf.select(cfg, "model.max_positions")
         if cfg.task._name == "sentence_prediction" and n not in (None, cfg.task.max_positions):
             raise ValueError(f"model.max_positions is {n}; fairseq's sentence_prediction makes it task.max_positions, which is {cfg.task.max_positions}")
+        _check_paths(cfg)
         for key, allowed in _REFUSED.items():
             value = OmegaConf.select(cfg, key)
             if value != allowed:

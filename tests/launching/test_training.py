@@ -45,6 +45,14 @@ def test_processes_that_do_not_divide_the_batch_are_refused(processes, said, mlm
         Training(BASE, (f"task.data={mlm_data}", "dataset.batch_size=8", "optimization.update_freq=[256]"), processes).composed
 
 
+def test_the_n_that_fairseq_would_replace_is_refused():
+    given = ("task.data=a", "task.num_classes=2", "checkpoint.finetune_from_model=b")
+    with pytest.raises(ValueError, match="model.max_positions is 256; fairseq's sentence_prediction makes it task.max_positions, which is 512"):
+        Training("configs/finetune/base.yaml", (*given, "++model.max_positions=256")).composed
+    with pytest.raises(ValueError, match="task.data is"):  # the paths are what is wrong, and not n
+        Training("configs/finetune/base.yaml", (*given, "++model.max_positions=512")).composed
+
+
 @pytest.mark.parametrize("given, said", [
     ([], "task.data is not given; task.data=PATH is wanted"),
     (["task.data=nowhere"], "task.data is .*/nowhere; there is no folder .*/nowhere"),
