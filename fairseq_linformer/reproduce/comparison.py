@@ -63,7 +63,7 @@ def seeds_of(entry: Entry, name: str) -> List[float]:
 
 def ratio(entry: Entry, a: str, b: str) -> Optional[Ratio]:
     """The perplexity of ``a`` over that of ``b``; None if the entry has one of them not."""
-    said = f"perplexity of {a} over that of {b}"
+    said = f"perplexity of {a}{_budget(entry, a)} over that of {b}"
     x, y = seeds_of(entry, a), seeds_of(entry, b)
     if len(x) == len(y) >= 2:
         logs = [(p - q) * math.log(2) for p, q in zip(x, y)]
@@ -76,6 +76,12 @@ def ratio(entry: Entry, a: str, b: str) -> Optional[Ratio]:
         return None
     (low, high), (low_b, high_b) = interval(ours), interval(theirs)
     return Ratio(ours.value / theirs.value, low / high_b, high / low_b, f"{said}, medians, and lowest to highest of any two runs")
+
+
+def _budget(entry: Entry, name: str) -> str:
+    """How long a model that was converted had to become another: what it costs depends on that."""
+    run = entry.configuration.get("runs", {}).get(name, {})
+    return f", {run['updates']:,} updates after its conversion," if str(run.get("made")).startswith("converted") else ""
 
 
 def at_most(entry: Entry, a: str, b: str, factor: float = 1.0) -> Part:
