@@ -112,7 +112,8 @@ def test_the_command_writes_ledger_table_and_figure(tmp_path):
     assert inference.measured["n=64 k=16: sdpa / linformer"].repetitions == 2 and inference.configuration["clock"] == "processor"
     assert (results / "benchmark-inference-cpu-fp32-l1-d64.png").stat().st_size > 1000
     said = (results / "benchmark.md").read_text()
-    assert "not measured (20)" in said and "| at least 1.12 | not measured |" in said and "| the paper's or more | not measured |" in said
+    assert "| 64 | " in said and "| 65,536 |" not in said  # lengths of the paper that nothing was measured at
+    assert "| at least 1.12 | not measured |" in said and "| the paper's or more | not measured |" in said
     assert "| n | k = 8 (paper) |" in said and re.search(r"\n\| 32 \| [^-]", said)  # lengths and k that are none of the paper's
     assert "\n1 layer, 1 thread, width 64; processor clock.\n" in said
 
