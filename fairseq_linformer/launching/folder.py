@@ -13,6 +13,7 @@
 import fcntl
 import json
 import logging
+import os
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -180,4 +181,7 @@ def alone_in(folder: Path) -> Iterator[None]:
             raise ValueError(f"another job trains in {folder}; wait for it, or give another --name") from None
         except OSError as error:  # not every shared file system has locks
             logger.warning("%s cannot be locked (%s); take care that only one job trains in it", folder, error)
+        # The lock is held as long as anybody has the file open. Loaders of data outlive a rank that ends by up to 5 seconds, in
+        # which the job that follows would be refused.
+        os.register_at_fork(after_in_child=file.close)
         yield

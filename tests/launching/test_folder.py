@@ -165,3 +165,19 @@ def test_two_jobs_in_one_folder_are_refused(training, tmp_path):
     done.set()
     other.join()
     folder.begin(training())
+
+
+def test_a_loader_that_outlives_its_job_does_not_hold_the_folder(training, tmp_path):
+    """Loaders are forked, and notice within 5 seconds that their job has ended; the next one may be quicker."""
+    folder.begin(training())
+    context = multiprocessing.get_context("fork")
+    ended = context.Event()
+    with folder.alone_in(tmp_path / "run"):
+        loader = context.Process(target=ended.wait)
+        loader.start()
+        with pytest.raises(ValueError, match="another job trains in"):  # closing it in the loader does not give it up
+            folder.begin(training())
+    folder.begin(training())
+    assert loader.is_alive()
+    ended.set()
+    loader.join()
