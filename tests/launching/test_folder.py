@@ -173,7 +173,7 @@ def test_a_loader_that_outlives_its_job_does_not_hold_the_folder(training, tmp_p
     context = multiprocessing.get_context("fork")
     ended = context.Event()
     with folder.alone_in(tmp_path / "run"):
-        loader = context.Process(target=ended.wait)
+        loader = context.Process(target=ended.wait, daemon=True)
         loader.start()
         with pytest.raises(ValueError, match="another job trains in"):  # closing it in the loader does not give it up
             folder.begin(training())
