@@ -162,11 +162,9 @@ def _check_rows(path: Path, there: int, rows: int) -> None:
 
 def _score(text: str, place: str) -> float:
     try:
-        if math.isfinite(number := float(text)):
-            return number
+        return _finite(text)
     except ValueError:
-        pass
-    raise ValueError(f"{place} is {text!r}; a score is wanted")
+        raise ValueError(f"{place} is {text!r}; a score is wanted") from None
 
 
 def _dataset(prefix: Path) -> MMapIndexedDataset:
@@ -185,8 +183,7 @@ def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int)
     if classifier.is_score != (folder / "label" / f"{split}.label").is_file():
         raise ValueError(f"{folder} has {'classes' if classifier.is_score else 'scores'} for labels, the model's head gives {'a score' if classifier.is_score else 'classes'}")
     if classifier.is_score:
-        found = scores.read_text().split("\n")
-        found = found[:-1] if found[-1] == "" else found
+        found = scores.read_text().splitlines()
         _check_rows(scores, len(found), rows)
         return [_score(line, f"{scores}:{i}") for i, line in enumerate(found, 1)]
     names = label_names(folder / "label" / "dict.txt")

@@ -84,7 +84,7 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
 
 
 def _examples(task: Task, source: str) -> Dict[str, List[Example]]:
-    return {split: list(task_examples(task, source, split)) for split in task.splits}
+    return {split: task_examples(task, source, split) for split in task.splits}
 
 
 def _sum_of_weights(name: str) -> Optional[Dict[str, str]]:

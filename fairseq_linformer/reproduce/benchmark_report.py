@@ -76,16 +76,13 @@ def _has_utilisation(entry: Entry) -> bool:
 def _table_3(entry: Entry) -> List[str]:
     """Every k of the paper's at every n that was measured, and those that were measured beside them."""
     cells_of = entry.configuration["cells"].values()
-    lengths = sorted({*paper.TABLE_3_TIME, *lengths_of(entry)})
     dimensions = sorted({*paper.TABLE_3_DIMENSIONS, *(k for cell in cells_of for k in cell["dimensions"])})
     lines = []
     for title, half, suffix in (("Time saved", paper.TABLE_3_TIME, ""), ("Memory saved (largest batches)", paper.TABLE_3_MEMORY, ", largest batch")):
         for base in ("eager", "sdpa"):
             columns = " | ".join(f"k = {k} (paper)" for k in dimensions)
             lines += [f"{title}, against `{base}`:", "", f"| n | {columns} |", "|---|" + "---|" * len(dimensions)]
-            for n in lengths:
-                if not _has(entry, n):
-                    continue
+            for n in lengths_of(entry):
                 cells = []
                 for k in dimensions:
                     theirs = paper.table_3(half, n, k)
@@ -95,10 +92,6 @@ def _table_3(entry: Entry) -> List[str]:
                 lines.append(f"| {n:,} | " + " | ".join(cells) + " |")
             lines.append("")
     return lines[:-1]
-
-
-def _has(entry: Entry, n: int) -> bool:
-    return any(name.startswith(f"n={n} ") or name.startswith(f"n={n}:") for name in entry.measured)
 
 
 def _or_does_not_fit(entry: Entry, m: Optional[Measurement], n: int, k: int, base: str, suffix: str) -> str:
