@@ -12,7 +12,8 @@ from typing import Any, Dict
 
 
 def current_commit(folder=None) -> str:
-    """Of the repository that ``folder`` is in, or else this source, wherever it is run from.
+    """Of the repository that ``folder`` is in, or else this source, wherever it is run from; ``-dirty`` if a tracked file was changed,
+    but for ``results/`` and ``README.md``, which are made of what was measured.
 
     Raises:
         subprocess.CalledProcessError: it is in none; this source, installed without its repository, is not of one around it.
@@ -20,7 +21,8 @@ def current_commit(folder=None) -> str:
     git = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder or Path(__file__).parent)
     if folder is None:
         git(["git", "ls-files", "--error-unmatch", Path(__file__).name])
-    return git(["git", "describe", "--always", "--abbrev=40", "--dirty"]).stdout.strip()
+    changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results", ":(top,exclude)README.md"]).stdout.strip()
+    return git(["git", "rev-parse", "HEAD"]).stdout.strip() + "-dirty" * bool(changed)
 
 
 def provenance() -> Dict[str, Any]:

@@ -11,4 +11,4 @@ set -euo pipefail
 out=$(realpath -m "$1")
 shift
 cd "$(dirname "$0")/.."
-exec python3 -m fairseq_linformer.benchmark "$out" --device cuda --minutes 7 "$@"
+exec python3 -m fairseq_linformer.benchmark "$out" --device cuda --minutes 6 "$@"

@@ -21,9 +21,7 @@ from .cells import DTYPES, Cell, Provenance, measure, words_of
 from .typed import heads_of, numbers, positive
 from .whole import BARE
 
-TRAINED_TOKENS = 32_768
 LENGTHS = {"cuda": inference.LENGTHS, "cpu": (512, 1024)}
-USABLE = {"cuda": 60.0, "cpu": 8.0}
 
 
 def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768) -> List[Cell]:
@@ -32,7 +30,7 @@ def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, 
     for dtype in dtypes:
         common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, embed_dim=width, heads=heads_of(width))
         trained = training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), tokens=tokens, models=BARE, **common)
-        cells += trained + inference.rows(lengths=lengths, tokens=tokens, usable_gib=USABLE[device], **common)
+        cells += trained + inference.rows(lengths=lengths, tokens=tokens, usable_gib=inference.USABLE[device], **common)
     return cells
 
 
@@ -51,7 +49,7 @@ def main(arguments=None) -> None:
     parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="d, of heads of 64 (%(default)s)")
-    parser.add_argument("--tokens", type=positive, default=TRAINED_TOKENS, help="of a batch (%(default)s)")
+    parser.add_argument("--tokens", type=positive, default=training.TOKENS["cuda"], help="of a batch (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=7.0, help="begin nothing that would end later (%(default)s)")
     parser.add_argument("--commit", help="of the source; asked from git if left out")

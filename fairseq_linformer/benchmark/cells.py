@@ -19,8 +19,9 @@ import torch
 from ..config import LinformerConfig
 from ..files import atomic, check_can_be_written
 from ..machine import hardware, versions
-from . import together
+from . import kernels, together
 from .flops import measured_peak, peak_of
+from .memory import NO_MEMORY
 from .timing import clock_for
 
 SLOWER = 2.5
@@ -153,22 +154,34 @@ def measure(cells: Sequence[Cell], folder: Path, provenance: Provenance, minutes
     """
     if minutes is not None and not minutes >= 0:
         raise ValueError(f"minutes is {minutes}; it must be at least 0")
-    begun, speeds, left, any_done = time.monotonic(), {}, [], False
+    torch.set_float32_matmul_precision("highest")  # not TF32, which some containers turn on: fp32 is fp32
+    begun, speeds, beside, left, any_done = time.monotonic(), {}, {}, [], False
     for cell in _not_there(cells, Path(folder)):
         path = Path(folder) / f"{cell.name}.json"
         key = (cell.device, cell.dtype)
         if key not in speeds:
             speeds[key] = measured_peak(cell.device, DTYPES[cell.dtype])
-        foreseen = SLOWER * cell.operations() / speeds[key]
+        kind, products = together.kind_of({"name": cell.name}), SLOWER * cell.operations() / speeds[key]
+        foreseen = products + beside.get(kind, 0.0)
         if minutes is not None and any_done and time.monotonic() - begun + foreseen > 60 * minutes:
             left.append(cell.name)
             continue
         any_done = True
         started = time.monotonic()
-        found = cell.measure()
+        kernels.forget()
+        try:
+            found = cell.measure()
+        except torch.OutOfMemoryError:
+            print(f"{cell.name}: not measured, {NO_MEMORY}", flush=True)
+            continue
+        finally:
+            if cell.device != "cpu":
+                torch.cuda.empty_cache()  # for the processes of the next one
+        taken = time.monotonic() - started
+        beside[kind] = max(beside.get(kind, 0.0), taken - products)  # what making and counting models took, which no operations tell
         content = {
-            **_circumstances(cell), "measured": found, "seconds": round(time.monotonic() - started, 1),
-            **peak_of(cell.device, DTYPES[cell.dtype], speeds[key]), "date": datetime.date.today().isoformat(), **asdict(provenance),
+            **_circumstances(cell), "measured": found, "seconds": round(taken, 1),
+            **peak_of(cell.device, DTYPES[cell.dtype], speeds[key]), "kernels": kernels.taken(), "date": datetime.date.today().isoformat(), **asdict(provenance),
         }  # fmt: skip
         with atomic(path) as file:
             file.write(json.dumps(content, indent=1) + "\n")
@@ -211,11 +224,12 @@ def entry_of(cell: Dict[str, Any]) -> str:
 
 
 def _check_same(path: Path, cell) -> None:
-    before = read(path)
-    now = {**configuration(cell), "threads": torch.get_num_threads()}
-    for name, was in {**{name: before["configuration"].get(name) for name in now}, "threads": before["threads"]}.items():
-        if was != now[name]:
-            raise ValueError(f"{path} was measured with {name} {was}, and not {now[name]}; take another folder, nothing is overwritten")
+    before, now = read(path), {**configuration(cell), "threads": torch.get_num_threads()}
+    was = {**before["configuration"], "threads": before["threads"]}
+    means_nothing = ("rounds", "warm_up") if now.get("memory") else ()
+    for name in now:
+        if name not in means_nothing and was.get(name) != now[name]:
+            raise ValueError(f"{path} was measured with {name} {was.get(name)}, and not {now[name]}; take another folder, nothing is overwritten")
 
 
 def read(path: Path) -> Dict[str, Any]:

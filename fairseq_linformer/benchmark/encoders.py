@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.attention import gather
+from .kernels import with_fastest
 
 BASELINES = ("eager", "sdpa")
-"""Transformers: with weights that are materialised, as in 2020, and with the fastest fused kernel of PyTorch."""
+"""Transformers: with weights that are materialised, as in 2020, and with the fastest fused kernel of PyTorch (kernels.py)."""
 
 
 class FullAttention(nn.Module):
@@ -48,7 +49,8 @@ class FullAttention(nn.Module):
         mask = None if padding_mask is None else ~padding_mask[:, None, None]  # (B, 1, 1, n), True where attended to
         dropout = self.dropout if self.training else 0.0
         if self.kind == "sdpa":
-            context = F.scaled_dot_product_attention(q, k, v, mask, dropout)
+            with with_fastest(q, k, v, mask, dropout):
+                context = F.scaled_dot_product_attention(q, k, v, mask, dropout)
         else:
             scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)
             if mask is not None:

@@ -28,6 +28,10 @@ MANY_TOKENS = 8 * ROWS
 the same share."""
 PAPER_MEMORY = 16.0
 """GiB of the V100 in section 5.3, whose largest batches the paper compares."""
+TOKENS = {"cpu": 4096, "cuda": 32_768}
+"""Of a batch; of fewer a large GPU computes in less time than it takes to launch its kernels."""
+USABLE = {"cpu": 8.0, "cuda": 60.0}
+"""GiB that a model may take."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +162,11 @@ def rows(lengths=LENGTHS, dimensions=DIMENSIONS, **options):
     """A row for each length, with the k of Table 3 below it.
 
     Raises:
-        ValueError: no k is below a length.
+        ValueError: no k is below a length, or a k is below none.
     """
+    for k in dimensions if dimensions is not DIMENSIONS else ():
+        if k >= max(lengths):
+            raise ValueError(f"k is {k}; an n above it is needed, and there are {', '.join(map(str, lengths))}")
     found = []
     for n in lengths:
         below = tuple(k for k in dimensions if k < n)

@@ -21,12 +21,15 @@ from ..corpus.binarised import Writer
 from ..errors import first_line
 from ..fairseq_log import every
 from .cells import PLACE, Setting, slug
+from .memory import NO_MEMORY
 from .whole import WITH_FAIRSEQ, authors_example, check_authors, check_models
 
 PLUGIN = Path(__file__).parents[1]
-SAID_HERE = ("--arch", "-a", "--batch-size", "--max-sentences", "--bf16", "--cpu", "--encoder-attention-heads", "--encoder-embed-dim",
-             "--encoder-ffn-embed-dim", "--encoder-layers", "--fp16", "--log-format", "--log-interval", "--max-positions", "--max-update",
-             "--projected-dim", "--task", "--tokens-per-sample")  # fmt: skip
+FAIRSEQ_TRAIN = Path(__file__).with_name("fairseq_train.py")
+SAID_HERE = ("--amp", "--arch", "-a", "--batch-size", "--max-sentences", "--bf16", "--cpu", "--distributed-world-size", "--encoder-attention-heads",
+             "--encoder-embed-dim", "--encoder-ffn-embed-dim", "--encoder-layers", "--fp16", "--log-format", "--log-interval", "--max-positions",
+             "--max-tokens", "--max-update", "--memory-efficient-bf16", "--memory-efficient-fp16", "--projected-dim", "--task", "--tokens-per-sample",
+             "--tpu", "--update-freq")  # fmt: skip
 """Options of fairseq that a cell's own fields are told as, and its log is read by: another value would make the cell's untrue."""
 
 
@@ -59,6 +62,8 @@ class Process(Setting):
         check_authors(self.models, self.n, self.k)
         if not 1 <= self.warm_up_updates < self.updates:
             raise ValueError(f"warm_up_updates is {self.warm_up_updates}; it must be at least 1 and less than updates, which is {self.updates}")
+        if (self.device, self.dtype) == ("cpu", "fp16"):
+            raise ValueError("dtype is fp16; fairseq trains in it on a GPU only, on cpu it must be fp32 or bf16")
         if self.options and "ours" not in self.models:
             raise ValueError(f"fairseq options are {shlex.join(self.options)}; they are for this plugin's model, "
                              f"and ours is not among {', '.join(self.models)}")  # fmt: skip
@@ -85,14 +90,22 @@ class Process(Setting):
 
     def measure(self) -> Dict[str, Any]:
         """``words`` a second of each round, over its updates but those that warm up, and ``bytes`` of the host's memory that
-        the process that trains had."""
+        the process that trains had; ``failed`` those that the GPU has no memory for."""
         words: Dict[str, List[float]] = {name: [] for name in self.models}
         memory: Dict[str, List[int]] = {name: [] for name in self.models}
+        failed: Dict[str, str] = {}
         for name, folder in self.turns():
-            log, most = run(self.command(name, folder))
+            if name in failed:
+                continue
+            try:
+                log, most = run(self.command(name, folder))
+            except torch.OutOfMemoryError:
+                failed[name] = NO_MEMORY
+                del words[name], memory[name]
+                continue
             words[name].append(words_a_second(log, self.warm_up_updates))
             memory[name].append(most)
-        return {"words": words, "bytes": memory}
+        return {"words": words, "bytes": memory, "failed": failed}
 
     def turns(self) -> Iterator[Tuple[str, str]]:
         """The models in turns, round by round, and the folder of their data."""
@@ -115,7 +128,7 @@ class Process(Setting):
 
     def command(self, name: str, folder: str) -> List[str]:
         """What is run for a model."""
-        return [sys.executable, "-c", "from fairseq_cli.train import cli_main; cli_main()", *self.arguments(name, folder)]
+        return [sys.executable, "-P", str(FAIRSEQ_TRAIN), *self.arguments(name, folder)]
 
     def arguments(self, name: str, folder: str) -> List[str]:
         """Of ``fairseq-train``. The options come last, and so win over what every model has."""
@@ -126,7 +139,7 @@ class Process(Setting):
             "authors": ["--compressed", str(self.n // self.k), "--shared-kv-compressed", "1", "--shared-layer-kv-compressed", "1"],
         }[name]  # fmt: skip
         precision = {"fp32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}[self.dtype]
-        device = ["--cpu"] if self.device == "cpu" else []
+        device = ["--cpu"] if self.device == "cpu" else ["--distributed-world-size", "1"]  # or it takes every GPU, with a batch each
         return [
             *plugin, *self.task(folder), "--arch", arch, *linear,
             "--encoder-layers", str(self.layers), "--encoder-embed-dim", str(self.embed_dim), "--encoder-ffn-embed-dim", str(4 * self.embed_dim),
@@ -180,6 +193,7 @@ def run(command: List[str]) -> Tuple[str, int]:
     many threads as PyTorch has here.
 
     Raises:
+        torch.OutOfMemoryError: it says that a GPU has no memory left; fairseq goes on without the batch that was too large.
         ValueError: it fails; with its last line.
     """
     most = 0
@@ -196,6 +210,8 @@ def run(command: List[str]) -> Tuple[str, int]:
                 process.kill()
                 process.wait()
         said = path.read_text(errors="replace")
+    if "CUDA out of memory" in said:
+        raise torch.OutOfMemoryError(f"{command[0]} has no room on the GPU")
     if process.returncode != 0:
         raise ValueError(f"{command[0]} ended with {process.returncode}: {first_line((said.strip().splitlines() or [''])[-1])}")
     return said, most

@@ -39,4 +39,7 @@ class Shares(Process):
         with TemporaryDirectory() as place:
             out = Path(place, "updates.json")
             run([sys.executable, "-P", str(STOPWATCH), str(out), *self.arguments(name, folder)])
-            return json.loads(out.read_text())
+            updates = json.loads(out.read_text())
+        if len(updates) <= self.warm_up_updates:
+            raise ValueError(f"{name}: {len(updates)} updates were timed; more than {self.warm_up_updates} are needed")
+        return updates

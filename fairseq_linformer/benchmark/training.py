@@ -27,6 +27,8 @@ optimizer_of = partial(torch.optim.AdamW, lr=1e-5, fused=True)
 """The same for every model."""
 FINETUNING_BATCH = 32
 """Sentences at most, the larger of RoBERTa's."""
+TOKENS = {"cpu": 2048, "cuda": 32_768}
+"""Of a step; as of ``inference.TOKENS``."""
 KEPT = 3
 """As many n x n matrices a head a Transformer with dropout keeps for backward: counted at n = 512 to 2,048."""
 OUR_TRANSFORMERS = tuple(f"transformer-{kind}" for kind in BASELINES)
@@ -146,7 +148,7 @@ class Training(Setting):
         return found
 
 
-def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = 2048, **options) -> List[Training]:
+def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = TOKENS["cpu"], **options) -> List[Training]:
     """A step of about ``tokens`` tokens for each length, of at most 32 sentences in finetuning, and behind them their bytes."""
     steps = [dict(n=n, batch=max(1, tokens // n), positions=n) for n in lengths]
     steps += [dict(n=n, batch=min(FINETUNING_BATCH, max(1, tokens // n)), classify=True, positions=512) for n in finetuning]

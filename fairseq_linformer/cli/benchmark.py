@@ -46,7 +46,7 @@ def _add_kind(parser, kind: str) -> None:
     parser.add_argument("--dtype", choices=("fp32", "fp16", "bf16"), default="fp32")
     if kind != "finetuning":
         parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n; those of the paper if left out")
-        parser.add_argument("--tokens", type=positive, metavar="T", help="of a batch")
+        parser.add_argument("--tokens", type=positive, metavar="T", help="of a batch (inference 4096, training 2048, both 32768 on cuda; scaling the longest n)")
         parser.add_argument("--warm-up", type=int, metavar="R", help="rounds before those that count (1)")
     parser.add_argument("--layers", type=int, default=2 if kind == "scaling" else 12, metavar="L", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, metavar="R", help="interleaved repetitions (%(default)s)")
@@ -60,7 +60,7 @@ def _add_kind(parser, kind: str) -> None:
     else:
         parser.add_argument("--k", type=int, default=256, metavar="K", help="(%(default)s)")
     if kind in ("inference", "scaling"):
-        parser.add_argument("--usable-gib", type=float, help="what a model may take here; one that takes more is not run (8)")
+        parser.add_argument("--usable-gib", type=float, help="what a model may take here; one that takes more is not run (8; on cuda 60)")
     if kind == "scaling":
         parser.add_argument("--part", choices=("families", "pertoken"), help="one of the two only")
     if kind != "inference":
@@ -126,7 +126,7 @@ def _common(options: argparse.Namespace) -> dict:
 def _inference(options: argparse.Namespace) -> list:
     from ..benchmark import inference
 
-    lengths, common = options.lengths or inference.LENGTHS, dict(tokens=options.tokens or 4096, warm_up=_or(options.warm_up, 1), **_common(options))
+    lengths, common = options.lengths or inference.LENGTHS, dict(tokens=options.tokens or inference.TOKENS[options.device], warm_up=_or(options.warm_up, 1), **_common(options))
     if options.whole:
         _refuse(options, ("memory_gib", "usable_gib"), "is not for --whole, which measures times only and runs every model")
         ks = options.k or (256,)
@@ -134,18 +134,18 @@ def _inference(options: argparse.Namespace) -> list:
             raise ValueError(f"--k is {','.join(map(str, ks))}; with --whole it must be one number")
         return [inference.WholeInference(n, k=ks[0], **common) for n in lengths]
     return inference.rows(lengths, options.k or inference.DIMENSIONS, memory_gib=_or(options.memory_gib, inference.PAPER_MEMORY),
-                          usable_gib=_or(options.usable_gib, 8.0), **common)  # fmt: skip
+                          usable_gib=_or(options.usable_gib, inference.USABLE[options.device]), **common)  # fmt: skip
 
 
 def _scaling(options: argparse.Namespace) -> list:
-    from ..benchmark import scaling
+    from ..benchmark import inference, scaling
 
     lengths, tokens = options.lengths or scaling.LENGTHS, options.tokens or max(options.lengths or scaling.LENGTHS)
     models = _or(options.models, tuple(scaling.families()))
     common = dict(k=options.k, warm_up=_or(options.warm_up, 1), **_common(options))
     families, pertoken = [], []
     if options.part != "pertoken":
-        families = scaling.rows(lengths, tokens, models=models, usable_gib=_or(options.usable_gib, 8.0), **common)
+        families = scaling.rows(lengths, tokens, models=models, usable_gib=_or(options.usable_gib, inference.USABLE[options.device]), **common)
     else:
         _refuse(options, ("models", "usable_gib"), "is not for --part pertoken, which runs the Linformer alone")
     ends = tuple(sorted({min(lengths), max(lengths)}))
@@ -171,7 +171,7 @@ def _training(options: argparse.Namespace) -> list:
     for name, parts in OF_PARTS.items():
         if options.part not in (parts if name == "fairseq_options" else (None, *parts)):
             _refuse(options, (name,), f"is for --part {' or '.join(parts)}")
-    common, lengths, tokens = _common(options), options.lengths or training.PRETRAINING, options.tokens or 2048
+    common, lengths, tokens = _common(options), options.lengths or training.PRETRAINING, options.tokens or training.TOKENS[options.device]
     finetuning = _or(options.finetuning, training.FINETUNING)
     models, peers, cells = options.models or WITH_FAIRSEQ, tuple(name for name in OF_INDEX if why_not(name) is None), []
     if options.part in (None, "steps", "memory"):

@@ -56,8 +56,12 @@ def _circumstances(entry: Entry) -> List[str]:
     clock = f"; {c['clock']} clock" if "clock" in c else ""
     peak = f"; utilisation is of {_peaks(entry)} operations a second, from {c['peak_from']}" if _has_utilisation(entry) else ""
     lines = [f"{setting(entry)}{width}{clock}{peak}.", ""]
-    if any("utilisation" in name and m.value > 1 for name, m in entry.measured.items()):
+    if c.get("peak_from") == "a matrix product" and any("utilisation" in name and m.value > 1 for name, m in entry.measured.items()):
         lines += ["A utilisation above 1 says that the peak was taken while others used the machine: those of this entry are no shares.", ""]
+    cold = [f"{cell['n']:,}" for cell in c.get("cells", {}).values() if "n" in cell and cell.get("warm_up") == 0]
+    lines += [f"Without a round to warm up: n = {' and '.join(cold)}.", ""] if cold else []
+    counted = [f"{', '.join(cell['counted'])} at n = {cell['n']:,}" for cell in c.get("cells", {}).values() if cell.get("counted")]
+    lines += [f"Bytes counted from tensors, where the GPU has no room to be asked: {'; '.join(counted)}.", ""] if counted else []
     failed = [f"- {cell}: {name}: {why}" for cell, models in c.get("failed", {}).items() for name, why in models.items()]
     return lines + (["Could not be measured:", "", *failed, ""] if failed else [])
 

@@ -20,6 +20,33 @@ from fairseq_linformer.reproduce import ledger
 WHO = cells.Provenance("abc", "command")
 
 
+def test_what_a_cell_took_beside_its_operations_is_foreseen_of_the_next(tmp_path, monkeypatch):
+    """Making and counting models is most of the time on a GPU, and no operations tell it."""
+    now = [0.0]
+    monkeypatch.setattr(cells.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(Counts, "measure", lambda self: now.__setitem__(0, now[0] + 25) or {"n": self.n})
+    assert cells.measure([Counts(1), Counts(2), Counts(3)], tmp_path, WHO, minutes=1) == ["counts-n3"] and now == [50]
+
+
+def test_a_cell_without_room_is_told_and_the_next_is_measured(tmp_path, monkeypatch, capsys):
+    def measured(self):
+        if self.n == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return {"n": self.n}
+
+    monkeypatch.setattr(Counts, "measure", measured)
+    assert cells.measure([Counts(1), Counts(2)], tmp_path, WHO) == [] and [path.name for path in tmp_path.iterdir()] == ["counts-n2.json"]
+    assert "counts-n1: not measured, out of memory\n" in capsys.readouterr().out
+
+
+def test_rounds_mean_nothing_to_bytes(tmp_path):
+    shape = dict(n=32, batch=1, positions=32, k=8, layers=1, embed_dim=64, heads=4, vocabulary=100, models=("ours-modules",), memory=True)
+    cells.measure([Training(rounds=2, **shape)], tmp_path, WHO)
+    assert cells.measure([Training(rounds=3, **shape)], tmp_path, WHO) == []
+    with pytest.raises(ValueError, match="was measured with batch 1, and not 2"):
+        cells.measure([Training(**{**shape, "batch": 2})], tmp_path, WHO)
+
+
 @dataclass(frozen=True)
 class Counts:
     """A cell that counts how often it is measured."""
@@ -143,7 +170,9 @@ def test_the_other_commands_and_the_report(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, sentence", [
-    ("inference OUT --lengths 64 --k 128", "n is 64; a k below it is needed, and there are 128"),
+    ("inference OUT --lengths 64 --k 128", "k is 128; an n above it is needed, and there are 64"),
+    ("inference OUT --lengths 64,256 --k 128", "n is 64; a k below it is needed, and there are 128"),
+    ("inference OUT --lengths 64,256 --k 8,512", "k is 512; an n above it is needed, and there are 64, 256"),
     ("inference OUT --lengths many", "'many' is not numbers separated by commas"),
     ("inference OUT --lengths 64 --k 8 --rounds 0", "rounds is 0; it must be at least 1"),
     ("inference OUT --whole --k 8,16", "--k is 8,16; with --whole it must be one number"),
@@ -258,6 +287,45 @@ def test_whole_processes(tmp_path):
     assert process.run([sys.executable, "-c", allocate])[1] == pytest.approx(2.1e8, rel=0.1)
     with pytest.raises(ValueError, match="ended with 1: .*ZeroDivisionError"):
         process.run([sys.executable, "-c", "1 / 0"])
+
+
+@pytest.mark.slow
+def test_half_precision_is_trained_in_by_a_process_and_by_one_with_a_stopwatch(monkeypatch):
+    """fairseq's own command takes --bf16 for a TPU."""
+    from fairseq_linformer.benchmark import shares
+
+    said, run = [], process.run
+    for module in (process, shares):
+        monkeypatch.setattr(module, "run", lambda command: said.append(run(command)) or said[-1])
+    for kind in (process.Process, shares.Shares):
+        kind(32, 2, ("ours",), 8, 2, layers=1, embed_dim=64, heads=4, vocabulary=100, dtype="bf16").measure()
+    assert len(said) == 2 and all("'bf16': True" in log and "'tpu': False" in log for log, _ in said)
+
+
+@pytest.mark.parametrize("word", ["--memory-efficient-fp16", "--amp", "--update-freq", "--max-tokens=4", "--distributed-world-size"])
+def test_what_would_make_a_process_another_is_no_option_of_it(word):
+    with pytest.raises(ValueError, match=f"fairseq options have {word.split('=')[0]}, which the benchmark says itself"):
+        process.Process(32, 2, k=8, options=(word,))
+
+
+def test_fairseq_trains_in_fp16_on_a_gpu_only_and_on_one():
+    with pytest.raises(ValueError, match="dtype is fp16; fairseq trains in it on a GPU only"):
+        process.Process(32, 2, k=8, dtype="fp16")
+    words = process.Process(32, 2, k=8, dtype="fp16", device="cuda").arguments("ours", "data")
+    assert words[words.index("--distributed-world-size") + 1] == "1" and "--fp16" in words and "--cpu" not in words
+
+
+def test_a_process_that_the_gpu_has_no_room_for_is_told_and_the_others_are_measured(monkeypatch):
+    log = 3 * '2026 | INFO | train_inner | {"epoch": 1, "wps": "50", "wpb": "100"}\n'
+
+    def trained(command, run=process.run):
+        if "linformer_roberta_base" in command:
+            return log, 10**8
+        return run([sys.executable, "-c", "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'); exit(1)"])
+
+    monkeypatch.setattr(process, "run", trained)
+    found = process.Process(32, 2, ("ours", "roberta"), 8, rounds=2, vocabulary=100).measure()
+    assert found["failed"] == {"roberta": "out of memory"} and found["words"] == {"ours": [50.0, 50.0]} and list(found["bytes"]) == ["ours"]
 
 
 @pytest.mark.slow

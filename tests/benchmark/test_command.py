@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,22 @@ def test_the_commit_is_that_of_the_source_wherever_it_is_run(tmp_path, monkeypat
     assert current_commit() == here
     subprocess.run(["git", "init", "--quiet"], check=True)
     assert current_commit() == here
+
+
+def test_what_a_measurement_rewrites_does_not_make_its_commit_another(tmp_path):
+    git = partial(subprocess.run, check=True, cwd=tmp_path)
+    (tmp_path / "results").mkdir()
+    for name in ("results/a.json", "README.md", "code.py"):
+        (tmp_path / name).write_text("1\n")
+    git(["git", "init", "--quiet"])
+    git(["git", "add", "."])
+    git(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "all"])
+    clean = current_commit(tmp_path)
+    for name in ("results/a.json", "README.md"):
+        (tmp_path / name).write_text("2\n")
+    assert current_commit(tmp_path) == clean and len(clean) == 40
+    (tmp_path / "code.py").write_text("2\n")
+    assert current_commit(tmp_path) == f"{clean}-dirty" == current_commit(tmp_path / "results")
 
 
 def pieces_of_the_script(tmp_path):

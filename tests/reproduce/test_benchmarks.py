@@ -41,7 +41,8 @@ def test_a_transformer_that_does_not_fit_is_not_a_number():
         "n=512 k=128: eager / linformer": Measurement(1.7, "ratio of times", [1.6, 1.8], 3),
         "n=512: seconds of eager": Measurement(1.0, "s", [0.9, 1.1], 3),
     }
-    told = benchmark_report.text([entry(identifier="benchmark-inference-cpu-fp32-l12", measured=measured, configuration={"layers": 12, "cells": {}})])
+    cells = {str(n): {"n": n, "dimensions": [128]} for n in (512, 65536)}
+    told = benchmark_report.text([entry(identifier="benchmark-inference-cpu-fp32-l12", measured=measured, configuration={"layers": 12, "cells": cells})])
     assert "| 512 | 1.7 [1.6, 1.8] (1.5) | not measured (1.3) |" in told
     assert "| 65,536 | does not fit (20) | not measured (18)" in told and "| does not fit; 90 x the bytes (60) |" in told.replace("65,536 ", "")
 
@@ -85,15 +86,31 @@ def cell(n, seconds, peak, **configuration):
             "commit": "abc", "command": "it", "peak_operations_per_second": peak, "peak_from": "a matrix product"}  # fmt: skip
 
 
-def test_every_model_and_every_peak_of_the_cells_is_told(tmp_path):
-    """Cells of one entry may have other models, and each was measured beside a product of its own."""
+def test_every_model_of_the_cells_is_told_and_the_best_peak(tmp_path):
+    """Cells of one entry may have other models, and beside each a product was timed, which others on the machine can only make slower."""
     for c in (cell(32, {"ours": [0.5]}, 1e12), cell(64, {"ours": [0.5], "roberta": [1.0]}, 4e12)):
         (tmp_path / f"{c['name']}.json").write_text(json.dumps(c))
     (found,) = entries(tmp_path)
     assert found.configuration["models"] == ["ours", "roberta"]
     shares = [found.measured[f"pretraining n={n}: utilisation by ours"].value for n in (32, 64)]
-    assert shares == [1e9 / 0.5 / 1e12, 1e9 / 0.5 / 4e12]  # of its own peak
-    assert "utilisation is of 1e12 to 4e12 operations a second, from a matrix product" in benchmark_report.text([found])
+    assert shares == 2 * [1e9 / 0.5 / 4e12]
+    assert "utilisation is of 4e12 operations a second, from a matrix product" in benchmark_report.text([found])
+
+
+def test_others_are_told_where_ours_had_no_room(tmp_path):
+    found = cell(32, {"roberta": [1.0]}, 1e12, models=["ours", "roberta"], device="cuda")
+    found["measured"].update(bytes={"roberta": 5}, failed={"ours": "out of memory"})
+    (tmp_path / f"{found['name']}.json").write_text(json.dumps(found))
+    (told,) = entries(tmp_path)
+    assert list(told.measured) == ["pretraining n=32: bytes of roberta", "pretraining n=32: roberta", "pretraining n=32: utilisation by roberta"]
+    assert "ours: out of memory" in benchmark_report.text([told])
+
+
+def test_what_was_not_warmed_up_or_was_counted_is_told():
+    cells = {"a": {"n": 512, "warm_up": 1}, "b": {"n": 32768, "warm_up": 0, "counted": ["eager", "sdpa"]}, "c": {"n": 65536, "warm_up": 0}}
+    told = benchmark_report.text([entry(identifier="benchmark-training-cpu-fp32-l12", configuration={"layers": 12, "threads": 1, "cells": cells})])
+    assert "Without a round to warm up: n = 32,768 and 65,536." in told
+    assert "Bytes counted from tensors, where the GPU has no room to be asked: eager, sdpa at n = 32,768." in told
 
 
 def test_times_of_a_token_at_other_numbers_of_tokens_are_no_curve(tmp_path):
