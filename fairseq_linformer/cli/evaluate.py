@@ -56,7 +56,7 @@ def _evaluate(options: argparse.Namespace):
 
     _refuse(options)
     if options.json:
-        if str(options.json) in ("-", options.predictions):
+        if str(options.json) == "-" or (options.predictions not in (None, "-") and Path(options.predictions).resolve() == options.json.resolve()):
             raise ValueError(f"--json is {options.json}; a file of its own is wanted")
         check_new_file(options.json)
     numbers, report = _perplexity(options) if options.perplexity is not None else _rows(options)
@@ -102,7 +102,11 @@ def _rows(options: argparse.Namespace):
 
         if options.max_positions is not None:
             raise ValueError(f"--max-positions is {options.max_positions}; {options.checkpoint} is of fairseq, and its own n counts")
+        if not what.needs_tokenizer and (given := _given(options, "gpt2", "sentencepiece", "cut")):
+            raise ValueError(f"--{next(iter(given))} is given; {options.what} is prepared and has tokens, not texts")
         classifier = FairseqClassifier(options.checkpoint, _device(options), **_given(options, "head", "dictionary", "labels", "cut"))
+        if classifier.names_assumed:
+            print(f"nothing beside {options.checkpoint} names its classes; they are taken to be numbered as their task has them, --labels FILE says otherwise", file=sys.stderr)
         if what.needs_tokenizer:
             classifier.use_tokenizer(options.gpt2, options.sentencepiece)
     else:

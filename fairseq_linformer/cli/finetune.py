@@ -101,11 +101,11 @@ def _begun_on(folder: Path) -> Optional[str]:
     """The device of a run, or of the first of a grid: what a cluster's GPUs have trained may be reported where there is none."""
     from omegaconf import OmegaConf
 
-    from ..launching.folder import CONFIG
+    from ..launching.folder import CONFIG, read_config
 
     for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
         if path.is_file():
-            return "cpu" if OmegaConf.select(OmegaConf.load(path), "common.cpu") else "gpu"
+            return "cpu" if OmegaConf.select(read_config(path.parent), "common.cpu") else "gpu"
     return None
 
 

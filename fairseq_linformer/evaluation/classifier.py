@@ -41,6 +41,7 @@ class FairseqClassifier:
 
     Attributes:
         names: of the classes; empty where the head gives a score.
+        names_assumed: there is no dictionary of labels, so that they are numbers.
         max_positions: n.
 
     Raises:
@@ -62,7 +63,11 @@ class FairseqClassifier:
         self.model = build_model(self.checkpoint, name).to(self.device).eval()
         self._name = name
         classes = self.model.classification_heads[name].out_proj.out_features
-        self.names = [] if self.is_score else _label_names(Path(labels) if labels else self.path.parent / LABELS, classes)
+        if labels and self.is_score:
+            raise ValueError(f"--labels is {labels}; the head of {self.path} gives a score, which has none")
+        beside = self.path.parent / LABELS
+        self.names_assumed = not (self.is_score or labels or beside.is_file())
+        self.names = [] if self.is_score else [str(i) for i in range(classes)] if self.names_assumed else _label_names(Path(labels or beside), classes)
         self._tokenizer: Optional[Tokenizer] = None
 
     def use_tokenizer(self, gpt2=None, sentencepiece=None) -> None:
@@ -216,9 +221,7 @@ def _choose(path, state, wanted: Optional[str]) -> str:
 
 
 def _label_names(path: Path, classes: int) -> List[str]:
-    """From the dictionary of the labels; numbers where there is none."""
-    if not path.is_file():
-        return [str(i) for i in range(classes)]
+    """From the dictionary of the labels."""
     names = label_names(path)
     if len(names) < classes:
         raise ValueError(f"{path} names {len(names)} labels; the head has {classes} classes")

@@ -85,10 +85,12 @@ def evaluate(classifier, what: What, predictions: Optional[str] = None, max_toke
         max_tokens, batch_size: of a batch; the result does not depend on them.
 
     Raises:
-        ValueError: anything that is given is not what it should be; one sentence, and nothing is written.
+        ValueError: anything that is given is not what it should be, one sentence, and no file is written; or, after that, there
+            are labels that cannot be scored.
         OSError: a file cannot be read or written.
     """
     check_predictions(predictions)
+    predict.check_sizes(max_tokens, batch_size)
     work, targets, found = predict.Work(), [], []
     total, rows = _rows(classifier, what)
     with writing(predictions, classifier.names) as write:
@@ -101,9 +103,9 @@ def evaluate(classifier, what: What, predictions: Optional[str] = None, max_toke
                 found.append(values)
         if not work.rows:
             raise ValueError(f"{what.name} has no rows")
-        scored = None
-        if targets:
-            scored = scores.of_scores(targets, [value for value, in found]) if classifier.is_score else scores.of_classes(targets, found)
+    scored = None  # the predictions are there, whatever their scores are
+    if targets:
+        scored = scores.of_scores(targets, [value for value, in found]) if classifier.is_score else scores.of_classes(targets, found)
     return Evaluation(scored, work, classifier.names)
 
 

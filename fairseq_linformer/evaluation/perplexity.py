@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import Progress
 from .classifier import DICTIONARY, build_model, check_dictionary, difference, open_checkpoint, read_dictionary
+from .rows import open_dataset
 
 SEED, MASK_PROB = 1, 0.15
 
@@ -70,9 +71,7 @@ def measure(checkpoint, data, split: str = "valid", seed: int = SEED, positions:
     beside = Path(checkpoint).parent / DICTIONARY
     if beside.is_file() and (at := difference(read_dictionary(beside), read_dictionary(data / DICTIONARY))):
         raise ValueError(f"{data / DICTIONARY} is not the dictionary of {checkpoint}: {at}, in {beside}")
-    if not (data / f"{split}.idx").is_file():
-        there = ", ".join(sorted(path.stem for path in data.glob("*.idx"))) or "no split"
-        raise ValueError(f"there is no {split}.idx in {data}; it has {there}")
+    open_dataset(data / split)
     model = build_model(found).to(device).eval()
     task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)))
     task.load_dataset(split)

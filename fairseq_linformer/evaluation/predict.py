@@ -46,11 +46,9 @@ def predict(classifier, rows: Iterable[Row], work: Work, max_tokens: int = MAX_T
         each row with its logits (C,), in the order of ``rows``.
 
     Raises:
-        ValueError: a logit is not finite; or ``max_tokens`` or ``batch_size`` is below 1.
+        ValueError: a logit is not finite; or as ``check_sizes``.
     """
-    for name, value in (("max-tokens", max_tokens), ("batch-size", batch_size)):
-        if value < 1:
-            raise ValueError(f"--{name} is {value}; it must be at least 1")
+    check_sizes(max_tokens, batch_size)
     rows = iter(rows)
     with Progress("judging", total, "rows") as progress:
         while window := list(islice(rows, WINDOW)):
@@ -68,6 +66,16 @@ def predict(classifier, rows: Iterable[Row], work: Work, max_tokens: int = MAX_T
                 if not bool(torch.isfinite(logits).all()):
                     raise ValueError(f"{row.place}: the model gives {logits.tolist()}; its weights are damaged")
                 yield row, logits
+
+
+def check_sizes(max_tokens: int, batch_size: int) -> None:
+    """
+    Raises:
+        ValueError: ``max_tokens`` or ``batch_size`` is below 1.
+    """
+    for name, value in (("max-tokens", max_tokens), ("batch-size", batch_size)):
+        if value < 1:
+            raise ValueError(f"--{name} is {value}; it must be at least 1")
 
 
 def length(row: Row) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import struct
 import sys
 from dataclasses import dataclass
 from itertools import islice
@@ -90,7 +91,9 @@ def _finite(label: str) -> float:
 
 
 def inputs_of(classifier) -> Optional[int]:
-    """Texts of a row, where the names of the classes tell: those of one task or of several that agree."""
+    """Texts of a row, where what lies beside the model says its task, or the names of the classes tell: those of one or of several that agree."""
+    if isinstance(classifier, FairseqClassifier) and (task := prepared_task(classifier.path.parent)):
+        return task.inputs
     found = {task.inputs for task in TASKS.values() if task.classes and classifier.names and sorted(task.names) == sorted(plain_names(classifier.names))}
     return found.pop() if len(found) == 1 else None
 
@@ -140,7 +143,7 @@ def prepared_rows(classifier: FairseqClassifier, folder, split: str) -> Tuple[in
     """
     folder = Path(folder)
     classifier.check_same_dictionary(folder / "input0" / "dict.txt")
-    inputs = [_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
+    inputs = [open_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
     for dataset in inputs[1:]:
         _check_rows(folder / "input1" / split, len(dataset), len(inputs[0]))
     targets = _targets(classifier, folder, split, len(inputs[0]))
@@ -167,11 +170,19 @@ def _score(text: str, place: str) -> float:
         raise ValueError(f"{place} is {text!r}; a score is wanted") from None
 
 
-def _dataset(prefix: Path) -> MMapIndexedDataset:
+def open_dataset(prefix: Path) -> MMapIndexedDataset:
+    """Rows of numbers, as fairseq has them.
+
+    Raises:
+        ValueError: they are not there, or a file of them is cut off.
+    """
     if not MMapIndexedDataset.exists(str(prefix)):
         there = sorted(path.stem for path in prefix.parent.glob("*.idx"))
         raise ValueError(f"there is no {prefix}.idx; {prefix.parent} has {', '.join(there) or 'no split'}")
-    dataset = MMapIndexedDataset(str(prefix))
+    try:
+        dataset = MMapIndexedDataset(str(prefix))
+    except (ValueError, AssertionError, EOFError, struct.error):
+        raise ValueError(f"{prefix}.idx cannot be read; it is cut off, or none of fairseq's: prepare the data anew") from None
     wanted, there = int(dataset.sizes.sum()) * np.dtype(dataset._index.dtype).itemsize, prefix.with_name(prefix.name + ".bin").stat().st_size
     if wanted != there:
         raise ValueError(f"{prefix}.bin has {there:,} bytes and {prefix.name}.idx speaks of {wanted:,}; it is cut off, prepare the data anew")
@@ -180,20 +191,25 @@ def _dataset(prefix: Path) -> MMapIndexedDataset:
 
 def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> Sequence[Optional[float]]:
     scores = folder / "label" / f"{split}.label"
-    if classifier.is_score != (folder / "label" / f"{split}.label").is_file():
+    if classifier.is_score != scores.is_file():
         raise ValueError(f"{folder} has {'classes' if classifier.is_score else 'scores'} for labels, the model's head gives {'a score' if classifier.is_score else 'classes'}")
     if classifier.is_score:
         found = scores.read_text().splitlines()
         _check_rows(scores, len(found), rows)
         return [_score(line, f"{scores}:{i}") for i, line in enumerate(found, 1)]
     names = label_names(folder / "label" / "dict.txt")
+    if classifier.names_assumed and numbered(names[: len(classifier.names)]) and names[: len(classifier.names)] != classifier.names:
+        raise ValueError(f"{folder} has its labels in the order {', '.join(names[: len(classifier.names)])}, and nothing beside {classifier.path} says in which "
+                         "the model has its classes; --labels FILE names them")  # fmt: skip
     number = targets_of(classifier)
-    labels = _dataset(folder / "label" / split)
+    labels = open_dataset(folder / "label" / split)
     _check_rows(folder / "label" / split, len(labels), rows)
     classes = np.array([int(labels[i][0]) for i in range(rows)]) - FIRST
     found = {}
     for c in np.unique(classes):
-        name = names[c] if c < len(names) else str(c)
+        if not 0 <= c < len(names):
+            raise ValueError(f"{folder} {split}:{int(np.argmax(classes == c)) + 1} has no label of {folder / 'label' / 'dict.txt'}; prepare the data anew")
+        name = names[c]
         try:
             found[c] = number(name)
         except KeyError:

@@ -101,12 +101,18 @@ def of_classes(targets: Sequence[int], probabilities: np.ndarray) -> Scores:
 def of_scores(targets: Sequence[float], predictions: Sequence[float]) -> Scores:
     """Correlations of a task whose labels are scores, as GLUE has them; intervals by Fisher's transformation, of Spearman's too.
 
+    A model that gives every row the same score has none: it is 0, from -1 to 1.
+
     Raises:
-        ValueError: fewer than four rows, or all the same.
+        ValueError: fewer than four rows, or labels that are all the same.
     """
     targets, predictions = np.asarray(targets, dtype=np.float64), np.asarray(predictions, dtype=np.float64)
-    if len(targets) < 4 or np.ptp(targets) == 0 or np.ptp(predictions) == 0:
-        raise ValueError(f"{len(targets)} rows do not make a correlation: four are needed, and scores and predictions that differ")
+    if len(targets) < 4:
+        raise ValueError(f"{len(targets)} rows have a label; four make a correlation")
+    if np.ptp(targets) == 0:
+        raise ValueError(f"the labels of all {len(targets)} rows are {targets[0]:g}; there is no correlation with what does not differ")
+    if np.ptp(predictions) == 0:
+        return Scores(len(targets), {name: Score(0.0, (-1.0, 1.0)) for name in ("pearson", "spearman")})
     ranks = stats.rankdata(targets), stats.rankdata(predictions)
     found = {"pearson": stats.pearsonr(targets, predictions), "spearman": stats.pearsonr(*ranks)}
     return Scores(len(targets), {name: Score(float(r.statistic), tuple(map(float, r.confidence_interval(CONFIDENCE)))) for name, r in found.items()})

@@ -58,7 +58,11 @@ def read_examples(path: str, kind: Optional[str], texts: Sequence[str], label: O
         columns: Optional[Tuple[Tuple[str, ...], Optional[str]]] = None
         for place, row in rows:
             if columns is None:
-                columns = _columns(name, kind, list(row), tuple(texts), label, inputs)
+                first, columns = row, _columns(name, kind, list(row), tuple(texts), label, inputs)
+                if kind != "text" and not texts:
+                    print(f"{name}: texts in {' and '.join(columns[0])}, {f'labels in {columns[1]}' if columns[1] else 'no labels'}", file=sys.stderr)
+            elif columns[1] is None and (brought := [known for _, known in _KNOWN if known in row and known not in first]):
+                raise ValueError(f"{place} has a {brought[0]}, and the rows before it have none; all or none is wanted")
             yield _example(place, row, *columns)
     if columns is None:
         raise ValueError(f"{name} has no rows")
@@ -80,11 +84,14 @@ def _columns(name: str, kind: str, there: List[str], texts: Tuple[str, ...], lab
         if inputs not in (None, len(there)):
             raise ValueError(f"{name} has {len(there)} texts a line; the model was trained on {inputs}")
         return tuple(there), None
-    found_label = "label"
+    found_label = next((known for columns, known in _KNOWN if columns == texts and known in there), "label")
     if not texts:
         fitting = [known for known in _KNOWN if set(known[0]) <= set(there) and inputs in (None, len(known[0]))]
         if not fitting:
             raise ValueError(f"{name} has the columns {', '.join(there)}; none is known to hold the text, --text COLUMN says which")
+        of_most = dict.fromkeys(known[0] for known in fitting if len(known[0]) == len(fitting[0][0]))
+        if len(of_most) > 1:
+            raise ValueError(f"{name} has texts in {' and in '.join(' with '.join(columns) for columns in of_most)}; --text COLUMN says which are wanted")
         texts, found_label = next((known for known in fitting if known[1] in there), fitting[0])
     if len(texts) > 2 or len(set(texts)) < len(texts):
         raise ValueError(f"--text names {', '.join(texts)}; one column is wanted, or two of a pair")
@@ -107,8 +114,6 @@ def _example(place: str, row: Dict[str, Any], texts: Tuple[str, ...], label: Opt
         if any(0xD800 <= ord(character) < 0xE000 for character in values[-1]):
             raise ValueError(f"{place} has half a surrogate pair in {column}; it is no text")
     if label is None:
-        if "label" in row:
-            raise ValueError(f"{place} has a label, and the rows before it have none; all or none is wanted")
         return Example(place, tuple(values))
     if label not in row or row[label] is None:
         raise ValueError(f"{place} has no {label}")

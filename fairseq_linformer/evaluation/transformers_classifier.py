@@ -83,8 +83,10 @@ def longest_input(config, tokenizer, wanted: Optional[int] = None) -> int:
         ValueError: more are wanted, or fewer than a pair needs.
     """
     n = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length)
-    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "longformer"):
+    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "longformer", "mpnet"):
         n = min(n, config.max_position_embeddings - config.pad_token_id - 1)
+    if n < LEAST:
+        raise ValueError(f"the model, {getattr(config, 'model_type', 'which has no type')}, says that it has {n} positions; one with at least {LEAST} is wanted")
     if wanted is not None and not LEAST <= wanted <= n:
         raise ValueError(f"--max-positions is {wanted}; it must be between {LEAST} and {n}, which the model has")
     return int(n if wanted is None else wanted)

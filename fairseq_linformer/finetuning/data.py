@@ -35,8 +35,8 @@ def ready(task: Task, folder, start: Start, source: Optional[str] = None, gpt2=N
     else:
         said = [f"{folder}: taken as it is"]
     manifest = check_fits(task, folder, start.max_positions)
-    _check_same(task, folder, manifest, start, source, gpt2, sentencepiece, cut)
     start.check_data(folder)
+    _check_same(task, folder, manifest, start, source, gpt2, sentencepiece, cut)
     return said
 
 
@@ -75,8 +75,10 @@ def check_whole(task: Task, folder: Path) -> None:
 
 def _check_same(task: Task, folder: Path, manifest: Dict[str, Any], start: Start, source, gpt2, sentencepiece, cut) -> None:
     """What is asked for must be what is there, where the folder says what that is."""
-    if not manifest or not any((source, gpt2, sentencepiece, cut)):
+    if not any((source, gpt2, sentencepiece, cut)):
         return
+    if not manifest:
+        raise ValueError(f"{folder} does not say what it was made of; --source, --gpt2, --sentencepiece and --cut are for data that is prepared here")
     differing = []
     if source and open_source(task, source).described() != manifest.get("source"):
         differing.append(f"--source {source}")
@@ -102,7 +104,9 @@ def described(folder) -> str:
     if short := sum(counts.get("cut", 0) for counts in manifest["splits"].values()):
         rows += f", {short:,} of them cut to {manifest.get('max_positions')} positions ({manifest.get('cut')})"
     source = manifest["source"]
-    sums = ", ".join(f"{name} {value[:12]}" for name, value in source.get("sha256", {}).items()) or f"{source.get('name')} at {source.get('revision')}"
+    of_files = source.get("sha256", {})
+    of_files = of_files if isinstance(of_files, dict) else {"all": of_files}  # of a folder of texts that an earlier version prepared
+    sums = ", ".join(f"{name} {value[:12]}" for name, value in of_files.items()) or f"{source.get('name')} at {source.get('revision')}"
     return f"{rows}; {source['kind']}, {sums}; {manifest['tokenizer']['name']}"
 
 

@@ -12,6 +12,7 @@ from ..launching.arguments import BASE, training_of
 from ..launching.folder import DONE, check
 from ..launching.submit import submit_array
 from ..launching.training import Training
+from ..evaluation.rows import is_prepared
 from ..task_data.table import Task
 from . import data, run
 from .recipe import CONFIGS, Recipe, check_overrides
@@ -73,6 +74,11 @@ class Job:
             for recipe in self.recipes
         ]  # fmt: skip
 
+    def folders(self) -> List[Path]:
+        """Of the runs."""
+        folder = Path(self.runs) / self.name
+        return [folder / recipe.name for recipe in self.recipes] if len(self.recipes) > 1 else [folder]
+
     def facts(self, recipe: Recipe, start: Start) -> Dict[str, Any]:
         """What a result says beside its scores."""
         return {
@@ -96,11 +102,11 @@ def finetune(job: Job, until: Optional[float] = None) -> List[Dict[str, Any]]:
     Raises:
         ValueError, OSError, KeyboardInterrupt: as ``run.finetune``; all runs are checked before the first begins.
     """
+    missing = [folder for folder in job.folders() if not (folder / DONE).exists()]
+    if missing and job.device == "gpu" and not torch.cuda.is_available():
+        raise ValueError(f"{len(missing)} of {len(job.recipes)} runs of {job.name} are not trained yet, and PyTorch sees no GPU here; wait for their jobs, or --device cpu trains here")
     start = job.start()
     trainings = job.trainings(start)
-    missing = [training for training in trainings if not (training.folder / DONE).exists()]
-    if missing and job.device == "gpu" and not torch.cuda.is_available():
-        raise ValueError(f"{len(missing)} of {len(trainings)} runs of {job.name} are not trained yet, and PyTorch sees no GPU here; wait for their jobs, or --device cpu trains here")
     for training in trainings:
         if not (training.folder / run.RESULT).exists():
             check(training)
@@ -118,11 +124,18 @@ def submit(job: Job, to_sbatch: Sequence[str], dry_run: bool) -> str:
     """The runs that are not trained yet as an array of Slurm, one GPU each; the same command without ``--slurm`` then judges and reports.
 
     Raises:
-        ValueError: as ``launching.submit.submit_array``; or all are trained.
+        ValueError: as ``launching.submit.submit_array``; or all are trained, or the data is not prepared, where nothing is to be written.
     """
-    missing = [training for training in job.trainings(job.start()) if not (training.folder / DONE).exists()]
-    if not missing:
+    if dry_run and not is_prepared(job.data):
+        raise ValueError(f"{job.data} is not prepared yet, and --dry-run writes nothing; leave it out, or `fairseq-linformer prepare {job.task.name}` comes first")
+    start = job.start()
+    begun = [(recipe, training) for recipe, training in zip(job.recipes, job.trainings(start)) if not (training.folder / DONE).exists()]
+    if not begun:
         raise ValueError(f"all runs of {job.name} are trained; the same command without --slurm reports them")
+    for recipe, training in begun if not dry_run else ():
+        check(training)
+        run.remember_origin(training, job.facts(recipe, start))
+    missing = [training for _, training in begun]
     members = [[f"--config={training.config}", f"--name={training.name}", *training.overrides] for training in missing]
     options = argparse.Namespace(config=BASE, name="", overrides=[], device=job.device, runs=job.runs, nodes=1, ntasks_per_node=1,
                                  dry_run=dry_run, array="finetune-" + job.name.replace("/", "-"), list=None)  # fmt: skip

@@ -3,6 +3,7 @@
     RUN/                          as launching/folder.py has it
     RUN/checkpoints/checkpoint_best.pt, and beside it dictionary, labels and tokenizer: ready to be used
     RUN/logs/finetune.txt         what fairseq said
+    RUN/.origin.json              the checkpoint and the data that it began from; others under their names are refused
     RUN/result.json
 """
 
@@ -25,7 +26,11 @@ from ..launching.training import Training
 from ..task_data.table import TASKS, Task
 from .data import files_beside
 
-BEST, RESULT, LOG = "checkpoint_best.pt", "result.json", "finetune.txt"
+BEST, RESULT, LOG, ORIGIN = "checkpoint_best.pt", "result.json", "finetune.txt", ".origin.json"
+
+
+_ORIGINS = ("model", "data")
+"""Of the facts of a result, those that a run began from."""
 
 
 def finetune(task: Task, training: Training, facts: Dict[str, Any], until: Optional[float] = None) -> Optional[Dict[str, Any]]:
@@ -39,15 +44,15 @@ def finetune(task: Task, training: Training, facts: Dict[str, Any], until: Optio
         what ``RESULT`` holds; None if the time was up.
 
     Raises:
-        ValueError, OSError, KeyboardInterrupt: as ``launching.alone.train``.
+        ValueError, OSError, KeyboardInterrupt: as ``launching.alone.train``; or it began from another checkpoint or other data.
     """
     result = training.folder / RESULT
     if result.exists():
         run_folder.is_new(training)  # refuses another configuration
         found = read_result(result)
-        if changed := [key for key in ("model", "data") if _identity(found[key]) != _identity(facts[key])]:
-            raise ValueError(f"{training.folder} is of another {changed[0]}, which has changed under its name since; another --name is wanted")
+        _check_origin(training, {key: _identity(found[key]) for key in _ORIGINS}, facts)
         return found
+    remember_origin(training, facts)
     if (training.folder / run_folder.DONE).exists():
         run_folder.is_new(training)
     elif not alone.train(training, LOG, training.composed.lr_scheduler.total_num_update, "training", until):
@@ -57,6 +62,25 @@ def finetune(task: Task, training: Training, facts: Dict[str, Any], until: Optio
     _put_beside(Path(training.composed.task.data), training.folder / run_folder.CHECKPOINTS)
     return write_result(result, {**facts, "task": task.name, **judge(task, training), "seconds": seconds(training),
                                  **run_folder.where_trained(training.folder)})  # fmt: skip
+
+
+def remember_origin(training: Training, facts: Dict[str, Any]) -> None:
+    """Write down what a run begins from, before it does.
+
+    Raises:
+        ValueError: it has begun from something else, which was under the same name.
+    """
+    path = training.folder / ORIGIN
+    if path.exists():
+        _check_origin(training, json.loads(path.read_text(encoding="utf-8")), facts)
+    elif not (training.folder / run_folder.CONFIG).exists():
+        with atomic(path) as file:
+            file.write(json.dumps({key: _identity(facts[key]) for key in _ORIGINS}) + "\n")
+
+
+def _check_origin(training: Training, was: Dict[str, Any], facts: Dict[str, Any]) -> None:
+    if changed := [key for key in _ORIGINS if was[key] != _identity(facts[key])]:
+        raise ValueError(f"{training.folder} is of another {changed[0]}, which has changed under its name since; another --name is wanted")
 
 
 def seconds(training: Training) -> float:

@@ -4,6 +4,7 @@ seeds of the same recipe. The Trainer decays no biases and norms, where fairseq 
     RUN/recipe.json     what is asked for; another recipe is refused
     RUN/trainer/        the Trainer's checkpoints, one an epoch
     RUN/provenance.json what is to be said of the model, and the seconds of training
+    RUN/stints.jsonl    as launching/folder.py has it
     RUN/best/           the best model with its tokenizer; the last, where there is no set to choose it on
     RUN/result.json     as ``run.py`` has it
 """
@@ -27,7 +28,7 @@ from ..evaluation.texts import Example
 from ..evaluation.transformers_classifier import TransformersClassifier, longest_input, quiet
 from ..files import sha256, write_lines
 from ..launching.arguments import check_name
-from ..machine import provenance as made_with
+from ..launching.folder import alone_in, note_stint, where_trained
 from ..task_data.cut import MAX_POSITIONS
 from ..task_data.table import Task
 from .recipe import Recipe
@@ -54,6 +55,8 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
     check_name(run_name, runs)
     if device == "gpu" and not torch.cuda.is_available():
         raise ValueError("--device is gpu, and PyTorch sees no GPU here; --device cpu trains here")
+    if device == "gpu" and torch.cuda.device_count() > 1:
+        raise ValueError(f"PyTorch sees {torch.cuda.device_count()} GPUs, and transformers would train a batch on each; CUDA_VISIBLE_DEVICES=0 names one")
     folders = [Path(runs) / run_name / recipe.name if len(recipes) > 1 else Path(runs) / run_name for recipe in recipes]
     examples: Dict[str, List[Example]] = _examples(task, source) if Path(source).exists() else {}
     sums = {"weights": _sum_of_weights(name), "rows": _sum_of_rows(examples)}
@@ -69,17 +72,21 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
             examples = _examples(task, source)
         write_lines(folder / RECIPE, [json.dumps(what, indent=1)])
         if not (folder / BEST).exists():
-            _train(task, name, recipe, folder, examples, device, max_positions)
+            with alone_in(folder):
+                note_stint(folder, processes=1)
+                _train(task, name, recipe, folder, examples, device, max_positions)
         provenance = json.loads((folder / PROVENANCE).read_text())
-        where, seconds = provenance.pop("where"), provenance.pop("seconds")
+        seconds = provenance.pop("seconds")
         classifier = TransformersClassifier(str(folder / BEST), "cuda" if device == "gpu" else "cpu", provenance["max_positions"])
         splits = {split: evaluate(classifier, What(task.name, source, split)).as_dict() for split in task.splits if split != "train"}
         results.append(write_result(folder / RESULT, {
             "model": {"checkpoint": name, "from_scratch": False, "pretraining": {}, **provenance},
             "data": f"{source}, {', '.join(f'{len(rows):,} rows of {split}' for split, rows in examples.items())}",
             "recipe": {**asdict(recipe), "overrides": [], "device": device}, "task": task.name, "splits": splits, "checkpoint": BEST,
-            "seconds": seconds, **where,
+            "seconds": seconds, **where_trained(folder),
         }))  # fmt: skip
+    if len(revisions := sorted({str(result["model"].get("revision")) for result in results})) > 1:
+        raise ValueError(f"the runs of {run_name} began from several revisions of {name}: {', '.join(revisions)}; it has changed on the hub since, another --name is wanted")
     return results
 
 
@@ -154,7 +161,8 @@ def _train(task: Task, name: str, recipe: Recipe, folder: Path, examples: Dict[s
     write_lines(folder / PROVENANCE, [json.dumps({
         "max_positions": n, "projected_dim": str(getattr(config, "projected_dim", "")), "sharing": getattr(config, "sharing", ""),
         "projection": getattr(config, "projection", ""), "parameters": sum(p.numel() for p in model.parameters()), "updates": updates,
-        "seconds": before + time.monotonic() - begun, "where": made_with(),
+        "revision": getattr(config, "_commit_hash", None),
+        "seconds": before + time.monotonic() - begun,
     })])  # fmt: skip
     (folder / f".{BEST}").rename(folder / BEST)
 

@@ -1,5 +1,6 @@
 """Rows of a data set on Hugging Face's hub, or of a folder in which it lies, through ``datasets`` as a stream."""
 
+import glob
 import re
 from pathlib import Path
 from typing import Iterator, Optional
@@ -56,7 +57,7 @@ class Parquet:
         try:
             # By its files, not by the name of its configuration: the same for the hub and for a bare folder.
             data = datasets.load_dataset(
-                str(self._folder.absolute()) if self._folder else self._name,
+                glob.escape(str(self._folder.absolute())) if self._folder else self._name,
                 data_files={split: f"{hub.config}/{split}-*.parquet"},
                 split=split,
                 revision=None if self._folder else self._revision,

@@ -29,7 +29,6 @@ class TextFolder:
     def __init__(self, task: Task, folder: Path):
         self._files = task.text_files
         self._folder = folder if self._some(task, folder) else folder / self._files.root
-        self._sums: Dict[str, str] = {}
         for split in self._files.splits.values():
             for label in self._files.labels:
                 if not (self._folder / split / label).is_dir():
@@ -46,20 +45,23 @@ class TextFolder:
         return bool(task.text_files) and (cls._some(task, folder) or cls._some(task, folder / task.text_files.root))
 
     def rows(self, split: str) -> Iterator[Row]:
+        for label, path in self._paths(split):
+            with unreadable_refused(path), open(path, "rb") as file:
+                content = file.read(MAX_BYTES + 1)
+            yield _row(path.relative_to(self._folder).as_posix(), label, content)
+
+    def _paths(self, split: str) -> Iterator[Tuple[str, Path]]:
+        """Label and file, in the order of the rows."""
         for label in self._files.labels:
             folder = self._folder / self._files.splits[split] / label
             for name in sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=_order):
-                place = (folder / name).relative_to(self._folder).as_posix()
-                with unreadable_refused(folder / name), open(folder / name, "rb") as file:
-                    self._sums[place] = hashlib.file_digest(file, "sha256").hexdigest()
-                    file.seek(0)
-                    content = file.read(MAX_BYTES + 1)
-                yield _row(place, label, content)
+                yield label, folder / name
 
     def described(self) -> dict:
-        """Of all files read, the SHA-256 of the list that ``sha256sum`` prints of them."""
-        listed = "".join(f"{digest}  {place}\n" for place, digest in sorted(self._sums.items()))
-        return {"kind": self.kind, "files": len(self._sums), "sha256": hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()}
+        """Of the files of all splits, the SHA-256 of the list that ``sha256sum`` prints of them."""
+        paths = [path for split in self._files.splits for _, path in self._paths(split)]
+        listed = "".join(f"{sha256(path)}  {path.relative_to(self._folder).as_posix()}\n" for path in sorted(paths))
+        return {"kind": self.kind, "files": len(paths), "sha256": {self._files.root: hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()}}
 
 
 class TextTar:

@@ -158,10 +158,17 @@ def test_scores_and_pairs(evaluate, pieces, tmp_path):
     evaluate(folder / "checkpoint_last.pt", tmp_path / "pair.tsv", "--json", tmp_path / "t.json", "--device", "cpu")
     assert json.loads((tmp_path / "t.json").read_text())["rows"] == len(TEXT)  # the column is found
     for name, rows, said in (("nan", ["a\tb\tnan"], "nan.tsv:2 has the label 'nan'; the model gives a score, and a number is wanted"),
-                             ("few", ["a\tb\t1", "b\ta\t0"], "2 rows do not make a correlation")):  # fmt: skip
+                             ("few", ["a\tb\t1", "b\ta\t0"], "2 rows have a label; four make a correlation")):  # fmt: skip
         (tmp_path / f"{name}.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
         assert said in evaluate(folder / "checkpoint_last.pt", tmp_path / f"{name}.tsv", "--predictions", tmp_path / "p.tsv", "--device", "cpu")
-        assert not (tmp_path / "p.tsv").exists()
+        assert (tmp_path / "p.tsv").exists() == (name == "few")  # what was predicted is kept
+    assert "--labels is x; the head of" in evaluate(folder / "checkpoint_last.pt", data, "--labels", "x")
+    shutil.copy(folder / "checkpoint_last.pt", tmp_path / "beside.pt")
+    (tmp_path / "manifest.json").write_text('{"task": "sts-b"}')
+    (tmp_path / "one.txt").write_text("the cat\n")
+    shutil.copy(pieces / "dict.txt", tmp_path)
+    shutil.copy(pieces / "sentencepiece.bpe.model", tmp_path)
+    assert "one.txt has 1 texts a line; the model was trained on 2" in evaluate(tmp_path / "beside.pt", tmp_path / "one.txt")
 
 
 def test_perplexity_is_fairseqs_and_its_masks_do_not_depend_on_the_batch(evaluate, trained, mlm_data, caplog, tmp_path):
@@ -218,7 +225,7 @@ def change(path, edit):
     (["{ckpt}", "{table}", "--text", "sentence", "--text", "sentence"], "--text names sentence, sentence; one column is wanted, or two"),
     (["{ckpt}", "qqp", "--source", "{tmp}"], "qqp has the classes not_duplicate, duplicate; the model's are animal: cat, dog"),
     (["{mlm}", "--perplexity", "{data}", "--mask-prob", "1"], "--mask-prob is 1.0; it must be above 0 and below 1"),
-    (["{mlm}", "--perplexity", "{data}", "--split", "test"], "there is no test.idx in"),
+    (["{mlm}", "--perplexity", "{data}", "--split", "test"], "there is no .*test.idx"),
     (["{mlm}", "--perplexity", "{data}", "--head", "animal"], "--head is given; it is not for --perplexity"),
     (["{hf}", "{table}", "--gpt2", "x"], "--gpt2 is given; it is for a checkpoint of fairseq"),
     (["{hf}", "{data}"], "has the tokens of fairseq, and .* is of transformers"),
@@ -278,6 +285,49 @@ def test_labels_that_are_numbers_in_another_order(evaluate, finetuned, tmp_path)
         right[order] = np.trace(found["confusion"])
         assert found["classes"] == list(order) and np.sum(found["confusion"], 1).tolist() == [sum(label == int(name) for _, label in ROWS) for name in order]
     assert right["01"] + right["10"] == len(ROWS) and right["01"] != right["10"]
+
+
+def test_an_order_of_numbers_is_not_guessed(evaluate, finetuned, pieces, tmp_path):
+    shutil.copytree(finetuned.parent, tmp_path / "beside")
+    shutil.rmtree(tmp_path / "beside" / "label")
+    data, model = tmp_path / "data", tmp_path / "beside" / finetuned.name
+    shutil.copytree(pieces, data)
+    (data / "label/dict.txt").write_text("1 1\n0 1\n")
+    assert "has its labels in the order 1, 0, and nothing beside" in evaluate(model, data)
+    (data / "label/dict.txt").write_text("0 1\n1 1\n")
+    assert "accuracy" in evaluate(model, data)
+    assert f"there is no {tmp_path / 'typo'}; a dictionary of labels is wanted" in evaluate(model, data, "--labels", tmp_path / "typo")
+
+
+def test_a_label_that_is_no_class_is_named(evaluate, finetuned, pieces, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(pieces, data)
+    labels = MMapIndexedDataset(str(data / "label/valid"))
+    rows = [[int(token) for token in labels[i]] for i in range(len(labels))]
+    rows[2] = [3]  # <unk>
+    stock.write_dataset(data / "label", "valid", rows, 8)
+    assert f"{data} valid:3 has no label of {data / 'label/dict.txt'}" in evaluate(finetuned, data)
+
+
+@pytest.mark.parametrize("words", [("--cut", "head"), ("--gpt2", "x"), ("--sentencepiece", "x")])
+def test_a_tokenizer_is_not_for_tokens(words, evaluate, finetuned, pieces):
+    assert f"{words[0]} is given; {pieces} is prepared and has tokens, not texts" in evaluate(finetuned, pieces, *words)
+
+
+def test_two_names_of_one_file_are_one_file(evaluate, finetuned, table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "--json is out.jsonl; a file of its own is wanted" in evaluate(finetuned, table, "--predictions", "./out.jsonl", "--json", "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_text_that_is_cut_off_has_no_perplexity(evaluate, trained, mlm_data, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(mlm_data, data)
+    for end, said in (("bin", "valid.bin has .* bytes and valid.idx speaks of"), ("idx", "valid.idx cannot be read")):
+        whole = (data / f"valid.{end}").read_bytes()
+        (data / f"valid.{end}").write_bytes(whole[:-1] if end == "bin" else whole[:20])
+        assert re.search(said, evaluate(trained() / "checkpoint_last.pt", "--perplexity", data)), end
+        (data / f"valid.{end}").write_bytes(whole)
 
 
 def test_texts_are_cut_as_in_training(evaluate, finetuned, tmp_path):

@@ -67,10 +67,18 @@ def test_correlations():
     assert found["pearson"].interval[0] < found["pearson"].value < found["pearson"].interval[1] < 1
 
 
-@pytest.mark.parametrize("score", [lambda: scores.of_classes([], np.zeros((0, 2))), lambda: scores.of_scores([1, 1, 1, 1], [1, 2, 3, 4])])
-def test_what_cannot_be_scored_is_said(score):
-    with pytest.raises(ValueError, match="nothing can be scored|do not make a correlation"):
+@pytest.mark.parametrize("score, said", [
+    (lambda: scores.of_classes([], np.zeros((0, 2))), "nothing can be scored"),
+    (lambda: scores.of_scores([1, 1, 1, 1], [1, 2, 3, 4]), "the labels of all 4 rows are 1; there is no correlation"),
+    (lambda: scores.of_scores([1, 2, 3], [1, 2, 3]), "3 rows have a label; four make a correlation"),
+])  # fmt: skip
+def test_what_cannot_be_scored_is_said(score, said):
+    with pytest.raises(ValueError, match=said):
         score()
+
+
+def test_a_model_that_gives_one_score_to_all_has_none():
+    assert scores.of_scores([1, 2, 3, 4], [2, 2, 2, 2]).scores["spearman"] == scores.Score(0.0, (-1.0, 1.0))
 
 
 def test_the_report_names_all_of_it():

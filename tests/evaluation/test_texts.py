@@ -31,6 +31,17 @@ def test_columns_can_be_named(tmp_path):
     assert read(tmp_path / "a.tsv", texts=("review", "text"), label="stars") == [Example(f"{tmp_path}/a.tsv:2", ("b", "a"), "5")]
 
 
+def test_a_label_is_found_where_the_texts_of_a_task_are_named(tmp_path):
+    (tmp_path / "a.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t5\n")
+    assert read(tmp_path / "a.tsv", texts=("sentence1", "sentence2")) == [Example(f"{tmp_path}/a.tsv:2", ("a", "b"), "5")]
+
+
+def test_what_was_found_is_told(tmp_path, capsys):
+    (tmp_path / "a.tsv").write_text("sentence\tlabel\na\t5\n")
+    read(tmp_path / "a.tsv")
+    assert capsys.readouterr().err == f"{tmp_path}/a.tsv: texts in sentence, labels in label\n"
+
+
 def test_standard_input_is_text(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
     assert read("-") == [Example("standard input:1", ("one",)), Example("standard input:2", ("two",))]
@@ -49,6 +60,9 @@ def test_standard_input_is_text(monkeypatch):
     ("a.jsonl", b"[1]\n", {}, "a.jsonl:1 is no JSON object"),
     ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": "b"}\n', {}, "a.jsonl:2 has no label"),
     ("a.jsonl", b'{"text": "a"}\n{"text": "b", "label": 1}\n', {}, "a.jsonl:2 has a label, and the rows before it have none"),
+    ("a.jsonl", b'{"question1": "a", "question2": "b"}\n{"question1": "a", "question2": "b", "is_duplicate": 1}\n', {},
+     "a.jsonl:2 has a is_duplicate, and the rows before it have none"),
+    ("a.tsv", b"text\tsentence\tlabel\na\tb\t1\n", {}, "has texts in sentence and in text; --text COLUMN says which are wanted"),
     ("a.jsonl", b'{"text": "\\ud800"}\n', {}, "a.jsonl:1 has half a surrogate pair in text"),
     ("a.jsonl", b"[" * 100_000, {}, "a.jsonl:1 is no JSON object"),
     ("a.tsv", b"sentence1\tsentence2\na\tb\n", {"inputs": 1}, "has the columns sentence1, sentence2; none is known"),

@@ -16,9 +16,11 @@ from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.cli import main
 from fairseq_linformer.finetuning import data, recipe, run
+from fairseq_linformer.finetuning.finetune import Job
 from fairseq_linformer.finetuning.recipe import Recipe, grid
 from fairseq_linformer.finetuning.start import open_start
 from fairseq_linformer.launching import alone
+from fairseq_linformer.launching import folder as run_folder
 from fairseq_linformer.reproduce import ledger
 from fairseq_linformer.task_data.table import TASKS
 
@@ -121,9 +123,12 @@ def test_a_grid(finetune, masked_lm, tmp_path):
     assert "all runs of grid are trained; the same command without --slurm reports them" in dry
 
 
-def test_a_grid_through_slurm(finetune, masked_lm, tmp_path, monkeypatch):
+def test_a_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(stock.CONFIGS.parent)
-    said = finetune(masked_lm / "checkpoint_last.pt", "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2", "--slurm", "--dry-run", "--partition=gpu", "--name", "g")
+    words = (masked_lm / "checkpoint_last.pt", "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2", "--slurm", "--dry-run", "--partition=gpu", "--name", "g")
+    assert "data is not prepared yet, and --dry-run writes nothing" in finetune(*words) and not (tmp_path / "data").exists()
+    data.ready(TASKS["sst-2"], tmp_path / "data", open_start(masked_lm / "checkpoint_last.pt", tmp_path / "runs"), str(glue))
+    said = finetune(*words)
     assert said.count("it begins anew") == 4 and "--array=0-3" in said and "--partition=gpu" in said and "nothing was submitted" in said
     assert not (tmp_path / "runs/g").exists()
 
@@ -227,6 +232,33 @@ def test_a_number_of_numpy_in_a_checkpoint_is_data(masked_lm, tmp_path):
     checkpoint["extra_state"]["best"] = np.float64(0.5)
     torch.save(checkpoint, tmp_path / "checkpoint.pt")
     assert read_checkpoint(tmp_path / "checkpoint.pt")["extra_state"]["best"] == 0.5
+
+
+def test_a_run_goes_on_from_what_it_began_from_alone(masked_lm, glue, tmp_path):
+    """The checkpoint of a pretraining that still runs, or data that is prepared anew, is another under the same name."""
+    (tmp_path / "base").mkdir()
+    for path in masked_lm.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path / "base")
+    checkpoint = tmp_path / "base" / "checkpoint_last.pt"
+    job = Job(TASKS["sst-2"], str(checkpoint), [Recipe(batch_size=4, epochs=1)], "r", str(tmp_path / "data"), str(tmp_path / "runs"), prepare={"source": str(glue)})
+    start = job.start()
+    (training,) = job.trainings(start)
+    for _ in range(2):
+        run.remember_origin(training, job.facts(job.recipes[0], start))
+    assert run_folder.is_new(training)
+    with open(checkpoint, "ab") as file:
+        file.write(b"more")
+    with pytest.raises(ValueError, match="r is of another model, which has changed under its name since"):
+        run.remember_origin(training, job.facts(job.recipes[0], open_start(checkpoint, tmp_path / "runs")))
+    facts = job.facts(job.recipes[0], start)
+    with pytest.raises(ValueError, match="r is of another data, which has changed"):
+        run.finetune(job.task, training, {**facts, "data": "other"})
+    assert not (training.folder / "config.yaml").exists()
+
+
+def test_data_that_does_not_say_what_it_is_of_takes_no_options(finetune, masked_lm, pieces, tmp_path):
+    assert "does not say what it was made of" in finetune(masked_lm / "checkpoint_last.pt", folder=pieces)
 
 
 def test_every_combination_is_a_run():

@@ -16,6 +16,7 @@ from fairseq_linformer.corpus import spm
 from fairseq_linformer.corpus.tokenizer import SentencePiece
 from fairseq_linformer.task_data import table
 from fairseq_linformer.task_data.prepare import prepare
+from fairseq_linformer.task_data.read import open_source
 from fairseq_linformer.task_data.table import TASKS
 
 from ..stock_text import gpt2_encode, preprocess
@@ -215,3 +216,14 @@ def test_the_entry_of_the_readme(gpt2, tmp_path):
         (tmp_path / file).write_text("index\tsentence1\tsentence2\tlabel\n0\thello world\tlow\t1\n")
     manifest = prepare(task, tmp_path / "out", tmp_path, gpt2)
     assert manifest["splits"]["valid"]["classes"] == {"not_entailment": 0, "entailment": 1}
+
+
+def test_a_folder_of_texts_says_what_it_is_before_and_after_it_is_read(tmp_path):
+    """By which finetune knows that data was made of this folder."""
+    folder = files.write_reviews(tmp_path)
+    unread, read = (open_source(TASKS["imdb"], str(folder)) for _ in range(2))
+    rows = sum(1 for split in TASKS["imdb"].splits for _ in read.rows(split))
+    assert unread.described() == read.described() and unread.described()["files"] == rows
+    before = unread.described()
+    (folder / "test/pos/0_4.txt").write_text("another")
+    assert unread.described() != before
