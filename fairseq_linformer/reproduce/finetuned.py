@@ -92,15 +92,18 @@ def _measured(chosen: List[Dict[str, Any]]) -> Dict[str, Measurement]:
     return found
 
 
+def _shape(model: Dict[str, Any]) -> str:
+    shape = model["pretraining"]["cfg"]["model"]
+    kind = f"Linformer, n = {model['max_positions']}, k = {model['projected_dim']}, {model['sharing']}" if model["projected_dim"] else f"RoBERTa, n = {model['max_positions']}"
+    return f"{kind}, {shape.get('encoder_layers')} layers of {shape.get('encoder_embed_dim')}"
+
+
 def _described(model: Dict[str, Any]) -> str:
     if not model["pretraining"]:
         return f"{model['checkpoint']} (transformers)"
-    shape = model["pretraining"]["cfg"]["model"]
-    size = f"{shape.get('encoder_layers')} layers of {shape.get('encoder_embed_dim')}"
-    kind = f"Linformer, n = {model['max_positions']}, k = {model['projected_dim']}, {model['sharing']}" if model["projected_dim"] else f"RoBERTa, n = {model['max_positions']}"
     updates = model["pretraining"].get("num_updates")
     told = f"pretrained for {updates:,} updates at last" if updates else "pretrained, it does not say how long"
-    return f"{kind}, {size}, " + ("without pretraining" if model["from_scratch"] else told)
+    return f"{_shape(model)}, " + ("without pretraining" if model["from_scratch"] else told)
 
 
 def table(entries: Sequence[Entry]) -> List[str]:
@@ -136,9 +139,10 @@ def _differences(entries: Sequence[Entry]) -> List[str]:
             error = 1.96 * sqrt(sum(m.value * (100 - m.value) / e.measured["valid rows"].value for e, m in ((entry, ours), (without, theirs))))
             low, high, how = ours.value - theirs.value - error, ours.value - theirs.value + error, "95 %, of the rows"
         said = "more" if low > 0 else "less" if high < 0 else "not told apart"
-        rows.append(f"| {entry.configuration['task']} | {ours.value:.2f} | {theirs.value:.2f} | {ours.value - theirs.value:+.2f} | {low:+.2f} to {high:+.2f}, {how} | {said} |")
+        model = _shape(entry.configuration["model"])
+        rows.append(f"| {entry.configuration['task']} | {model} | {ours.value:.2f} | {theirs.value:.2f} | {ours.value - theirs.value:+.2f} | {low:+.2f} to {high:+.2f}, {how} | {said} |")
     head = ["", "## What pretraining was worth", "", "The same model, recipe and data, in points of accuracy.", "",
-            "| task | pretrained | from scratch | difference | interval | |", "|---|---|---|---|---|---|"]  # fmt: skip
+            "| task | model | pretrained | from scratch | difference | interval | |", "|---|---|---|---|---|---|---|"]  # fmt: skip
     return [*head, *rows] if rows else []
 
 
