@@ -65,8 +65,9 @@ def check_whole(task: Task, folder: Path) -> None:
     Raises:
         ValueError: a file of it is missing.
     """
-    labels = ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))] if task.classes else [f"{split}.label" for split in task.splits]
-    parts = {"label": labels, **{f"input{i}": ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))] for i in range(task.inputs)}}
+    of_numbers = ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))]
+    labels = of_numbers if task.classes else [f"{split}.label" for split in task.splits]
+    parts = {"label": labels, **{f"input{i}": of_numbers for i in range(task.inputs)}}
     for part, names in parts.items():
         for name in names:
             if not (folder / part / name).is_file():

@@ -98,14 +98,22 @@ def _opened(given: Path, runs: Path, n: Optional[int], as_it_was: Any) -> Start:
     options = {key: value for key, value in known.items() if key not in _NOT_OF_THE_MODEL and value is not None}
     if not linear:
         options = {key: value for key, value in options.items() if not key.startswith(("projec", "freeze_")) and key != "sharing"}
-        options |= {"projected_dim": None, "sharing": None}
+        options |= {"projected_dim": None, "sharing": None}  # the YAML has both
+    name = architecture(data) if linear else "roberta"
     pretraining = str(node(data, "task").get("data") or "").split(":")
     provenance = {key: value for key, value in collect(original).items() if key != "versions"}  # they would be those of today
     return Start(
-        path, given, max_positions(state), str(options["projected_dim"] or ""), str(options["sharing"] or ""), str(options.get("projection") or "linear" if linear else ""), state[EMBEDDINGS].size(0),
-        [f"model._name={architecture(data) if linear else 'roberta'}", *(f"++model.{key}={_written(value)}" for key, value in sorted(options.items()))],
-        {**provenance, "sha256": digest, "heads": head_names(state)}, [Path(part).absolute() for part in pretraining if part],
-    )  # fmt: skip
+        path=path,
+        given=given,
+        max_positions=max_positions(state),
+        projected_dim=str(options["projected_dim"]) if linear else "",
+        sharing=str(options["sharing"]) if linear else "",
+        projection=str(options.get("projection", "linear")) if linear else "",
+        entries=state[EMBEDDINGS].size(0),
+        overrides=[f"model._name={name}", *(f"++model.{key}={_written(value)}" for key, value in sorted(options.items()))],
+        provenance={**provenance, "sha256": digest, "heads": head_names(state)},
+        pretraining_data=[Path(part).absolute() for part in pretraining if part],
+    )
 
 
 def _written(value: Any) -> str:
