@@ -161,7 +161,7 @@ def measure(cells: Sequence[Cell], folder: Path, provenance: Provenance, minutes
         key = (cell.device, cell.dtype)
         if key not in speeds:
             speeds[key] = measured_peak(cell.device, DTYPES[cell.dtype])
-        kind, products = together.kind_of({"name": cell.name}), SLOWER * cell.operations() / speeds[key]
+        kind, products = together.kind_of(cell.name), SLOWER * cell.operations() / speeds[key]
         foreseen = products + beside.get(kind, 0.0)
         if minutes is not None and any_done and time.monotonic() - begun + foreseen > 60 * minutes:
             left.append(cell.name)
@@ -207,7 +207,7 @@ def _not_there(cells: Sequence[Cell], folder: Path) -> List[Cell]:
     for device in (cell.device for cell in wanted if cell.device != "cpu" and not torch.cuda.is_available()):
         raise ValueError(f"device is {device}; PyTorch sees no GPU here, only cpu is allowed")
     check_can_be_written(folder)
-    before = {entry_of(cell): cell for kind in dict.fromkeys(cell.name.split("-")[0] for cell in wanted) for cell in read_all(folder, kind)}
+    before = {entry_of(cell): cell for kind in dict.fromkeys(together.kind_of(cell.name) for cell in wanted) for cell in read_all(folder, kind)}
     for cell in map(_circumstances, wanted):
         if entry_of(cell) in before:
             together.check(cell, before[entry_of(cell)])
@@ -220,7 +220,7 @@ def entry_of(cell: Dict[str, Any]) -> str:
     c, name = cell["configuration"], cell["name"]
     sizes = "".join(f"-{letter}{c[key]}" for letter, key, base in (("d", "embed_dim", 768), ("k", "k", 256)) if c.get(key, base) != base)
     variant = sizes + slug(c.get("options", ())) + "-bare" * ("-bare" in name) + "-peers" * ("-peers" in name)
-    return f"benchmark-{together.kind_of(cell)}-{c['device']}-{c['dtype']}-l{c['layers']}{variant}"
+    return f"benchmark-{together.kind_of(name)}-{c['device']}-{c['dtype']}-l{c['layers']}{variant}"
 
 
 def _check_same(path: Path, cell) -> None:

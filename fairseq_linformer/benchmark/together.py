@@ -12,9 +12,9 @@ AT_EQUAL_TOKENS = ("scaling",)
 MACHINE = ("hardware", "versions", "threads", "clock")
 
 
-def kind_of(cell: Dict[str, Any]) -> str:
-    """The first word of its name."""
-    return cell["name"].split("-")[0]
+def kind_of(name: str) -> str:
+    """Of a cell: the first word of its name."""
+    return name.split("-")[0]
 
 
 def varying(kind: str) -> Tuple[str, ...]:
@@ -25,7 +25,7 @@ def difference(a: Dict[str, Any], b: Dict[str, Any]) -> Optional[str]:
     """In what two cells of one entry differ, and must not; None if in nothing."""
     if any(a[key] != b[key] for key in MACHINE):
         return "machine, versions or threads"
-    may = ("models", *varying(kind_of(a)))
+    may = ("models", *varying(kind_of(a["name"])))
     names = [name for name in a["configuration"] if name not in may]
     return next((name for name in names if a["configuration"][name] != b["configuration"].get(name)), None)
 

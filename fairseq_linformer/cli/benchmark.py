@@ -133,6 +133,9 @@ def _inference(options: argparse.Namespace) -> list:
         if len(ks) > 1:
             raise ValueError(f"--k is {','.join(map(str, ks))}; with --whole it must be one number")
         return [inference.WholeInference(n, k=ks[0], **common) for n in lengths]
+    for k in options.k or ():
+        if k >= max(lengths):
+            raise ValueError(f"k is {k}; an n above it is needed, and there are {', '.join(map(str, lengths))}")
     return inference.rows(lengths, options.k or inference.DIMENSIONS, memory_gib=_or(options.memory_gib, inference.PAPER_MEMORY),
                           usable_gib=_or(options.usable_gib, inference.USABLE[options.device]), **common)  # fmt: skip
 

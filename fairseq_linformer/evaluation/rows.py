@@ -198,8 +198,9 @@ def _targets(classifier: FairseqClassifier, folder: Path, split: str, rows: int)
         _check_rows(scores, len(found), rows)
         return [_score(line, f"{scores}:{i}") for i, line in enumerate(found, 1)]
     names = label_names(folder / "label" / "dict.txt")
-    if classifier.names_assumed and numbered(names[: len(classifier.names)]) and names[: len(classifier.names)] != classifier.names:
-        raise ValueError(f"{folder} has its labels in the order {', '.join(names[: len(classifier.names)])}, and nothing beside {classifier.path} says in which "
+    there = names[: len(classifier.names)]
+    if classifier.names_assumed and numbered(there) and there != classifier.names:
+        raise ValueError(f"{folder} has its labels in the order {', '.join(there)}, and nothing beside {classifier.path} says in which "
                          "the model has its classes; --labels FILE names them")  # fmt: skip
     number = targets_of(classifier)
     labels = open_dataset(folder / "label" / split)

@@ -15,7 +15,7 @@ from ..launching.training import Training
 from ..evaluation.rows import is_prepared
 from ..task_data.table import Task
 from . import data, run
-from .recipe import CONFIGS, Recipe, check_overrides
+from .recipe import CONFIGS, Recipe, check_overrides, run_names
 from .start import Start, open_start
 
 
@@ -62,22 +62,16 @@ class Job:
     def trainings(self, start: Start) -> List[Training]:
         """A run for each recipe."""
         check_overrides(self.overrides, start)
-        several = len(self.recipes) > 1
         return [
             training_of(
                 argparse.Namespace(
-                    config=str(CONFIGS / "base.yaml"), device=self.device, runs=self.runs, name=f"{self.name}/{recipe.name}" if several else self.name,
+                    config=str(CONFIGS / "base.yaml"), device=self.device, runs=self.runs, name=name,
                     overrides=[*recipe.overrides(self.task, start, self.data, self.from_scratch), *self.overrides],
                 ),
                 processes=1,
             )
-            for recipe in self.recipes
+            for name, recipe in zip(run_names(self.name, self.recipes), self.recipes)
         ]  # fmt: skip
-
-    def folders(self) -> List[Path]:
-        """Of the runs."""
-        folder = Path(self.runs) / self.name
-        return [folder / recipe.name for recipe in self.recipes] if len(self.recipes) > 1 else [folder]
 
     def facts(self, recipe: Recipe, start: Start) -> Dict[str, Any]:
         """What a result says beside its scores."""
@@ -102,7 +96,7 @@ def finetune(job: Job, until: Optional[float] = None) -> List[Dict[str, Any]]:
     Raises:
         ValueError, OSError, KeyboardInterrupt: as ``run.finetune``; all runs are checked before the first begins.
     """
-    missing = [folder for folder in job.folders() if not (folder / DONE).exists()]
+    missing = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
     if missing and job.device == "gpu" and not torch.cuda.is_available():
         raise ValueError(f"{len(missing)} of {len(job.recipes)} runs of {job.name} are not trained yet, and PyTorch sees no GPU here; wait for their jobs, or --device cpu trains here")
     start = job.start()
@@ -133,7 +127,6 @@ def submit(job: Job, to_sbatch: Sequence[str], dry_run: bool) -> str:
     if not begun:
         raise ValueError(f"all runs of {job.name} are trained; the same command without --slurm reports them")
     for recipe, training in begun if not dry_run else ():
-        check(training)
         run.remember_origin(training, job.facts(recipe, start))
     missing = [training for _, training in begun]
     members = [[f"--config={training.config}", f"--name={training.name}", *training.overrides] for training in missing]

@@ -113,6 +113,15 @@ class Recipe:
         ]
 
 
+def run_names(name: str, recipes: Sequence[Recipe]) -> List[str]:
+    """Of the run of each recipe: of one ``name`` itself, of several a folder in it.
+
+    >>> run_names("g", [Recipe(seed=1)]), run_names("g", [Recipe(1e-5, 16, seed=1), Recipe(1e-5, 16, seed=2)])
+    (['g'], ['g/lr1e-05-batch16-seed1', 'g/lr1e-05-batch16-seed2'])
+    """
+    return [f"{name}/{recipe.name}" for recipe in recipes] if len(recipes) > 1 else [name]
+
+
 def grid(lrs: Sequence[float], batch_sizes: Sequence[int], seeds: Sequence[int], epochs: int = EPOCHS) -> List[Recipe]:
     """Every combination.
 

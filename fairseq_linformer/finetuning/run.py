@@ -53,9 +53,7 @@ def finetune(task: Task, training: Training, facts: Dict[str, Any], until: Optio
         _check_origin(training, {key: _identity(found[key]) for key in _ORIGINS}, facts)
         return found
     remember_origin(training, facts)
-    if (training.folder / run_folder.DONE).exists():
-        run_folder.is_new(training)
-    elif not alone.train(training, LOG, training.composed.lr_scheduler.total_num_update, "training", until):
+    if not (training.folder / run_folder.DONE).exists() and not alone.train(training, LOG, training.composed.lr_scheduler.total_num_update, "training", until):
         if until is None:  # by a signal of its own
             raise KeyboardInterrupt
         return None
@@ -68,12 +66,12 @@ def remember_origin(training: Training, facts: Dict[str, Any]) -> None:
     """Write down what a run begins from, before it does.
 
     Raises:
-        ValueError: it has begun from something else, which was under the same name.
+        ValueError: it has begun from something else, which was under the same name, or with another configuration.
     """
-    path = training.folder / ORIGIN
+    path, is_new = training.folder / ORIGIN, run_folder.is_new(training)
     if path.exists():
         _check_origin(training, json.loads(path.read_text(encoding="utf-8")), facts)
-    elif not (training.folder / run_folder.CONFIG).exists():
+    elif is_new:
         with atomic(path) as file:
             file.write(json.dumps({key: _identity(facts[key]) for key in _ORIGINS}) + "\n")
 

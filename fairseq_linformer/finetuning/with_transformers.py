@@ -31,7 +31,7 @@ from ..launching.arguments import check_name
 from ..launching.folder import alone_in, note_stint, where_trained
 from ..task_data.cut import MAX_POSITIONS
 from ..task_data.table import Task
-from .recipe import Recipe
+from .recipe import Recipe, run_names
 from .run import RESULT, read_result, write_result
 
 _SUMS = {"weights": "model", "rows": "source"}
@@ -57,7 +57,7 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
         raise ValueError("--device is gpu, and PyTorch sees no GPU here; --device cpu trains here")
     if device == "gpu" and torch.cuda.device_count() > 1:
         raise ValueError(f"PyTorch sees {torch.cuda.device_count()} GPUs, and transformers would train a batch on each; CUDA_VISIBLE_DEVICES=0 names one")
-    folders = [Path(runs) / run_name / recipe.name if len(recipes) > 1 else Path(runs) / run_name for recipe in recipes]
+    folders = [Path(runs, folder) for folder in run_names(run_name, recipes)]
     examples: Dict[str, List[Example]] = _examples(task, source) if Path(source).exists() else {}
     sums = {"weights": _sum_of_weights(name), "rows": _sum_of_rows(examples)}
     asked = [{"model": name, "task": task.name, "source": source, "max_positions": max_positions, **sums, **asdict(recipe)} for recipe in recipes]
