@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 [[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/benchmark.sh OUT [PIECE...]" >&2; exit 2; }
 out=$1
 shift
-all=(steps finetuning memory whole pertoken short middle long longer longest families peers peersmemory process shares steps4096)
+all=(steps finetuning memory whole pertoken short middle long longer longest families peers peersshort peersmemory process shares steps4096)
 pieces=("$@")
 [ $# -gt 0 ] || pieces=("${all[@]}" ${SST2:+sst2})
 for piece in "${pieces[@]}"; do  # before the first takes its minutes
@@ -25,7 +25,7 @@ export OMP_NUM_THREADS=1
 [[ " ${pieces[*]}" != *" peers"* ]] || python -c "import linformer, linformer_pytorch" 2>/dev/null ||
     python -m pip install --quiet --no-deps linformer linformer-pytorch einops
 run() { python -m fairseq_linformer.cli benchmark "$1" "$out" --results "${RESULTS:-results}" --threads "$2" --minutes 8.5 "${@:3}"; }
-ours=ours,roberta,authors
+ours=ours,roberta,authors theirs=ours,linformer,linformer-pytorch  # of these one fills short inputs up to n: 512 tokens become 8,192
 for piece in "${pieces[@]}"; do
     echo "== $piece"
     case $piece in
@@ -41,8 +41,10 @@ for piece in "${pieces[@]}"; do
         longer)      run inference 1 --layers 2 --lengths 32768 --rounds 1 --warm-up 0 ;;
         longest)     run inference 1 --layers 1 --lengths 65536 --rounds 1 --warm-up 0 --k 128,256,512 ;;
         families)    run scaling 1 --part families --lengths 512,1024,2048,4096,8192 ;;
-        peers)       run training 2 --part steps --models ours,linformer,linformer-pytorch --rounds 2 ;;
-        peersmemory) run training 2 --part memory --models ours,linformer,linformer-pytorch ;;
+        peers)       run training 2 --part steps --models $theirs --rounds 2 --finetuning none ;;
+        peersshort)  run training 2 --part steps --models $theirs --rounds 2 --lengths none --tokens 512 ;;
+        peersmemory) run training 2 --part memory --models $theirs --finetuning none
+                     run training 2 --part memory --models $theirs --lengths none --tokens 512 ;;
         process)     run training 2 --part process --models $ours --lengths 512 ;;
         shares)      run training 2 --part shares --models $ours --lengths 512 --rounds 1 --updates 6 ;;
         sst2)        run finetuning 2 --data "$SST2" ;;  # 12 minutes

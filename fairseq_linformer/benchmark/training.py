@@ -4,7 +4,7 @@
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -13,12 +13,12 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..machine import free_memory
-from ..planning.formulas import Batch, Flops, Model, flops_of_head, flops_of_layer
+from ..planning.formulas import Batch, Flops, Model, flops_of_head, flops_of_layer, parameters
 from .cells import DTYPES, Setting
 from .encoders import BASELINES
 from .memory import GIB, NO_MEMORY, fits, peak_bytes
 from .timing import interleaved
-from .whole import BARE, OF_INDEX, WITH_FAIRSEQ, check_authors, check_models, models
+from .whole import BARE, FILLED_UP, OF_INDEX, WITH_FAIRSEQ, check_authors, check_models, models
 
 MASKED = 0.15
 PRETRAINING = (512, 1024, 2048, 4096)
@@ -106,14 +106,24 @@ class Training(Setting):
         return {**found, "seconds": interleaved(runs, self.rounds, self.warm_up, self.clock, self.device), "failed": failed}
 
     def _no_room(self, name: str) -> Optional[str]:
-        """Why a Transformer is not run on a CPU, where the system would kill the process: the n x n weights that it keeps for backward.
+        """Why a model is not run on a CPU, where the system would kill the process.
 
-        On a CPU the fused kernel keeps them too, for it has no dropout there.
+        A Transformer keeps n x n weights for backward; on a CPU the fused kernel keeps them too, for it has no dropout there. A model that
+        takes inputs of its full length only computes many times the tokens of a shorter one.
         """
-        if self.device != "cpu" or name not in ("roberta", *OUR_TRANSFORMERS):
+        if self.device != "cpu":
             return None
-        needed, free = KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize, free_memory()
-        return f"its weights take {needed / GIB:.3g} GiB, and {free / GIB:.3g} are free" if needed > free else None
+        if name in ("roberta", *OUR_TRANSFORMERS):
+            what, needed = "its weights take", KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize
+        elif name in FILLED_UP and self.n < self.positions:
+            of_models = 1 if self.memory else len(self.models)  # weights, gradients and two moments, built after this is asked
+            held = 4 * of_models * parameters(Model(self.config())).learnt * DTYPES[self.dtype].itemsize
+            one = replace(self, batch=1)
+            what, needed = f"filled up to n = {self.positions} and beside the other models it takes", held + self.batch * one._bytes(name)
+        else:
+            return None
+        free = free_memory()
+        return f"{what} {needed / GIB:.3g} GiB, and {free / GIB:.3g} are free" if needed > free else None
 
     def _build(self, name: str) -> nn.Module:
         return models()[name](self.config(), self.classify).train().to(device=self.device, dtype=DTYPES[self.dtype])

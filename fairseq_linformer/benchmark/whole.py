@@ -98,6 +98,8 @@ def models() -> Dict[str, Callable[[LinformerConfig, bool], nn.Module]]:
 
 WITH_FAIRSEQ = ("ours", "roberta", "authors")
 OF_INDEX = ("linformer", "linformer-pytorch")
+FILLED_UP = ("linformer-pytorch",)
+"""What takes inputs of its full length only."""
 BARE = ("ours-modules", "transformer-eager", "transformer-sdpa")
 
 

@@ -45,7 +45,8 @@ def _add_kind(parser, kind: str) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("fp32", "fp16", "bf16"), default="fp32")
     if kind != "finetuning":
-        parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n; those of the paper if left out")
+        of_training = kind == "training"
+        parser.add_argument("--lengths", type=numbers_or_none if of_training else numbers, metavar="N,N", help="n; those of the paper if left out" + "; or none" * of_training)
         parser.add_argument("--tokens", type=positive, metavar="T", help="of a batch (inference 4096, training 2048, both 32768 on cuda; scaling the longest n)")
         parser.add_argument("--warm-up", type=int, metavar="R", help="rounds before those that count (1)")
     parser.add_argument("--layers", type=int, default=2 if kind == "scaling" else 12, metavar="L", help="(%(default)s)")
@@ -174,7 +175,7 @@ def _training(options: argparse.Namespace) -> list:
     for name, parts in OF_PARTS.items():
         if options.part not in (parts if name == "fairseq_options" else (None, *parts)):
             _refuse(options, (name,), f"is for --part {' or '.join(parts)}")
-    common, lengths, tokens = _common(options), options.lengths or training.PRETRAINING, options.tokens or training.TOKENS[options.device]
+    common, lengths, tokens = _common(options), _or(options.lengths, training.PRETRAINING), options.tokens or training.TOKENS[options.device]
     finetuning = _or(options.finetuning, training.FINETUNING)
     models, peers, cells = options.models or WITH_FAIRSEQ, tuple(name for name in OF_INDEX if why_not(name) is None), []
     if options.part in (None, "steps", "memory"):
@@ -184,10 +185,14 @@ def _training(options: argparse.Namespace) -> list:
     trained = models if options.part in ("process", "shares") else tuple(name for name in models if name in WITH_FAIRSEQ)
     if not trained:
         _refuse(options, ("updates", "warm_up_updates"), f"is for processes of fairseq-train, which trains none of {', '.join(models)}")
+    if not lengths:
+        _refuse(options, ("updates", "warm_up_updates", "fairseq_options"), "is for processes of fairseq-train, which want a length; --lengths is none")
     for kind in (Process, Shares):
         if trained and options.part in (None, kind.kind):
             cells += [kind(n, max(1, tokens // n), trained, options.k, _or(options.updates, 5), warm_up_updates=_or(options.warm_up_updates, 1),
                            options=tuple(options.fairseq_options), **common) for n in lengths]  # fmt: skip
+    if not cells:
+        raise ValueError("--lengths is none; without a length there are steps of finetuning only, and none of those is asked for")
     return cells
 
 

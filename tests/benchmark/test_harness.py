@@ -196,6 +196,21 @@ def test_a_transformer_that_there_is_no_room_for_is_told_and_the_others_are_meas
         assert not failed or re.fullmatch(r"its weights take .* GiB, and .* are free", found["failed"][transformer])
 
 
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_model_that_fills_short_inputs_up_and_has_no_room_is_told(memory, monkeypatch):
+    """Of 32 sentences of 32 tokens ``linformer-pytorch`` computes 16,384 tokens; at base size the system killed the process."""
+    monkeypatch.setattr(training, "FILLED_UP", ("ours-modules",))
+    cell = Training(32, 2, ("ours-modules",), positions=64, k=16, classify=True, layers=2, embed_dim=64, heads=4, vocabulary=100, memory=memory, rounds=1)
+    needed = 2 * replace(cell, batch=1)._bytes("ours-modules") + 16 * sum(p.numel() for p in cell._build("ours-modules").parameters())
+    for free, failed in ((0.9 * needed, {"ours-modules"}), (1.1 * needed, set())):
+        monkeypatch.setattr(training, "free_memory", lambda: free)
+        found = cell.measure()
+        assert set(found["failed"]) == failed and set(found["bytes" if memory else "seconds"]) == {"ours-modules"} - failed
+        assert not failed or re.fullmatch(r"filled up to n = 64 and beside the other models it takes .* GiB, and .* are free", found["failed"]["ours-modules"])
+    monkeypatch.setattr(training, "free_memory", lambda: 0.0)
+    assert not replace(cell, n=64).measure()["failed"]  # of full length nothing is filled up
+
+
 def test_the_weights_that_a_transformer_keeps():
     """What grows as the square of n is ``KEPT`` matrices a head: of three lengths the second difference is 2 n^2 of them. The fused kernel keeps them too."""
     cell = Training(64, 1, ("roberta",), positions=192, k=16, layers=2, embed_dim=64, heads=4, vocabulary=100, memory=True)
