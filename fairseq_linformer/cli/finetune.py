@@ -93,7 +93,7 @@ def _finetune(options: argparse.Namespace) -> str:
     if options.ledger:
         from ..reproduce.finetuned import entry_of
 
-        said.append(f"ledger: {ledger.write(entry_of(task, results, name.split('/')[-1], _command(options, overrides)), options.ledger)}")
+        said.append(f"ledger: {ledger.put(entry_of(task, results, name.split('/')[-1], _command(options, overrides)), options.ledger)}")
     return "\n".join(said)
 
 

@@ -8,6 +8,7 @@ from ..benchmark.timing import Spread
 from . import paper
 from .benchmarks import entry_with
 from .ledger import Entry, Measurement
+from .verdict import at_base_size
 
 MISSING = "not measured"
 
@@ -71,17 +72,9 @@ def setting(entry: Entry) -> str:
     return ", ".join([f"{c['layers']} layer{'s' * (c['layers'] > 1)}", *where])
 
 
-BASE = {"embed_dim": 768, "k": 256}
-"""What is promised at base size is not judged on an entry of another width or k; an entry of Table 3 has every k, and says none."""
-
-
-def _at_base_size(entry: Entry) -> bool:
-    return all(entry.configuration.get(name, value) == value for name, value in BASE.items())
-
-
 def lines(found: Sequence[Entry]) -> List[str]:
-    """Two tables in Markdown."""
-    found = [entry for entry in found if _at_base_size(entry)]
+    """Two tables in Markdown. What is promised at base size is not judged on an entry of another."""
+    found = [entry for entry in found if at_base_size(entry)]
     head = "| promised | measured | | |", "|---|---|---|---|---|"
     cpu = [_row(found, bar) for bar in BARS]
     cuda = [_paper_row(found), _fused_row(found), *(_row(found, bar) for bar in CUDA_BARS)]

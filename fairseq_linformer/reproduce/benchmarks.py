@@ -18,6 +18,8 @@ from .ledger import Entry, Measurement
 
 KINDS = ("inference", "whole", "scaling", "pertoken", "training", "process", "shares", "finetuning")
 DATA = "random tokens"
+EXPONENT = "exponent of n"
+"""A unit."""
 
 CLAIMS = {
     "inference": "A full forward pass without gradients, Transformer (eager: materialised weights; sdpa: PyTorch's fused kernel) against Linformer "
@@ -171,7 +173,7 @@ def _exponents(cells) -> Dict[str, Measurement]:
                   for cell in cells if name in cell["measured"]["seconds"]]  # fmt: skip
         for what, some in (("exponent", points), ("exponent of the longer half", points[len(points) // 2 :])):
             if len(some) >= 2:
-                found[f"{name}: {what}"] = _once(exponent(*zip(*some)), "exponent of n")
+                found[f"{name}: {what}"] = _once(exponent(*zip(*some)), EXPONENT)
     return found
 
 

@@ -116,14 +116,17 @@ def how_again(entry: Entry, given: Inputs) -> str:
             raise ValueError(f"{entry.identifier} is of another plan than today's {name} at scale {entry.scale}, in its {key}; its commit, {entry.commit}, has it")
     if data != entry.data:
         raise ValueError(f"{entry.identifier} is of other data: {entry.data}; here it is {data}")
-    return "of finished runs that were judged again" if module.is_trained(entry, given.runs) else "trained again"
+    finished = module.finished(entry, given.runs)
+    if not any(finished):
+        return "trained again"
+    return f"of {sum(finished)} finished runs that were judged again" + f", and {finished.count(False)} that were trained again" * (not all(finished))
 
 
 def run(name: str, scale: str, given: Inputs, folder, command: str) -> str:
     """Measure what is not measured yet, write the entries, tell the verdicts.
 
     Raises:
-        ValueError: as ``measure``, or as ``runner.put``.
+        ValueError: as ``measure``, or as ``ledger.put``.
     """
     found = measure(name, scale, given, command)
     return found if isinstance(found, str) else put(found, name, scale, folder)
@@ -133,12 +136,13 @@ def put(found: List[Entry], name: str, scale: str, folder) -> str:
     """Write the entries of an experiment, tell the verdicts.
 
     Raises:
-        ValueError: as ``runner.put``.
+        ValueError: as ``ledger.put``.
     """
-    lines = [f"ledger: {runner.put(entry, folder)}" for entry in found]
+    lines = [f"ledger: {ledger.put(entry, folder)}" for entry in found]
+    entries = ledger.read_all(folder)  # as the report judges: other commands measured what a claim asks for too
     for claim in CLAIMS.values():
         if claim.experiment == name:
-            verdict = claim.judge(found, scale)
+            verdict = claim.judge(entries, scale)
             lines += [f"{claim.identifier}: {verdict.outcome} at scale {scale}. {claim.says}", *(f"  {said}" for said in verdict.numbers)]
     return "\n".join(lines)
 
@@ -147,9 +151,11 @@ def listed(folder) -> Iterator[str]:
     """A line an experiment and scale: what it costs, and its entries in the ledger.
 
     Raises:
-        ValueError: the ledger has a file that is no entry.
+        ValueError: there is no such folder, or it has a file that is no entry.
     """
-    entries = [ledger.read(path) for path in sorted(Path(folder).glob("*.json"))] if Path(folder).is_dir() else []
+    if not Path(folder).is_dir():
+        raise ValueError(f"--ledger is {folder}; there is no such folder")
+    entries = [ledger.read(path) for path in sorted(Path(folder).glob("*.json"))]
     for name in EXPERIMENTS:
         for scale in (*SCALES, "paper"):
             if (cost := _cost(name, scale)) is not None:

@@ -1,6 +1,6 @@
 """What the paper claims (Wang et al. 2020, arXiv:2006.04768), and what this project does: each with its experiment and the rule of
-its verdict. Rules were written before the runs of their own experiment, but for those of the spectrum, the theorems and the time per token;
-where something was known before, of the same thing or of other sizes, the rule says so.
+its verdict. Where something was known when a rule was written, of the same thing or of other sizes, the rule says so. An entry keeps the
+rules as they read before its first run, and the report shows those that have changed since (of ``starts`` one that asked less).
 
 A rule is applied to entries of one scale; ``verdict.py`` and ``comparison.py`` have how a verdict is made, and what is too little to tell.
 A claim does not say the paper's n and k, which are not those of each scale: ``where`` does.
@@ -45,6 +45,8 @@ _KNOWN = " (Written when an earlier measurement was known.)"
 _BEFORE = " (Written when earlier entries on the same kind of text, at other sizes, were known.)"
 _ORDER = f"Holds if {_RATIO} of each k over the next smaller one is at most 1, k = n included; does not hold if one is above 1." + _GROUNDS + _BEFORE
 _PAR = f"Holds if {_RATIO}, k = n / 4 over RoBERTa trained on equally long, is at most {NEARLY:g}; does not hold if it is above." + _GROUNDS + _BEFORE
+_LEARNT = (" Not enough evidence if RoBERTa, where it was finetuned from scratch too, has not the higher mean accuracy over all tasks pretrained: then the "
+           "comparison is of what labels teach." + _KNOWN)  # fmt: skip
 _SEEDS_OF_TABLE_2 = ("any two of their seeds, which are of finetuning alone: each model was pretrained once. Not enough evidence with fewer "
                      f"than {SEEDS} seeds, or where a task or a model is missing")  # fmt: skip
 
@@ -70,10 +72,10 @@ _ALL: Tuple[Claim, ...] = (
           "figure-1",
           "Holds if the first quarter of the singular values has a larger share of their sum in the last layer than in the first one, for each model and text."
           + _KNOWN, analysis.figure_1_layers),
-    Claim("theorem-1", "Theorem 1, section 3, and appendix A", "A random projection to k = Theta(log(n)) leaves P w nearly as it is, with high probability.",
+    Claim("theorem-1", "Theorem 1, section 3, and appendix A", "Attention is of low rank: there is a P~ of rank k = Theta(log(n)) with P~ w nearly P w, with high probability.",
           "theorem-1",
-          "Holds if the measured probability is at least the bound of the proof wherever that is above 0; does not hold if it is less by more than its "
-          "sampling error anywhere, 95 % by Wilson, of as many trials as heads and draws of the projection; not enough evidence if it is less within that." + _KNOWN,
+          "Judged of the P~ of the proof, P R^T R with a random projection R (the theorem says that there is one; another may do better). Holds if the "
+          "measured probability is at least the bound of the proof wherever that is above 0; does not hold if it is less by more than its sampling error anywhere, 95 % by Wilson, of as many trials as heads and draws of the projection; not enough evidence if it is less within that." + _KNOWN,
           analysis.theorem_1),
     Claim("theorem-2", "Theorem 2, section 4, and appendix B",
           "With k the smaller of Theta(9 d log(d) / eps^2) and 5 Theta(log(n) / eps^2) the E and F of the proof make linear attention nearly attention.",
@@ -102,20 +104,20 @@ _ALL: Tuple[Claim, ...] = (
           "of a RoBERTa of each n; a perplexity over that of its RoBERTa is told, and is no part of the verdict." + _GROUNDS + _BEFORE,
           trained("figure-3d", training.lengths_are_same)),
     Claim("table-2", "Table 2, section 5.2; n = 512, k = 128", "Finetuned, the Linformer is comparable to RoBERTa.", "table-2",
-          f"Holds if on each task each Linformer is at most {POINT:g} point of accuracy below the RoBERTa of its n (where that n has one); does not hold if it is further below on "
-          f"one; by {_SEEDS_OF_TABLE_2}.", finetuned(finetuning.comparable)),
+          f"Holds if on each task the Linformer of k = n / 4, of each sharing that was finetuned, is at most {POINT:g} point of accuracy below RoBERTa; does not hold if "
+          f"it is further below on one; by {_SEEDS_OF_TABLE_2}." + _LEARNT, finetuned(finetuning.comparable, learnt=True)),
     Claim("table-2-k", "Table 2, section 5.2; n = 512, k = 256", "At k = n / 2 the Linformer slightly outperforms RoBERTa.", "table-2",
           "Holds if the mean accuracy over all tasks of a Linformer of k = n / 2 with one of the three sharings is above RoBERTa's (the paper's is with "
-          f"layerwise sharing, 92.30 to 92.25, and not with the others); does not hold if with none that was finetuned it is; by {_SEEDS_OF_TABLE_2}.",
-          finetuned(finetuning.half_beats_roberta)),
+          f"layerwise sharing, 92.30 to 92.25, and not with the others); does not hold if with none that was finetuned it is; by {_SEEDS_OF_TABLE_2}." + _LEARNT,
+          finetuned(finetuning.half_beats_roberta, learnt=True)),
     Claim("table-2-sharing", "Table 2, section 5.2; n = 512, k = 256", "Of the three ways to share E and F, layerwise sharing has the best accuracy.",
           "table-2",
           "Holds if at k = n / 2 its mean accuracy over all tasks is above that of headwise and of key-value sharing (the paper's is at k = 256, and not at "
-          f"128); does not hold if it is above one of them in no case; by {_SEEDS_OF_TABLE_2}.", finetuned(finetuning.layerwise_is_best)),
+          f"128); does not hold if it is above one of them in no case; by {_SEEDS_OF_TABLE_2}." + _LEARNT, finetuned(finetuning.layerwise_is_best, learnt=True)),
     Claim("table-2-n", "Table 2, section 5.2; n = 1,024 and 512, k = 256", "Pretrained at twice the n, a Linformer of the same k has similar results.",
           "table-2",
           f"Holds if its mean accuracy over all tasks is within {POINT:g} point of that at n, at k = n / 2; does not hold if it is further away; by "
-          f"{_SEEDS_OF_TABLE_2}.", finetuned(finetuning.longer_is_same)),
+          f"{_SEEDS_OF_TABLE_2}." + _LEARNT, finetuned(finetuning.longer_is_same, learnt=True)),
     Claim("pretraining", "this project: finetune", "What was learnt in pretraining raises the accuracy of each model on each task.", "table-2",
           "Holds if RoBERTa and each Linformer are better on each task pretrained than from scratch; does not hold if one is not on one task; by "
           f"{_SEEDS_OF_TABLE_2}.", finetuned(finetuning.pretraining_helps)),
@@ -124,9 +126,10 @@ _ALL: Tuple[Claim, ...] = (
           "weights; and if, for each k from the shortest n to the longest, and for each n from the largest k to the smallest, every round of the last saves "
           "more than every one of the first, and no step saves less by more than its rounds differ. Does not hold if no round is faster, in one cell, or if "
           "one step saves less by more than that.", judges.table_3(paper.TABLE_3_TIME, "", "faster", in_order=True)),
-    Claim("table-3-memory", "Table 3 (right), section 5.3", "The Linformer takes larger batches than the Transformer.", "table-3",
-          "Holds if in every cell of the paper that was measured its largest batch is larger; does not hold if it is not, in one.",
-          judges.table_3(paper.TABLE_3_MEMORY, ", largest batch", "a larger batch,")),
+    Claim("table-3-memory", "Table 3 (right), section 5.3", "The Linformer takes larger batches than the Transformer, the more so the longer n and the smaller k.", "table-3",
+          "Holds if in every cell of the paper that was measured its largest batch is larger; and if it is the more so, for each k from the shortest n to the "
+          "longest, and for each n from the largest k to the smallest, with no step down. Does not hold if it is not larger, in one cell, or if a step "
+          "goes down." + _KNOWN, judges.table_3(paper.TABLE_3_MEMORY, ", largest batch", "a larger batch,", in_order=True)),
     Claim("scratch", "this project: training from scratch", "From scratch too, a larger k has a lower perplexity, and RoBERTa the lowest.", "scratch",
           f"Holds if {_RATIO} of k = n / 2 over k = n / 4, and of RoBERTa over k = n / 2, is at most 1; does not hold if one is above 1." + _GROUNDS + _BEFORE,
           trained("scratch", training.k_and_roberta_order)),
@@ -142,7 +145,7 @@ _ALL: Tuple[Claim, ...] = (
           "Window averages are a better start of E and F than the authors' N(0, 0.02), whether that learns at the rate of this project or at the full one, as "
           "theirs.", "starts",
           f"Holds if {_RATIO} of average over normal, and over normal at the full rate, is at most 1; does not hold if one is above 1." + _GROUNDS + _BEFORE,
-          trained("starts", training.first_is_best("average", "normal", "normal at the full rate"))),
+          trained("starts", training.average_is_best)),
     Claim("growing", "this project: convert resize",
           "With as many updates in all, a RoBERTa (`roberta`) whose n was doubled again and again has a lower perplexity than one "
           "that grew to the same n at once, or learnt at it from scratch.", "growing",

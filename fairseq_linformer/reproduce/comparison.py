@@ -79,9 +79,12 @@ def ratio(entry: Entry, a: str, b: str) -> Optional[Ratio]:
 
 
 def _budget(entry: Entry, name: str) -> str:
-    """How long a model that was converted had to become another: what it costs depends on that."""
+    """How long a model that was converted had to become another, and from which start of E and F: what it costs depends on that."""
     run = entry.configuration.get("runs", {}).get(name, {})
-    return f", {run['updates']:,} updates after its conversion," if str(run.get("made")).startswith("converted") else ""
+    if not str(run.get("made")).startswith("converted"):
+        return ""
+    start = run.get("model", {}).get("start")
+    return f", {run['updates']:,} updates after its conversion" + f" (E and F: {start})" * bool(start) + ","
 
 
 def at_most(entry: Entry, a: str, b: str, factor: float = 1.0) -> Part:
@@ -131,10 +134,19 @@ def grounds(entry: Entry, names: Sequence[str], controls: Sequence[str] = ("robe
     return parts
 
 
+def _of_other_code(entry: Entry, asked: Asked) -> List[str]:
+    """Models that were trained days apart may differ by what changed in the code; a reader is told."""
+    commits = {name: said for name, said in entry.configuration.get("commits", {}).items() if name in (*asked.controls, *asked.names)}
+    if len(set(commits.values())) < 2:
+        return []
+    told = (f"{name} at {', '.join(commit[:8] for commit in said.split('; '))}" for name, said in commits.items())
+    return [f"not all were trained at the same commit: {'; '.join(told)}"]
+
+
 def of_training(entry: Entry, asked: Asked) -> Verdict:
     """The verdict on trained models: without grounds the numbers are told, and decide nothing."""
     missing = grounds(entry, asked.names, asked.controls)
     said = [f"{name}: perplexity {told(entry.measured[f'{name}: perplexity'])}" for name in dict.fromkeys([*asked.controls, *asked.names])
             if f"{name}: perplexity" in entry.measured]  # fmt: skip
-    verdict = together([*dict.fromkeys([*missing, *asked.parts])], [entry], [*asked.beside, *said])
+    verdict = together([*dict.fromkeys([*missing, *asked.parts])], [entry], [*asked.beside, *_of_other_code(entry, asked), *said])
     return Verdict(UNDECIDED if missing else verdict.outcome, verdict.parts, verdict.entries, verdict.beside)

@@ -39,7 +39,8 @@ def _table_1(entry: Entry) -> List[Part]:
             parts.append(Part(HOLDS if value <= FLAT else FAILS, f"{said}, at most {FLAT} wanted"))
         elif family.startswith("transformer"):
             parts.append(Part(HOLDS if value >= STEEP else UNDECIDED, f"{said}, at least {STEEP} wanted"))
-    return parts
+    missing = [family for family in ("linformer", "transformer") if not any(part.said.startswith(family) for part in parts)]
+    return parts + [Part(UNDECIDED, f"{entry.identifier} has no exponent of a {family.capitalize()}") for family in missing] * bool(parts)
 
 
 def _exponents(entry: Entry) -> List[Tuple[str, str, float]]:

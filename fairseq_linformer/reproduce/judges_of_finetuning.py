@@ -3,7 +3,7 @@
 A model is n, k (None: RoBERTa) and sharing; of each there is one pretraining, and seeds are of finetuning alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -69,17 +69,34 @@ def _model(entry: Entry) -> Model:
     return Model(int(model["max_positions"]), int(k) if k else None, model["sharing"] if k else "")
 
 
-def finetuned(parts_of: Callable[[Finetuned], List[Part]]) -> Judge:
-    """A judge: ``parts_of`` gives what is asked of all entries."""
-    return partial(_finetuned, parts_of)
+def finetuned(parts_of: Callable[[Finetuned], List[Part]], learnt: bool = False) -> Judge:
+    """A judge: ``parts_of`` gives what is asked of all entries.
+
+    Args:
+        learnt: nothing is decided of models whose RoBERTa has not learnt in pretraining what raises its accuracy.
+    """
+    return partial(_finetuned, parts_of, learnt)
 
 
-def _finetuned(parts_of, entries: Sequence[Entry], scale: str) -> Verdict:
+def _finetuned(parts_of, learnt: bool, entries: Sequence[Entry], scale: str) -> Verdict:
     found = Finetuned(entries, scale)
     if not found.entries:
         return not_measured(f"of table-2 at scale {scale}")
-    parts = parts_of(found)
-    return together(parts, found.used.values() or found.entries)
+    parts, grounds = parts_of(found), _has_not_learnt(found) if learnt else []
+    verdict = together([*grounds, *parts], found.used.values() or found.entries)
+    return replace(verdict, outcome=UNDECIDED) if grounds else verdict
+
+
+def _has_not_learnt(found: Finetuned) -> List[Part]:
+    """Why the RoBERTa of the shortest n is no measure of pretraining; nothing where it is, or was not finetuned from scratch."""
+    roberta = Model(found.n)
+    if not any((task, roberta, True) in found.by for task in found.tasks):
+        return []
+    pretrained, scratch = _mean(found, roberta), _mean(found, roberta, scratch=True)
+    if missing := [said for of_it in (pretrained, scratch) if isinstance(of_it, list) for said in of_it]:
+        return [Part(UNDECIDED, said) for said in missing]
+    part = more_than(*_less(pretrained, scratch), 0.0, f"mean accuracy over tasks of {roberta.name} pretrained, above that from scratch, {_RUNS}")
+    return [] if part.outcome == HOLDS else [Part(UNDECIDED, part.said)]
 
 
 Accuracy = Tuple[float, float, float]
@@ -101,9 +118,9 @@ def _accuracy(found: Finetuned, task: str, model: Model, scratch: bool = False) 
     return (m.value, *interval(m))
 
 
-def _mean(found: Finetuned, model: Model) -> "Accuracy | List[str]":
+def _mean(found: Finetuned, model: Model, scratch: bool = False) -> "Accuracy | List[str]":
     """Over the tasks, as the paper's last column; or what is missing."""
-    of_tasks = [_accuracy(found, task, model) for task in found.tasks]
+    of_tasks = [_accuracy(found, task, model, scratch) for task in found.tasks]
     if missing := [a for a in of_tasks if isinstance(a, str)]:
         return missing
     return tuple(sum(values) / len(of_tasks) for values in zip(*of_tasks))
@@ -117,13 +134,12 @@ def _less(a: Accuracy, b: Accuracy) -> Accuracy:
 
 
 def comparable(found: Finetuned) -> List[Part]:
-    """On each task each Linformer is at most ``POINT`` below the RoBERTa of its n; of an n that has none only if none has."""
+    """On each task the Linformer of k = n / 4 is at most ``POINT`` below RoBERTa, with each sharing that there is, or headwise."""
+    of_quarter = [Model(found.n, found.n // 4, sharing) for sharing in SHARINGS]
     parts = []
     for task in found.tasks:
-        lengths = {model.n for model in found.roberta}
-        for model in [m for m in found.linformer if m.n in lengths] or found.linformer:
-            of_n = Model(model.n) if model.n else found.roberta[0]
-            a, b = _accuracy(found, task, of_n), _accuracy(found, task, model)
+        for model in [m for m in of_quarter if m in found.models] or of_quarter[:1]:
+            a, b = _accuracy(found, task, Model(found.n)), _accuracy(found, task, model)
             if missing := [Part(UNDECIDED, said) for said in (a, b) if isinstance(said, str)]:
                 parts += missing
             else:

@@ -1,6 +1,7 @@
 """The rules of claims about trained models, over entries ``EXPERIMENT-SCALE`` of ``fairseq-linformer reproduce``."""
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Callable, List, Sequence
 
@@ -60,6 +61,12 @@ def lengths_are_same(entry: Entry) -> Asked:
     controls = {name: "roberta" if name == names[0] else f"roberta {name}" for name in names}
     beside = [f"{r.told}; no part of the verdict" for name, control in controls.items() if (r := ratio(entry, name, control))]
     return Asked(names, [about(entry, name, names[0], SAME) for name in names[1:]], tuple(controls.values()) or ("roberta",), beside)
+
+
+def average_is_best(entry: Entry) -> Asked:
+    """Below normal, at either rate; the default of today is told beside, which came later."""
+    asked, r = first_is_best("average", "normal", "normal at the full rate")(entry), ratio(entry, "staggered", "average")
+    return replace(asked, beside=[f"{r.told}; no part of the verdict"] if r else [])
 
 
 def first_is_best(*names: str) -> Rule:

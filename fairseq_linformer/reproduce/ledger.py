@@ -1,19 +1,15 @@
 """The ledger: one JSON file in results/ for each thing that was measured.
 
-    python -m fairseq_linformer.reproduce.ledger seal results      seals what was written before there were seals
-
 An entry carries all that is needed to believe it and to measure it again; one that lacks
 something is refused, and one that was changed after it was written. Reports are made from entries alone.
 """
 
-import argparse
 import datetime
 import hashlib
 import json
 import math
 import os
 import re
-import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from subprocess import CalledProcessError
@@ -22,7 +18,7 @@ from typing import Any, Dict, List, Optional
 from ..files import atomic
 from ..machine import current_commit, hardware, provenance, versions
 
-__all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "footer", "hardware", "read", "read_all", "seal_of", "versions", "write"]
+__all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "footer", "hardware", "put", "read", "read_all", "seal_of", "versions", "write"]
 
 SCALES = ("smoke", "cpu", "gpu", "paper")
 
@@ -77,7 +73,7 @@ class Entry:
     curves: Dict[str, List[List[float]]] = field(default_factory=dict)
     """Name: pairs (update, value). May be empty."""
     seal: str = field(default="", compare=False)
-    """``seal_of`` the entry when it was written; empty in one that is not written yet, or was before there were seals."""
+    """``seal_of`` the entry when it was written; empty in one that is not written yet."""
 
     def __post_init__(self):
         for f in fields(self):
@@ -100,10 +96,12 @@ def check(folder) -> None:
     """Before the work: can an entry be written after it?
 
     Raises:
-        ValueError: there is no such folder, or the code is not in a repository whose commit could be named.
+        ValueError: there is no such folder, a file in it is no entry or was changed, or the code is not in a repository whose commit could be named.
     """
     if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
         raise ValueError(f"--ledger is {folder}; a folder that can be written is wanted")
+    for path in sorted(Path(folder).glob("*.json")):
+        read(path)
     try:
         current_commit()
     except (OSError, CalledProcessError):
@@ -111,11 +109,26 @@ def check(folder) -> None:
 
 
 def write(entry: Entry, folder) -> Path:
-    """Write ``FOLDER/IDENTIFIER.json``, whole or not at all; a measurement made anew takes its place."""
+    """Write ``FOLDER/IDENTIFIER.json``, whole or not at all; a measurement made anew takes its place. ``put`` overwrites none."""
     path = Path(folder) / f"{entry.identifier}.json"
     with atomic(path) as file:
         file.write(json.dumps(asdict(replace(entry, seal=seal_of(entry))), indent=1) + "\n")
     return path
+
+
+def put(entry: Entry, folder) -> Path:
+    """Write an entry, if there is none of its name that says otherwise.
+
+    Raises:
+        ValueError: there is one, and nothing that was measured is overwritten.
+    """
+    path = Path(folder) / f"{entry.identifier}.json"
+    if path.exists():
+        there = read(path)
+        if (there.measured, there.data, there.configuration) != (entry.measured, entry.data, json.loads(json.dumps(entry.configuration))):
+            raise ValueError(f"{path} is of another measurement; nothing is overwritten, give another --ledger or move it away")
+        return path
+    return write(entry, folder)
 
 
 def seal_of(entry: Entry) -> str:
@@ -141,7 +154,7 @@ def read(path) -> Entry:
         raise ValueError(f"{path} is no ledger entry: {error}") from None
     if entry.identifier != Path(path).stem:
         raise ValueError(f"{path} is no ledger entry: it calls itself {entry.identifier}")
-    if entry.seal and entry.seal != seal_of(entry):
+    if entry.seal != seal_of(entry):
         raise ValueError(f"{path} was changed after it was written: its seal is of other content; take it back from the repository, or measure again")
     return entry
 
@@ -169,20 +182,3 @@ def footer(entry: Entry) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in entry.versions.items())
     return (f"Command `{entry.command}`; {entry.date}; data: {entry.data}; {entry.hardware['processor']}, "
             f"{entry.hardware['cores']} cores; {versions}.")  # fmt: skip
-
-
-def main(arguments: Optional[List[str]] = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["seal"])
-    parser.add_argument("results", type=Path, nargs="?", default=Path("results"))
-    folder = parser.parse_args(arguments).results
-    try:
-        for entry in read_all(folder):
-            if not entry.seal:
-                print(write(entry, folder))
-    except (OSError, ValueError) as error:
-        sys.exit(f"ledger: {error}")
-
-
-if __name__ == "__main__":
-    main()

@@ -83,6 +83,7 @@ def make_start(run: Run, runs: Path) -> None:
         m = run.model
         new = from_roberta(last, projected_dim=str(m.k), sharing=m.sharing, projection=m.projection, projection_init=m.start)
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # of a run that was moved away, or stopped before it began
     write_checkpoint(new, path)
 
 

@@ -38,7 +38,8 @@ def measure(experiment: str, scale_name: str, runs, text, minutes: Optional[floa
     until = None if minutes is None else time.monotonic() + 60 * minutes
     measured = measured_runs(experiment, scale)
     every, ours = in_turn(measured), {run for of_seed in measured.values() for run in of_seed}
-    trained.remembered(experiment, runs)
+    check(every, scale, runs, text)
+    trained.remembered(experiment, runs)  # not of what is refused: rules that are told later as those of before the runs
     if left := train(every, scale, runs, text, until):
         return f"{experiment}: {left}"
     finished = [run_of_plan.trained(run, runs) for run in every if run in ours]
@@ -49,6 +50,17 @@ def measure(experiment: str, scale_name: str, runs, text, minutes: Optional[floa
     return [entry_of(experiment, scale_name, runs, text, command, anew)]
 
 
+def check(every: Sequence[Run], scale: Scale, runs: Path, text) -> None:
+    """Before anything is trained.
+
+    Raises:
+        ValueError: as ``measure``, where it can be known.
+    """
+    _check_device(scale.device)
+    for run in every:
+        run_of_plan.check(run, scale, runs, text)
+
+
 def train(every: Sequence[Run], scale: Scale, runs: Path, text, until: Optional[float]) -> Optional[str]:
     """Train what is not trained, in turn. One run always begins and makes an update, so the same command comes to an end.
 
@@ -56,11 +68,8 @@ def train(every: Sequence[Run], scale: Scale, runs: Path, text, until: Optional[
         a sentence on what is left if the time was up.
 
     Raises:
-        ValueError: as ``measure``; before anything is trained where that can be known.
+        ValueError: as ``measure``.
     """
-    _check_device(scale.device)
-    for run in every:
-        run_of_plan.check(run, scale, runs, text)
     missing = [run for run in every if not run_of_plan.is_done(run, runs)]
     for i, run in enumerate(missing):
         if i and until is not None and time.monotonic() >= until:
@@ -106,9 +115,10 @@ def data_of(entry: Entry, given) -> str:
     return described(given.text)
 
 
-def is_trained(entry: Entry, runs) -> bool:
-    """Are all runs of an entry finished?"""
-    return all(run_of_plan.is_done(run, Path(runs) / entry.scale) for run in in_turn(measured_runs(entry.configuration["experiment"], SCALES[entry.scale])))
+def finished(entry: Entry, runs) -> List[bool]:
+    """Of each run of an entry, and of those that they start from: is it?"""
+    every = in_turn(measured_runs(entry.configuration["experiment"], SCALES[entry.scale]))
+    return [run_of_plan.is_done(run, Path(runs) / entry.scale) for run in every]
 
 
 def plan_of(experiment: str, scale_name: str) -> Dict[str, Any]:
@@ -116,18 +126,3 @@ def plan_of(experiment: str, scale_name: str) -> Dict[str, Any]:
     scale = SCALES[scale_name]
     runs = {name: run_of_plan.described(of_seed[0]) for name, of_seed in measured_runs(experiment, scale).items()}
     return json.loads(json.dumps({"sizes": {name: getattr(scale, name) for name in SIZES}, "seeds": scale.seeds, "runs": runs}))
-
-
-def put(entry: Entry, folder) -> Path:
-    """Write an entry, if there is none of its name that says otherwise.
-
-    Raises:
-        ValueError: there is one, and nothing that was measured is overwritten.
-    """
-    path = Path(folder) / f"{entry.identifier}.json"
-    if path.exists():
-        there = ledger.read(path)
-        if (there.measured, there.data, there.configuration) != (entry.measured, entry.data, json.loads(json.dumps(entry.configuration))):
-            raise ValueError(f"{path} is of another measurement; nothing is overwritten, give another --ledger or move it away")
-        return path
-    return ledger.write(entry, folder)

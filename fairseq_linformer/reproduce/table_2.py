@@ -63,10 +63,11 @@ def measure(scale_name: str, runs, text, tasks, minutes: Optional[float], comman
     scale, until = SCALES[scale_name], None if minutes is None else time.monotonic() + 60 * minutes
     runs = Path(runs) / scale_name / NAME
     check_tasks(scale, tasks, text)
-    trained.remembered(NAME, runs.parent)
-    models = training_plan.table_2(scale)
+    models, of_pretraining = training_plan.table_2(scale), replace(scale, lr=scale.table_2.lr)
     every = in_turn({name: [of_name] for name, of_name in models.items()})
-    if left := runner.train(every, replace(scale, lr=scale.table_2.lr), runs, text, until):
+    runner.check(every, of_pretraining, runs, text)
+    trained.remembered(NAME, runs.parent)
+    if left := runner.train(every, of_pretraining, runs, text, until):
         return f"{NAME}, pretraining: {left}"
     jobs = [(member, job) for member, job in _jobs(scale, models, runs, Path(tasks)) if only in (None, member.name)]
     missing = [job for _, job in jobs if not (runs / job.name / run.RESULT).exists()]
@@ -108,10 +109,10 @@ def data_of(entry: Entry, given) -> str:
     return _data(f"{task}: {data.described(Path(given.tasks) / task)}", described(given.text))
 
 
-def is_trained(entry: Entry, runs) -> bool:
-    """Is the member of an entry finetuned with each seed?"""
+def finished(entry: Entry, runs) -> List[bool]:
+    """Of each seed: is the member of an entry finetuned?"""
     folder = Path(runs) / entry.scale / NAME / FINETUNED
-    return all((folder / f"{member_of(entry)}-seed{seed}" / run.RESULT).exists() for seed in SCALES[entry.scale].seeds)
+    return [(folder / f"{member_of(entry)}-seed{seed}" / run.RESULT).exists() for seed in SCALES[entry.scale].seeds]
 
 
 def _data(of_task: str, of_text: str) -> str:

@@ -77,6 +77,7 @@ def entry_of(experiment: str, scale: str, models: Dict[str, List[Trained]], ever
     for length in sorted({of_seed[0].n for of_seed in models.values()}):
         name = "plateau: bits" if length == n else f"plateau n={length}: bits"
         numbers[name] = Measurement(context_free.measure(shards_of(text)[0], length).masked_bits, "bits", None, 1)
+    commits = {name: where_trained(*[run.folder for run in of_seed])["commit"] for name, of_seed in models.items()}
     claims = [claim for claim in CLAIMS.values() if claim.experiment == experiment]
     return Entry(
         identifier=f"{experiment}-{scale}",
@@ -85,7 +86,7 @@ def entry_of(experiment: str, scale: str, models: Dict[str, List[Trained]], ever
         measured=numbers,
         scale=scale,
         **where([run.folder for run in every]),
-        configuration={**configuration, "n": n, "masks": MASKS, "experiment": experiment},
+        configuration={**configuration, "n": n, "masks": MASKS, "experiment": experiment, "commits": commits},
         data=described(text),
         command=command,
         seconds=round(sum(training_seconds(run.last, run.start) for run in every), 1),

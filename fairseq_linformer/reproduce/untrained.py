@@ -19,10 +19,12 @@ from ..files import atomic
 from ..modules import LinformerEncoder
 from . import benchmarks, ledger, parameters
 from .analysis_entries import once, theorem_entries
+from .benchmarks import EXPONENT
 from .ledger import Entry
 
-EXACT, MACHINES, TIMES = 0.0, 1e-4, 0.25
-"""Relative tolerances: of what is counted; of what is computed with the same seed on other processors; of ratios of times."""
+EXACT, MACHINES, TIMES, EXPONENTS = 0.0, 1e-4, 0.25, 0.2
+"""Tolerances, relative: of what is counted; of what is computed with the same seed on other processors; of ratios of times. Exponents of n
+may differ by so much, whatever they are."""
 
 
 class Left(Exception):
@@ -123,7 +125,7 @@ def timed(experiment: str, scale: str, folder: Path, minutes: Optional[float], c
     left = cells.measure(every, out, cells.Provenance(common["commit"], common["command"]), minutes)
     if left:
         raise Left(f"{experiment}: time is up, {len(left)} of {len(every)} cells are left; the same command goes on")
-    tolerance = {"ratio of times": TIMES, "ratio of times per token": TIMES, "ratio of batches": EXACT, "ratio of bytes": EXACT}
+    tolerance = {"ratio of times": TIMES, "ratio of times per token": TIMES, "ratio of batches": EXACT, "ratio of bytes": EXACT, EXPONENT: EXPONENTS}
     return [_of_scale(entry, scale, tolerance, common["command"]) for entry in benchmarks.entries(out)]
 
 

@@ -7,6 +7,7 @@ from .ledger import Entry, Measurement
 
 OUTCOMES = ("holds", "does not hold", "not enough evidence", "not measured")
 HOLDS, FAILS, UNDECIDED, UNMEASURED = OUTCOMES
+BASE_SIZE = {"embed_dim": 768, "k": 256}
 SEEDS, BELOW_PLATEAU = 3, 2.0
 """So many seeds at least, and RoBERTa so many bits below a model without context, or a comparison says nothing."""
 
@@ -68,9 +69,14 @@ def not_measured(what: str) -> Verdict:
 
 
 def of_claim(entries: Sequence[Entry], experiment: str, prefix: str, scale: str) -> List[Entry]:
-    """Of the entries called ``prefix...`` at a scale those of the claim's experiment; where there are none, those of other commands."""
+    """Of the entries called ``prefix...`` at a scale those of the claim's experiment; where there are none, those of other commands at base size."""
     found = [e for e in entries if e.identifier.startswith(prefix) and e.scale == scale]
-    return [e for e in found if e.configuration.get("experiment") == experiment] or found
+    return [e for e in found if e.configuration.get("experiment") == experiment] or [e for e in found if at_base_size(e)]
+
+
+def at_base_size(entry: Entry) -> bool:
+    """Of a benchmark. An entry of Table 3 has every k, and says none."""
+    return all(entry.configuration.get(name, value) == value for name, value in BASE_SIZE.items())
 
 
 def all_of(found: Sequence[Entry], parts_of: Callable[[Entry], List[Part]]) -> Verdict:

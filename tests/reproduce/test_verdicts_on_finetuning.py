@@ -31,19 +31,35 @@ def judge(name, found):
 
 @pytest.mark.parametrize("linformer, seeds, outcome", [(79.5, 3, HOLDS), (77.5, 3, FAILS), (79.0, 3, UNDECIDED), (79.5, 2, UNDECIDED)])
 def test_table_2(linformer, seeds, outcome):
-    found = [*all_tasks(80.0), *all_tasks(80.0, "256")[1:], one(TASKS[0], linformer, "256", seeds=seeds)]
+    """Of k = n / 4, as the paper's claim; what another k reaches is no part of it."""
+    found = [*all_tasks(80.0), *all_tasks(80.0, "128")[1:], one(TASKS[0], linformer, "128", seeds=seeds), *all_tasks(50.0, "256")]
     verdict = judge("table-2", found)
     assert verdict.outcome == outcome and len(verdict.parts) == len(TASKS)
     assert verdict.deciding[0].startswith(f"{TASKS[0]}: ") or outcome == HOLDS
-    assert judge("table-2", [*found, one("mnli", 10.0, "256")]).outcome == outcome  # no task of the scale
+    assert judge("table-2", [*found, one("mnli", 10.0, "128")]).outcome == outcome  # no task of the scale
+    learnt, not_learnt = (judge("table-2", [*found, *all_tasks(scratch, scratch=True)]) for scratch in (70.0, 80.0))
+    assert learnt.outcome == outcome and learnt.parts == verdict.parts
+    assert not_learnt.outcome == UNDECIDED and "pretrained, above that from scratch" in not_learnt.parts[0].said and not_learnt.parts[1:] == verdict.parts
+
+
+@pytest.mark.parametrize("name", ["table-2", "table-2-k", "table-2-sharing", "table-2-n"])
+def test_where_pretraining_adds_nothing_a_comparison_says_nothing(name):
+    """The same models decide where it does, or where nobody asked."""
+    found = [*all_tasks(80.0), *all_tasks(81.0, "128"), *all_tasks(81.0, "256"), *all_tasks(80.5, "256", "key-value"), *all_tasks(82.0, "256", "layerwise"),
+             *all_tasks(81.0, "256", n=1024)]  # fmt: skip
+    assert judge(name, found).outcome == HOLDS == judge(name, [*found, *all_tasks(70.0, scratch=True)]).outcome
+    assert judge(name, [*found, *all_tasks(80.1, scratch=True)]).outcome == UNDECIDED
+    missing = judge(name, [*found, *all_tasks(70.0, scratch=True)[1:]])
+    assert missing.outcome == UNDECIDED and f"{TASKS[0]}: RoBERTa, n = 512, from scratch is not measured" in missing.deciding
 
 
 def test_what_is_missing_of_table_2_is_named():
-    found = [*all_tasks(80.0)[:-1], *all_tasks(80.0, "256")]
+    found = [*all_tasks(80.0)[:-1], *all_tasks(80.0, "128")]
     verdict = judge("table-2", found)
     assert verdict.outcome == UNDECIDED and verdict.deciding[0] == f"{TASKS[-1]}: RoBERTa, n = 512 is not measured"
-    verdict = judge("table-2", all_tasks(80.0))
-    assert verdict.outcome == UNDECIDED and f"{TASKS[0]}: Linformer is not measured" in verdict.deciding
+    for found in (all_tasks(80.0), [*all_tasks(80.0), *all_tasks(80.0, "256")]):
+        verdict = judge("table-2", found)
+        assert verdict.outcome == UNDECIDED and f"{TASKS[0]}: Linformer, n = 512, k = 128, headwise is not measured" in verdict.deciding
     elsewhere = [one(task, 80.0, k, configuration={**e.configuration, "experiment": None}) for k in ("", "256") for task in TASKS for e in [one(task, 1.0, k)]]
     assert judge("table-2", elsewhere).outcome == UNMEASURED  # finetuned by another command, at sizes that were not fixed before
 
@@ -61,7 +77,6 @@ def test_pretraining(changed, outcome, said):
     found = {e.identifier: e for e in [*all_tasks(80.0), *all_tasks(80.0, "256"), *SCRATCH, *changed]}
     verdict = judge("pretraining", list(found.values()))
     assert verdict.outcome == outcome and said in verdict.deciding[0] and len(verdict.parts) == 2 * len(TASKS)
-    assert judge("table-2", list(found.values())).outcome != outcome or outcome == HOLDS or changed[0].measured["valid accuracy"].value < 79
 
 
 @pytest.mark.parametrize("without", range(4 * 4))

@@ -1,5 +1,7 @@
 """Verdicts on what is timed and on the theorems, by all entries that a claim has."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairseq_linformer.reproduce.claims import CLAIMS
@@ -29,6 +31,14 @@ def test_table_1():
     assert verdict.outcome == FAILS and verdict.entries == ["benchmark-scaling-cpu-fp32-l12", "benchmark-scaling-cpu-fp32-l2"]
     assert verdict.deciding[0].startswith("benchmark-scaling-cpu-fp32-l2: linformer: time per token grows as n to the 0.30 from n = 2048 to 4096, at most")
     assert "recurrent: time per token grows as n to the 1.00 from n = 2048 to 4096" in judge([flat], "cpu").beside
+    for family in ("linformer", "transformer"):
+        alone = one("benchmark-scaling-cpu-fp32-l12", {name: m for name, m in growth(0.02).items() if family in name or "recurrent" in name})
+        verdict = judge([alone], "cpu")
+        other = {"linformer": "Transformer", "transformer": "Linformer"}[family]
+        assert verdict.outcome == UNDECIDED and f"benchmark-scaling-cpu-fp32-l12 has no exponent of a {other}" in verdict.deciding
+    # another width or k is another model
+    small = one("benchmark-scaling-cpu-fp32-l2-d64", growth(0.3), embed_dim=64), one("benchmark-scaling-cpu-fp32-l2-k8", growth(0.3), k=8)
+    assert judge([flat, *small], "cpu").outcome == HOLDS and judge(small, "cpu").outcome == UNMEASURED
 
 
 @pytest.mark.parametrize("names", [("theorem-1", "theorem-1-cpu"), ("a", "b")])
@@ -94,6 +104,9 @@ def test_table_3_memory():
     assert CLAIMS["table-3-time"].judge(found, "cpu").outcome == UNMEASURED
     less = one("benchmark-inference-cpu-bf16-l2", {what: (0.9, "ratio of batches", None, 1)})
     assert CLAIMS["table-3-memory"].judge([*found, less], "cpu").outcome == FAILS
+    for longer, outcome in ((3.0, HOLDS), (1.5, FAILS)):
+        both = {**found[0].measured, what.replace("n=512", "n=1024"): Measurement(longer, "ratio of batches", None, 1)}
+        assert CLAIMS["table-3-memory"].judge([replace(found[0], measured=both)], "cpu").outcome == outcome
 
 
 def theorem_1(*rows, draws=60, identifier="theorem-1", **configuration):

@@ -4,6 +4,7 @@ import csv
 import io
 from typing import Iterator, List, Sequence
 
+from ..benchmarks import EXPONENT
 from ..ledger import Entry
 from ..paper import CELLS
 from ..verdict import UNMEASURED
@@ -11,7 +12,7 @@ from .of_paper import found_of
 from .told import Section
 
 COLUMNS = ("identifier", "where", "paper", "experiment", "scale", "n", "model", "ours", "unit", "lowest", "highest", "repetitions", "entries")
-UNITS = {"table-1": "exponent of n", "table-3": "times"}
+UNITS = {"table-1": EXPONENT, "table-3": "times"}
 """Of ours, where an entry has a bare number."""
 
 

@@ -95,14 +95,18 @@ def judged(claim: Claim, entries: Sequence[Entry]) -> Judged:
     verdicts = [(scale, claim.judge(entries, scale)) for scale in _scales()]
     found = [(_with_n(scale, verdict, entries), verdict) for scale, verdict in verdicts if verdict.outcome != UNMEASURED]
     used = {name for _, verdict in found for name in verdict.entries}
-    then = {e.identifier: e.configuration.get("rules", {}).get(claim.identifier, claim.rule) for e in entries if e.identifier in used}
-    return Judged(claim, found or [("", not_measured("at any scale"))], [f"When {name} was begun: {rule}" for name, rule in then.items() if rule != claim.rule])
+    of_runs = [e for e in entries if e.identifier in used and e.configuration.get("experiment") in (*TRAINED, "table-2")]
+    then: Dict[str, List[str]] = {}
+    for e in of_runs:
+        then.setdefault(e.configuration.get("rules", {}).get(claim.identifier, "there was no rule of this claim."), []).append(e.identifier)
+    before = [f"When {', '.join(names)} {'were' if names[1:] else 'was'} begun: {rule}" for rule, names in then.items() if rule != claim.rule]
+    return Judged(claim, found or [("", not_measured("at any scale"))], before)
 
 
 def _with_n(scale: str, verdict: Verdict, entries: Sequence[Entry]) -> str:
     """Not of entries whose models differ in n: those are called by it."""
     used = [e for e in entries if e.identifier in verdict.entries and not any(name.startswith("n=") for name in e.measured)]
-    n = {e.configuration.get("n") for e in used} - {None}
+    n = {e.configuration.get("n") or e.configuration["model"]["max_positions"] for e in used if "n" in e.configuration or "task" in e.configuration}
     return f"{scale}, n = {n.pop()}" if len(n) == 1 else scale
 
 
