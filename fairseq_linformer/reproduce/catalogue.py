@@ -126,10 +126,27 @@ def run(name: str, scale: str, given: Inputs, folder, command: str) -> str:
     """Measure what is not measured yet, write the entries, tell the verdicts.
 
     Raises:
-        ValueError: as ``measure``, or as ``ledger.put``.
+        ValueError: as ``measure``, or as ``ledger.put``; before anything is trained where an entry that is there is of something else.
     """
+    _check_ledger(name, scale, given, folder)
     found = measure(name, scale, given, command)
     return found if isinstance(found, str) else put(found, name, scale, folder)
+
+
+def _check_ledger(name: str, scale: str, given: Inputs, folder) -> None:
+    """Before hours of training: what is in the ledger is of these runs, and will be the same."""
+    if not _trains(name) or scale not in SCALES:
+        return
+    module = table_2 if name == "table-2" else runner
+    for entry in ledger.entries(folder):
+        if (entry.configuration.get("experiment"), entry.scale) == (name, scale):
+            try:
+                how_again(entry, given)
+            except ValueError as error:
+                raise ValueError(f"{error}; nothing is overwritten, give another --ledger") from None
+            if not all(module.finished(entry, given.runs)):
+                raise ValueError(f"{entry.identifier} is in {folder} already, and its runs are not all in {given.runs}; --verify {entry.identifier} measures it again, "
+                                 "or give another --ledger")  # fmt: skip
 
 
 def put(found: List[Entry], name: str, scale: str, folder) -> str:
@@ -139,7 +156,7 @@ def put(found: List[Entry], name: str, scale: str, folder) -> str:
         ValueError: as ``ledger.put``.
     """
     lines = [f"ledger: {ledger.put(entry, folder)}" for entry in found]
-    entries = ledger.read_all(folder)  # as the report judges: other commands measured what a claim asks for too
+    entries = ledger.entries(folder)  # as the report judges: other commands measured what a claim asks for too
     for claim in CLAIMS.values():
         if claim.experiment == name:
             verdict = claim.judge(entries, scale)
@@ -155,7 +172,7 @@ def listed(folder) -> Iterator[str]:
     """
     if not Path(folder).is_dir():
         raise ValueError(f"--ledger is {folder}; there is no such folder")
-    entries = [ledger.read(path) for path in sorted(Path(folder).glob("*.json"))]
+    entries = ledger.entries(folder)
     for name in EXPERIMENTS:
         for scale in (*SCALES, "paper"):
             if (cost := _cost(name, scale)) is not None:

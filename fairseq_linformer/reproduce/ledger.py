@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional
 from ..files import atomic
 from ..machine import current_commit, hardware, provenance, versions
 
-__all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "footer", "hardware", "put", "read", "read_all", "seal_of", "versions", "write"]
+__all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "entries", "footer", "hardware", "put", "read", "read_all", "seal_of", "versions", "write"]
 
 SCALES = ("smoke", "cpu", "gpu", "paper")
 
@@ -100,8 +100,7 @@ def check(folder) -> None:
     """
     if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
         raise ValueError(f"--ledger is {folder}; a folder that can be written is wanted")
-    for path in sorted(Path(folder).glob("*.json")):
-        read(path)
+    entries(folder)
     try:
         current_commit()
     except (OSError, CalledProcessError):
@@ -165,10 +164,14 @@ def read_all(folder) -> List[Entry]:
     Raises:
         ValueError: there is none, or one of them is refused.
     """
-    found = [read(path) for path in sorted(Path(folder).glob("*.json"))]
-    if not found:
+    if not (found := entries(folder)):
         raise ValueError(f"{folder} has no ledger entries; what measures writes them there")
     return found
+
+
+def entries(folder) -> List[Entry]:
+    """``read_all``, where there may be none."""
+    return [read(path) for path in sorted(Path(folder).glob("*.json"))]
 
 
 def circumstances(data: str, command: str, scale: str = "cpu") -> Dict[str, Any]:

@@ -188,6 +188,15 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
         assert (tmp_path / "ledger/scratch-smoke.json").read_bytes() == before
         assert "scratch-smoke, of 3 finished runs that were judged again: 10 of 10 numbers compared, all are within their tolerance (perplexity 1 %, bits 1 %)" in command(*verify, *text)
 
+    # What would be refused in the end is refused before it is trained.
+    elsewhere = ("scratch", "--scale", "smoke", "--ledger", tmp_path / "ledger", "--runs", tmp_path / "elsewhere", *text)
+    assert "scratch-smoke is in " in (said := command(*elsewhere)) and "--verify scratch-smoke measures it again, or give another --ledger" in said
+    other = tmp_path / "other text"
+    shutil.copytree(mlm_data, other)
+    (other / "valid.bin").write_bytes((other / "valid.bin").read_bytes()[::-1])
+    said = command(*elsewhere[:-1], other)
+    assert "scratch-smoke is of other data: " in said and said.endswith("; nothing is overwritten, give another --ledger") and not (tmp_path / "elsewhere").exists()
+
     # The checkpoint is asked, not what was written of it: a number that is wrong in both is found.
     run = tmp_path / "runs/smoke/linformer-n16-k4-headwise-average-scratch/seed1"
     written = json.loads((run / "perplexity.json").read_text())
@@ -225,7 +234,8 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
     # What a run was made of: a text that changed under its name, another plan, a start that is not the one that it had.
     changed = tmp_path / "changed"
     shutil.copytree(mlm_data, changed)
-    anew = ("scratch", "--scale", "smoke", "--text", changed, "--runs", tmp_path / "new", "--ledger", tmp_path / "ledger")
+    (tmp_path / "another").mkdir()
+    anew = ("scratch", "--scale", "smoke", "--text", changed, "--runs", tmp_path / "new", "--ledger", tmp_path / "another")
     assert "time is up" in command(*anew, "--minutes", 1e-4)
     (changed / "valid.bin").write_bytes((changed / "valid.bin").read_bytes()[::-1])
     assert "seed1 is of another text; move it away" in command(*anew)

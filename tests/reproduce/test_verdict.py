@@ -124,6 +124,23 @@ def lengths(of_k, of_roberta=(4.8, 4.8, 4.8)):
     return {name: (b, b + 0.1, b + 0.2) for name, b in found.items()}
 
 
+def test_what_is_told_beside_a_verdict():
+    """The default start of today, which came after the rule; commits, where models that are compared have several."""
+    bits = {"roberta": 5.0, "average": 6.0, "normal": 7.0, "normal at the full rate": 7.0, "staggered": 5.5, "other": 5.5}
+    models = {name: (b - 0.01, b, b + 0.01) for name, b in bits.items()}
+    for later, told in ((["normal"], True), (["other"], False)):
+        commits = {name: "b" * 40 if name in later else "a" * 40 for name in models}
+        made = {"made": "converted", "updates": 500, "model": {"start": "average"}}
+        verdict = CLAIMS["starts"].judge([entry(models, "starts-cpu", configuration={"n": 64, "commits": commits, "runs": {"average": made}})], "cpu")
+        assert verdict.outcome == HOLDS and verdict.parts[0].said.startswith("perplexity of average, 500 updates after its conversion (E and F: average), over that of normal")
+        assert [said for said in verdict.beside if said.endswith("; no part of the verdict")] == [f"{ratio_of('staggered', 'average', -0.5)}; no part of the verdict"]
+        assert any("not all were trained at the same commit: " in said and "normal at bbbbbbbb" in said for said in verdict.beside) == told
+
+
+def ratio_of(a, b, bits):
+    return f"perplexity of {a} over that of {b}, mean of 3 seeds and 95 % interval: {2**bits:.3g} ({2**bits:.3g} to {2**bits:.3g})"
+
+
 @pytest.mark.parametrize("models, plateaus, outcome, said", [
     (lengths((5.0, 5.1, 5.0)), {}, HOLDS, "perplexity of n=128 over that of n=64, mean of 3 seeds and 95 % interval: 1.07 (1.07 to 1.07), 0.909 to 1.1 wanted"),
     (lengths((5.0, 5.1, 5.2)), {}, FAILS, "1.15 (1.15 to 1.15), 0.909 to 1.1 wanted"),
