@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 [[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/benchmark.sh OUT [PIECE...]" >&2; exit 2; }
 out=$1
 shift
-all=(steps finetuning memory whole pertoken short middle long longer longest families peers peersshort peersmemory process shares steps4096)
+all=(steps finetuning memory whole pertoken short middle long longer longest families peers peersshort peersmemory peersshortmemory process shares steps4096)
 pieces=("$@")
 [ $# -gt 0 ] || pieces=("${all[@]}" ${SST2:+sst2})
 for piece in "${pieces[@]}"; do  # before the first takes its minutes
@@ -43,8 +43,8 @@ for piece in "${pieces[@]}"; do
         families)    run scaling 1 --part families --lengths 512,1024,2048,4096,8192 ;;
         peers)       run training 2 --part steps --models $theirs --rounds 2 --finetuning none ;;
         peersshort)  run training 2 --part steps --models $theirs --rounds 2 --lengths none --tokens 512 ;;
-        peersmemory) run training 2 --part memory --models $theirs --finetuning none
-                     run training 2 --part memory --models $theirs --lengths none --tokens 512 ;;
+        peersmemory) run training 2 --part memory --models $theirs --finetuning none ;;
+        peersshortmemory) run training 2 --part memory --models $theirs --lengths none --tokens 512 ;;
         process)     run training 2 --part process --models $ours --lengths 512 ;;
         shares)      run training 2 --part shares --models $ours --lengths 512 --rounds 1 --updates 6 ;;
         sst2)        run finetuning 2 --data "$SST2" ;;  # 12 minutes

@@ -131,8 +131,7 @@ def tiny(words, tmp_path, data):
     if kind == "finetuning":
         sizes |= {"--max-positions": "16", "--k": "4"}
     else:
-        longest = max(int(n) for n in divided(given.get("--lengths", "4096")).split(","))
-        sizes |= {"--tokens": str(longest if kind == "scaling" else 32)}
+        sizes |= {"--tokens": str(max(int(n) for n in divided(given["--lengths"]).split(","))) if kind == "scaling" else "32"}
         sizes |= {"--lengths": divided(given.get("--lengths", "512,1024"))}
         sizes |= {"--k": divided(given.get("--k", "256" if kind != "inference" or "--whole" in words else "128,256,512,1024"))}
     if kind == "training" and given["--part"] in ("steps", "memory"):
