@@ -137,9 +137,11 @@ def _check_ledger(name: str, scale: str, given: Inputs, folder) -> None:
     """Before hours of training: what is in the ledger is of these runs, and will be the same."""
     if not _trains(name) or scale not in SCALES:
         return
+    _check_inputs(name, given)
     module = table_2 if name == "table-2" else runner
     for entry in ledger.entries(folder):
         if (entry.configuration.get("experiment"), entry.scale) == (name, scale):
+            module.data_of(entry, given)  # a text that is not there is told as that
             try:
                 how_again(entry, given)
             except ValueError as error:

@@ -194,6 +194,8 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
     other = tmp_path / "other text"
     shutil.copytree(mlm_data, other)
     (other / "valid.bin").write_bytes((other / "valid.bin").read_bytes()[::-1])
+    assert command(*elsewhere[:-1], "nowhere").endswith("there is no dict.txt in nowhere, as `fairseq-linformer prepare pretraining` writes it")
+    assert command(*elsewhere[:-2]).endswith("a folder of `fairseq-linformer prepare pretraining` is wanted")
     said = command(*elsewhere[:-1], other)
     assert "scratch-smoke is of other data: " in said and said.endswith("; nothing is overwritten, give another --ledger") and not (tmp_path / "elsewhere").exists()
 
