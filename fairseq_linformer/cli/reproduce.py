@@ -79,7 +79,7 @@ def _ledger(options: argparse.Namespace) -> str:
 
 def _command(options: argparse.Namespace) -> str:
     """As an entry records it: folders by their names."""
-    folders = [word for name in ("text", "tasks") if (given := getattr(options, name)) for word in (f"--{name}", Path(given).name)]
+    folders = [word for name in ("text", "tasks") if (given := getattr(options, name)) for word in (f"--{name}", Path(given).resolve().name)]
     return shlex.join(["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale, *folders])
 
 

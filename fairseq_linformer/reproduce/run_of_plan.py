@@ -73,7 +73,7 @@ def start_of(run: Run, runs: Path) -> Path:
 def make_start(run: Run, runs: Path) -> None:
     """Grow or convert the last checkpoint of what it starts from; not again once it has begun."""
     path = start_of(run, runs)
-    if run.model == run.start.model or (path.exists() and (runs / run.name / ORIGIN).exists()):
+    if run.model == run.start.model or (path.exists() and (runs / run.name / run_folder.CONFIG).exists()):
         return
     last = read_checkpoint(_last(run.start, runs))
     if run.made.startswith("grown"):
@@ -159,7 +159,7 @@ def train(run: Run, scale: Scale, runs: Path, text, until: Optional[float]) -> b
     job = training(run, scale, runs, text)
     if (job.folder / run_folder.DONE).exists():
         return not run_folder.is_new(job)
-    if not (job.folder / ORIGIN).exists():
+    if not (job.folder / run_folder.CONFIG).exists():  # what lies there is of a run that was stopped before it began, perhaps on another text
         with atomic(job.folder / ORIGIN) as file:
             json.dump(origin(run, runs, text), file, indent=1)
     return alone.train(job, LOG, run.updates, run.name, until)

@@ -284,9 +284,13 @@ def test_a_start_is_made_anew_for_a_run_that_was_moved_away(mlm_data, masked_lm,
     start.write_bytes(b"of another")
     run_of_plan.make_start(grown, tmp_path)  # nothing has begun from it
     assert start.read_bytes() == made
-    origin = tmp_path / grown.name / ".origin.json"
-    origin.parent.mkdir(parents=True)
-    origin.touch()
+    folder = tmp_path / grown.name
+    folder.mkdir(parents=True)
+    (folder / ".origin.json").touch()
+    start.write_bytes(b"of another")
+    run_of_plan.make_start(grown, tmp_path)  # killed before it began
+    assert start.read_bytes() == made
+    (folder / "config.yaml").touch()
     start.write_bytes(b"it has begun from this")
     run_of_plan.make_start(grown, tmp_path)
     assert start.read_bytes() == b"it has begun from this"
