@@ -218,7 +218,7 @@ def entry_of(cell: Dict[str, Any]) -> str:
     """The identifier of the entry that a cell is of: kind, device, precision and layers, width and k where they are not those of base
     size (768 and 256), options of a process, and -bare or -peers."""
     c, name = cell["configuration"], cell["name"]
-    sizes = "".join(f"-{letter}{c[key]}" for letter, key, base in (("d", "embed_dim", 768), ("k", "k", 256)) if c.get(key, base) != base)
+    sizes = "".join(f"-{letter}{c[key]}" for letter, (key, base) in zip("dk", together.BASE_SIZE.items()) if c.get(key, base) != base)
     variant = sizes + slug(c.get("options", ())) + "-bare" * ("-bare" in name) + "-peers" * ("-peers" in name)
     return f"benchmark-{together.kind_of(name)}-{c['device']}-{c['dtype']}-l{c['layers']}{variant}"
 

@@ -9,6 +9,8 @@ VARYING = ("n", "dimensions", "batch", "positions", "classify", "memory", "token
 """Options in which cells of one entry differ; the others must be the same, but for the models."""
 AT_EQUAL_TOKENS = ("scaling",)
 """Kinds whose lengths are compared at one number of tokens."""
+BASE_SIZE = {"embed_dim": 768, "k": 256}
+"""What an entry does not say in its name, and what claims and promises are about."""
 MACHINE = ("hardware", "versions", "threads", "clock")
 
 

@@ -109,17 +109,27 @@ def how_again(entry: Entry, given: Inputs) -> str:
     _check_inputs(name, given)
     if not _trains(name):
         return "measured again"
-    module = table_2 if name == "table-2" else runner
-    plan, data = module.plan_of(name, entry.scale), module.data_of(entry, given)
-    for key, value in plan.items():
-        if entry.configuration.get(key) != value:
-            raise ValueError(f"{entry.identifier} is of another plan than today's {name} at scale {entry.scale}, in its {key}; its commit, {entry.commit}, has it")
-    if data != entry.data:
-        raise ValueError(f"{entry.identifier} is of other data: {entry.data}; here it is {data}")
-    finished = module.finished(entry, given.runs)
+    if why := _other(entry, given):
+        raise ValueError(why)
+    finished = _module(name).finished(entry, given.runs)
     if not any(finished):
         return "trained again"
     return f"of {sum(finished)} finished runs that were judged again" + f", and {finished.count(False)} that were trained again" * (not all(finished))
+
+
+def _module(name: str):
+    """Of an experiment that trains."""
+    return table_2 if name == "table-2" else runner
+
+
+def _other(entry: Entry, given: Inputs) -> Optional[str]:
+    """Why an entry of what is trained is not of this plan and this data; None if it is."""
+    name = entry.configuration["experiment"]
+    plan, data = _module(name).plan_of(name, entry.scale), _module(name).data_of(entry, given)
+    for key, value in plan.items():
+        if entry.configuration.get(key) != value:
+            return f"{entry.identifier} is of another plan than today's {name} at scale {entry.scale}, in its {key}; its commit, {entry.commit}, has it"
+    return f"{entry.identifier} is of other data: {entry.data}; here it is {data}" if data != entry.data else None
 
 
 def run(name: str, scale: str, given: Inputs, folder, command: str) -> str:
@@ -138,15 +148,11 @@ def _check_ledger(name: str, scale: str, given: Inputs, folder) -> None:
     if not _trains(name) or scale not in SCALES:
         return
     _check_inputs(name, given)
-    module = table_2 if name == "table-2" else runner
     for entry in ledger.entries(folder):
         if (entry.configuration.get("experiment"), entry.scale) == (name, scale):
-            module.data_of(entry, given)  # a text that is not there is told as that
-            try:
-                how_again(entry, given)
-            except ValueError as error:
-                raise ValueError(f"{error}; nothing is overwritten, give another --ledger") from None
-            if not all(module.finished(entry, given.runs)):
+            if why := _other(entry, given):
+                raise ValueError(f"{why}; nothing is overwritten, give another --ledger")
+            if not all(_module(name).finished(entry, given.runs)):
                 raise ValueError(f"{entry.identifier} is in {folder} already, and its runs are not all in {given.runs}; --verify {entry.identifier} measures it again, "
                                  "or give another --ledger")  # fmt: skip
 

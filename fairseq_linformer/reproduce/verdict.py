@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Callable, Iterable, List, Sequence, Tuple
 
+from ..benchmark.together import BASE_SIZE
 from .ledger import Entry, Measurement
 
 OUTCOMES = ("holds", "does not hold", "not enough evidence", "not measured")
 HOLDS, FAILS, UNDECIDED, UNMEASURED = OUTCOMES
-BASE_SIZE = {"embed_dim": 768, "k": 256}
 SEEDS, BELOW_PLATEAU = 3, 2.0
 """So many seeds at least, and RoBERTa so many bits below a model without context, or a comparison says nothing."""
 
