@@ -40,6 +40,12 @@ def ready(task: Task, folder, start: Start, source: Optional[str] = None, gpt2=N
     return said
 
 
+def folder_of(tasks, task: str, n) -> Path:
+    """Of a task for a model of n in a folder of tasks: ``imdb-n1024`` if that is there, else ``imdb``."""
+    longer = Path(tasks) / f"{task}-n{n}"
+    return longer if longer.is_dir() else Path(tasks) / task
+
+
 def check_fits(task: Task, folder: Path, n: int) -> Dict[str, Any]:
     """
     Returns:

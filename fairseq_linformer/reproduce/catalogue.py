@@ -125,7 +125,7 @@ def _module(name: str):
 def _other(entry: Entry, given: Inputs) -> Optional[str]:
     """Why an entry of what is trained is not of this plan and this data; None if it is."""
     name = entry.configuration["experiment"]
-    plan, data = _module(name).plan_of(name, entry.scale), _module(name).data_of(entry, given)
+    plan, data = _module(name).plan_now(entry), _module(name).data_of(entry, given)
     for key, value in plan.items():
         if entry.configuration.get(key) != value:
             return f"{entry.identifier} is of another plan than today's {name} at scale {entry.scale}, in its {key}; its commit, {entry.commit}, has it"

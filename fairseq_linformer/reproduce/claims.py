@@ -119,7 +119,8 @@ _ALL: Tuple[Claim, ...] = (
           f"Holds if its mean accuracy over all tasks is within {POINT:g} point of that at n, at k = n / 2; does not hold if it is further away; by "
           f"{_SEEDS_OF_TABLE_2}." + _LEARNT, finetuned(finetuning.longer_is_same, learnt=True)),
     Claim("pretraining", "this project: finetune", "What was learnt in pretraining raises the accuracy of each model on each task.", "table-2",
-          "Holds if RoBERTa and each Linformer are better on each task pretrained than from scratch; does not hold if one is not on one task; by "
+          "Holds if RoBERTa and each Linformer, of those that were finetuned from scratch too, are better on each task pretrained than from scratch; does "
+          "not hold if one is not on one task; by "
           f"{_SEEDS_OF_TABLE_2}.", finetuned(finetuning.pretraining_helps)),
     Claim("table-3-time", "Table 3 (left), section 5.3", "The Linformer is faster than the Transformer, the more so the longer n and the smaller k.", "table-3",
           "Holds if in every cell of the paper that was measured each round of the Linformer is faster than that of a Transformer that materialises its "

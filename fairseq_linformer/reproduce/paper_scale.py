@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Dict, List
 
+from ..evaluation.rows import is_prepared
+from ..finetuning.data import folder_of
 from ..finetuning.finetune import Job
 from ..finetuning.recipe import GRID_LRS, grid
 from ..launching.checkpoints import LAST
@@ -80,8 +82,6 @@ def finetuning_grid(runs, tasks, device: str = "gpu") -> List[List[str]]:
 
 def _finetuning(run: str, task: str, runs: Path, tasks: Path, device: str) -> Job:
     n = run.split("-")[0].removeprefix("n")
-    longer = tasks / f"{task}-n{n}"
-    data = longer if longer.is_dir() else tasks / task
-    if not (data / "input0").is_dir():
+    if not is_prepared(folder := folder_of(tasks, task, n)):
         raise ValueError(f"--tasks is {tasks}; there is no {task} in it, as `fairseq-linformer prepare {task}` writes it")
-    return Job(TASKS[task], str(runs / run / CHECKPOINTS / LAST), grid(RATES, BATCHES, SEEDS), f"table-2/{run}/{task}", str(data), str(runs), device=device)
+    return Job(TASKS[task], str(runs / run / CHECKPOINTS / LAST), grid(RATES, BATCHES, SEEDS), f"table-2/{run}/{task}", str(folder), str(runs), device=device)

@@ -110,6 +110,11 @@ def entry_of(experiment: str, scale_name: str, runs: Path, text, command: str, a
     return trained.entry_of(experiment, scale_name, models, every, text, scale.device, told, command, anew)
 
 
+def plan_now(entry: Entry) -> Dict[str, Any]:
+    """The plan that an entry would have if it were measured today."""
+    return plan_of(entry.configuration["experiment"], entry.scale)
+
+
 def data_of(entry: Entry, given) -> str:
     """What the data of an entry would be, of what is given."""
     return described(given.text)

@@ -16,13 +16,13 @@ VALID_BATCHES = 25
 
 @dataclass(frozen=True)
 class Table2:
-    """Of one RoBERTa that is pretrained, of the Linformer that it is converted to, and of what both are finetuned with.
+    """Of one RoBERTa that is pretrained, of the Linformers that it is converted to, and of what they are finetuned with.
 
     Attributes:
-        stages: n and updates, from scratch and then growing; the last n is that of both models.
-        last: updates of either model after that, with the rate going to zero.
+        stages: n and updates, from scratch and then growing; the last n is that of RoBERTa.
+        last: updates of each model after that, with the rate going to zero.
         lr: of all.
-        k: of the Linformer, with headwise sharing.
+        linformers: n, which is that of RoBERTa or twice it, k and sharing of each. The first is finetuned without pretraining too, as is RoBERTa.
         rate, batch_size: of finetuning.
         epochs: of finetuning, by task.
     """
@@ -30,7 +30,7 @@ class Table2:
     stages: Tuple[Tuple[int, int], ...]
     last: int
     lr: float
-    k: int
+    linformers: Tuple[Tuple[int, int, str], ...]
     rate: float
     batch_size: int
     epochs: Dict[str, int]
@@ -82,20 +82,28 @@ SCALES: Dict[str, Scale] = {
         "that the code runs, in minutes, most of which is the start of Python: nothing is learnt, and no verdict comes of it",
         device="cpu", layers=1, width=16, heads=2, n=16, figure_3a=16, figure_3b=32, lengths=(16, 32), k=8, seeds=(1,),
         tokens=128, lr=1e-3, warmup=2, base=6, grown=3, compared=4, validate=2,
-        table_2=Table2(((8, 3), (16, 3)), 4, 1e-3, 8, 1e-3, 8, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 1}),
+        table_2=Table2(((8, 3), (16, 3)), 4, 1e-3, ((16, 8, "headwise"),), 1e-3, 8, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 1}),
     ),
     "cpu": Scale(
         "2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from scratch, after 3,000 to 5,000. "
         "400 updates after a doubling of n the loss is what it was; n four times as long takes 1,600 to come near",
         device="cpu", layers=2, width=128, heads=4, n=16, figure_3a=64, figure_3b=128, lengths=(64, 128, 256, 512, 1024), k=32, seeds=(1, 2, 3),
         tokens=2048, lr=2e-3, warmup=250, base=2000, grown=400, compared=500, validate=100,
-        table_2=Table2(((16, 2000), (32, 400), (64, 4000), (128, 5000)), 1500, 2e-3, 64, 5e-4, 32, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2}),
+        table_2=Table2(
+            ((16, 2000), (32, 400), (64, 4000), (128, 5000)), 1500, 2e-3,
+            ((128, 64, "headwise"), (128, 64, "key-value"), (128, 64, "layerwise"), (128, 32, "headwise"), (256, 64, "headwise")),
+            5e-4, 32, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
+        ),
     ),
     "gpu": Scale(
         "base size on one large GPU, at the paper's own n and k: grown from n = 128, where 10,000 updates should leave the plateau (assumed, not measured)",
         device="gpu", layers=12, width=768, heads=12, n=128, figure_3a=512, figure_3b=1024, lengths=(512, 1024, 2048, 4096), k=256, seeds=(1, 2, 3),
         tokens=32768, lr=5e-4, warmup=500, base=10000, grown=1000, compared=2000, validate=250, precision="bf16",
-        table_2=Table2(((128, 20000), (256, 1000), (512, 4000)), 2000, 5e-4, 256, 2e-5, 32, {"sst-2": 3, "imdb": 3, "qnli": 3, "qqp": 3}),
+        table_2=Table2(
+            ((128, 20000), (256, 1000), (512, 4000)), 2000, 5e-4,
+            tuple((512, k, sharing) for k in (256, 128) for sharing in ("headwise", "key-value", "layerwise")) + ((1024, 256, "headwise"),),
+            2e-5, 32, {"sst-2": 3, "imdb": 3, "qnli": 3, "qqp": 3},
+        ),
     ),
 }  # fmt: skip
 NAMES = (*SCALES, "paper")

@@ -1,5 +1,5 @@
-"""Table 2 in small: a RoBERTa that is pretrained here and the Linformer that it is converted to, each finetuned on the tasks, with
-and without what it learnt.
+"""Table 2 in small: a RoBERTa that is pretrained here and the Linformers that it is converted to, finetuned on the tasks; it and one
+of them without what they learnt too.
 
     RUNS/SCALE/table-2/NAME/seedS/                                     pretraining, as run_of_plan.py has it
     RUNS/SCALE/table-2/finetuned/TASK-MODEL[-from-scratch]-seedS/      finetuning, as finetuning/run.py has it
@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -26,6 +27,8 @@ from .text import described, shards_of
 from .training_plan import Run, in_turn
 
 NAME, FINETUNED = "table-2", "finetuned"
+FROM_SCRATCH = ("linformer", "roberta")
+"""Models that are finetuned without pretraining too."""
 TOLERANCE = {"%": 0.03, "1": 0.05, "rows": 0.0}
 """By unit, relative: of a finetuning that is done again on another processor, which rounds otherwise."""
 
@@ -49,7 +52,8 @@ def measure(scale_name: str, runs, text, tasks, minutes: Optional[float], comman
     Args:
         runs: folder of the runs; those of a scale are in a folder of its name.
         text: as ``text.shards_of`` wants it.
-        tasks: folder with a folder a task, as ``fairseq-linformer prepare`` writes them, in the tokens of ``text``.
+        tasks: folder with a folder a task, as ``fairseq-linformer prepare`` writes them, in the tokens of ``text``. A model of
+            n = 256 takes ``imdb-n256`` if that is there, and so on.
         minutes: after which a run is told to stop and no other begins; None for no limit.
         command: of the entries.
         only: finetune this member alone, and judge again what was judged.
@@ -63,13 +67,15 @@ def measure(scale_name: str, runs, text, tasks, minutes: Optional[float], comman
     scale, until = SCALES[scale_name], None if minutes is None else time.monotonic() + 60 * minutes
     runs = Path(runs) / scale_name / NAME
     check_tasks(scale, tasks, text)
-    models, of_pretraining = training_plan.table_2(scale), replace(scale, lr=scale.table_2.lr)
+    asked = [member for member in members(scale) if only in (None, member.name)]
+    models = {name: of_name for name, of_name in training_plan.table_2(scale).items() if name in {member.model for member in asked}}
+    of_pretraining = replace(scale, lr=scale.table_2.lr)
     every = in_turn({name: [of_name] for name, of_name in models.items()})
     runner.check(every, of_pretraining, runs, text)
-    trained.remembered(NAME, runs.parent)
+    rules = {model: trained.remembered(NAME, runs.parent, model) for model in models}
     if left := runner.train(every, of_pretraining, runs, text, until):
         return f"{NAME}, pretraining: {left}"
-    jobs = [(member, job) for member, job in _jobs(scale, models, runs, Path(tasks)) if only in (None, member.name)]
+    jobs = list(_jobs(scale, asked, models, runs, Path(tasks)))
     missing = [job for _, job in jobs if not (runs / job.name / run.RESULT).exists()]
     results: Dict[str, List[Dict[str, Any]]] = {}
     for member, job in jobs:
@@ -80,33 +86,49 @@ def measure(scale_name: str, runs, text, tasks, minutes: Optional[float], comman
         if not (found := finetune.finetune(job, until)):
             return _left(jobs, runs)
         results.setdefault(member.name, []).append(_judged_again(job, found[0]) if only else found[0])
-    where = trained.where([runs / of_it.name for of_it in every])
-    told = {**plan_of(NAME, scale_name), "rules": trained.remembered(NAME, runs.parent), "pretrained": where}
-    return [_entry(member, results[member.name], scale_name, described(text), told, command) for member in members(scale) if member.name in results]
+    where = {model: trained.where([runs / of_it.name for of_it in in_turn({model: [run]})]) for model, run in models.items()}
+    told = {model: {**plan_of(model, scale_name), "rules": rules[model], "pretrained": where[model]} for model in models}
+    return [_entry(member, results[member.name], scale_name, described(text), told[member.model], command) for member in asked]
 
 
 def members(scale: Scale) -> List[Member]:
-    """All that is finetuned, the Linformer first."""
-    models = reversed(training_plan.table_2(scale))
-    return [Member(TASKS[name], model, from_scratch) for model in models for name in scale.table_2.epochs for from_scratch in (False, True)]
+    """All that is finetuned, first the Linformer and the RoBERTa that are so from scratch too."""
+    tasks, others = [TASKS[name] for name in scale.table_2.epochs], [model for model in training_plan.table_2(scale) if model not in FROM_SCRATCH]
+    both = [Member(task, model, from_scratch) for model in FROM_SCRATCH for task in tasks for from_scratch in (False, True)]
+    return both + [Member(task, model, False) for model in others for task in tasks]
 
 
-def plan_of(experiment: str, scale_name: str) -> Dict[str, Any]:
-    """What is trained, and with which sizes and seeds; one pretraining for each model, the seeds are of finetuning."""
+def plan_of(model: str, scale_name: str) -> Dict[str, Any]:
+    """How a model is trained, and with which sizes and seeds; there is one pretraining of it, the seeds are of finetuning."""
     scale = SCALES[scale_name]
     sizes = {**{name: getattr(scale, name) for name in runner.SIZES}, **asdict(scale.table_2)}
-    runs = {name: run_of_plan.described(of_name) for name, of_name in training_plan.table_2(scale).items()}
-    return json.loads(json.dumps({"sizes": sizes, "seeds": scale.seeds, "runs": runs}))
+    del sizes["linformers"]  # of the other models
+    run = run_of_plan.described(training_plan.table_2(scale)[model])
+    return json.loads(json.dumps({"sizes": sizes, "seeds": scale.seeds, "runs": {model: run}}))
+
+
+def plan_now(entry: Entry) -> Dict[str, Any]:
+    """The plan that an entry would have if it were measured today.
+
+    Raises:
+        ValueError: there is no such model at its scale any more.
+    """
+    for member in members(SCALES[entry.scale]):
+        if member.name == member_of(entry):
+            return plan_of(member.model, entry.scale)
+    raise ValueError(f"{entry.identifier} is of a model or task that {NAME} at scale {entry.scale} has not any more; its commit, {entry.commit}, has it")
 
 
 def member_of(entry: Entry) -> str:
+    """The name of what is finetuned."""
     return entry.identifier.removeprefix(finetuned.PREFIX).removesuffix(f"-{entry.scale}")
 
 
 def data_of(entry: Entry, given) -> str:
     """What the data of an entry would be, of what is given."""
     task = entry.configuration["task"]
-    return _data(f"{task}: {data.described(Path(given.tasks) / task)}", described(given.text))
+    n = entry.configuration["model"]["max_positions"]
+    return _data(f"{task}: {data.described(data.folder_of(given.tasks, task, n))}", described(given.text))
 
 
 def finished(entry: Entry, runs) -> List[bool]:
@@ -126,23 +148,25 @@ def check_tasks(scale: Scale, tasks, text) -> None:
         ValueError: ``tasks`` has not every task, or one is not cut for n of the models or not in the tokens of ``text``.
     """
     of_text = shards_of(text)[0] / DICTIONARY
-    for name in scale.table_2.epochs:
-        if not is_prepared(Path(tasks) / name):
+    lengths = dict.fromkeys([scale.table_2.stages[-1][0], *(n for n, _, _ in scale.table_2.linformers)])
+    for name, n in product(scale.table_2.epochs, lengths):
+        if not is_prepared(folder := data.folder_of(tasks, name, n)):
             raise ValueError(f"--tasks is {tasks}; there is no {name} in it, as `fairseq-linformer prepare {name}` writes it")
-        data.check_fits(TASKS[name], Path(tasks) / name, scale.table_2.stages[-1][0])
-        path = Path(tasks) / name / "input0" / DICTIONARY
+        data.check_fits(TASKS[name], folder, n)
+        path = folder / "input0" / DICTIONARY
         if at := difference(read_dictionary(of_text), read_dictionary(path)):
             raise ValueError(f"{path} is not the dictionary of --text: {at}, in {of_text}; prepare {name} anew, with the tokenizer of the text")
 
 
-def _jobs(scale: Scale, models: Dict[str, Run], runs: Path, tasks: Path) -> Iterator[Tuple[Member, finetune.Job]]:
-    """All of the first seed first, and of it the Linformer."""
+def _jobs(scale: Scale, asked: List[Member], models: Dict[str, Run], runs: Path, tasks: Path) -> Iterator[Tuple[Member, finetune.Job]]:
+    """All of the first seed first."""
     for seed in scale.seeds:
-        for member in members(scale):
+        for member in asked:
+            of_model = models[member.model]
             recipe = Recipe(scale.table_2.rate, scale.table_2.batch_size, scale.table_2.epochs[member.task.name], seed)
             yield member, finetune.Job(
-                member.task, str(runs / models[member.model].name / CHECKPOINTS / LAST), [recipe], f"{FINETUNED}/{member.name}-seed{seed}",
-                str(tasks / member.task.name), str(runs), from_scratch=member.from_scratch, device=scale.device, overrides=("dataset.num_workers=0",),
+                member.task, str(runs / of_model.name / CHECKPOINTS / LAST), [recipe], f"{FINETUNED}/{member.name}-seed{seed}",
+                str(data.folder_of(tasks, member.task.name, of_model.model.n)), str(runs), from_scratch=member.from_scratch, device=scale.device, overrides=("dataset.num_workers=0",),
             )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What trained runs say: perplexities, curves, where they were trained, as an entry of the ledger.
 
     RUN/perplexity.json              of the last checkpoint, measured once
-    RUNS/SCALE/rules/EXPERIMENT.json the rules of its claims from before its first run
+    RUNS/SCALE/rules/EXPERIMENT[-MODEL].json  the rules of its claims from before its first run, or that of the model
 """
 
 import json
@@ -128,22 +128,23 @@ def where(folders: Sequence[Path]) -> Dict[str, Any]:
     return where_trained(*folders)
 
 
-def remembered(experiment: str, runs: Path) -> Dict[str, str]:
+def remembered(experiment: str, runs: Path, model: str = "") -> Dict[str, str]:
     """The rules of the claims of an experiment, by their identifiers, as they were when its first run began here.
 
     Args:
         runs: folder of the runs of a scale.
+        model: when the first run of this one began; for an experiment whose models are entries of their own.
     """
-    path = rules_file(experiment, runs)
+    path = rules_file(experiment, runs, model)
     if not path.exists():
         with atomic(path) as file:
             json.dump({claim.identifier: claim.rule for claim in CLAIMS.values() if claim.experiment == experiment}, file, indent=1)
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def rules_file(experiment: str, runs: Path) -> Path:
+def rules_file(experiment: str, runs: Path, model: str = "") -> Path:
     """Where ``remembered`` keeps them."""
-    return runs / "rules" / f"{experiment}.json"
+    return runs / "rules" / (experiment + f"-{model}" * bool(model) + ".json")
 
 
 def _over_seeds(values: List[float], unit: str) -> Measurement:

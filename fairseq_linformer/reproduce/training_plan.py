@@ -174,9 +174,17 @@ def in_turn(measured: Dict[str, List[Run]]) -> List[Run]:
 
 
 def table_2(scale: Scale) -> Dict[str, Run]:
-    """What Table 2 finetunes: a RoBERTa that grew, and the Linformer that it was converted to, with as many updates in all."""
-    base, seed = None, scale.seeds[0]
+    """What Table 2 finetunes: a RoBERTa that grew, and the Linformers that it was converted to, with as many updates in all.
+
+    E and F start as this project's do by default, which is another start where all layers share one. A Linformer of
+    twice the n is converted from a RoBERTa that has grown to it.
+    """
+    base, seed, last = None, scale.seeds[0], scale.table_2.last
     for n, updates in scale.table_2.stages:
         base = Run(Model(n), seed, "grown" if base else "scratch", updates, base)
-    linformer, last = Model(base.model.n, scale.table_2.k, start=None), scale.table_2.last
-    return {"roberta": Run(base.model, seed, "continued", last, base, decays=True), "linformer": Run(linformer, seed, "converted", last, base, decays=True)}
+    runs = {"roberta": Run(base.model, seed, "continued", last, base, decays=True)}
+    for n, k, sharing in scale.table_2.linformers:
+        start = base if n == base.model.n else Run(Model(n), seed, "grown", scale.grown, base)
+        name = f"linformer-n{n}-k{k}-{sharing}" if "linformer" in runs else "linformer"
+        runs[name] = Run(Model(n, k, sharing, start=None), seed, "converted", last, start, decays=True)
+    return runs
