@@ -49,7 +49,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     except ImportError as error:
         sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
     except (OSError, ValueError) as error:
-        sys.exit(f"{NAME}: {error}")
+        sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # names of files can have line ends
     except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
         sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {first_line(error)}")
 

@@ -20,7 +20,7 @@ def add_parser(commands) -> None:
     parser.add_argument("experiment", nargs="?", metavar="NAME|list", help="such as figure-3a; `list` has all, what they cost and what is measured")
     parser.add_argument("--scale", help="smoke, cpu, gpu or paper (cpu)")
     parser.add_argument("--text", metavar="FOLDER", help="as `prepare pretraining` writes it; of experiments that train")
-    parser.add_argument("--runs", default="runs/reproduce", metavar="FOLDER", help="takes all runs (%(default)s)")
+    parser.add_argument("--runs", metavar="FOLDER", help="takes all runs (runs/reproduce)")
     parser.add_argument("--minutes", type=float, metavar="M", help="then the run saves and stops")
     parser.add_argument("--ledger", default="results", metavar="FOLDER", help="takes the entry (%(default)s)")
     parser.add_argument("--tasks", metavar="FOLDER", help="of table-2: holds sst-2, imdb, qnli and qqp as `prepare` writes them")
@@ -43,7 +43,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     if options.experiment is None:
         raise ValueError("no experiment is given; `fairseq-linformer reproduce list` has all")
     if options.experiment == "list":
-        _refuse(options, ("scale", "text", "minutes", "tasks", "dry_run"), "is given with list, which measures nothing")
+        _refuse(options, ("scale", "text", "minutes", "tasks", "runs", "dry_run"), "is given with list, which measures nothing")
         return "\n".join(listed(options.ledger))
     check_experiment(options.experiment)
     options.scale = "cpu" if options.scale is None else options.scale
@@ -65,7 +65,7 @@ def _inputs(options: argparse.Namespace):
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
     for name in names:
-        if getattr(options, name):
+        if getattr(options, name) not in (None, False):
             raise ValueError(f"--{name.replace('_', '-')} {why}")
 
 
@@ -79,7 +79,7 @@ def _ledger(options: argparse.Namespace) -> str:
 
 def _command(options: argparse.Namespace) -> str:
     """As an entry records it: folders by their names."""
-    folders = [word for name in ("text", "tasks") if (given := getattr(options, name)) for word in (f"--{name}", Path(given).resolve().name)]
+    folders = [word for name in ("text", "tasks") if (given := getattr(options, name)) is not None for word in (f"--{name}", Path(given).resolve().name)]
     return shlex.join(["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale, *folders])
 
 
@@ -108,15 +108,16 @@ def _at_paper_scale(options: argparse.Namespace) -> str:
             raise ValueError(f"{options.experiment} trains, and --text is not given; a folder of `fairseq-linformer prepare pretraining` is wanted")
     from ..reproduce.text import shards_of
 
+    runs = str(_inputs(options).folder)
     parser = argparse.ArgumentParser()
     submit.add_parser(parser.add_subparsers())
     data = [] if options.experiment == "table-2" else [f"task.data={':'.join(map(str, shards_of(options.text)))}"]
     tasks = ["--tasks", options.tasks, "--nodes", "1", "--ntasks-per-node", "1"] if options.tasks else []  # a finetuning is of one process
-    asked = parser.parse_args(["submit", "--array", options.experiment, "--runs", options.runs, *tasks, *["--dry-run"] * options.dry_run, *data])
+    asked = parser.parse_args(["submit", "--array", options.experiment, "--runs", runs, *tasks, *["--dry-run"] * options.dry_run, *data])
     asked.more = []
-    if not paper_runs.all_trained(options.experiment, options.runs, options.tasks, asked.device):
+    if not paper_runs.all_trained(options.experiment, runs, options.tasks, asked.device):
         return asked.run(asked)
     _refuse(options, ("dry_run",), "is given, and all is trained; without it the same command judges it")
     ledger = _ledger(options)
-    found = paper_runs.measure(options.experiment, options.runs, options.text, options.tasks, asked.device, _command(options))
+    found = paper_runs.measure(options.experiment, runs, options.text, options.tasks, asked.device, _command(options))
     return catalogue.put(found, options.experiment, options.scale, ledger)

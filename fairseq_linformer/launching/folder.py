@@ -16,7 +16,7 @@ import logging
 import os
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Sequence
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -73,8 +73,12 @@ def begin(training: Training) -> List[str]:
         return restore_last(training.folder / CHECKPOINTS)
 
 
-def is_new(training: Training) -> bool:
+def is_new(training: Training, but: Sequence[str] = (), advice: str = "another --name is wanted, or the same configuration") -> bool:
     """Whether the folder is still to be made.
+
+    Args:
+        but: options that may differ.
+        advice: what to do where it cannot be this one.
 
     Raises:
         ValueError: it is of another configuration.
@@ -82,15 +86,15 @@ def is_new(training: Training) -> bool:
     path, folder, cfg = training.folder / CONFIG, training.folder, training.composed
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or any(p.name != LOGS and p.name[0] != "." for p in folder.iterdir())):
-            raise ValueError(f"{folder} is no run folder, for it has no {CONFIG}; another --name or --runs is wanted")
+            raise ValueError(f"{folder} is no run folder, for it has no {CONFIG}; {advice}")
         return True
     there = identity(read_config(folder))
     here = identity(OmegaConf.create(OmegaConf.to_yaml(cfg)))
-    differing = [key for key in sorted({*there, *here}) if there.get(key) != here.get(key)]
+    differing = [key for key in sorted({*there, *here} - {*but}) if there.get(key) != here.get(key)]
     if differing:
         first = "; ".join(f"{key} is {there.get(key)} there and {here.get(key)} here" for key in differing[:3])
         more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
-        raise ValueError(f"{folder} holds another configuration: {first}{more}; another --name is wanted, or the same configuration")
+        raise ValueError(f"{folder} holds another configuration: {first}{more}; {advice}")
     return False
 
 
@@ -178,7 +182,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another job trains in {folder}; wait for it, or give another --name") from None
+            raise ValueError(f"another job trains in {folder}; wait for it, or train in another folder") from None
         except OSError as error:  # not every shared file system has locks
             logger.warning("%s cannot be locked (%s); take care that only one job trains in it", folder, error)
         # The lock is held as long as anybody has the file open. Loaders of data outlive a rank that ends by up to 5 seconds, in

@@ -15,6 +15,7 @@ from .training_plan import in_turn, measured_runs
 from .training_plan import table_2 as plan_of_table_2
 from .untrained import Left
 
+RUNS = "runs/reproduce"
 EXPERIMENTS = (*TRAINED, "table-2", *untrained.EXPERIMENTS, *ELSEWHERE)
 
 
@@ -23,16 +24,20 @@ class Inputs:
     """Of a measurement: what it reads, where its runs are, and when it is to stop.
 
     Attributes:
-        runs: folder that takes all runs.
+        runs: folder that takes all runs; None for ``RUNS``.
         text: folder of `prepare pretraining`, of what trains.
         tasks: folder with a folder a task, of table-2.
         minutes: then it stops; None for no limit.
     """
 
-    runs: "str | Path"
+    runs: "str | Path | None" = None
     text: Optional[str] = None
     tasks: Optional[str] = None
     minutes: Optional[float] = None
+
+    @property
+    def folder(self) -> Path:
+        return Path(RUNS if self.runs is None else self.runs)
 
 
 def check_experiment(name: str) -> None:
@@ -59,13 +64,13 @@ def measure(name: str, scale: str, given: Inputs, command: str, anew: bool = Fal
         raise ValueError(f"{name} is measured by {ELSEWHERE[name]}, not at --scale {scale} by this command")
     _check_inputs(name, given)
     if name == "table-2":
-        return table_2.measure(scale, given.runs, given.text, given.tasks, given.minutes, command)
+        return table_2.measure(scale, given.folder, given.text, given.tasks, given.minutes, command)
     if name in TRAINED:
-        return runner.measure(name, scale, given.runs, given.text, given.minutes, command, anew)
+        return runner.measure(name, scale, given.folder, given.text, given.minutes, command, anew)
     if given.minutes is not None and name not in untrained.CELLS:
         raise ValueError(f"--minutes is given; {name} is measured in one piece")
     try:
-        return untrained.entries_of(name, scale, given.runs, given.minutes, command)
+        return untrained.entries_of(name, scale, given.folder, given.minutes, command)
     except Left as left:
         return str(left)
 
@@ -80,6 +85,8 @@ def _check_inputs(name: str, given: Inputs) -> None:
             raise ValueError(f"{name} trains, and {option} is not given; a folder of `fairseq-linformer prepare {kind}` is wanted")
         if value is not None and not reads:
             raise ValueError(f"{option} is {value}; {name} reads none")
+    if given.runs is not None and name in untrained.COUNTED:
+        raise ValueError(f"--runs is {given.runs}; {name} has none, it is counted at once")
 
 
 def measure_again(entry: Entry, given: Inputs) -> "List[Entry] | str":
@@ -90,13 +97,13 @@ def measure_again(entry: Entry, given: Inputs) -> "List[Entry] | str":
     """
     name = entry.configuration["experiment"]
     if name == "table-2":
-        return table_2.measure(entry.scale, given.runs, given.text, given.tasks, given.minutes, entry.command, only=table_2.member_of(entry))
+        return table_2.measure(entry.scale, given.folder, given.text, given.tasks, given.minutes, entry.command, only=table_2.member_of(entry))
     if name in TRAINED:
         return measure(name, entry.scale, given, entry.command, anew=True)
     if given.minutes is not None:
         raise ValueError(f"--minutes is given; {name} is measured again in one piece")
     with TemporaryDirectory() as folder:
-        return measure(name, entry.scale, replace(given, runs=folder), entry.command)
+        return measure(name, entry.scale, given if name in untrained.COUNTED else replace(given, runs=folder), entry.command)
 
 
 def how_again(entry: Entry, given: Inputs) -> str:
@@ -108,10 +115,12 @@ def how_again(entry: Entry, given: Inputs) -> str:
     name = entry.configuration["experiment"]
     _check_inputs(name, given)
     if not _trains(name):
+        if given.runs is not None:
+            raise ValueError(f"--runs is {given.runs}; {name} is measured again from the beginning, in a folder of its own")
         return "measured again"
     if why := _other(entry, given):
         raise ValueError(why)
-    finished = _module(name).finished(entry, given.runs)
+    finished = _module(name).finished(entry, given.folder)
     if not any(finished):
         return "trained again"
     return f"of {sum(finished)} finished runs that were judged again" + f", and {finished.count(False)} that were trained again" * (not all(finished))
@@ -152,8 +161,8 @@ def _check_ledger(name: str, scale: str, given: Inputs, folder) -> None:
         if (entry.configuration.get("experiment"), entry.scale) == (name, scale):
             if why := _other(entry, given):
                 raise ValueError(f"{why}; nothing is overwritten, give another --ledger")
-            if not all(_module(name).finished(entry, given.runs)):
-                raise ValueError(f"{entry.identifier} is in {folder} already, and its runs are not all in {given.runs}; --verify {entry.identifier} measures it again, "
+            if not all(_module(name).finished(entry, given.folder)):
+                raise ValueError(f"{entry.identifier} is in {folder} already, and its runs are not all in {given.folder}; --verify {entry.identifier} measures it again, "
                                  "or give another --ledger")  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional
 from ..files import atomic
 from ..machine import current_commit, hardware, provenance, versions
 
-__all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "entries", "footer", "hardware", "put", "read", "read_all", "seal_of", "versions", "write"]
+__all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "entries", "footer", "hardware", "put", "read", "read_all", "seal_of", "sum_of", "versions", "write"]
 
 SCALES = ("smoke", "cpu", "gpu", "paper")
 
@@ -77,6 +77,9 @@ class Entry:
 
     def __post_init__(self):
         for f in fields(self):
+            wanted = {str: str, float: (int, float)}.get(f.type, dict)
+            if not isinstance(getattr(self, f.name), wanted):
+                raise ValueError(f"the ledger entry {self.identifier!r} has a {f.name} that is a {type(getattr(self, f.name)).__name__}")
             if f.name not in ("curves", "seal") and not getattr(self, f.name):
                 raise ValueError(f"the ledger entry {self.identifier!r} has no {f.name}")
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.identifier):
@@ -90,6 +93,14 @@ class Entry:
             raise ValueError(f"the ledger entry {self.identifier!r} must say value and where of the paper")
         if self.scale not in SCALES:
             raise ValueError(f"scale is {self.scale!r}; it must be one of {', '.join(SCALES)}")
+        for name, curve in self.curves.items():
+            if not (isinstance(curve, list) and curve and all(_is_point(point) for point in curve)):
+                raise ValueError(f"the curve {name} must be pairs of numbers, and at least one")
+        json.dumps(asdict(self), ensure_ascii=False, allow_nan=False).encode()  # its ValueError names what no file can hold
+
+
+def _is_point(point: Any) -> bool:
+    return isinstance(point, (list, tuple)) and len(point) == 2 and all(isinstance(x, (int, float)) for x in point)
 
 
 def check(folder) -> None:
@@ -135,7 +146,12 @@ def seal_of(entry: Entry) -> str:
 
     It tells a slip of the hand or of a merge; it is no signature: who wants to can seal anew.
     """
-    content = json.loads(json.dumps({name: value for name, value in asdict(entry).items() if name != "seal"}))  # keys are text now
+    return sum_of({name: value for name, value in asdict(entry).items() if name != "seal"})
+
+
+def sum_of(content: Any) -> str:
+    """SHA-256 of what a JSON file holds, whatever the order of its keys."""
+    content = json.loads(json.dumps(content))  # keys are text now
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -146,10 +162,10 @@ def read(path) -> Entry:
         ValueError: the file is no entry, lacks something, or is not what was written.
     """
     try:
-        content = json.loads(Path(path).read_text())
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         content["measured"] = {name: Measurement(**m) for name, m in content["measured"].items()}
         entry = Entry(**content)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, IsADirectoryError) as error:
         raise ValueError(f"{path} is no ledger entry: {error}") from None
     if entry.identifier != Path(path).stem:
         raise ValueError(f"{path} is no ledger entry: it calls itself {entry.identifier}")
@@ -162,8 +178,10 @@ def read_all(folder) -> List[Entry]:
     """Every entry in a folder, by name.
 
     Raises:
-        ValueError: there is none, or one of them is refused.
+        ValueError: there is no folder, none in it, or one of them is refused.
     """
+    if not Path(folder).is_dir():
+        raise ValueError(f"{folder} has no ledger entries, for there is no such folder")
     if not (found := entries(folder)):
         raise ValueError(f"{folder} has no ledger entries; what measures writes them there")
     return found

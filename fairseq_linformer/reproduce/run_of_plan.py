@@ -22,16 +22,18 @@ from ..launching.checkpoints import LAST
 from ..launching.training import Training, quoted
 from .scales import VALID_BATCHES, Scale
 from .text import digest, shards_of, sums
-from .trained import Trained
+from .trained import Trained, check_trained
 from .training_plan import Model, Run
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "base.yaml"
 LOG, ORIGIN = "reproduce.txt", ".origin.json"
+_PATHS = ("task.data", "checkpoint.finetune_from_model")
+"""Of a run that is trained its origin has the sums of what lies there, which may have been moved since."""
 
 
 def training(run: Run, scale: Scale, runs: Path, text) -> Training:
     """What ``launching`` trains."""
-    data = ":".join(str(path.absolute()) for path in shards_of(text))
+    data = ":".join(str(path.resolve()) for path in shards_of(text))
     start = "null" if run.start is None else quoted(str(start_of(run, runs)))
     schedule = ["lr_scheduler._name=polynomial_decay"] if run.decays else ["lr_scheduler._name=fixed"]
     overrides = (
@@ -137,8 +139,19 @@ def check(run: Run, scale: Scale, runs: Path, text) -> None:
         ValueError: it is; or ``text`` is no data.
     """
     if run.start is None or start_of(run, runs).exists():
-        run_folder.is_new(training(run, scale, runs, text))
+        _check_configuration(training(run, scale, runs, text))
     check_origin(run, runs, text)
+    if is_done(run, runs):
+        check_trained(trained(run, runs))
+
+
+def _check_configuration(job: Training) -> None:
+    """
+    Raises:
+        ValueError: the folder is of another one.
+    """
+    done = (job.folder / run_folder.DONE).exists()
+    run_folder.is_new(job, _PATHS if done else (), "move it away" + ", put back what was moved" * (not done) + ", or give another --runs")
 
 
 def train(run: Run, scale: Scale, runs: Path, text, until: Optional[float]) -> bool:
@@ -157,8 +170,9 @@ def train(run: Run, scale: Scale, runs: Path, text, until: Optional[float]) -> b
     if run.start is not None:
         make_start(run, runs)
     job = training(run, scale, runs, text)
+    _check_configuration(job)
     if (job.folder / run_folder.DONE).exists():
-        return not run_folder.is_new(job)
+        return True
     if not (job.folder / run_folder.CONFIG).exists():  # what lies there is of a run that was stopped before it began, perhaps on another text
         with atomic(job.folder / ORIGIN) as file:
             json.dump(origin(run, runs, text), file, indent=1)

@@ -57,6 +57,7 @@ def check(every: Sequence[Run], scale: Scale, runs: Path, text) -> None:
         ValueError: as ``measure``, where it can be known.
     """
     _check_device(scale.device)
+    described(text)  # its manifest is asked in the end
     for run in every:
         run_of_plan.check(run, scale, runs, text)
 
@@ -71,6 +72,9 @@ def train(every: Sequence[Run], scale: Scale, runs: Path, text, until: Optional[
         ValueError: as ``measure``.
     """
     missing = [run for run in every if not run_of_plan.is_done(run, runs)]
+    for run in every:
+        if run.start is not None and run not in missing and not run_of_plan.start_of(run, runs).exists():
+            run_of_plan.make_start(run, runs)  # somebody took it for what is not needed any more; an entry counts the time behind it
     for i, run in enumerate(missing):
         if i and until is not None and time.monotonic() >= until:
             return _left(missing[i:])

@@ -1,6 +1,8 @@
 """The text that is trained on, as ``prepare pretraining`` or ``fairseq-preprocess`` writes it."""
 
 import json
+import os
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List
@@ -14,9 +16,11 @@ def shards_of(text) -> List[Path]:
     """The folders for fairseq of a text as ``prepare pretraining`` or ``fairseq-preprocess`` writes it.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or fairseq cannot be given its path.
     """
     folder = Path(text)
+    if os.pathsep in str(folder.resolve()):
+        raise ValueError(f"--text is {text}; there is a {os.pathsep!r} in its path, which for fairseq stands between two folders")
     numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
     shards = [folder] if (folder / "dict.txt").is_file() else [numbered[i] for i in sorted(numbered)]
     for name in _WANTED:
@@ -26,12 +30,19 @@ def shards_of(text) -> List[Path]:
 
 
 def described(text) -> str:
-    """Of a prepared text: its files by their sums, and its sources if it has a manifest."""
+    """Of a prepared text: its files by their sums, and its sources if it has a manifest.
+
+    Raises:
+        ValueError: as ``shards_of``; or the manifest is damaged.
+    """
     manifest = shards_of(text)[0].parent / "manifest.json"
     sources = ""
     if manifest.is_file():
-        files = [file for source in json.loads(manifest.read_text(encoding="utf-8"))["sources"] for file in source["files"]]
-        sources = "made of " + ", ".join(f"{Path(file['path']).parent.name}/{Path(file['path']).name} {file['sha256'][:12]}" for file in files) + "; "
+        try:
+            files = [file for source in json.loads(manifest.read_text(encoding="utf-8"))["sources"] for file in source["files"]]
+            sources = "made of " + ", ".join(f"{Path(file['path']).parent.name}/{Path(file['path']).name} {file['sha256'][:12]}" for file in files) + "; "
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{manifest} does not say what the text was made of; take it back from where it was whole, or remove it") from None
     return f"{sources}sha256: {', '.join(f'{name} {said[:12]}' for name, said in sums(text).items())}"
 
 
@@ -47,9 +58,10 @@ def _sum_of(path: Path, size: int, time: int) -> str:
 
 
 def sums(text) -> Dict[str, str]:
-    """SHA-256 of each file of a text that is read, by its name."""
+    """SHA-256 of each file of a text that is read, by its name, which is the same if the text's only shard was given."""
     found = {}
     for shard in shards_of(text):
+        called = shard.resolve().name
         for name in _WANTED if not found else ("train.idx", "train.bin"):
-            found[f"{shard.name}/{name}" if shard != Path(text) else name] = digest(shard / name)
+            found[f"{called}/{name}" if re.fullmatch(r"shard\d+", called) else name] = digest(shard / name)
     return found

@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..checkpoints.files import training_seconds
+from ..checkpoints.files import read_checkpoint, training_seconds
 from ..evaluation.perplexity import SEED, measure
 from ..files import atomic
 from ..launching.checkpoints import LAST
-from ..launching.folder import CHECKPOINTS, where_trained
+from ..launching.folder import CHECKPOINTS, read_config, where_trained
 from . import context_free
 from .claims import CLAIMS
 from .curves_of import validation
-from .ledger import Entry, Measurement
-from .text import described, shards_of, sums
+from .ledger import Entry, Measurement, sum_of
+from .text import described, digest, shards_of, sums
 
 PERPLEXITY = "perplexity.json"
 MASKS = f"15 %, of seed {SEED}, on the validation split"
@@ -98,23 +98,67 @@ def perplexity(run: Trained, text, device: str, anew: bool = False) -> Dict[str,
     """Of its last checkpoint on the validation split, with the masks of one seed; measured once, unless ``anew``, which keeps what was measured.
 
     Raises:
-        ValueError: what was measured is damaged, or of another text; or as ``evaluation.perplexity.measure``.
+        ValueError: what was measured is damaged, or of another text or checkpoint; or as ``check_last`` and ``evaluation.perplexity.measure``.
     """
     path = run.folder / PERPLEXITY
     if anew or not run.is_judged:
-        found = {**asdict(measure(run.last, shards_of(text)[0], seed=SEED, device={"gpu": "cuda"}.get(device, device))), "text": sums(text)}
+        check_last(run)
+        found = {**asdict(measure(run.last, shards_of(text)[0], seed=SEED, device={"gpu": "cuda"}.get(device, device))), **_of(run, text)}
         if anew:
             return found
         with atomic(path) as file:
-            json.dump(found, file, indent=1)
+            json.dump({**found, "seal": sum_of(found)}, file, indent=1)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        found["perplexity"], found["bits"], found["text"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} is damaged; remove it, and the same command measures it again") from None
-    if found["text"] != sums(text):
-        raise ValueError(f"{path} is of another text; remove it, and the same command measures it again")
+        whole = found.pop("seal") == sum_of(found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise ValueError(f"{path} is not what was written; remove it, and the same command measures it again")
+    for name, here in _of(run, text).items():
+        if found[name] != here:
+            raise ValueError(f"{path} is of another {name}; remove it, and the same command measures it again")
     return found
+
+
+def _of(run: Trained, text) -> Dict[str, Any]:
+    """What a perplexity is of."""
+    return {"checkpoint": digest(run.last), "text": sums(text)}
+
+
+def check_trained(run: Trained) -> None:
+    """Of a run that is done, before others are trained: has it what an entry needs?
+
+    Raises:
+        ValueError: it has no last checkpoint, or does not say where it was trained.
+    """
+    try:
+        where([run.folder])
+        if not run.last.is_file():
+            raise ValueError(f"{run.folder} is trained, and there is no {run.last.relative_to(run.folder)}")
+    except ValueError as error:
+        raise ValueError(f"{error}; move it away, and the same command trains it anew") from None
+
+
+def check_last(run: Trained) -> None:
+    """
+    Raises:
+        ValueError: the last checkpoint is not of this run, or not of its last update.
+    """
+    there, cfg = read_checkpoint(run.last), read_config(run.folder)
+    for section, key in (("model", "projected_dim"), ("model", "sharing"), ("model", "projection"), ("task", "tokens_per_sample"), ("common", "seed")):
+        found, wanted = (_option(of_it, section, key) for of_it in (there["cfg"], cfg))
+        if found != wanted:
+            raise ValueError(f"{run.last} is of another run: its {section}.{key} is {found}, that of {run.folder} is {wanted}; move the run away")
+    if (updates := there["optimizer_history"][-1]["num_updates"]) != run.updates:
+        raise ValueError(f"{run.last} is of update {updates}, and the run has {run.updates}; move the run away")
+
+
+def _option(cfg: Any, section: str, key: str) -> Any:
+    """None where there is none; RoBERTa's has no k, and fairseq keeps its options another way."""
+    of_it = cfg[section]
+    value = of_it.get(key) if hasattr(of_it, "get") else getattr(of_it, key, None)
+    return None if value is None else str(value)
 
 
 def where(folders: Sequence[Path]) -> Dict[str, Any]:
@@ -139,7 +183,13 @@ def remembered(experiment: str, runs: Path, model: str = "") -> Dict[str, str]:
     if not path.exists():
         with atomic(path) as file:
             json.dump({claim.identifier: claim.rule for claim in CLAIMS.values() if claim.experiment == experiment}, file, indent=1)
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        rules = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        rules = None
+    if not isinstance(rules, dict) or not all(isinstance(rule, str) for rule in rules.values()):
+        raise ValueError(f"{path} is no file of rules by claim; take it back from where it was whole, or give another --runs")
+    return rules
 
 
 def rules_file(experiment: str, runs: Path, model: str = "") -> Path:

@@ -153,10 +153,12 @@ def entries_of(experiment: str, scale: str, runs, minutes: Optional[float], comm
     elif experiment.startswith("theorem"):
         found = theorems_on_random_heads(scale, folder.with_name("theorems"), common)
     else:
-        found = {"parameters": count_parameters, "operations": count_operations}[experiment](scale, common)
+        found = COUNTED[experiment](scale, common)
     mine = [e for e in found if not experiment.startswith("theorem") or e.identifier.startswith(experiment)]  # one run is for both theorems
     return [replace(e, configuration={**e.configuration, "experiment": experiment}) for e in mine]
 
 
+COUNTED: Dict[str, Callable[..., List[Entry]]] = {"parameters": count_parameters, "operations": count_operations}
+"""Experiments that nothing is kept of but their entries."""
 EXPERIMENTS: Dict[str, tuple] = {**{name: tuple(scales) for name, scales in CELLS.items()}, "theorem-1": ("smoke", "cpu"), "theorem-2": ("smoke", "cpu"),
-                                 "parameters": ("smoke", "cpu"), "operations": ("smoke", "cpu")}  # fmt: skip
+                                 **dict.fromkeys(COUNTED, ("smoke", "cpu"))}  # fmt: skip

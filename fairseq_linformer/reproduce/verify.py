@@ -1,6 +1,7 @@
 """An entry measured again, and compared within the tolerance that it states."""
 
 import math
+import re
 from pathlib import Path
 from typing import List
 
@@ -19,6 +20,8 @@ def verify(identifier: str, folder, given: Inputs) -> str:
     Raises:
         ValueError: there is no such entry, it cannot be measured again here, or a number differs by more than it may.
     """
+    if not re.fullmatch(r"[a-z0-9-]+", identifier):
+        raise ValueError(f"--verify is {identifier}; the name of an entry is of lower-case letters, digits and hyphens")
     path = Path(folder) / f"{identifier}.json"
     if not path.is_file():
         raise ValueError(f"--verify is {identifier}; there is no entry {path}")

@@ -47,6 +47,11 @@ def test_other_refusals(tmp_path):
         (dict(measured={"x": 5}), "no Measurement"),
         (dict(seconds=-5), "seconds is -5; it must be more than 0"),
         (dict(date="yesterday"), "yesterday"),
+        (dict(hardware=["AMD"]), "'thing' has a hardware that is a list"), (dict(command=["true"]), "has a command that is a list"),
+        (dict(seconds="5"), "has a seconds that is a str"), (dict(curves=[[1, 2]]), "has a curves that is a list"),
+        (dict(curves={"k=4": []}), "the curve k=4 must be pairs of numbers, and at least one"), (dict(curves={"k=4": [[1, 2, 3]]}), "the curve k=4"),
+        (dict(curves={"k=4": [[1, "2"]]}), "the curve k=4"), (dict(curves={"k=4": [[1, float("nan")]]}), "not JSON compliant"),
+        (dict(claim="\ud800"), "surrogates not allowed"), (dict(configuration={"n": ["\udfff"]}), "surrogates not allowed"),
         (dict(paper={"value": None, "where": ""}), "value and where"),
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -60,9 +65,15 @@ def test_other_refusals(tmp_path):
     (tmp_path / "y.json").write_text(write(entry(), tmp_path).read_text())
     with pytest.raises(ValueError, match="y.json is no ledger entry: it calls itself thing"):
         read(tmp_path / "y.json")
-    (tmp_path / "x.json").write_text("{cut off")
+    for broken in ("{cut off", "[" * 100_000):
+        (tmp_path / "x.json").write_text(broken)
+        with pytest.raises(ValueError, match="x.json is no ledger entry"):
+            read(tmp_path / "x.json")
+    (tmp_path / "folder/x.json").mkdir(parents=True)
     with pytest.raises(ValueError, match="x.json is no ledger entry"):
-        read(tmp_path / "x.json")
+        read_all(tmp_path / "folder")
+    with pytest.raises(ValueError, match="nowhere has no ledger entries, for there is no such folder"):
+        read_all(tmp_path / "nowhere")
 
 
 def test_what_this_machine_is():

@@ -222,3 +222,35 @@ def test_a_changed_number_is_noticed(tmp_path):
         ledger.write(dataclasses.replace(found, measured=measured), tmp_path)
     texts = report.made(tmp_path, ROOT / "results/report.html", ROOT / "README.md")
     assert texts[ROOT / "README.md"] != (ROOT / "README.md").read_text() and texts[ROOT / "results/report.md"] != (ROOT / "results/report.md").read_text()
+
+
+def test_nothing_is_overwritten_that_it_did_not_write(results, tmp_path):
+    out = tmp_path / "a page.html"
+    written = report.write(results, out)
+    assert f"in [{out.name}](a%20page.html)." in written[1].read_text()
+    assert report.write(results, out) == written  # its own
+    for path in written:
+        before = path.read_text()
+        path.write_text("mine")
+        with pytest.raises(ValueError, match=f"{path.name} is there and was not written by this command; nothing is overwritten"):
+            report.write(results, out)
+        assert path.read_text() == "mine"
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(ValueError, match=f"{path.name} is there and was not"):
+            report.write(results, out)
+        path.rmdir()
+        path.write_text(before)
+    readme = out.with_suffix(".md")
+    readme.write_text(README)
+    with pytest.raises(ValueError, match="--readme is .*a page.md, which the tables of --out .* go into"):
+        report.write(results, out, readme)
+    assert readme.read_text() == README
+
+
+def test_what_an_entry_says_is_no_markup(results):
+    """A command with ticks and line ends stays a command, on one line."""
+    found = ledger.read(results / "figure-3a-cpu.json")
+    ledger.write(dataclasses.replace(found, command="run `this`\n# and that"), results)
+    text = report.write(results, results / "report.html")[1].read_text()
+    assert "; `` run `this` # and that``" in text or "; ``run `this` # and that``" in text

@@ -30,7 +30,9 @@ def command(capsys, tmp_path):
 
 @pytest.fixture
 def smoke(command, tmp_path):
-    return lambda *words: command(*words, "--scale", "smoke", "--runs", tmp_path / "runs", "--ledger", tmp_path / "ledger")
+    """What is counted at once has no runs."""
+    runs = lambda name: [] if name in untrained.COUNTED else ["--runs", tmp_path / "runs"]  # noqa: E731
+    return lambda *words: command(*words, "--scale", "smoke", *runs(words[0]), "--ledger", tmp_path / "ledger")
 
 
 @pytest.mark.parametrize("words, said", [
@@ -45,7 +47,7 @@ def smoke(command, tmp_path):
     (["figure-3a", "--tasks", "nowhere"], "figure-3a trains, and --text is not given"),
     (["parameters", "--tasks", "nowhere"], "--tasks is nowhere; parameters reads none"),
     (["table-2", "--text", "nowhere"], "table-2 trains, and --tasks is not given; a folder of `fairseq-linformer prepare TASK` is wanted"),
-    (["parameters", "--minutes", "3"], "--minutes is given; parameters is measured in one piece"),
+    (["theorem-1", "--minutes", "3"], "--minutes is given; theorem-1 is measured in one piece"),
     (["theorem-1", "--scale", "gpu"], "theorem-1 has no scale gpu; it has smoke, cpu"),
     (["figure-1"], "figure-1 is measured by scripts/analysis.sh"),
     (["theorem-1", "--scale", "paper"], "theorem-1 has no paper scale; figure-3a, .*, table-2 have"),
@@ -57,12 +59,19 @@ def smoke(command, tmp_path):
     (["--verify", "lost", "--scale", "cpu"], "--scale is given with --verify lost; an entry says what it is of"),
     (["list", "--minutes", "3"], "--minutes is given with list, which measures nothing"),
     (["list", "--ledger", "nowhere"], "--ledger is nowhere; there is no such folder"),
+    (["list", "--text", ""], "--text is given with list, which measures nothing"),
+    (["list", "--runs", "nowhere"], "--runs is given with list, which measures nothing"),
+    (["parameters"], "--runs is .*runs; parameters has none, it is counted at once"),
+    (["figure-3a", "--text", "two:folders"], "--text is two:folders; there is a ':' in its path, which for fairseq stands between two folders"),
+    (["figure-3a", "--text", "two\nlines"], "--text is two lines; there is no dict.txt in two lines"),
+    (["--verify", "../results/theorem-1-smoke"], "--verify is ../results/theorem-1-smoke; the name of an entry is of lower-case letters, digits and hyphens"),
+    (["--verify", "theorem-1-smoke", "--ledger", RESULTS], "--runs is .*runs; theorem-1 is measured again from the beginning, in a folder of its own"),
     (["table-2", "--scale", "paper", "--text", "nowhere"], "--text is given; table-2 finetunes what is trained, and reads --tasks"),
     (["figure-3a", "--verify", "lost"], "figure-3a is given beside --verify lost; an entry says what it is of"),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_sentence(command, tmp_path, words, said):
     given = ["--ledger", tmp_path / "ledger", *words] if "--ledger" not in words else words
-    ended = command(*given, *["--runs", tmp_path / "runs"] * (words[:1] != ["list"]))
+    ended = command(*given, *["--runs", tmp_path / "runs"] * (words[:1] != ["list"] or "--runs" in words))
     assert ended.startswith("fairseq-linformer: ") and "\n" not in ended
     assert re.search(said, ended)
     assert not list((tmp_path / "ledger").iterdir()) and not (tmp_path / "runs").exists()  # nor the rules, which are those of a run that began
@@ -225,13 +234,17 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
         curves_of.validation(run, 6)
 
     judged = json.loads((run / "perplexity.json").read_text())
-    (run / "perplexity.json").write_text(json.dumps({**judged, "text": {"valid.bin": "0"}}))
-    assert "perplexity.json is of another text; remove it" in smoke("scratch", *text)
-    (run / "perplexity.json").write_text("{")
-    assert "perplexity.json is damaged; remove it" in smoke("scratch", *text)
-    other = tmp_path / "other"
-    shutil.copytree(mlm_data, other)
-    assert "holds another configuration: task.data is" in smoke("scratch", "--text", other)
+    del judged["seal"]
+    for changed in ({"text": {"valid.bin": "0"}}, {"checkpoint": "0"}):
+        found = {**judged, **changed}
+        (run / "perplexity.json").write_text(json.dumps({**found, "seal": ledger.sum_of(found)}))
+        assert f"perplexity.json is of another {[*changed][0]}; remove it" in smoke("scratch", *text)
+    for broken in ("{", "[]", json.dumps(judged), json.dumps({**judged, "bits": 0.1, "seal": ledger.sum_of(judged)})):
+        (run / "perplexity.json").write_text(broken)
+        assert "perplexity.json is not what was written; remove it" in smoke("scratch", *text)
+    (run / "perplexity.json").unlink()
+    shutil.copy(tmp_path / "runs/smoke/linformer-n16-k4-headwise-average-scratch/seed1/checkpoints/checkpoint_last.pt", run / "checkpoints")
+    assert "checkpoint_last.pt is of another run: its model.projected_dim is 4, that of " in smoke("scratch", *text)
 
     # What a run was made of: a text that changed under its name, another plan, a start that is not the one that it had.
     changed = tmp_path / "changed"

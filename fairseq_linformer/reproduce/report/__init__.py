@@ -12,7 +12,7 @@ from ..claims import CLAIMS, Claim
 from . import listing
 from .drawing import draw
 from .text import markdown, readme
-from .page import html
+from .page import GENERATOR, html
 from .told import Section, sections
 
 PICTURES = ("curves-figure-3a-", "curves-figure-3d-", "cumulative-n", "probability-theorem-1", "table-3-time-chart")
@@ -28,12 +28,14 @@ def write(results, out, readme_path: Optional[Path] = None, claims: Iterable[Cla
         readme_path: README with the two marks; left alone if None.
 
     Raises:
-        ValueError: an entry is refused, there is none, or the README has no marks. Nothing is written then.
+        ValueError: an entry is refused, there is none, the README has no marks, or a file is there that this has not written. Nothing is
+            written then.
     """
     out = Path(out)
     if out.suffix != ".html":
         raise ValueError(f"--out is {out}; a file that ends in .html is wanted, for the tables go into one that ends in .md beside it")
     texts = made(results, out, readme_path, claims)
+    _check_ours(texts, readme_path)
     stale = _pictures_of_before(out, texts) if readme_path is not None else []
     for path, text in texts.items():
         with atomic(path) as file:
@@ -41,6 +43,15 @@ def write(results, out, readme_path: Optional[Path] = None, claims: Iterable[Cla
     for path in stale:
         path.unlink()
     return list(texts)
+
+
+def _check_ours(texts: Dict[Path, str], readme_path: Optional[Path]) -> None:
+    for path, text in texts.items():
+        if not path.exists() or path == readme_path:
+            continue
+        mark = {".html": GENERATOR, ".svg": "<svg"}.get(path.suffix, text.splitlines()[0])
+        if not path.is_file() or mark not in path.read_text(encoding="utf-8", errors="replace")[:2000]:
+            raise ValueError(f"{path} is there and was not written by this command; nothing is overwritten, move it away or give another --out")
 
 
 def _pictures_of_before(out: Path, texts: Iterable[Path]) -> List[Path]:
@@ -52,13 +63,15 @@ def made(results, out: Path, readme_path: Optional[Path] = None, claims: Iterabl
     """What ``write`` writes, by file."""
     entries = ledger.read_all(results)
     of_claims = sections(entries, claims)
-    texts = {out: html(of_claims, entries), out.with_suffix(".md"): markdown(of_claims), out.with_suffix(".csv"): listing.text(of_claims)}
+    texts = {out: html(of_claims, entries), out.with_suffix(".md"): markdown(of_claims, out.name), out.with_suffix(".csv"): listing.text(of_claims)}
     if readme_path is not None:
         pictures = _pictures(of_claims)
         files = {out.with_name(f"{out.stem}-{chart.identifier}.svg"): chart for chart in pictures}
         texts |= {path: _standing_alone(draw(chart)) for path, chart in files.items()}
         beside = {path: os.path.relpath(path, readme_path.parent) for path in (*files, out)}
         shown = [(chart.title, beside[path]) for path, chart in files.items()]
+        if readme_path in texts:
+            raise ValueError(f"--readme is {readme_path}, which the tables of --out {out} go into; one of the two must be another")
         texts[readme_path] = readme(readme_path.read_text(encoding="utf-8"), of_claims, shown, beside[out])
     return texts
 

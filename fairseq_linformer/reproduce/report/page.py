@@ -14,6 +14,8 @@ from .figures import Drawn
 from .tables import Table, inline
 from .told import Judged, Section
 
+GENERATOR = '<meta name="generator" content="fairseq-linformer report, matplotlib '
+"""What tells a page of ours, of whatever version."""
 TITLE = "Linformer, reproduced: the paper beside what was measured"
 _FEW = 4
 """So many numbers of a verdict stand open."""
@@ -32,7 +34,7 @@ def html(sections: Sequence[Section], entries: Sequence[Entry]) -> str:
         "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">', f"<title>{TITLE}</title>",
         '<meta name="viewport" content="width=device-width, initial-scale=1">', '<meta name="color-scheme" content="light dark">',
         '<link rel="icon" href="data:,">',  # or a browser asks the server for one
-        f'<meta name="generator" content="fairseq-linformer report, matplotlib {version("matplotlib")}">',
+        f'{GENERATOR}{version("matplotlib")}">',
         f"<style>\n{style}</style>", "</head>", "<body>", *body, "</body>", "</html>", "",
     ])  # fmt: skip
 
@@ -121,7 +123,7 @@ def _source(entry: Entry) -> str:
 
 def _ledger(entries: Iterable[Entry]) -> List[str]:
     lines = ["</main>", '<section id="ledger">', "<h2>The ledger</h2>",
-             "<p>Each entry is a JSON file in <code>results/</code>. A seal is the SHA-256 of what the entry said when it was written.</p>"]  # fmt: skip
+             "<p>Each entry is a JSON file of its name. A seal is the SHA-256 of what the entry said when it was written.</p>"]  # fmt: skip
     for entry in entries:
         facts = {
             "measured": f"{len(entry.measured):,} numbers, {len(entry.curves):,} curves", "scale": entry.scale, "hardware": told.machine(entry),

@@ -1,6 +1,8 @@
 """The same tables in Markdown: results/report.md, and the part of the README between its two marks."""
 
+import re
 from typing import Sequence
+from urllib.parse import quote
 
 from ..verdict import UNMEASURED
 from . import told
@@ -9,10 +11,14 @@ from .told import Section
 BEGIN, END = "<!-- report -->", "<!-- /report -->"
 
 
-def markdown(sections: Sequence[Section]) -> str:
-    """All tables."""
+def markdown(sections: Sequence[Section], page: str) -> str:
+    """All tables.
+
+    Args:
+        page: name of the file that the page is in, beside this one.
+    """
     lines = ["# The paper beside what was measured", "", "Made by `fairseq-linformer report` of the ledger alone; figures and circumstances are in "
-             "[report.html](report.html). The scale of a verdict stands behind it: \"cpu\" is two cores and small models.",
+             f"[{page}]({quote(page)}). The scale of a verdict stands behind it: \"cpu\" is two cores and small models.",
              "", *told.claims_table(sections).markdown, ""]  # fmt: skip
     for section in sections:
         lines += [f"## {section.title}", ""]
@@ -30,9 +36,16 @@ def markdown(sections: Sequence[Section]) -> str:
             lines += ["Earlier measurements of the same thing, of which no verdict is made:", ""]
         for table in section.tables_beside:
             lines += [*table.markdown, ""]
-        lines += [f"- `{entry.identifier}`: {told.circumstances(entry)}; `{entry.command}`" for entry in (*section.entries, *section.beside)]
+        lines += [f"- `{entry.identifier}`: {told.circumstances(entry)}; {_code(entry.command)}" for entry in (*section.entries, *section.beside)]
         lines += [""] if section.entries or section.beside else []
-    return "\n".join(lines)
+    return "\n".join(" ".join(line.splitlines()) for line in lines)
+
+
+def _code(text: str) -> str:
+    """In Markdown, whatever ticks are in it."""
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    space = " " * (text[:1] == "`" or text[-1:] == "`")
+    return f"{ticks}{space}{text}{space}{ticks}"
 
 
 def readme(text: str, sections: Sequence[Section], pictures: Sequence[tuple], page: str) -> str:
