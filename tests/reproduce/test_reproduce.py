@@ -335,6 +335,22 @@ def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
     assert (one["experiment"], one["model"]["projected_dim"], one["model"]["max_positions"], one["sizes"]["stages"]) == ("table-2", "8", 16, [[8, 3], [16, 3]])
     verify = ("--verify", "finetuning-sst-2-linformer-smoke", "--ledger", tmp_path / "ledger", "--runs", tmp_path / "runs")
     assert "finetuning-sst-2-linformer-smoke, of 1 finished runs that were judged again:" in command(*verify, *words[1:])
+
+    # Another model: what is measured stays as it is.
+    before = {path: path.read_bytes() for path in (tmp_path / "ledger").iterdir()}
+    prepare = ["--source", str(glue), "--sentencepiece", str(pieces / "sentencepiece.bpe.model"), "--max-positions", "32"]
+    main(["prepare", "sst-2", str(tmp_path / "sst-2-n32"), *prepare])
+    with monkeypatch.context() as patched:
+        small = scales.SCALES["smoke"]
+        patched.setitem(scales.SCALES, "smoke", replace(small, table_2=replace(small.table_2, linformers=((16, 8, "headwise"), (32, 8, "layerwise")))))
+        smoke(*words)
+        new = tmp_path / "ledger/finetuning-sst-2-linformer-n32-k8-layerwise-smoke.json"
+        assert set((tmp_path / "ledger").iterdir()) == {*before, new} and all(path.read_bytes() == was for path, was in before.items())
+        other = ledger.read(new).configuration
+        assert (other["model"]["max_positions"], other["model"]["sharing"], [*other["runs"]]) == (32, "layerwise", ["linformer-n32-k8-layerwise"])
+    assert "layerwise-smoke is of a model or task that table-2 at scale smoke has not any more" in smoke(*words)
+    new.unlink()
+
     entry = entries["finetuning-sst-2-linformer-smoke"]
     (result,) = (tmp_path / "runs/smoke/table-2/finetuned/sst-2-linformer-seed1").glob("result.json")
     written, accuracy = result.read_text(), entry.measured["valid accuracy"]

@@ -3,7 +3,8 @@
 import pytest
 
 from fairseq_linformer.reproduce.scales import SCALES
-from fairseq_linformer.reproduce.training_plan import EXPERIMENTS, in_turn, measured_runs
+from fairseq_linformer.reproduce.table_2 import members as finetuned_members
+from fairseq_linformer.reproduce.training_plan import EXPERIMENTS, in_turn, measured_runs, table_2
 
 EVERY = [(name, scale) for name in EXPERIMENTS for scale in SCALES]
 
@@ -68,3 +69,21 @@ def test_an_update_has_the_tokens_of_its_scale():
             assert (n // sizes.n).bit_count() == 1 and n % sizes.n == 0  # grown by doubling
         longer = [n for n, _ in sizes.table_2.stages]
         assert [2 * n for n in longer[:-1]] == longer[1:]
+        assert {n for n, _, _ in sizes.table_2.linformers} <= {longer[-1], 2 * longer[-1]} and sizes.table_2.linformers[0] == (longer[-1], longer[-1] // 2, "headwise")
+
+
+def test_table_2_has_the_models_of_the_paper():
+    """At k = n / 2 all that its claims compare; each model of the same n starts from the same RoBERTa, and has as many updates."""
+    sizes = SCALES["cpu"].table_2
+    runs = table_2(SCALES["cpu"])
+    of = {(run.model.n, run.model.k, run.model.sharing): run for run in runs.values() if run.model.k}
+    assert set(of) == {*((128, 64, sharing) for sharing in ("headwise", "key-value", "layerwise")), (128, 32, "headwise"), (256, 64, "headwise")}
+    assert {run.updates for run in runs.values()} == {sizes.last} and all(run.decays for run in runs.values())
+    trunk = runs["roberta"].start
+    assert [run.start for key, run in of.items() if key[0] == 128] == 4 * [trunk]
+    assert (of[256, 64, "headwise"].start.start, of[256, 64, "headwise"].start.model.n) == (trunk, 256)
+    assert len(set(runs)) == len({run.name for run in runs.values()}) == 6
+    members = [member.name for member in finetuned_members(SCALES["cpu"])]
+    assert len(set(members)) == len(members) == 4 * (2 + 2 + 4) and [m for m in members if "from-scratch" in m] == [
+        f"{task}-{model}-from-scratch" for model in ("linformer", "roberta") for task in sizes.epochs]  # fmt: skip
+    assert {"sst-2-linformer", "imdb-linformer-n256-k64-headwise", "qqp-linformer-n128-k64-layerwise"} <= set(members)

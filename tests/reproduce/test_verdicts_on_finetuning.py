@@ -90,6 +90,11 @@ def test_what_is_missing_of_pretraining_is_named(without):
     assert gone.identifier not in verdict.entries and len(verdict.entries) == 15
 
 
+def test_pretraining_asks_the_models_that_were_finetuned_from_scratch_too():
+    found = [*all_tasks(80.0), *all_tasks(80.0, "256"), *SCRATCH]
+    assert judge("pretraining", [*found, *all_tasks(60.0, "256", "layerwise"), *all_tasks(60.0, "128")]).parts == judge("pretraining", found).parts
+
+
 def test_pretraining_of_one_model_is_not_that_of_both():
     found = [*all_tasks(80.0, "256"), *all_tasks(70.0, "256", scratch=True)]
     verdict = judge("pretraining", found)
