@@ -22,6 +22,7 @@ from ..launching.folder import CHECKPOINTS
 from ..task_data.table import TASKS, Task
 from . import finetuned, run_of_plan, runner, trained, training_plan
 from .ledger import Entry
+from .paper import TABLE_2
 from .scales import SCALES, Scale
 from .text import described, shards_of
 from .training_plan import Run, in_turn
@@ -179,6 +180,17 @@ def _left(jobs: List[Tuple[Member, finetune.Job]], runs: Path) -> str:
     return f"{NAME}: time is up, {len(left)} of {len(jobs)} finetunings are left, {left[0].name} first; the same command goes on"
 
 
+def _paper(entry: Entry, scale: Scale) -> Dict[str, Any]:
+    """The paper's row that a model stands for: its n and k are to RoBERTa's n what the row's are to 512."""
+    model, n = entry.configuration["model"], scale.table_2.stages[-1][0]
+    of_paper = {name: int(model[name] or 0) * 512 // n for name in ("max_positions", "projected_dim")}
+    row = finetuned.paper_row({**model, **of_paper})
+    if row is None:
+        return entry.paper
+    where = f"Table 2, {row}; base size, pretrained on BookCorpus and Wikipedia for 250,000 updates" + f"; here {n} stands for 512, and k in proportion" * (n != 512)
+    return {"value": TABLE_2[row][entry.configuration["task"]], "where": where}
+
+
 def _entry(member: Member, results: List[Dict[str, Any]], scale: str, text: str, told: Dict[str, Any], command: str) -> Entry:
     entry = finetuned.entry_of(member.task, results, f"{member.name}-{scale}", command)
-    return replace(entry, scale=scale, data=_data(entry.data, text), configuration={**entry.configuration, "experiment": NAME, "tolerance": TOLERANCE, **told})
+    return replace(entry, scale=scale, paper=_paper(entry, SCALES[scale]), data=_data(entry.data, text), configuration={**entry.configuration, "experiment": NAME, "tolerance": TOLERANCE, **told})

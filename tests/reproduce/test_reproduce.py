@@ -331,6 +331,9 @@ def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
     assert "table-2: not enough evidence at scale smoke" in said
     entries = {path.stem: ledger.read(path) for path in (tmp_path / "ledger").iterdir()}
     assert set(entries) == {f"finetuning-sst-2-{model}{end}-smoke" for model in ("linformer", "roberta") for end in ("", "-from-scratch")}
+    stands_for = {name: (entry.paper["value"], entry.paper["where"].split(";")[0]) for name, entry in entries.items()}
+    assert stands_for["finetuning-sst-2-linformer-smoke"] == (93.2, "Table 2, 512, Linformer, 256") and stands_for["finetuning-sst-2-roberta-smoke"][0] == 93.1
+    assert stands_for["finetuning-sst-2-roberta-from-scratch-smoke"] == (None, "Table 2, no such row")
     one = entries["finetuning-sst-2-linformer-smoke"].configuration
     assert (one["experiment"], one["model"]["projected_dim"], one["model"]["max_positions"], one["sizes"]["stages"]) == ("table-2", "8", 16, [[8, 3], [16, 3]])
     verify = ("--verify", "finetuning-sst-2-linformer-smoke", "--ledger", tmp_path / "ledger", "--runs", tmp_path / "runs")
@@ -347,6 +350,7 @@ def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
         new = tmp_path / "ledger/finetuning-sst-2-linformer-n32-k8-layerwise-smoke.json"
         assert set((tmp_path / "ledger").iterdir()) == {*before, new} and all(path.read_bytes() == was for path, was in before.items())
         other = ledger.read(new).configuration
+        assert ledger.read(new).paper["where"].startswith("Table 2, 1024, Linformer, 256, shared kv, layer; ") and ledger.read(new).paper["value"] == 93.2
         assert (other["model"]["max_positions"], other["model"]["sharing"], [*other["runs"]]) == (32, "layerwise", ["linformer-n32-k8-layerwise"])
     assert "layerwise-smoke is of a model or task that table-2 at scale smoke has not any more" in smoke(*words)
     new.unlink()

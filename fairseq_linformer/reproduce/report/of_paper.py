@@ -114,8 +114,8 @@ def table_2(found: Sequence[Entry]) -> List[Table]:
         rows.append(line)
     columns = [cell.column for cell in _row(row)]
     heads = [cell for column in columns for cell in (f"{column} (paper)", *(f"{column}, {scale or 'ours'}" for scale in scales))]
-    caption = ("Table 2: accuracy in percent. Ours are models of the same n, k and sharing, of the size of the scale: median over seeds of "
-               "finetuning (lowest to highest), and how far it is from the paper's")  # fmt: skip
+    caption = ("Table 2: accuracy in percent. Ours are models of the same sharing, of the size of the scale; where their RoBERTa has another n, it stands for "
+               "512, and n and k of the others are in proportion: median over seeds of finetuning (lowest to highest), and how far it is from the paper's")  # fmt: skip
     return [Table(["n, model, k", *heads], rows, caption, names=names), *of_models.finetuned(entries, "Finetuned here, with and without pretraining")]
 
 
