@@ -91,7 +91,7 @@ SCALES: Dict[str, Scale] = {
         tokens=2048, lr=2e-3, warmup=250, base=2000, grown=400, compared=500, validate=100,
         table_2=Table2(
             ((16, 2000), (32, 400), (64, 4000), (128, 5000)), 1500, 2e-3,
-            ((128, 64, "headwise"), (128, 64, "key-value"), (128, 64, "layerwise"), (128, 32, "headwise"), (256, 64, "headwise")),
+            tuple((128, k, sharing) for k in (64, 32) for sharing in ("headwise", "key-value", "layerwise")) + ((256, 64, "headwise"),),
             5e-4, 32, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
         ),
     ),

@@ -77,13 +77,13 @@ def test_table_2_has_the_models_of_the_paper():
     sizes = SCALES["cpu"].table_2
     runs = table_2(SCALES["cpu"])
     of = {(run.model.n, run.model.k, run.model.sharing): run for run in runs.values() if run.model.k}
-    assert set(of) == {*((128, 64, sharing) for sharing in ("headwise", "key-value", "layerwise")), (128, 32, "headwise"), (256, 64, "headwise")}
+    assert set(of) == {*((128, k, sharing) for k in (64, 32) for sharing in ("headwise", "key-value", "layerwise")), (256, 64, "headwise")}
     assert {run.updates for run in runs.values()} == {sizes.last} and all(run.decays for run in runs.values())
     trunk = runs["roberta"].start
-    assert [run.start for key, run in of.items() if key[0] == 128] == 4 * [trunk]
+    assert [run.start for key, run in of.items() if key[0] == 128] == 6 * [trunk]
     assert (of[256, 64, "headwise"].start.start, of[256, 64, "headwise"].start.model.n) == (trunk, 256)
-    assert len(set(runs)) == len({run.name for run in runs.values()}) == 6
+    assert len(set(runs)) == len({run.name for run in runs.values()}) == 8
     members = [member.name for member in finetuned_members(SCALES["cpu"])]
-    assert len(set(members)) == len(members) == 4 * (2 + 2 + 4) and [m for m in members if "from-scratch" in m] == [
+    assert len(set(members)) == len(members) == 4 * (2 + 2 + 6) and [m for m in members if "from-scratch" in m] == [
         f"{task}-{model}-from-scratch" for model in ("linformer", "roberta") for task in sizes.epochs]  # fmt: skip
     assert {"sst-2-linformer", "imdb-linformer-n256-k64-headwise", "qqp-linformer-n128-k64-layerwise"} <= set(members)
