@@ -1,13 +1,14 @@
 """Files and folders that are there whole or not at all."""
 
 import hashlib
+import json
 import os
 import re
 import secrets
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Iterable, Iterator, Optional
+from typing import IO, Any, Iterable, Iterator, Optional
 
 
 @contextmanager
@@ -49,6 +50,18 @@ def sha256(path) -> str:
     """Of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path) -> Any:
+    """
+    Raises:
+        ValueError: it is no JSON, or nested deeper than Python reads.
+        OSError: it cannot be read.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deep") from None
 
 
 def write_lines(path, lines: Iterable[str]) -> None:

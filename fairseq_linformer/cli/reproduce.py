@@ -108,7 +108,7 @@ def _at_paper_scale(options: argparse.Namespace) -> str:
             raise ValueError(f"{options.experiment} trains, and --text is not given; a folder of `fairseq-linformer prepare pretraining` is wanted")
     from ..reproduce.text import shards_of
 
-    runs = str(_inputs(options).folder)
+    runs, ledger = str(_inputs(options).folder), _ledger(options)
     parser = argparse.ArgumentParser()
     submit.add_parser(parser.add_subparsers())
     data = [] if options.experiment == "table-2" else [f"task.data={':'.join(map(str, shards_of(options.text)))}"]
@@ -118,6 +118,5 @@ def _at_paper_scale(options: argparse.Namespace) -> str:
     if not paper_runs.all_trained(options.experiment, runs, options.tasks, asked.device):
         return asked.run(asked)
     _refuse(options, ("dry_run",), "is given, and all is trained; without it the same command judges it")
-    ledger = _ledger(options)
     found = paper_runs.measure(options.experiment, runs, options.text, options.tasks, asked.device, _command(options))
     return catalogue.put(found, options.experiment, options.scale, ledger)

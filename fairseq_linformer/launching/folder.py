@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 CONFIG, CHECKPOINTS, LOGS, STOPS, STOPPED, DONE, LOCK = "config.yaml", "checkpoints", "logs", "stops.txt", "stopped", "done", ".lock"
 STINTS = "stints.jsonl"
+_OF_STINT = {"hardware": dict, "versions": dict, "date": str, "commit": (str, type(None))}
 STANDING_STILL = 3
 """So many stops at the same update, and a job does not ask to be queued again."""
 
@@ -132,8 +133,10 @@ def where_trained(*folders: Path) -> Dict[str, Any]:
     for folder in folders:
         try:
             found = [json.loads(line) for line in (folder / STINTS).read_text(encoding="utf-8").splitlines()]
-            stints += [{name: stint[name] for name in ("hardware", "versions", "date", "commit")} for stint in found]
-        except (OSError, ValueError, KeyError, TypeError):
+            if not all(isinstance(stint[name], kinds) for stint in found for name, kinds in _OF_STINT.items()):
+                found = []
+            stints += [{name: stint[name] for name in _OF_STINT} for stint in found]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             found = []
         if not found:
             raise ValueError(f"{folder / STINTS} does not say where and with what this was trained")

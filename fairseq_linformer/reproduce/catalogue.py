@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Iterator, List, Optional
 
+from ..files import check_can_be_written
 from . import ledger, runner, table_2, untrained
 from .claims import CLAIMS, ELSEWHERE
 from .ledger import Entry
@@ -148,6 +149,7 @@ def run(name: str, scale: str, given: Inputs, folder, command: str) -> str:
         ValueError: as ``measure``, or as ``ledger.put``; before anything is trained where an entry that is there is of something else.
     """
     _check_ledger(name, scale, given, folder)
+    check_can_be_written(given.folder)
     found = measure(name, scale, given, command)
     return found if isinstance(found, str) else put(found, name, scale, folder)
 

@@ -7,15 +7,15 @@ something is refused, and one that was changed after it was written. Reports are
 import datetime
 import hashlib
 import json
-import math
 import os
 import re
+import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any, Dict, List, Optional
 
-from ..files import atomic
+from ..files import atomic, read_json
 from ..machine import current_commit, hardware, provenance, versions
 
 __all__ = ["Entry", "Measurement", "check", "circumstances", "current_commit", "entries", "footer", "hardware", "put", "read", "read_all", "seal_of", "sum_of", "versions", "write"]
@@ -35,11 +35,11 @@ class Measurement:
 
     def __post_init__(self):
         numbers = [self.value, *(self.spread or [])]
-        if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in numbers):
+        if not all(_is_number(x) for x in numbers):
             raise ValueError(f"a measurement is {numbers}; it must be finite numbers")
-        if not self.unit:
+        if not self.unit or not isinstance(self.unit, str):
             raise ValueError(f"the measurement {self.value} has no unit")
-        if self.repetitions < 1 or (self.repetitions > 1) != (self.spread is not None):
+        if type(self.repetitions) is not int or self.repetitions < 1 or (self.repetitions > 1) != (self.spread is not None):
             raise ValueError(f"{self.repetitions} repetitions with spread {self.spread}; several have one, one has none")
         if self.spread is not None and not (len(self.spread) == 2 and self.spread[0] <= self.value <= self.spread[1]):
             raise ValueError(f"spread is {self.spread}; it must be the lowest and the highest, with {self.value} between")
@@ -77,10 +77,10 @@ class Entry:
 
     def __post_init__(self):
         for f in fields(self):
-            wanted = {str: str, float: (int, float)}.get(f.type, dict)
-            if not isinstance(getattr(self, f.name), wanted):
-                raise ValueError(f"the ledger entry {self.identifier!r} has a {f.name} that is a {type(getattr(self, f.name)).__name__}")
-            if f.name not in ("curves", "seal") and not getattr(self, f.name):
+            value, wanted = getattr(self, f.name), {str: str, float: (int, float)}.get(f.type, dict)
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise ValueError(f"the ledger entry {self.identifier!r} has a {f.name} that is a {type(value).__name__}")
+            if f.name not in ("curves", "seal") and not value:
                 raise ValueError(f"the ledger entry {self.identifier!r} has no {f.name}")
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", self.identifier):
             raise ValueError(f"identifier is {self.identifier!r}; it must be lower-case letters, digits and hyphens")
@@ -88,7 +88,10 @@ class Entry:
             raise ValueError(f"the ledger entry {self.identifier!r} has something measured that is no Measurement")
         if not self.seconds > 0:
             raise ValueError(f"seconds is {self.seconds}; it must be more than 0")
-        datetime.date.fromisoformat(self.date)  # its ValueError names the date
+        if datetime.date.fromisoformat(self.date).isoformat() != self.date:  # whose own ValueError names the date
+            raise ValueError(f"date is {self.date}; it must be year-month-day")
+        if not isinstance(self.hardware.get("accelerators", []), list):
+            raise ValueError(f"accelerators is {self.hardware['accelerators']!r}; it must be a list")
         if set(self.paper) != {"value", "where"} or not self.paper["where"]:
             raise ValueError(f"the ledger entry {self.identifier!r} must say value and where of the paper")
         if self.scale not in SCALES:
@@ -100,7 +103,12 @@ class Entry:
 
 
 def _is_point(point: Any) -> bool:
-    return isinstance(point, (list, tuple)) and len(point) == 2 and all(isinstance(x, (int, float)) for x in point)
+    return isinstance(point, (list, tuple)) and len(point) == 2 and all(_is_number(x) for x in point)
+
+
+def _is_number(x: Any) -> bool:
+    """Finite, and one that a float can hold."""
+    return isinstance(x, (int, float)) and not isinstance(x, bool) and -sys.float_info.max <= x <= sys.float_info.max
 
 
 def check(folder) -> None:
@@ -162,10 +170,10 @@ def read(path) -> Entry:
         ValueError: the file is no entry, lacks something, or is not what was written.
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = read_json(path)
         content["measured"] = {name: Measurement(**m) for name, m in content["measured"].items()}
         entry = Entry(**content)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, IsADirectoryError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         raise ValueError(f"{path} is no ledger entry: {error}") from None
     if entry.identifier != Path(path).stem:
         raise ValueError(f"{path} is no ledger entry: it calls itself {entry.identifier}")

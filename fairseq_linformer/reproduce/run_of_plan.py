@@ -15,7 +15,7 @@ import torch
 from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import from_roberta
-from ..files import atomic
+from ..files import atomic, read_json
 from ..launching import alone
 from ..launching import folder as run_folder
 from ..launching.checkpoints import LAST
@@ -115,7 +115,7 @@ def check_origin(run: Run, runs: Path, text) -> None:
     if not (runs / run.name / run_folder.CONFIG).exists():
         return
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))
+        there = read_json(path)
         there["plan"], there["text"], there["start"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{path.parent} does not say what it was made of; move it away, and the same command trains it anew") from None
@@ -142,7 +142,7 @@ def check(run: Run, scale: Scale, runs: Path, text) -> None:
         _check_configuration(training(run, scale, runs, text))
     check_origin(run, runs, text)
     if is_done(run, runs):
-        check_trained(trained(run, runs))
+        check_trained(trained(run, runs), text)
 
 
 def _check_configuration(job: Training) -> None:

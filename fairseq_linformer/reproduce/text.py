@@ -1,15 +1,15 @@
 """The text that is trained on, as ``prepare pretraining`` or ``fairseq-preprocess`` writes it."""
 
-import json
 import os
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
-from ..files import sha256
+from ..files import read_json, sha256
 
-_WANTED = ("dict.txt", "train.idx", "train.bin", "valid.idx", "valid.bin")
+_TRAIN = ("train.idx", "train.bin")
+_WANTED = ("dict.txt", *_TRAIN, "valid.idx", "valid.bin")
 
 
 def shards_of(text) -> List[Path]:
@@ -19,14 +19,20 @@ def shards_of(text) -> List[Path]:
         ValueError: it is none, or fairseq cannot be given its path.
     """
     folder = Path(text)
-    if os.pathsep in str(folder.resolve()):
-        raise ValueError(f"--text is {text}; there is a {os.pathsep!r} in its path, which for fairseq stands between two folders")
+    for sign, means in ((os.pathsep, "which for fairseq stands between two folders"), ("${", "which for hydra begins the name of an option")):
+        if sign in str(folder.resolve()):
+            raise ValueError(f"--text is {text}; there is a {sign!r} in its path, {means}")
     numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
     shards = [folder] if (folder / "dict.txt").is_file() else [numbered[i] for i in sorted(numbered)]
-    for name in _WANTED:
-        if not shards or not (shards[0] / name).is_file():
-            raise ValueError(f"--text is {text}; there is no {name} in {shards[0] if shards else folder}, as `fairseq-linformer prepare pretraining` writes it")
+    for shard, name in _files(shards or [folder]):
+        if not (shard / name).is_file():
+            raise ValueError(f"--text is {text}; there is no {name} in {shard}, as `fairseq-linformer prepare pretraining` writes it")
     return shards
+
+
+def _files(shards: List[Path]) -> List[Tuple[Path, str]]:
+    """What is read: validation text and the dictionary are those of the first."""
+    return [(shard, name) for i, shard in enumerate(shards) for name in (_TRAIN if i else _WANTED)]
 
 
 def described(text) -> str:
@@ -39,10 +45,13 @@ def described(text) -> str:
     sources = ""
     if manifest.is_file():
         try:
-            files = [file for source in json.loads(manifest.read_text(encoding="utf-8"))["sources"] for file in source["files"]]
+            files = [file for source in read_json(manifest)["sources"] for file in source["files"]]
             sources = "made of " + ", ".join(f"{Path(file['path']).parent.name}/{Path(file['path']).name} {file['sha256'][:12]}" for file in files) + "; "
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{manifest} does not say what the text was made of; take it back from where it was whole, or remove it") from None
+            sources.encode()
+        except (OSError, ValueError, KeyError, TypeError):
+            files = []
+        if not files:
+            raise ValueError(f"{manifest} does not say what the text was made of; take it back from where it was whole, or remove it")
     return f"{sources}sha256: {', '.join(f'{name} {said[:12]}' for name, said in sums(text).items())}"
 
 
@@ -60,8 +69,7 @@ def _sum_of(path: Path, size: int, time: int) -> str:
 def sums(text) -> Dict[str, str]:
     """SHA-256 of each file of a text that is read, by its name, which is the same if the text's only shard was given."""
     found = {}
-    for shard in shards_of(text):
+    for shard, name in _files(shards_of(text)):
         called = shard.resolve().name
-        for name in _WANTED if not found else ("train.idx", "train.bin"):
-            found[f"{called}/{name}" if re.fullmatch(r"shard\d+", called) else name] = digest(shard / name)
+        found[f"{called}/{name}" if re.fullmatch(r"shard\d+", called) else name] = digest(shard / name)
     return found

@@ -5,6 +5,7 @@
 """
 
 import json
+import math
 import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ..checkpoints.files import read_checkpoint, training_seconds
 from ..evaluation.perplexity import SEED, measure
-from ..files import atomic
+from ..files import atomic, read_json
 from ..launching.checkpoints import LAST
 from ..launching.folder import CHECKPOINTS, read_config, where_trained
 from . import context_free
@@ -108,15 +109,26 @@ def perplexity(run: Trained, text, device: str, anew: bool = False) -> Dict[str,
             return found
         with atomic(path) as file:
             json.dump({**found, "seal": sum_of(found)}, file, indent=1)
+    return judged(run, text)
+
+
+def judged(run: Trained, text) -> Dict[str, Any]:
+    """What was measured of a run.
+
+    Raises:
+        ValueError: it is damaged, or of another text or checkpoint.
+    """
+    path = run.folder / PERPLEXITY
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        whole = found.pop("seal") == sum_of(found)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        found = read_json(path)
+        whole = found.pop("seal") == sum_of(found) and all(math.isfinite(found[name]) for name in ("perplexity", "bits"))
+        of_it = {name: found[name] for name in ("checkpoint", "text")}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         whole = False
     if not whole:
         raise ValueError(f"{path} is not what was written; remove it, and the same command measures it again")
     for name, here in _of(run, text).items():
-        if found[name] != here:
+        if of_it[name] != here:
             raise ValueError(f"{path} is of another {name}; remove it, and the same command measures it again")
     return found
 
@@ -126,18 +138,24 @@ def _of(run: Trained, text) -> Dict[str, Any]:
     return {"checkpoint": digest(run.last), "text": sums(text)}
 
 
-def check_trained(run: Trained) -> None:
+def check_trained(run: Trained, text) -> None:
     """Of a run that is done, before others are trained: has it what an entry needs?
 
     Raises:
-        ValueError: it has no last checkpoint, or does not say where it was trained.
+        ValueError: its last checkpoint or its start is gone or damaged, it does not say where it was trained, or as ``judged``.
     """
     try:
         where([run.folder])
-        if not run.last.is_file():
-            raise ValueError(f"{run.folder} is trained, and there is no {run.last.relative_to(run.folder)}")
-    except ValueError as error:
-        raise ValueError(f"{error}; move it away, and the same command trains it anew") from None
+        check_last(run)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{error}; move {run.folder} away, and the same command trains it anew") from None
+    if run.start is not None and run.start.exists():
+        try:
+            read_checkpoint(run.start)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{error}; remove it, and the same command makes it again") from None
+    if run.is_judged:
+        judged(run, text)
 
 
 def check_last(run: Trained) -> None:
@@ -149,9 +167,9 @@ def check_last(run: Trained) -> None:
     for section, key in (("model", "projected_dim"), ("model", "sharing"), ("model", "projection"), ("task", "tokens_per_sample"), ("common", "seed")):
         found, wanted = (_option(of_it, section, key) for of_it in (there["cfg"], cfg))
         if found != wanted:
-            raise ValueError(f"{run.last} is of another run: its {section}.{key} is {found}, that of {run.folder} is {wanted}; move the run away")
+            raise ValueError(f"{run.last} is of another run: its {section}.{key} is {found}, that of {run.folder} is {wanted}")
     if (updates := there["optimizer_history"][-1]["num_updates"]) != run.updates:
-        raise ValueError(f"{run.last} is of update {updates}, and the run has {run.updates}; move the run away")
+        raise ValueError(f"{run.last} is of update {updates}, and the run has {run.updates}")
 
 
 def _option(cfg: Any, section: str, key: str) -> Any:
@@ -184,10 +202,10 @@ def remembered(experiment: str, runs: Path, model: str = "") -> Dict[str, str]:
         with atomic(path) as file:
             json.dump({claim.identifier: claim.rule for claim in CLAIMS.values() if claim.experiment == experiment}, file, indent=1)
     try:
-        rules = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        rules = read_json(path)
+    except (OSError, ValueError):
         rules = None
-    if not isinstance(rules, dict) or not all(isinstance(rule, str) for rule in rules.values()):
+    if not rules or not isinstance(rules, dict) or not all(isinstance(rule, str) for rule in rules.values()):
         raise ValueError(f"{path} is no file of rules by claim; take it back from where it was whole, or give another --runs")
     return rules
 

@@ -47,10 +47,12 @@ def test_other_refusals(tmp_path):
         (dict(measured={"x": 5}), "no Measurement"),
         (dict(seconds=-5), "seconds is -5; it must be more than 0"),
         (dict(date="yesterday"), "yesterday"),
+        (dict(date="20260101"), "date is 20260101; it must be year-month-day"), (dict(hardware={"accelerators": 3}), "accelerators is 3; it must be a list"),
+        (dict(seconds=True), "has a seconds that is a bool"),
         (dict(hardware=["AMD"]), "'thing' has a hardware that is a list"), (dict(command=["true"]), "has a command that is a list"),
         (dict(seconds="5"), "has a seconds that is a str"), (dict(curves=[[1, 2]]), "has a curves that is a list"),
         (dict(curves={"k=4": []}), "the curve k=4 must be pairs of numbers, and at least one"), (dict(curves={"k=4": [[1, 2, 3]]}), "the curve k=4"),
-        (dict(curves={"k=4": [[1, "2"]]}), "the curve k=4"), (dict(curves={"k=4": [[1, float("nan")]]}), "not JSON compliant"),
+        (dict(curves={"k=4": [[1, "2"]]}), "the curve k=4"), (dict(curves={"k=4": [[1, float("nan")]]}), "the curve k=4"), (dict(configuration={"n": float("nan")}), "not JSON compliant"),
         (dict(claim="\ud800"), "surrogates not allowed"), (dict(configuration={"n": ["\udfff"]}), "surrogates not allowed"),
         (dict(paper={"value": None, "where": ""}), "value and where"),
     ):
@@ -58,6 +60,8 @@ def test_other_refusals(tmp_path):
             entry(**changes)
     for arguments, sentence in (
         ((float("nan"), "s", None, 1), "finite"), (("abc", "s", None, 1), "finite"), ((1.0, "", None, 1), "no unit"),
+        ((10**400, "s", None, 1), "finite"), ((True, "s", None, 1), "finite"), ((1.0, 3, None, 1), "no unit"), ((1.0, "s", None, True), "True repetitions"),
+        ((1.0, "s", [1, 1], 2.5), "2.5 repetitions"), ((1.0, "s", None, "1"), "1 repetitions"),
         ((5.0, "s", [9, 7], 2), "lowest and the highest"), ((5.0, "s", [1, 5, 9], 3), "lowest and the highest"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=sentence):

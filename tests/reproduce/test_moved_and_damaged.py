@@ -1,6 +1,7 @@
 """``fairseq-linformer reproduce`` over runs and texts that were moved, or that somebody took something of. All at smoke scale."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -9,6 +10,7 @@ from fairseq_linformer.reproduce import ledger, run_of_plan, runner, scales, tra
 
 from .test_reproduce import command, smoke  # noqa: F401
 
+DEEP = "[" * 100_000
 CONTINUED, CONVERTED = "linformer-n16-k8-headwise-average-continued/seed1", "linformer-n16-k8-headwise-average-converted/seed1"
 
 
@@ -57,18 +59,28 @@ def test_what_was_taken_from_a_run_is_told_before_others_are_trained(runs, smoke
     run = runs / "smoke" / CONVERTED
     monkeypatch.setattr(run_of_plan, "train", lambda *_: pytest.fail("something was trained"))
     shutil.rmtree(runs / "smoke" / CONTINUED)  # to be trained, after all that is refused here
-    for name in ("stints.jsonl", "checkpoints/checkpoint_last.pt"):
-        (run / name).rename(tmp_path / "away")
-        assert smoke("warm-start", "--text", text).endswith("; move it away, and the same command trains it anew")
-        (tmp_path / "away").rename(run / name)
+    last, start = run / "checkpoints/checkpoint_last.pt", runs / "smoke/starts" / f"{CONVERTED}.pt"
+    stint = {"hardware": {}, "versions": {}, "date": "2026-01-01", "commit": "a"}
+    odd = (None, "", DEEP, json.dumps({**stint, "hardware": None}), json.dumps({**stint, "date": 3}))
+    advice = "; move .*-converted/seed1 away, and the same command trains it anew$"
+    for path, broken, said in (*((run / "stints.jsonl", content, "does not say where and with what" + ".*" + advice) for content in odd), (last, None, advice), (last, "", advice),
+                               (start, "junk", "; remove it, and the same command makes it again$"), (run / "perplexity.json", "{", "; remove it, and the same command measures it again$"),
+                               (run / ".origin.json", DEEP, "does not say what it was made of; move it away")):  # fmt: skip
+        whole = path.read_bytes() if path.exists() else None
+        path.unlink(missing_ok=True) if broken is None else path.write_text(broken)
+        assert re.search(said, smoke("warm-start", "--text", text)), (path, broken)
+        path.unlink(missing_ok=True) if whole is None else path.write_bytes(whole)
     rules = runs / "smoke/rules/warm-start.json"
-    for broken in ("{", "[]", json.dumps({"warm-start": 3})):
+    for broken in ("{", "[]", "{}", DEEP, json.dumps({"warm-start": 3})):
         rules.write_text(broken)
         assert "warm-start.json is no file of rules by claim" in smoke("warm-start", "--text", text)
     whole = shutil.copytree(text, tmp_path / "text")
-    for broken in ("{", "[]", json.dumps({"sources": [{"files": ["train.txt"]}]})):
+    for broken in ("{", "[]", DEEP, '{"sources": []}', '{"sources": [{"files": ["train.txt"]}]}', '{"sources": [{"files": [{"path": "\\ud800/x", "sha256": "a"}]}]}'):
         (whole / "manifest.json").write_text(broken)
         assert "manifest.json does not say what the text was made of" in smoke("warm-start", "--text", whole)
+    (whole / "manifest.json").unlink()
+    (whole / "shard1").mkdir()
+    assert smoke("warm-start", "--text", whole).endswith("there is no train.idx in " + f"{whole}/shard1, as `fairseq-linformer prepare pretraining` writes it")
 
 
 @pytest.mark.slow

@@ -122,8 +122,9 @@ def test_the_same_ledger_gives_the_same_bytes(results, tmp_path, monkeypatch):
 def test_the_part_of_the_readme(results, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(README)
-    for name in ("report-curves-figure-3a-old.svg", "report-mine.svg", "report-curves.svg"):
-        (results / name).write_text("<svg/>")
+    made = report.write(results, results / "report.html", readme)[3].read_text()
+    for name, content in (("figure-3a-old", made), ("figure-3a-mine", "<svg/>"), ("mine", made)):
+        (results / f"report-curves-{name}.svg").write_text(content)
     report.write(results, results / "report.html", readme)
     text = readme.read_text()
     assert text.startswith("# Title\n\nbefore\n<!-- report -->\n| where |") and text.endswith("<!-- /report -->\nafter\n") and "STALE" not in text
@@ -131,7 +132,7 @@ def test_the_part_of_the_readme(results, tmp_path):
     assert f"| {claim.where} | {claim.says} | **holds** (cpu, n = 64) | perplexity of k=16 over that of k=8" in text
     picture = re.search(r"!\[.*\]\((.*\.svg)\)", text)[1]
     assert (tmp_path / picture).is_file() and "prefers-color-scheme" in (tmp_path / picture).read_text()
-    assert not (results / "report-curves-figure-3a-old.svg").exists() and (results / "report-mine.svg").exists() and (results / "report-curves.svg").exists()
+    assert {path.name for path in results.glob("*.svg")} == {f"report-curves-{name}.svg" for name in ("figure-3a-cpu", "figure-3a-mine", "mine")}
     for wrong in ("no marks", f"{END} {BEGIN}"):
         readme.write_text(wrong)
         before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -246,6 +247,22 @@ def test_nothing_is_overwritten_that_it_did_not_write(results, tmp_path):
     with pytest.raises(ValueError, match="--readme is .*a page.md, which the tables of --out .* go into"):
         report.write(results, out, readme)
     assert readme.read_text() == README
+
+
+def test_the_readme_keeps_what_is_not_the_reports(results, tmp_path):
+    """Its line ends, and the link that it is behind."""
+    (tmp_path / "real.md").write_bytes(README.replace("\n", "\r\n").encode())
+    (tmp_path / "README.md").symlink_to("real.md")
+    report.write(results, tmp_path / "a page.html", tmp_path / "README.md")
+    text = (tmp_path / "real.md").read_bytes().decode()
+    assert (tmp_path / "README.md").is_symlink() and text.startswith("# Title\r\n\r\nbefore\r\n" + BEGIN) and text.endswith(END + "\r\nafter\r\n")
+    assert "(a%20page-curves-figure-3a-cpu.svg)" in text and "[a page.html](a%20page.html)" in text
+    for path, content in ((tmp_path / "latin.md", b"caf\xe9"), (tmp_path / "folder", None)):
+        path.mkdir() if content is None else path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"--readme is {path}; it cannot be read as text"):
+            report.write(results, tmp_path / "a page.html", path)
+    with pytest.raises(ValueError, match="latin.md cannot be written: .*latin.md is not a folder"):
+        report.write(results, tmp_path / "latin.md/page.html")
 
 
 def test_what_an_entry_says_is_no_markup(results):

@@ -63,6 +63,8 @@ def smoke(command, tmp_path):
     (["list", "--runs", "nowhere"], "--runs is given with list, which measures nothing"),
     (["parameters"], "--runs is .*runs; parameters has none, it is counted at once"),
     (["figure-3a", "--text", "two:folders"], "--text is two:folders; there is a ':' in its path, which for fairseq stands between two folders"),
+    (["figure-3a", "--text", "${x}"], r"--text is \$\{x\}; there is a '\$\{' in its path, which for hydra begins the name of an option"),
+    (["figure-3a", "--scale", "paper", "--text", RESULTS, "--ledger", "nowhere"], "there is no dict.txt in|--ledger is nowhere; a folder that can be written is wanted"),
     (["figure-3a", "--text", "two\nlines"], "--text is two lines; there is no dict.txt in two lines"),
     (["--verify", "../results/theorem-1-smoke"], "--verify is ../results/theorem-1-smoke; the name of an entry is of lower-case letters, digits and hyphens"),
     (["--verify", "theorem-1-smoke", "--ledger", RESULTS], "--runs is .*runs; theorem-1 is measured again from the beginning, in a folder of its own"),
@@ -211,7 +213,8 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
     # The checkpoint is asked, not what was written of it: a number that is wrong in both is found.
     run = tmp_path / "runs/smoke/linformer-n16-k4-headwise-average-scratch/seed1"
     written = json.loads((run / "perplexity.json").read_text())
-    (run / "perplexity.json").write_text(json.dumps({**written, "bits": bits + 1}))
+    told = {name: value for name, value in {**written, "bits": bits + 1}.items() if name != "seal"}
+    (run / "perplexity.json").write_text(json.dumps({**told, "seal": ledger.sum_of(told)}))
     wrong = {"k=4: bits": replace(entry.measured["k=4: bits"], value=bits + 1)}
     ledger.write(replace(entry, measured={**entry.measured, **wrong}), tmp_path / "ledger")
     assert "1 of 10 numbers differ by more than they may: k=4: bits was" in command(*verify, *text)
@@ -239,7 +242,9 @@ def test_an_experiment_that_trains(smoke, command, mlm_data, tmp_path, monkeypat
         found = {**judged, **changed}
         (run / "perplexity.json").write_text(json.dumps({**found, "seal": ledger.sum_of(found)}))
         assert f"perplexity.json is of another {[*changed][0]}; remove it" in smoke("scratch", *text)
-    for broken in ("{", "[]", json.dumps(judged), json.dumps({**judged, "bits": 0.1, "seal": ledger.sum_of(judged)})):
+    odd = [{**judged, **changed} for changed in ({"bits": "x"}, {"bits": [1]}, {"bits": float("nan")})] + [{"perplexity": 2.0, "bits": 1.0}]
+    sealed = [json.dumps({**found, "seal": ledger.sum_of(found)}) for found in odd]
+    for broken in (*sealed, "{", "[]", json.dumps(judged), json.dumps({**judged, "bits": 0.1, "seal": ledger.sum_of(judged)})):
         (run / "perplexity.json").write_text(broken)
         assert "perplexity.json is not what was written; remove it" in smoke("scratch", *text)
     (run / "perplexity.json").unlink()

@@ -6,17 +6,21 @@ import re
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional
 
-from ...files import atomic
+from ...files import atomic, check_can_be_written
 from .. import ledger
 from ..claims import CLAIMS, Claim
 from . import listing
 from .drawing import draw
-from .text import markdown, readme
+from .text import MADE_BY, markdown, readme
 from .page import GENERATOR, html
 from .told import Section, sections
 
 PICTURES = ("curves-figure-3a-", "curves-figure-3d-", "cumulative-n", "probability-theorem-1", "table-3-time-chart")
 """Charts that the README shows, the first two that there are."""
+_STYLE = "<style>svg{color:#1a1a1a;--grid:#bbb;font-family:sans-serif}@media(prefers-color-scheme:dark){svg{color:#e8e8e8;--grid:#555}}</style>"
+"""Of a picture in a file, which has no page to take its colours from."""
+_MARKS = {".html": GENERATOR, ".md": MADE_BY, ".csv": ",".join(listing.COLUMNS), ".svg": _STYLE}
+"""What stands near the beginning of a file that this wrote, in whatever version."""
 
 
 def write(results, out, readme_path: Optional[Path] = None, claims: Iterable[Claim] = tuple(CLAIMS.values())) -> List[Path]:
@@ -34,29 +38,31 @@ def write(results, out, readme_path: Optional[Path] = None, claims: Iterable[Cla
     out = Path(out)
     if out.suffix != ".html":
         raise ValueError(f"--out is {out}; a file that ends in .html is wanted, for the tables go into one that ends in .md beside it")
+    check_can_be_written(out.parent)
     texts = made(results, out, readme_path, claims)
     _check_ours(texts, readme_path)
     stale = _pictures_of_before(out, texts) if readme_path is not None else []
     for path, text in texts.items():
-        with atomic(path) as file:
+        with atomic(path.resolve()) as file:  # behind a link
             file.write(text)
     for path in stale:
         path.unlink()
     return list(texts)
 
 
-def _check_ours(texts: Dict[Path, str], readme_path: Optional[Path]) -> None:
-    for path, text in texts.items():
-        if not path.exists() or path == readme_path:
-            continue
-        mark = {".html": GENERATOR, ".svg": "<svg"}.get(path.suffix, text.splitlines()[0])
-        if not path.is_file() or mark not in path.read_text(encoding="utf-8", errors="replace")[:2000]:
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and _MARKS[path.suffix] in path.read_text(encoding="utf-8", errors="replace")[:2000]
+
+
+def _check_ours(texts: Iterable[Path], readme_path: Optional[Path]) -> None:
+    for path in texts:
+        if path.exists() and path != readme_path and not _is_ours(path):
             raise ValueError(f"{path} is there and was not written by this command; nothing is overwritten, move it away or give another --out")
 
 
 def _pictures_of_before(out: Path, texts: Iterable[Path]) -> List[Path]:
     """Pictures that a README showed, of a ledger that has better ones now: called as this makes them, and no others."""
-    return [path for prefix in PICTURES for path in out.parent.glob(f"{glob.escape(out.stem)}-{prefix}*.svg") if path not in texts]
+    return [path for prefix in PICTURES for path in out.parent.glob(f"{glob.escape(out.stem)}-{prefix}*.svg") if path not in texts and _is_ours(path)]
 
 
 def made(results, out: Path, readme_path: Optional[Path] = None, claims: Iterable[Claim] = tuple(CLAIMS.values())) -> Dict[Path, str]:
@@ -72,8 +78,17 @@ def made(results, out: Path, readme_path: Optional[Path] = None, claims: Iterabl
         shown = [(chart.title, beside[path]) for path, chart in files.items()]
         if readme_path in texts:
             raise ValueError(f"--readme is {readme_path}, which the tables of --out {out} go into; one of the two must be another")
-        texts[readme_path] = readme(readme_path.read_text(encoding="utf-8"), of_claims, shown, beside[out])
+        texts[readme_path] = readme(_text_of(readme_path), of_claims, shown, beside[out])
     return texts
+
+
+def _text_of(path: Path) -> str:
+    """With the line ends that it has."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--readme is {path}; it cannot be read as text: {error}") from None
 
 
 def _pictures(of_claims: List[Section]) -> list:
@@ -83,6 +98,4 @@ def _pictures(of_claims: List[Section]) -> list:
 
 
 def _standing_alone(svg: str) -> str:
-    """A picture in a file has no page to take its colours from."""
-    style = "<style>svg{color:#1a1a1a;--grid:#bbb;font-family:sans-serif}@media(prefers-color-scheme:dark){svg{color:#e8e8e8;--grid:#555}}</style>"
-    return re.sub(r"(<svg[^>]*>)", rf"\1{style}", svg, count=1)
+    return re.sub(r"(<svg[^>]*>)", rf"\1{_STYLE}", svg, count=1)

@@ -8,6 +8,7 @@ from ..verdict import UNMEASURED
 from . import told
 from .told import Section
 
+MADE_BY = "Made by `fairseq-linformer report`"
 BEGIN, END = "<!-- report -->", "<!-- /report -->"
 
 
@@ -17,7 +18,7 @@ def markdown(sections: Sequence[Section], page: str) -> str:
     Args:
         page: name of the file that the page is in, beside this one.
     """
-    lines = ["# The paper beside what was measured", "", "Made by `fairseq-linformer report` of the ledger alone; figures and circumstances are in "
+    lines = ["# The paper beside what was measured", "", MADE_BY + " of the ledger alone; figures and circumstances are in "
              f"[{page}]({quote(page)}). The scale of a verdict stands behind it: \"cpu\" is two cores and small models.",
              "", *told.claims_table(sections).markdown, ""]  # fmt: skip
     for section in sections:
@@ -64,7 +65,7 @@ def readme(text: str, sections: Sequence[Section], pictures: Sequence[tuple], pa
     if not begin or not end:
         raise ValueError(f"the README has no {BEGIN} with {END} behind it; the report's main table goes between them")
     lines = [BEGIN, *told.claims_table(sections).markdown, ""]
-    lines += [f"![{says}]({path})" for says, path in pictures]
+    lines += [f"![{says}]({quote(path)})" for says, path in pictures]
     lines += [""] if pictures else []
-    lines += [f"All of it, with the rules, every table and figure, and where each number is from: [{page}]({page}).", END]
+    lines += [f"All of it, with the rules, every table and figure, and where each number is from: [{page}]({quote(page)}).", END]
     return before + "\n".join(lines) + after
