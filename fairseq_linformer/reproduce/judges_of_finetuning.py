@@ -149,10 +149,12 @@ def comparable(found: Finetuned) -> List[Part]:
 
 def pretraining_helps(found: Finetuned) -> List[Part]:
     """On each task each model that was finetuned from scratch too, one RoBERTa and one Linformer at least, is better pretrained."""
-    both = [model for _, model, scratch in found.by if scratch]
+    asked = []
+    for of_kind in (found.roberta, found.linformer):
+        asked += [model for model in of_kind if any((task, model, True) in found.by for task in found.tasks)] or of_kind[:1]
     parts = []
     for task in found.tasks:
-        for model in (of_kind for of_all in (found.roberta, found.linformer) for of_kind in [m for m in of_all if m in both] or of_all[:1]):
+        for model in asked:
             a, b = _accuracy(found, task, model), _accuracy(found, task, model, True)
             if missing := [Part(UNDECIDED, said) for said in (a, b) if isinstance(said, str)]:
                 parts += missing

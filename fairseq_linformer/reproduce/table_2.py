@@ -167,7 +167,8 @@ def _jobs(scale: Scale, asked: List[Member], models: Dict[str, Run], runs: Path,
             recipe = Recipe(scale.table_2.rate, scale.table_2.batch_size, scale.table_2.epochs[member.task.name], seed)
             yield member, finetune.Job(
                 member.task, str(runs / of_model.name / CHECKPOINTS / LAST), [recipe], f"{FINETUNED}/{member.name}-seed{seed}",
-                str(data.folder_of(tasks, member.task.name, of_model.model.n)), str(runs), from_scratch=member.from_scratch, device=scale.device, overrides=("dataset.num_workers=0",),
+                str(data.folder_of(tasks, member.task.name, of_model.model.n)), str(runs), from_scratch=member.from_scratch, device=scale.device,
+                overrides=("dataset.num_workers=0",),
             )  # fmt: skip
 
 
