@@ -23,7 +23,7 @@ def add_parser(commands) -> None:
     parser.add_argument("--runs", metavar="FOLDER", help="takes all runs (runs/reproduce)")
     parser.add_argument("--minutes", type=float, metavar="M", help="then the run saves and stops")
     parser.add_argument("--ledger", default="results", metavar="FOLDER", help="takes the entry (%(default)s)")
-    parser.add_argument("--tasks", metavar="FOLDER", help="of table-2: holds sst-2, imdb, qnli and qqp as `prepare` writes them")
+    parser.add_argument("--tasks", metavar="FOLDER", help="of table-2: holds sst-2, imdb, qnli and qqp as `prepare` writes them, and imdb-n256 and so on for a model of that n")
     parser.add_argument("--dry-run", action="store_true", help="of the paper scale: check, and print what would be submitted")
     parser.add_argument("--verify", metavar="ID", help="measure an entry again, and compare within its tolerance")
     parser.set_defaults(run=_reproduce)
@@ -112,7 +112,7 @@ def _at_paper_scale(options: argparse.Namespace) -> str:
     parser = argparse.ArgumentParser()
     submit.add_parser(parser.add_subparsers())
     data = [] if options.experiment == "table-2" else [f"task.data={':'.join(map(str, shards_of(options.text)))}"]
-    tasks = ["--tasks", options.tasks, "--nodes", "1", "--ntasks-per-node", "1"] if options.tasks else []  # a finetuning is of one process
+    tasks = ["--tasks", options.tasks, "--nodes", "1", "--ntasks-per-node", "1"] if options.tasks is not None else []  # a finetuning is of one process
     asked = parser.parse_args(["submit", "--array", options.experiment, "--runs", runs, *tasks, *["--dry-run"] * options.dry_run, *data])
     asked.more = []
     if not paper_runs.all_trained(options.experiment, runs, options.tasks, asked.device):

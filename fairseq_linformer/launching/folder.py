@@ -87,7 +87,7 @@ def is_new(training: Training, but: Sequence[str] = (), advice: str = "another -
     path, folder, cfg = training.folder / CONFIG, training.folder, training.composed
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or any(p.name != LOGS and p.name[0] != "." for p in folder.iterdir())):
-            raise ValueError(f"{folder} is no run folder, for it has no {CONFIG}; {advice}")
+            raise ValueError(f"{folder} is no run folder, for it has no {CONFIG}; another --name or --runs is wanted")
         return True
     there = identity(read_config(folder))
     here = identity(OmegaConf.create(OmegaConf.to_yaml(cfg)))

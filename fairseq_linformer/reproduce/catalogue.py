@@ -135,7 +135,11 @@ def _module(name: str):
 def _other(entry: Entry, given: Inputs) -> Optional[str]:
     """Why an entry of what is trained is not of this plan and this data; None if it is."""
     name = entry.configuration["experiment"]
-    plan, data = _module(name).plan_now(entry), _module(name).data_of(entry, given)
+    try:
+        plan = _module(name).plan_now(entry)
+    except ValueError as error:
+        return str(error)
+    data = _module(name).data_of(entry, given)
     for key, value in plan.items():
         if entry.configuration.get(key) != value:
             return f"{entry.identifier} is of another plan than today's {name} at scale {entry.scale}, in its {key}; its commit, {entry.commit}, has it"

@@ -28,7 +28,7 @@ from .training_plan import Model, Run
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "base.yaml"
 LOG, ORIGIN = "reproduce.txt", ".origin.json"
 _PATHS = ("task.data", "checkpoint.finetune_from_model")
-"""Of a run that is trained its origin has the sums of what lies there, which may have been moved since."""
+"""Of a run that is trained these may have been moved since: its origin has the sums of the text, and of the checkpoint that its start was made of."""
 
 
 def training(run: Run, scale: Scale, runs: Path, text) -> Training:

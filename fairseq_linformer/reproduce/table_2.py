@@ -1,5 +1,5 @@
 """Table 2 in small: a RoBERTa that is pretrained here and the Linformers that it is converted to, finetuned on the tasks; it and one
-of them without what they learnt too.
+of them without what they learnt too. (One of twice the n comes from a RoBERTa that has grown to it, and so has more updates.)
 
     RUNS/SCALE/table-2/NAME/seedS/                                     pretraining, as run_of_plan.py has it
     RUNS/SCALE/table-2/finetuned/TASK-MODEL[-from-scratch]-seedS/      finetuning, as finetuning/run.py has it
@@ -9,7 +9,6 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -67,9 +66,10 @@ def measure(scale_name: str, runs, text, tasks, minutes: Optional[float], comman
     """
     scale, until = SCALES[scale_name], None if minutes is None else time.monotonic() + 60 * minutes
     runs = Path(runs) / scale_name / NAME
-    check_tasks(scale, tasks, text)
     asked = [member for member in members(scale) if only in (None, member.name)]
     models = {name: of_name for name, of_name in training_plan.table_2(scale).items() if name in {member.model for member in asked}}
+    for task, n in dict.fromkeys((member.task.name, models[member.model].model.n) for member in asked):
+        check_task(task, n, tasks, text)
     of_pretraining = replace(scale, lr=scale.table_2.lr)
     every = in_turn({name: [of_name] for name, of_name in models.items()})
     runner.check(every, of_pretraining, runs, text)
@@ -78,16 +78,18 @@ def measure(scale_name: str, runs, text, tasks, minutes: Optional[float], comman
         return f"{NAME}, pretraining: {left}"
     jobs = list(_jobs(scale, asked, models, runs, Path(tasks)))
     missing = [job for _, job in jobs if not (runs / job.name / run.RESULT).exists()]
+    found = {job.name: finetune.finetune(job)[0] for _, job in jobs if job not in missing}  # what is refused is so before others are finetuned
+    for i, job in enumerate(missing):
+        if i and until is not None and time.monotonic() >= until:
+            return _left(jobs, runs)
+        print(f"finetuning {i + 1} of {len(missing)}: {job.name}", file=sys.stderr)
+        if not (of_job := finetune.finetune(job, until)):
+            return _left(jobs, runs)
+        found[job.name] = of_job[0]
     results: Dict[str, List[Dict[str, Any]]] = {}
     for member, job in jobs:
-        if job in missing:
-            if job is not missing[0] and until is not None and time.monotonic() >= until:
-                return _left(jobs, runs)
-            print(f"finetuning {missing.index(job) + 1} of {len(missing)}: {job.name}", file=sys.stderr)
-        if not (found := finetune.finetune(job, until)):
-            return _left(jobs, runs)
-        results.setdefault(member.name, []).append(_judged_again(job, found[0]) if only else found[0])
-    where = {model: trained.where([runs / of_it.name for of_it in in_turn({model: [run]})]) for model, run in models.items()}
+        results.setdefault(member.name, []).append(_judged_again(job, found[job.name]) if only else found[job.name])
+    where = {model: trained.where([runs / of_it.name for of_it in in_turn({model: [of_name]})]) for model, of_name in models.items()}
     told = {model: {**plan_of(model, scale_name), "rules": rules[model], "pretrained": where[model]} for model in models}
     return [_entry(member, results[member.name], scale_name, described(text), told[member.model], command) for member in asked]
 
@@ -104,8 +106,8 @@ def plan_of(model: str, scale_name: str) -> Dict[str, Any]:
     scale = SCALES[scale_name]
     sizes = {**{name: getattr(scale, name) for name in runner.SIZES}, **asdict(scale.table_2)}
     del sizes["linformers"]  # of the other models
-    run = run_of_plan.described(training_plan.table_2(scale)[model])
-    return json.loads(json.dumps({"sizes": sizes, "seeds": scale.seeds, "runs": {model: run}}))
+    runs = {model: run_of_plan.described(training_plan.table_2(scale)[model])}
+    return json.loads(json.dumps({"sizes": sizes, "seeds": scale.seeds, "runs": runs}))
 
 
 def plan_now(entry: Entry) -> Dict[str, Any]:
@@ -126,37 +128,44 @@ def member_of(entry: Entry) -> str:
 
 
 def data_of(entry: Entry, given) -> str:
-    """What the data of an entry would be, of what is given."""
-    task = entry.configuration["task"]
-    n = entry.configuration["model"]["max_positions"]
+    """What the data of an entry would be, of what is given.
+
+    Raises:
+        ValueError: as ``check_task``.
+    """
+    task, n = entry.configuration["task"], entry.configuration["model"]["max_positions"]
+    check_task(task, n, given.tasks, given.text)
     return _data(f"{task}: {data.described(data.folder_of(given.tasks, task, n))}", described(given.text))
 
 
 def finished(entry: Entry, runs) -> List[bool]:
-    """Of each seed: is the member of an entry finetuned?"""
-    folder = Path(runs) / entry.scale / NAME / FINETUNED
-    return [(folder / f"{member_of(entry)}-seed{seed}" / run.RESULT).exists() for seed in SCALES[entry.scale].seeds]
+    """Of each seed: is the model of an entry pretrained and finetuned?"""
+    scale, folder = SCALES[entry.scale], Path(runs) / entry.scale / NAME
+    (model,) = entry.configuration["runs"]
+    pretrained = all(run_of_plan.is_done(of_it, folder) for of_it in in_turn({model: [training_plan.table_2(scale)[model]]}))
+    return [pretrained and (folder / FINETUNED / f"{member_of(entry)}-seed{seed}" / run.RESULT).exists() for seed in scale.seeds]
 
 
 def _data(of_task: str, of_text: str) -> str:
     return f"{of_task}; pretrained on: {of_text}"
 
 
-def check_tasks(scale: Scale, tasks, text) -> None:
+def check_task(name: str, n: int, tasks, text) -> None:
     """Before anything is trained.
 
     Raises:
-        ValueError: ``tasks`` has not every task, or one is not cut for n of the models or not in the tokens of ``text``.
+        ValueError: ``tasks`` has not the task, or it is not cut for a model of n or not in the tokens of ``text``.
     """
-    of_text = shards_of(text)[0] / DICTIONARY
-    lengths = dict.fromkeys([scale.table_2.stages[-1][0], *(n for n, _, _ in scale.table_2.linformers)])
-    for name, n in product(scale.table_2.epochs, lengths):
-        if not is_prepared(folder := data.folder_of(tasks, name, n)):
-            raise ValueError(f"--tasks is {tasks}; there is no {name} in it, as `fairseq-linformer prepare {name}` writes it")
+    of_text, folder = shards_of(text)[0] / DICTIONARY, data.folder_of(tasks, name, n)
+    if not is_prepared(folder):
+        raise ValueError(f"--tasks is {tasks}; there is no {folder.name} in it, as `fairseq-linformer prepare {name}` writes it")
+    try:
         data.check_fits(TASKS[name], folder, n)
-        path = folder / "input0" / DICTIONARY
-        if at := difference(read_dictionary(of_text), read_dictionary(path)):
-            raise ValueError(f"{path} is not the dictionary of --text: {at}, in {of_text}; prepare {name} anew, with the tokenizer of the text")
+    except ValueError as error:
+        raise ValueError(f"{error}; a model of n = {n} takes {Path(tasks) / f'{name}-n{n}'} if that is there") from None
+    path = folder / "input0" / DICTIONARY
+    if at := difference(read_dictionary(of_text), read_dictionary(path)):
+        raise ValueError(f"{path} is not the dictionary of --text: {at}, in {of_text}; prepare {name} anew, with the tokenizer of the text")
 
 
 def _jobs(scale: Scale, asked: List[Member], models: Dict[str, Run], runs: Path, tasks: Path) -> Iterator[Tuple[Member, finetune.Job]]:

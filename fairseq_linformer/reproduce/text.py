@@ -41,7 +41,8 @@ def described(text) -> str:
     Raises:
         ValueError: as ``shards_of``; or the manifest is damaged.
     """
-    manifest = shards_of(text)[0].parent / "manifest.json"
+    first = shards_of(text)[0]
+    manifest = (first.resolve() if first == Path(text) else first).parent / "manifest.json"
     sources = ""
     if manifest.is_file():
         try:
@@ -70,6 +71,6 @@ def sums(text) -> Dict[str, str]:
     """SHA-256 of each file of a text that is read, by its name, which is the same if the text's only shard was given."""
     found = {}
     for shard, name in _files(shards_of(text)):
-        called = shard.resolve().name
+        called = shard.resolve().name if shard == Path(text) else shard.name
         found[f"{called}/{name}" if re.fullmatch(r"shard\d+", called) else name] = digest(shard / name)
     return found

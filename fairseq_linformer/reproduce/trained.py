@@ -1,7 +1,8 @@
 """What trained runs say: perplexities, curves, where they were trained, as an entry of the ledger.
 
     RUN/perplexity.json              of the last checkpoint, measured once
-    RUNS/SCALE/rules/EXPERIMENT[-MODEL].json  the rules of its claims from before its first run, or that of the model
+    RUNS/SCALE/rules/EXPERIMENT.json the rules of its claims from before its first run
+    RUNS/SCALE/rules/EXPERIMENT-MODEL.json  those from before the first run of one of its models, where each is an entry of its own
 """
 
 import json
@@ -168,7 +169,7 @@ def check_last(run: Trained) -> None:
         found, wanted = (_option(of_it, section, key) for of_it in (there["cfg"], cfg))
         if found != wanted:
             raise ValueError(f"{run.last} is of another run: its {section}.{key} is {found}, that of {run.folder} is {wanted}")
-    if (updates := there["optimizer_history"][-1]["num_updates"]) != run.updates:
+    if (updates := (there.get("optimizer_history") or [{}])[-1].get("num_updates")) != run.updates:
         raise ValueError(f"{run.last} is of update {updates}, and the run has {run.updates}")
 
 

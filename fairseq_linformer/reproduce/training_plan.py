@@ -174,10 +174,10 @@ def in_turn(measured: Dict[str, List[Run]]) -> List[Run]:
 
 
 def table_2(scale: Scale) -> Dict[str, Run]:
-    """What Table 2 finetunes: a RoBERTa that grew, and the Linformers that it was converted to, with as many updates in all.
+    """What Table 2 finetunes: a RoBERTa that grew, and the Linformers that it was converted to, with as many updates in all at the same n.
 
     E and F start as this project's do by default, which is another start where all layers share one. A Linformer of
-    twice the n is converted from a RoBERTa that has grown to it.
+    twice the n is converted from a RoBERTa that has grown to it, ``grown`` updates longer.
     """
     base, seed, last = None, scale.seeds[0], scale.table_2.last
     for n, updates in scale.table_2.stages:

@@ -325,7 +325,7 @@ def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         small = scales.SCALES["smoke"]
         patched.setitem(scales.SCALES, "smoke", replace(small, table_2=replace(small.table_2, stages=((8, 3),))))
-        assert "sst-2 has rows of up to 16 positions, the model has 8; prepare it anew" in smoke(*words)
+        assert smoke(*words).endswith(f"sst-2 has rows of up to 16 positions, the model has 8; prepare it anew, in another folder; a model of n = 8 takes {tmp_path}/sst-2-n8 if that is there")
     dictionary = tmp_path / "sst-2/input0/dict.txt"
     right = dictionary.read_text()
     dictionary.write_text(right.replace("a", "b", 1))
@@ -355,6 +355,8 @@ def test_table_2(smoke, command, pieces, glue, tmp_path, monkeypatch):
         new = tmp_path / "ledger/finetuning-sst-2-linformer-n32-k8-layerwise-smoke.json"
         assert set((tmp_path / "ledger").iterdir()) == {*before, new} and all(path.read_bytes() == was for path, was in before.items())
         other = ledger.read(new).configuration
+        assert f"data: {tmp_path}/sst-2-n32\n" in (tmp_path / "runs/smoke/table-2/finetuned/sst-2-linformer-n32-k8-layerwise-seed1/config.yaml").read_text()
+        assert {path.name for path in (tmp_path / "runs/smoke/rules").iterdir()} == {f"table-2-{name}.json" for name in ("roberta", "linformer", "linformer-n32-k8-layerwise")}
         assert ledger.read(new).paper["where"].startswith("Table 2, 1024, Linformer, 256, shared kv, layer; ") and ledger.read(new).paper["value"] == 93.2
         assert (other["model"]["max_positions"], other["model"]["sharing"], [*other["runs"]]) == (32, "layerwise", ["linformer-n32-k8-layerwise"])
     assert "layerwise-smoke is of a model or task that table-2 at scale smoke has not any more" in smoke(*words)

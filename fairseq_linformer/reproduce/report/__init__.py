@@ -19,7 +19,7 @@ PICTURES = ("curves-figure-3a-", "curves-figure-3d-", "cumulative-n", "probabili
 """Charts that the README shows, the first two that there are."""
 _STYLE = "<style>svg{color:#1a1a1a;--grid:#bbb;font-family:sans-serif}@media(prefers-color-scheme:dark){svg{color:#e8e8e8;--grid:#555}}</style>"
 """Of a picture in a file, which has no page to take its colours from."""
-_MARKS = {".html": GENERATOR, ".md": MADE_BY, ".csv": ",".join(listing.COLUMNS), ".svg": _STYLE}
+_MARKS = {".html": GENERATOR, ".md": MADE_BY, ".csv": ",".join(listing.COLUMNS[:4]), ".svg": "<style>svg{color:"}
 """What stands near the beginning of a file that this wrote, in whatever version."""
 
 

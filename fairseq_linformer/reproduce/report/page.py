@@ -127,10 +127,10 @@ def _ledger(entries: Iterable[Entry]) -> List[str]:
     for entry in entries:
         facts = {
             "measured": f"{len(entry.measured):,} numbers, {len(entry.curves):,} curves", "scale": entry.scale, "hardware": told.machine(entry),
-            "data": entry.data, "command": f"`{entry.command}`", "commit": entry.commit, "date": entry.date, "time": f"{entry.seconds:,.0f} s",
+            "data": entry.data, "commit": entry.commit, "date": entry.date, "time": f"{entry.seconds:,.0f} s",
             "versions": ", ".join(f"{name} {value}" for name, value in entry.versions.items()), "seal": entry.seal[:16],
         }  # fmt: skip
-        items = "".join(f"<dt>{name}</dt><dd>{inline(value)}</dd>" for name, value in facts.items())
+        items = f"<dt>command</dt><dd><code>{escape(entry.command)}</code></dd>" + "".join(f"<dt>{name}</dt><dd>{inline(value)}</dd>" for name, value in facts.items())
         lines += [f'<article class="entry" id="entry-{entry.identifier}">', f"<h3>{entry.identifier}</h3>", f"<p>{inline(entry.claim.rstrip('.'))}.</p>",
                   f"<details><summary>{escape(told.circumstances(entry))}</summary><dl>{items}</dl></details>", "</article>"]  # fmt: skip
     return [*lines, "</section>"]
