@@ -17,7 +17,7 @@ DEVICES: Dict[str, Dict[str, Any]] = {
             "distributed_training.ddp_backend": "legacy_ddp"},
 }  # fmt: skip
 """Overrides for each kind of machine; a GPU is what configs/ are written for."""
-_PATHS = ("task.data", "checkpoint.finetune_from_model")
+PATHS = ("task.data", "checkpoint.finetune_from_model")
 # In no name of a run: where and how it runs, not what it is.
 _NAMELESS = re.compile(r"[+~]*(gpus|distributed_training\..*|common\.(?!seed).*|checkpoint\..*|task\.data|dataset\.num_workers|optimization\.update_freq)")
 # A job that is stopped goes on from its own, whole checkpoint_last.pt: what stands against that.
@@ -84,7 +84,7 @@ class Training:
         Raises:
             ValueError: the processes do not divide it; or as ``compose_config``.
         """
-        paths = {key: value for key in _PATHS if (value := _absolute(self.asked, key))}
+        paths = {key: value for key in PATHS if (value := _absolute(self.asked, key))}
         freq = [self._share(count) for count in _micro_batches(self.asked)]
         return {**paths, **DEVICES[self.device], "distributed_training.distributed_world_size": self.processes, "optimization.update_freq": freq}
 
@@ -106,7 +106,7 @@ class Training:
         Raises:
             ValueError: it cannot be run, or could not be gone on with later; one sentence.
         """
-        for section, name in (key.split(".") for key in _PATHS):
+        for section, name in (key.split(".") for key in PATHS):
             if OmegaConf.is_missing(self.asked[section], name):
                 raise ValueError(f"{section}.{name} is not given; {section}.{name}=PATH is wanted")
         cfg = self.asked.copy()

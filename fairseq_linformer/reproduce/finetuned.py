@@ -40,6 +40,12 @@ def paper_row(model: Dict[str, Any]) -> Optional[str]:
     return row if row in TABLE_2 else None
 
 
+def paper_of(task: str, row: Optional[str]) -> Dict[str, Any]:
+    """What an entry says of the paper: the cell of a task in a row of table 2, None if there is no such row."""
+    value = None if row is None else TABLE_2[row].get(task)
+    return {"value": value, "where": f"Table 2, {row or 'no such row'}; base size, pretrained on BookCorpus and Wikipedia for 250,000 updates"}
+
+
 def entry_of(task: Task, results: Sequence[Dict[str, Any]], name: str, command: str) -> Entry:
     """What a run or a grid measured, as an entry of the ledger that is not written yet.
 
@@ -52,8 +58,6 @@ def entry_of(task: Task, results: Sequence[Dict[str, Any]], name: str, command: 
         ValueError: the runs do not say their commit.
     """
     model, recipes = results[0]["model"], [result["recipe"] for result in results]
-    row = paper_row(model)
-    value = None if row is None else TABLE_2[row].get(task.name)
     best = settings(task, results)[0]
     chosen = runs_of(best, results)
     if not all(result["commit"] for result in results):
@@ -61,7 +65,7 @@ def entry_of(task: Task, results: Sequence[Dict[str, Any]], name: str, command: 
     return Entry(
         identifier=PREFIX + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
         claim=f"{task.name}: {_described(model)}, finetuned; scores of the {'last epoch on the test set' if task.valid_is_test else 'best epoch on the development set, on which it is chosen too'}",
-        paper={"value": value, "where": f"Table 2, {row or 'no such row'}; base size, pretrained on BookCorpus and Wikipedia for 250,000 updates"},
+        paper=paper_of(task.name, paper_row(model)),
         measured=_measured(chosen),
         commit="; ".join(dict.fromkeys(result["commit"] for result in results)),
         hardware=chosen[0]["hardware"],

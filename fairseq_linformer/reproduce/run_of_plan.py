@@ -19,7 +19,7 @@ from ..files import atomic, read_json
 from ..launching import alone
 from ..launching import folder as run_folder
 from ..launching.checkpoints import LAST
-from ..launching.training import Training, quoted
+from ..launching.training import PATHS, Training, quoted
 from .scales import VALID_BATCHES, Scale
 from .text import digest, shards_of, sums
 from .trained import Trained, check_trained
@@ -27,8 +27,6 @@ from .training_plan import Model, Run
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "base.yaml"
 LOG, ORIGIN = "reproduce.txt", ".origin.json"
-_PATHS = ("task.data", "checkpoint.finetune_from_model")
-"""Of a run that is trained these may have been moved since: its origin has the sums of the text, and of the checkpoint that its start was made of."""
 
 
 def training(run: Run, scale: Scale, runs: Path, text) -> Training:
@@ -151,7 +149,8 @@ def _check_configuration(job: Training) -> None:
         ValueError: the folder is of another one.
     """
     done = (job.folder / run_folder.DONE).exists()
-    run_folder.is_new(job, _PATHS if done else (), "move it away" + ", put back what was moved" * (not done) + ", or give another --runs")
+    # What lies there may have been moved since: the origin has the sums of the text, and of the checkpoint that the start was made of.
+    run_folder.is_new(job, PATHS if done else (), "move it away" + ", put back what was moved" * (not done) + ", or give another --runs")
 
 
 def train(run: Run, scale: Scale, runs: Path, text, until: Optional[float]) -> bool:

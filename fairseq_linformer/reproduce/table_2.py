@@ -21,7 +21,6 @@ from ..launching.folder import CHECKPOINTS
 from ..task_data.table import TASKS, Task
 from . import finetuned, run_of_plan, runner, trained, training_plan
 from .ledger import Entry
-from .paper import TABLE_2
 from .scales import SCALES, Scale
 from .text import described, shards_of
 from .training_plan import Run, in_turn
@@ -195,10 +194,8 @@ def _paper(entry: Entry, scale: Scale) -> Dict[str, Any]:
     model, n = entry.configuration["model"], scale.table_2.stages[-1][0]
     of_paper = {name: int(model[name] or 0) * 512 // n for name in ("max_positions", "projected_dim")}
     row = finetuned.paper_row({**model, **of_paper})
-    if row is None:
-        return entry.paper
-    where = f"Table 2, {row}; base size, pretrained on BookCorpus and Wikipedia for 250,000 updates" + f"; here {n} stands for 512, and k in proportion" * (n != 512)
-    return {"value": TABLE_2[row][entry.configuration["task"]], "where": where}
+    paper = finetuned.paper_of(entry.configuration["task"], row)
+    return {**paper, "where": paper["where"] + f"; here {n} stands for 512, and k in proportion" * (row is not None and n != 512)}
 
 
 def _entry(member: Member, results: List[Dict[str, Any]], scale: str, text: str, told: Dict[str, Any], command: str) -> Entry:
