@@ -126,7 +126,7 @@ step score fairseq-validate "$demo/bin/task" --user-dir fairseq_linformer \
     --batch-size 128 --required-batch-size-multiple 1 --cpu --num-workers 0 --log-format json
 
 # Its numbers come from the logs and checkpoints; it fails if the model has not learnt.
-if ! python -m fairseq_linformer.reproduce.demo "$demo" 2> "$demo/logs/table.log"; then
+if ! python -m fairseq_linformer.reproduction.demo "$demo" 2> "$demo/logs/table.log"; then
     grep -v '^INFO:' "$demo/logs/table.log" | tail -n 5 >&2
     exit 1
 fi

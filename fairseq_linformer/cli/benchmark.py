@@ -4,9 +4,10 @@
     fairseq-linformer benchmark scaling OUT                   # Table 1 and Figure 2, top right
     fairseq-linformer benchmark training OUT                  # a step, a whole fairseq-train process, and where its time goes
     fairseq-linformer benchmark finetuning OUT --data data/sst-2    # a whole fairseq-train process on real sentences
-    fairseq-linformer benchmark report OUT                    # the ledger, from cells that are there, brought from anywhere
+    fairseq-linformer benchmark report OUT                    # records of the cells in OUT, which may come from another machine
 
-Each measures cells that are not in OUT yet, and writes ledger, tables and figures of those that are.
+Each measures the cells that are not in OUT yet, and writes a record of all that are to the ledger; `fairseq-linformer report`
+makes tables and charts of them.
 """
 
 import argparse
@@ -101,7 +102,7 @@ def _measure(options: argparse.Namespace) -> str:
 
     from ..benchmark.cells import Provenance, measure, words_of
     from ..files import check_can_be_written
-    from ..reproduce.ledger import current_commit
+    from ..machine import current_commit
 
     if options.threads < 1:
         raise ValueError(f"threads is {options.threads}; it must be at least 1")
@@ -217,12 +218,11 @@ CELLS = {"inference": _inference, "scaling": _scaling, "training": _training, "f
 
 
 def _report(options: argparse.Namespace) -> str:
-    from ..reproduce import benchmark_report, benchmarks, ledger
+    from ..reproduction.cells import failures_in, records_in
+    from ..reproduction.records import write
 
-    found = list(benchmarks.entries(options.out))
+    found, failures = records_in(options.out), failures_in(options.out)
     if not found:
-        why = "; ".join(benchmarks.failures(options.out))
-        raise ValueError(f"{options.out} has no cells of a benchmark" + f" with a number: {why}" * bool(why))
-    written = [ledger.write(entry, options.results) for entry in found]
-    said = [str(path) for path in written + benchmark_report.write(options.results)]
-    return "\n".join(said + [f"not measured: {failure}" for failure in benchmarks.failures(options.out)])
+        raise ValueError(f"{options.out} has no cells of a benchmark" + f" with a number: {'; '.join(failures)}" * bool(failures))
+    lines = [str(write(record, options.results)) for record in found]
+    return "\n".join(lines + [f"not measured: {failure}" for failure in failures])

@@ -74,9 +74,9 @@ def _finetune(options: argparse.Namespace) -> str:
     name = options.name or default_name(task, options.checkpoint, options.from_scratch) + "-grid" * options.grid
     device = options.device or ("gpu" if options.slurm else _begun_on(Path(options.runs) / name)) or ("gpu" if torch.cuda.is_available() else "cpu")
     if options.ledger:
-        from ..reproduce import ledger
+        from ..reproduction.records import check_ledger
 
-        ledger.check(options.ledger)
+        check_ledger(options.ledger)
     if not is_fairseq(options.checkpoint):
         from ..finetuning.with_transformers import finetune_transformers
 
@@ -91,9 +91,11 @@ def _finetune(options: argparse.Namespace) -> str:
         results = finetune(job)
     said = _report(task, results, Path(options.runs) / name, recipes)
     if options.ledger:
-        from ..reproduce.finetuned import entry_of
+        from ..reproduction.finetuning_records import record_of
+        from ..reproduction.records import put
 
-        said.append(f"ledger: {ledger.put(entry_of(task, results, name.split('/')[-1], _command(options, overrides)), options.ledger)}")
+        record = record_of(task, results, name.split("/")[-1], _command(options, overrides))
+        said.append(f"ledger: {put(record, options.ledger)}")
     return "\n".join(said)
 
 

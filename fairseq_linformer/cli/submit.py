@@ -30,8 +30,7 @@ def add_parser(commands) -> None:
 
 def _submit(options: argparse.Namespace) -> str:
     from ..launching.submit import submit, submit_array
-    from ..reproduce.paper_runs import remember_rules
-    from ..reproduce.paper_scale import ARRAYS, finetuning_grid, pretraining_runs
+    from ..reproduction.paper_scale import array_members, keep_rules
 
     options.overrides += [word for word in options.more if not word.startswith("-")]
     to_sbatch = [word for word in options.more if word.startswith("-")]
@@ -39,12 +38,8 @@ def _submit(options: argparse.Namespace) -> str:
         if options.tasks is not None:
             raise ValueError(f"--tasks is {options.tasks}; it is for --array table-2")
         return submit(options, to_sbatch)
-    if options.array not in ARRAYS:
-        raise ValueError(f"--array is {options.array}; it must be one of {', '.join(ARRAYS)}")
-    if (options.array == "table-2") != (options.tasks is not None):
-        raise ValueError("--array table-2 needs --tasks FOLDER, and no other array takes it")
-    members = finetuning_grid(options.runs, options.tasks, options.device) if options.tasks else pretraining_runs(options.array)
+    members = array_members(options.array, options.runs, options.tasks, options.device)
     said = submit_array(options, members, to_sbatch)
     if not options.dry_run:
-        remember_rules(options.array, options.runs)
+        keep_rules(options.array, options.runs)
     return said

@@ -1,0 +1,232 @@
+"""Experiments made of benchmark cells: JSON files that ``benchmark.cells`` measures in pieces, and records made of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..benchmark import together
+from ..benchmark.cells import Provenance, entry_of, measure, read_all
+from ..benchmark.timing import Spread
+from ..machine import current_commit
+from .records import Measurement, Record, significant
+from .registry import Claim, Experiment, Inputs, Unfinished, experiments
+from .statistics import Check, Evaluate, Verdict, combine_records, not_measured
+
+TOLERANCE = {"ratio of times": 0.25, "ratio of times per token": 0.25, "ratio of batches": 0.0, "ratio of bytes": 0.0, "exponent of n": 0.2}
+"""By unit: counts are exact; ratios of times may differ by a share, exponents by an amount; times are the machine's."""
+_OWN = ("peak_operations_per_second", "kernels")
+
+Cell = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CellKind:
+    """How the cells of one kind become a record.
+
+    Attributes:
+        name: the first word of the cells' names.
+        claim, where: of the record.
+        measurements: of one cell.
+        summary: of all cells of a record together.
+        paper: what the paper prints of them.
+    """
+
+    name: str
+    claim: str
+    where: str
+    measurements: Callable[[Cell], Iterable[Measurement]]
+    summary: Callable[[Sequence[Cell]], Iterable[Measurement]] = lambda cells: ()
+    paper: Any = None
+
+    def records(self, folder: Path, experiment: str) -> Iterator[Record]:
+        """One for each device, precision and number of layers in a folder of cells that has a number.
+
+        Raises:
+            ValueError: a file is damaged, or cells of one record are of different machines or options.
+        """
+        groups: dict[str, list[Cell]] = {}
+        for cell in read_all(folder, self.name):
+            groups.setdefault(entry_of(cell), []).append(cell)
+        for identifier, cells in groups.items():
+            if any(self.read(cell) for cell in cells):
+                yield self._record(identifier, experiment, sorted(cells, key=lambda cell: cell["configuration"].get("n", 0)))
+
+    def read(self, cell: Cell) -> list[Measurement]:
+        """
+        Raises:
+            ValueError: a cell does not hold what its kind measures.
+        """
+        try:
+            return list(self.measurements(cell))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"{cell['name']}.json is a damaged cell: {type(error).__name__}: {error}") from None
+
+    def _record(self, identifier: str, experiment: str, cells: list[Cell]) -> Record:
+        for cell in cells:
+            together.check(cell, cells[0])
+        if all("peak_operations_per_second" in cell for cell in cells):  # on a busy machine a product is only ever too slow
+            peak = max(cell["peak_operations_per_second"] for cell in cells)
+            cells = [{**cell, "peak_operations_per_second": peak} for cell in cells]
+        first = cells[0]
+        common = {name: value for name, value in first["configuration"].items() if name not in together.VARYING}
+        if "models" in common:  # a cell may have some of them only
+            common["models"] = list(dict.fromkeys(name for cell in cells for name in cell["configuration"]["models"]))
+        failures = {cell["name"]: failed(cell) for cell in cells if failed(cell)}
+        return Record(
+            identifier=identifier,
+            experiment=experiment,
+            made_by="benchmark",
+            claim=self.claim,
+            paper={"value": self.paper, "where": self.where},
+            measurements=[*(m for cell in cells for m in self.read(cell)), *self.summary(cells)],
+            scale="cpu" if first["configuration"]["device"] == "cpu" else "gpu",
+            hardware=first["hardware"],
+            versions=first["versions"],
+            commit="; ".join(sorted({cell["commit"] for cell in cells})),
+            configuration={
+                **common,
+                **{key: first[key] for key in ("threads", "clock", "peak_from") if key in first},
+                "cells": {cell["name"]: _varying(cell) for cell in cells},
+                "failed": failures,
+            },
+            data=common.get("data", "random tokens"),
+            command="; ".join(dict.fromkeys(cell["command"] for cell in cells)),
+            seconds=max(0.1, round(sum(cell["seconds"] for cell in cells), 1)),
+            date=max(cell["date"] for cell in cells),
+        )
+
+
+def failed(cell: Cell) -> dict[str, str]:
+    """What could not be measured, and why."""
+    return cell["measured"].get("failed", {})
+
+
+def _varying(cell: Cell) -> dict[str, Any]:
+    """What a cell has of its own: its sizes, the peak its utilization is a share of, the kernels that the fused attention
+    took, and which bytes were counted because no GPU was asked."""
+    sizes = {name: value for name, value in cell["configuration"].items() if name in together.VARYING}
+    own = {**{name: cell.get(name) for name in _OWN}, "counted": cell["measured"].get("counted")}
+    return {**sizes, **{name: value for name, value in own.items() if value}}
+
+
+def spread(values: Spread, unit: str, factor: float = 1.0) -> dict[str, Any]:
+    """Value, interval, repetitions and unit of a measurement, five digits each."""
+    value, low, high = (significant(factor * x, 5) for x in (values.median, values.lowest, values.highest))
+    return {"value": value, "unit": unit, "interval": (low, high) if values.repetitions > 1 else None, "repetitions": values.repetitions}
+
+
+def once(value: float, unit: str) -> dict[str, Any]:
+    return {"value": significant(value, 5), "unit": unit}
+
+
+class CellExperiment(Experiment):
+    """An experiment whose measurements are benchmark cells.
+
+    Args:
+        kind: of its cells.
+        cells_at: by scale, what makes them.
+    """
+
+    def __init__(self, name: str, title: str, claims: Sequence[Claim], kinds: Sequence[CellKind],
+                 cells_at: Mapping[str, Callable[[], list]]):  # fmt: skip
+        self.name, self.title, self.claims, self.kinds, self.cells_at = name, title, tuple(claims), tuple(kinds), cells_at
+        self.scales = tuple(cells_at)
+
+    def cost(self, scale: str) -> str:
+        return "trains nothing"
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        folder = inputs.folder / scale / self.name / "cells"
+        cells = self.cells_at[scale]()
+        left = measure(cells, folder, Provenance(current_commit(), command), inputs.minutes)
+        if left:
+            raise Unfinished(f"{self.name}: the time budget is spent; {len(left)} of {len(cells)} cells are left; rerun the command to resume")
+        found = [record for kind in self.kinds for record in kind.records(folder, self.name)]
+        return [record.changed(identifier=f"{record.identifier}-{scale}", made_by="reproduce", scale=scale, command=command,
+                               tolerance=TOLERANCE) for record in found]  # fmt: skip
+
+    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+        return "measured again", again_elsewhere(self, record, inputs)
+
+
+def again_elsewhere(experiment: Experiment, record: Record, inputs: Inputs) -> list[Record]:
+    """Measure in a temporary folder what trains nothing.
+
+    Raises:
+        ValueError: a folder or a time budget is given.
+    """
+    from tempfile import TemporaryDirectory
+
+    for option in ("runs", "minutes"):
+        if (value := getattr(inputs, option)) is not None:
+            raise ValueError(f"--{option} is {value}, and {experiment.name} is measured again in one piece, in a folder of its own")
+    experiment.check(record.scale, inputs)
+    with TemporaryDirectory() as folder:
+        return experiment.measure(record.scale, Inputs(runs=folder), record.command)
+
+
+def kinds() -> dict[str, tuple[CellKind, str]]:
+    """Every kind of cell with the name of its experiment."""
+    return {kind.name: (kind, each.name) for each in experiments() for kind in getattr(each, "kinds", ())}
+
+
+def records_in(folder: Path) -> list[Record]:
+    """The records of all cells in a folder.
+
+    Raises:
+        ValueError: as ``CellKind.records``.
+    """
+    return [record for kind, experiment in kinds().values() for record in kind.records(Path(folder), experiment)]
+
+
+def failures_in(folder: Path) -> list[str]:
+    """What could not be measured in a folder of cells, and why."""
+    cells = (cell for kind in kinds() for cell in read_all(folder, kind))
+    return [f"{cell['name']}: {name}: {why}" for cell in cells for name, why in failed(cell).items()]
+
+
+# Rules over these records
+
+
+def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Record]:
+    """The records of ``reproduce`` at a scale; without any, those of other commands at base size.
+
+    A record of Table 3 has every k, and no k of its own.
+    """
+    found = [r for r in records if r.experiment == experiment and r.scale == scale]
+    ours = [r for r in found if r.made_by == "reproduce"]
+    return ours or [r for r in found if r.made_by != "script" and is_base_size(r)]
+
+
+def is_base_size(record: Record) -> bool:
+    return all(record.configuration.get(name, value) == value for name, value in together.BASE_SIZE.items())
+
+
+def rule(experiment: str, missing: str, checks_of: Callable[[Record], list[Check]]) -> Evaluate:
+    """The rule of a claim on each of the records of an experiment.
+
+    Args:
+        missing: what there is no record of, in words.
+    """
+
+    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
+        found = evidence(records, experiment, scale)
+        return combine_records(found, checks_of) if found else not_measured(f"{missing} of scale {scale}")
+
+    return evaluate
+
+
+def lengths_of(record: Record) -> list[int]:
+    """Every n of a record, rising."""
+    return sorted({cell["n"] for cell in record.configuration["cells"].values() if "n" in cell})
+
+
+def setting(record: Record) -> str:
+    """Layers and what they ran on: threads of a CPU, the name of a GPU."""
+    c = record.configuration
+    if record.scale != "gpu" and "threads" in c:
+        where = [f"{c['threads']} thread{'s' * (c['threads'] > 1)}"]
+    else:
+        where = record.hardware.get("accelerators", [])[:1]
+    return ", ".join([f"{c['layers']} layer{'s' * (c['layers'] > 1)}", *where])

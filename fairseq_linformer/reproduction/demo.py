@@ -1,0 +1,190 @@
+"""What ``scripts/demo.sh`` has shown: a table, a figure, and whether the model learned.
+
+    python -m fairseq_linformer.reproduction.demo data/demo
+
+Prints the table and writes curves.png and summary.json into the folder. Every number comes from what the demo's commands left
+there: fairseq's logs and checkpoints, the binarized text, the labels. Exits with status 1 if the model did not learn.
+"""
+
+import argparse
+import json
+import logging
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from ..fairseq_log import every
+from ..files import atomic
+from . import context_free
+
+TEXT, LABELS = "bin/text", "corpus/task/valid.label"
+PRETRAINED, FINETUNED = "pretrain/checkpoint_last.pt", "finetune/checkpoint_best.pt"
+
+Series = list[tuple[int, float]]
+"""(update, value), updates rising."""
+
+
+def series(log: Path, split: str, name: str) -> Series:
+    """A curve from a log of ``fairseq-train --log-format json``; of an update logged again after a restart, the later value.
+
+    Args:
+        split: ``train_inner`` or ``valid``.
+        name: such as ``loss`` or ``accuracy``, without the prefix that fairseq gives it in ``valid``.
+
+    Raises:
+        ValueError: the log has no such curve.
+    """
+    prefix = "valid_" if split == "valid" else ""
+    value, update = prefix + name, prefix + "num_updates"
+    lines = every(Path(log).read_text(encoding="utf-8").splitlines(), split)
+    found = {int(stats[update]): stats[value] for stats in lines if {value, update} <= set(stats)}
+    if not found:
+        raise ValueError(f"{log} has no {split} {name}")
+    return sorted(found.items())
+
+
+def last_value(log: Path, name: str) -> float:
+    """The last number of that name in a log of fairseq.
+
+    Raises:
+        ValueError: there is none.
+    """
+    lines = Path(log).read_text(encoding="utf-8").splitlines()
+    found = [stats[name] for split in ("valid", "test") for stats in every(lines, split) if name in stats]
+    if not found:
+        raise ValueError(f"{log} has no {name}")
+    return found[-1]
+
+
+def count_parameters(log: Path) -> int:
+    """Parameters of the model, as ``fairseq-train`` logs them; a shared one counts once.
+
+    Raises:
+        ValueError: the log does not say.
+    """
+    found = re.search(r"num\. shared model params: ([\d,]+)", Path(log).read_text(encoding="utf-8"))
+    if not found:
+        raise ValueError(f"{log} does not have the number of parameters")
+    return int(found[1].replace(",", ""))
+
+
+def summarize(demo: Path) -> dict:
+    """The numbers of a finished demo: perplexities and bits per predicted token, accuracies in percent, seconds, bytes.
+
+    Raises:
+        FileNotFoundError, ValueError: a step has not left what it should.
+    """
+    from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+    from fairseq.modules.layer_norm import has_fused_layernorm
+
+    cfg = load_checkpoint_to_cpu(str(demo / PRETRAINED))["cfg"]
+    model, task = cfg["model"], cfg["task"]
+    level = context_free.measure(demo / TEXT, task.tokens_per_sample, task.random_token_prob, task.leave_unmasked_prob)
+    labels = (demo / LABELS).read_text(encoding="utf-8").split()
+    if not labels:
+        raise ValueError(f"{demo / LABELS} is empty")
+    steps = sorted((demo / "done").iterdir(), key=lambda mark: mark.stat().st_mtime)
+    logs = {"before": demo / "logs/validate-before.log", "after": demo / "logs/validate-after.log"}
+    return {
+        "max_positions": model.max_positions,
+        "projected_dim": model.projected_dim,
+        "sharing": str(model.sharing),
+        "updates": cfg["optimization"]["max_update"],
+        "parameters": count_parameters(demo / "logs/pretrain.log"),
+        "unigram_bits": level.unigram_bits,
+        "unigram_perplexity": level.unigram_perplexity,
+        "context_free_bits": level.masked_bits,
+        "context_free_perplexity": level.masked_perplexity,
+        **{f"bits_{when}": last_value(log, "valid_loss") for when, log in logs.items()},
+        **{f"perplexity_{when}": last_value(log, "valid_ppl") for when, log in logs.items()},
+        "majority_percent": 100.0 * Counter(labels).most_common(1)[0][1] / len(labels),
+        "accuracy_percent": last_value(demo / "logs/score.log", "valid_accuracy"),
+        "classes": len(set(labels)),
+        "examples": len(labels),
+        "seconds": {step.name: int(step.read_text()) for step in steps},
+        "apex": has_fused_layernorm,
+        "files": {str(demo / name): (demo / name).stat().st_size for name in (PRETRAINED, FINETUNED, "spm/spm.model", "spm/dict.txt")},
+    }
+
+
+def failures(summary: dict) -> list[str]:
+    """What the demo was to show and did not, a sentence each."""
+    found = []
+    if not summary["perplexity_after"] < summary["context_free_perplexity"]:
+        found.append(f"The validation perplexity, {summary['perplexity_after']:.1f}, is not below that of a model without context, "
+                     f"{summary['context_free_perplexity']:.1f}: nothing was learned from context.")  # fmt: skip
+    if not summary["accuracy_percent"] > summary["majority_percent"]:
+        found.append(f"The accuracy, {summary['accuracy_percent']:.1f} %, is not above that of always predicting the most frequent "
+                     f"class, {summary['majority_percent']:.1f} %.")  # fmt: skip
+    return found
+
+
+def table(summary: dict) -> str:
+    """The summary for a reader: a line per number, with its unit and what to compare it with."""
+    s = summary
+    shape = f"n = {s['max_positions']}, k = {s['projected_dim']}, sharing {s['sharing']}"
+    rows = [
+        ("model", f"linformer_roberta, {shape}, {s['parameters']:,} parameters"),
+        ("apex (optional)", "importable" if s["apex"] else "not importable; PyTorch's own kernels"),
+        ("", ""),
+        ("masked LM, validation split", "perplexity   bits per token"),
+        *((name, f"{s[f'{key}_perplexity']:10.1f}   {s[f'{key}_bits']:14.2f}")
+          for name, key in (("  unigram entropy", "unigram"), ("  best without context", "context_free"))),
+        *((name, f"{s[f'perplexity_{when}']:10.1f}   {s[f'bits_{when}']:14.2f}")
+          for name, when in (("  untrained", "before"), (f"  after {s['updates']:,} updates", "after"))),
+        ("", ""),
+        (f"which of {s['classes']} packages?", f"accuracy on {s['examples']} held-out docstrings"),
+        ("  most frequent class", f"{s['majority_percent']:10.1f} %"),
+        ("  finetuned", f"{s['accuracy_percent']:10.1f} %"),
+        ("", ""),
+    ]  # fmt: skip
+    seconds = {**s["seconds"], "together": sum(s["seconds"].values())}
+    rows += [("steps" * (i == 0), f"{n:10} s  {name}") for i, (name, n) in enumerate(seconds.items())]
+    rows += [("", "")] + [("files" * (i == 0), f"{size / 1024:8,.0f} KiB  {name}") for i, (name, size) in enumerate(s["files"].items())]
+    return "\n".join(f"{name:<30} {value}".rstrip() for name, value in rows).rstrip()
+
+
+def draw(demo: Path, summary: dict) -> None:
+    """Write curves.png: the losses of pretraining, and beside them the accuracy of finetuning."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(f"Linformer, n = {summary['max_positions']}, k = {summary['projected_dim']}, sharing {summary['sharing']}", fontsize=11)
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    left.plot(*zip(*series(demo / "logs/pretrain.log", "train_inner", "loss")), color="0.65", label="train")
+    left.plot(*zip(*series(demo / "logs/pretrain.log", "valid", "loss")), color="#0b4f8a", marker="o", markersize=4, label="valid")
+    left.axhline(summary["context_free_bits"], color="black", linestyle="--", linewidth=1.2, label="without context")
+    left.set(title="Pretraining (masked LM)", xlabel="updates", ylabel="loss, bits per predicted token")
+    right.plot(*zip(*series(demo / "logs/finetune.log", "valid", "accuracy")), color="#b3420a", marker="s", markersize=4, label="valid")
+    right.axhline(summary["majority_percent"], color="black", linestyle="--", linewidth=1.2, label="most frequent class")
+    right.set(title="Finetuning", xlabel="updates", ylabel="accuracy, %", ylim=(0, 100))
+    for axes in (left, right):
+        axes.legend(frameon=False)
+        axes.grid(axis="y", color="0.9")
+    with atomic(demo / "curves.png", "wb") as file:
+        figure.savefig(file, format="png")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demo", metavar="FOLDER", type=Path)
+    demo = parser.parse_args(arguments).demo
+    # Importing fairseq sets the root logger to DEBUG, at which matplotlib logs every font.
+    logging.getLogger().setLevel(logging.WARNING)
+    try:
+        summary = summarize(demo)
+        draw(demo, summary)
+        with atomic(demo / "summary.json") as file:
+            json.dump(summary, file, indent=2)
+    except (OSError, ValueError) as error:
+        sys.exit(f"demo: {error}")
+    print(table(summary))
+    if found := failures(summary):
+        sys.exit("\n".join(["", *found]))
+
+
+if __name__ == "__main__":
+    main()

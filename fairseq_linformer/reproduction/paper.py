@@ -1,0 +1,141 @@
+"""The paper's numbers (Wang et al. 2020, arXiv:2006.04768), as printed in the tables of the published PDF.
+
+Its figures print no numbers; what its text says of them is in the claims of ``experiments/``.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .records import Measurement
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """A row of Table 1."""
+
+    per_layer: str
+    sequential: str
+
+
+TABLE_1: dict[str, Complexity] = {
+    "recurrent": Complexity("O(n)", "O(n)"),
+    "transformer": Complexity("O(n^2)", "O(1)"),
+    "sparse": Complexity("O(n sqrt(n))", "O(1)"),
+    "reformer": Complexity("O(n log(n))", "O(log(n))"),
+    "linformer": Complexity("O(n)", "O(1)"),
+}
+"""Table 1: time of a layer and the least sequential operations, as n grows."""
+
+_TASKS = ("sst-2", "imdb", "qnli", "qqp")
+TABLE_2: dict[str, dict[str, float]] = {
+    row: dict(zip(_TASKS, values))
+    for row, values in {
+        "512, RoBERTa-base": (93.1, 94.1, 90.9, 90.9),
+        "512, Linformer, 128": (92.4, 94.0, 90.4, 90.2),
+        "512, Linformer, 128, shared kv": (93.4, 93.4, 90.3, 90.3),
+        "512, Linformer, 128, shared kv, layer": (93.2, 93.8, 90.1, 90.2),
+        "512, Linformer, 256": (93.2, 94.0, 90.6, 90.5),
+        "512, Linformer, 256, shared kv": (93.3, 93.6, 90.6, 90.6),
+        "512, Linformer, 256, shared kv, layer": (93.1, 94.1, 91.2, 90.8),
+        "512, BERT-base": (92.7, 93.5, 91.8, 89.6),
+        "512, Distilled BERT": (91.3, 92.8, 89.2, 88.5),
+        "1024, Linformer, 256": (93.0, 93.8, 90.4, 90.4),
+        "1024, Linformer, 256, shared kv": (93.0, 93.6, 90.3, 90.4),
+        "1024, Linformer, 256, shared kv, layer": (93.2, 94.2, 90.8, 90.5),
+    }.items()
+}
+"""Table 2: accuracy on the development set, in percent (the paper does not say what it is of QQP; of IMDB, which has none, the test set)."""
+
+TABLE_2_AVERAGE: dict[str, float] = dict(zip(TABLE_2, (92.25, 91.75, 91.85, 91.83, 92.08, 92.03, 92.30, 91.90, 90.45, 91.90, 91.83, 92.18)))
+"""Its last column, as printed: the mean over the tasks."""
+AVERAGE = "average"
+
+TABLE_3_DIMENSIONS = (128, 256, 512, 1024, 2048)
+"""k, the columns of both halves of Table 3."""
+
+TABLE_3_TIME: dict[int, tuple[float, ...]] = {
+    512: (1.5, 1.3),
+    1024: (1.7, 1.6, 1.3),
+    2048: (2.6, 2.4, 2.1, 1.3),
+    4096: (3.4, 3.2, 2.8, 2.2, 1.3),
+    8192: (5.5, 5.0, 4.4, 3.5, 2.1),
+    16384: (8.6, 7.8, 7.0, 5.6, 3.3),
+    32768: (13, 12, 11, 8.8, 5.0),
+    65536: (20, 18, 16, 14, 7.9),
+}
+"""Table 3, left: n to how many times faster a forward pass is, for each k."""
+
+TABLE_3_MEMORY: dict[int, tuple[float, ...]] = {
+    512: (1.7, 1.5),
+    1024: (3.0, 2.9, 1.8),
+    2048: (6.1, 5.6, 3.6, 2.0),
+    4096: (14, 13, 8.3, 4.3, 2.3),
+    8192: (28, 26, 17, 8.5, 4.5),
+    16384: (56, 48, 32, 16, 8),
+    32768: (56, 48, 36, 18, 16),
+    65536: (60, 52, 40, 20, 18),
+}
+"""Table 3, right: n to how many times larger the largest batch is, for each k."""
+
+
+def table_3(half: dict[int, tuple[float, ...]], n: int, k: int) -> float | None:
+    """A cell of ``TABLE_3_TIME`` or ``TABLE_3_MEMORY``; None where the paper has none."""
+    return dict(zip(TABLE_3_DIMENSIONS, half.get(n, ()))).get(k)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        table: also the name of the experiment that tests it.
+        row, column: of the table; of Table 3 the row begins with its half.
+        printed: a number, or a complexity.
+    """
+
+    table: str
+    row: str
+    column: str
+    printed: float | str
+
+    @property
+    def identifier(self) -> str:
+        """Unique among cells and claims: ``table-3-time-n-512-k-128``."""
+        return re.sub("[^a-z0-9]+", "-", f"{self.table} {self.row} {self.column}".lower())
+
+    @property
+    def where(self) -> str:
+        return f"{self.table.capitalize().replace('-', ' ')}: {self.row}; {self.column}"
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What was measured of a cell.
+
+    Attributes:
+        records: identifiers of those it is from.
+        model: where several stand for the cell.
+    """
+
+    records: tuple[str, ...]
+    scale: str
+    model: str
+    measured: Measurement
+
+
+def _cells() -> Iterator[Cell]:
+    for family, printed in TABLE_1.items():
+        yield Cell("table-1", family, "per layer", printed.per_layer)
+        yield Cell("table-1", family, "sequential", printed.sequential)
+    for row, accuracies in TABLE_2.items():
+        for column, accuracy in {**accuracies, AVERAGE: TABLE_2_AVERAGE[row]}.items():
+            yield Cell("table-2", row, column, accuracy)
+    for name, half in (("time", TABLE_3_TIME), ("memory", TABLE_3_MEMORY)):
+        for n, ratios in half.items():
+            for k, ratio in zip(TABLE_3_DIMENSIONS, ratios):
+                yield Cell("table-3", f"{name}, n = {n}", f"k = {k}", ratio)
+
+
+CELLS: dict[str, Cell] = {cell.identifier: cell for cell in _cells()}
+"""Every cell of the three tables by its identifier."""
