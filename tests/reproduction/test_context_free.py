@@ -1,0 +1,137 @@
+"""The level of a model without context: by hand, and by simulation through fairseq's masking."""
+
+from math import log2
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary, MaskTokensDataset
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+
+from fairseq_linformer.reproduction import context_free
+
+
+def zipf(size, special=4):
+    """Entries special ... special + size - 1 with probability 1/rank, then <mask> with 0."""
+    p = np.zeros(special + size + 1)
+    p[special:-1] = 1 / np.arange(1, size + 1)
+    return p / p.sum()
+
+
+def entropy(p):
+    p = p[p > 0]
+    return float(-(p * np.log2(p)).sum())
+
+
+def test_two_words_by_hand():
+    # Words a and b, each 1/2. R = {a, b, <mask>}, c = 0.1 / 3 = 1/30.
+    # P(a) = 1/30 + 1/20 = 1/12; Q(a | a) = (1/60 + 1/20) / (1/12) = 0.8 and Q(b | a) = 0.2.
+    p = np.array([0, 0, 0, 0, 0.5, 0.5, 0])
+    expected = (0.8 + 1 / 30) * 1 + 2 / 30 * (-log2(0.8) - log2(0.2)) / 2 + 0.1 * -log2(0.8)
+    assert context_free.masked_bits(p, p, mask_idx=6) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_special_symbol_by_hand():
+    # </s> and one word: the word may be a random one, </s> in the input is </s>.
+    p = np.array([0, 0, 0.5, 0, 0.5, 0])  # R = {word, <mask>}, c = 0.05
+    seen = 0.05 + 0.1 * 0.5  # P(word)
+    true = (0.05 * 0.5 + 0.1 * 0.5) / seen  # Q(word | word) = 0.75
+    expected = (0.8 + 0.05) * 1 + 0.05 * 0.5 * (-log2(true) - log2(1 - true)) + 0.1 * 0.5 * -log2(true)
+    assert context_free.masked_bits(p, p, mask_idx=5) == pytest.approx(expected, abs=1e-12)
+
+
+def test_without_random_tokens_the_kept_ones_cost_nothing():
+    p = zipf(50)
+    assert context_free.masked_bits(p, p, 54, random_token_prob=0) == pytest.approx(0.9 * entropy(p))
+    only_masks = context_free.masked_bits(p, p, 54, random_token_prob=0, leave_unmasked_prob=0)
+    assert only_masks == pytest.approx(entropy(p))
+    # What was never kept says nothing.
+    never_kept = context_free.masked_bits(p, p, 54, random_token_prob=0.2, leave_unmasked_prob=0)
+    assert never_kept == pytest.approx(entropy(p))
+
+
+@pytest.mark.parametrize("size", [1000, 4000, 30000])
+def test_rule_of_thumb(size):
+    p = zipf(size)
+    assert context_free.masked_bits(p, p, size + 4) == pytest.approx(0.9 * entropy(p) + 0.2, abs=0.15)
+
+
+def test_another_text_costs_its_divergence_more():
+    p, q = zipf(100), zipf(100)[np.r_[0:4, 103:3:-1, 104]]
+    assert context_free.masked_bits(p, q, 104) > context_free.masked_bits(q, q, 104) + 1
+
+
+def test_fairseqs_masking_simulated():
+    # The best guess from the symbol alone costs H(X | S): count what fairseq shows for what.
+    vocabulary = Dictionary()
+    for i in range(6):
+        vocabulary.add_symbol(f"w{i}")
+    mask_idx = vocabulary.add_symbol("<mask>")
+    p = zipf(6)
+    p[vocabulary.eos()] = 0.2
+    p /= p.sum()
+    generator = np.random.default_rng(0)
+    lines = [torch.from_numpy(generator.choice(len(p), 4000, p=p)) for _ in range(50)]
+    options = dict(vocab=vocabulary, pad_idx=vocabulary.pad(), mask_idx=mask_idx, mask_prob=0.9, seed=1)
+    shown = MaskTokensDataset(lines, **options)
+    wanted = MaskTokensDataset(lines, return_masked_tokens=True, **options)
+    joint = np.zeros((len(p), len(p)))
+    for i in range(len(lines)):
+        predicted = wanted[i] != vocabulary.pad()
+        np.add.at(joint, (shown[i][predicted].numpy(), wanted[i][predicted].numpy()), 1)
+    assert joint.sum() > 150_000
+    joint /= joint.sum()
+    simulated = entropy(joint) - entropy(joint.sum(axis=1))
+    assert context_free.masked_bits(p, p, mask_idx) == pytest.approx(simulated, abs=0.01)
+
+
+def test_text_outside_the_unigram_is_rejected():
+    p, one = zipf(10), np.eye(15)
+    for q in (one[14], one[1]):  # <mask>; <pad>, which text never holds
+        with pytest.raises(ValueError, match="unigram"):
+            context_free.masked_bits(p, q, 14)
+    with pytest.raises(ValueError, match="unigram"):
+        context_free.masked_bits(one[14], one[14], 14)
+
+
+@pytest.fixture
+def data_bin(tmp_path):
+    """Entries a (4) and b (5); train: 5 a, 3 b, 2 </s>; valid: 2 a, 1 b, 1 </s>."""
+    (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
+    for split, lines in (("train", [[4, 4, 4, 5, 2], [4, 4, 5, 5, 2]]), ("valid", [[4, 4, 5, 2]])):
+        builder = MMapIndexedDatasetBuilder(str(tmp_path / f"{split}.bin"), dtype=np.uint16)
+        for line in lines:
+            builder.add_item(torch.tensor(line))
+        builder.finalize(str(tmp_path / f"{split}.idx"))
+    return tmp_path
+
+
+def test_measure_counts_a_data_set(data_bin):
+    level = context_free.measure(data_bin, tokens_per_sample=4)
+    # One more of each that text can hold, <unk> too: a 6, b 4, </s> 3, <unk> 1 of 14.
+    bits = -(2 * log2(6 / 14) + log2(4 / 14) + log2(3 / 14)) / 4
+    assert level.unigram_bits == pytest.approx(bits)
+    assert level.unigram_perplexity == pytest.approx(2**bits)
+
+    p = np.array([0, 0, 3, 1, 6, 4, 0]) / 14
+    q = np.array([0, 0, 1, 0, 2, 1, 0]) / 4
+    # Of 4 tokens a sample, <s> costs nothing.
+    assert level.masked_bits == pytest.approx(0.75 * context_free.masked_bits(p, q, 6))
+    # A split against itself: of its own unigram.
+    assert context_free.measure(data_bin, 4, split="train").unigram_bits < bits
+
+
+def test_command_line(data_bin, capsys):
+    context_free.main([str(data_bin), "--tokens-per-sample", "4"])
+    lines, level = capsys.readouterr().out.splitlines(), context_free.measure(data_bin, 4)
+    assert f"{level.unigram_bits:.3f}" in lines[0] and f"{2**level.unigram_bits:.1f}" in lines[0]
+    assert f"{level.masked_bits:.3f}" in lines[1] and f"{level.masked_perplexity:.1f}" in lines[1]
+    assert level.masked_perplexity == 2**level.masked_bits != level.unigram_perplexity
+    (data_bin / "valid.idx").unlink()
+    with pytest.raises(SystemExit, match="valid"):
+        context_free.main([str(data_bin), "--tokens-per-sample", "4"])
+
+
+def test_masking_options_reach_the_level(data_bin):
+    level = context_free.measure(data_bin, 4, random_token_prob=0, leave_unmasked_prob=0.2)
+    assert level.masked_bits == pytest.approx(0.75 * 0.8 * level.unigram_bits)

@@ -1,0 +1,50 @@
+"""The sizes of a reproduction fit together."""
+
+import pytest
+
+from fairseq_linformer.reproduction.finetuned import SIZES
+from fairseq_linformer.reproduction.scales import NAMES, SCALES, scale_of
+from fairseq_linformer.reproduction.statistics import MIN_SEEDS
+
+
+def test_names():
+    assert NAMES == ("smoke", "cpu", "gpu", "paper") and list(SCALES) == list(SIZES) == list(NAMES[:3])
+    assert scale_of("cpu") is SCALES["cpu"]
+    for name in ("paper", "huge"):
+        with pytest.raises(ValueError, match=f"--scale is {name}"):
+            scale_of(name)
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_every_length_is_a_doubling_and_divides_an_update(name):
+    scale = SCALES[name]
+    lengths = {scale.n, scale.compared_n, 2 * scale.compared_n, *scale.lengths}
+    for n in lengths:
+        assert scale.tokens % n == 0 and n % 16 == 0  # k = n / 16 is the smallest
+        assert n % scale.n == 0 and (n // scale.n).bit_count() == 1
+    assert list(scale.lengths) == sorted(scale.lengths) and scale.fixed_k < scale.lengths[0]
+    assert scale.width % scale.heads == 0 and scale.warmup < scale.base
+    assert scale.grown < scale.base and scale.validate <= scale.grown  # a run has a point of its curve
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_scales_from_which_verdicts_follow_have_enough_seeds(name):
+    assert SCALES[name].seeds == (1, 2, 3) and len(SCALES[name].seeds) >= MIN_SEEDS
+
+
+def test_the_gpu_scale_has_the_sizes_of_the_paper():
+    gpu = SCALES["gpu"]
+    assert (gpu.layers, gpu.width, gpu.heads, gpu.compared_n) == (12, 768, 12, 512)
+    assert (gpu.lengths, gpu.fixed_k) == ((512, 1024, 2048, 4096), 256)
+    assert (gpu.device, gpu.precision) == ("gpu", "bf16")
+    assert {SCALES[name].device for name in ("smoke", "cpu")} == {"cpu"}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_finetuned_models_grow_by_doubling(name):
+    sizes = SIZES[name]
+    lengths = [n for n, _ in sizes.stages]
+    assert [2 * n for n in lengths[:-1]] == lengths[1:]
+    assert {n for n, _, _ in sizes.linformers} <= {lengths[-1], 2 * lengths[-1]}
+    assert sizes.linformers[0] == (lengths[-1], lengths[-1] // 2, "headwise")
+    assert list(sizes.epochs) == ["sst-2", "imdb", "qnli", "qqp"]
