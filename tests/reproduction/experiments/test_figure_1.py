@@ -1,0 +1,142 @@
+"""Figure 1: shares of singular values, and when they are a long tail."""
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+
+from fairseq_linformer.analysis.result import Spectrum
+from fairseq_linformer.reproduction.experiments import figure_1
+from fairseq_linformer.reproduction.records import Curve
+from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
+
+from ..evidence import number, outcome, record, verdict
+
+
+def spectrum(*layers, identifier="spectrum-roberta-cpu", index=16, source="r", **changed):
+    """Of each layer the share of each head at ``index`` of 64 singular values; the last layer first."""
+    shares = [number("cumulative_share", share, source=source, layer=layer, head=head)
+              for layer, heads in reversed([*enumerate(layers, 1)]) for head, share in enumerate(heads, 1)]  # fmt: skip
+    runs = {"runs": {source: {"index": index, "singular_values": 64, "n": 64}}}
+    return record(shares, identifier, runs, experiment="figure-1", **changed)
+
+
+@pytest.mark.parametrize("heads, expected", [
+    ((1.0, 0.75, 1.0), HOLDS),
+    ((1.0, 0.74, 1.0), UNDECIDED),  # though the mean over heads is above 0.75
+    ((1.0, 0.5, 1.0), UNDECIDED),
+    ((1.0, 0.49, 1.0), FAILS),
+])  # fmt: skip
+def test_every_head_has_a_long_tail(heads, expected):
+    assert (figure_1.TAIL, figure_1.NO_TAIL) == (0.75, 0.5)
+    for layers in ([heads], [heads, (1.0, 1.0, 1.0)], [(1.0, 1.0, 1.0), heads]):
+        assert outcome("figure-1", spectrum(*layers)) == expected
+
+
+def test_the_least_share_and_the_mean_are_reported():
+    (check,) = verdict("figure-1", spectrum((0.9, 0.6, 0.9))).checks
+    assert "0.60" in check.text and "0.80 in the mean" in check.text and "layer 1" in check.text and "3 heads" in check.text
+
+
+@pytest.mark.parametrize("layers, expected", [
+    ([(0.9, 0.5), (0.0, 0.0), (0.75, 0.75)], HOLDS),  # in the mean over heads, 0.70 and 0.75
+    ([(0.7, 0.8), (1.0, 1.0), (0.75, 0.75)], FAILS),  # equal
+    ([(0.75, 0.75), (0.9, 0.5)], FAILS),
+])  # fmt: skip
+def test_the_last_layer_is_compared_with_the_first(layers, expected):
+    assert outcome("figure-1-layers", spectrum(*layers)) == expected
+
+
+def test_every_model_and_text_decides():
+    up, down = spectrum((0.8,), (0.9,)), spectrum((0.9,), (0.8,), identifier="spectrum-roberta-more")
+    assert outcome("figure-1-layers", up, down) == FAILS and outcome("figure-1", up, down) == HOLDS
+    both = up.changed(measurements=[*up.measurements, *spectrum((0.9,), (0.8,), source="s").measurements],
+                      configuration={"runs": {**up.configuration["runs"], "s": up.configuration["runs"]["r"]}})  # fmt: skip
+    found = verdict("figure-1-layers", both)
+    assert found.outcome == FAILS and len(found.checks) == 2 and found.deciding[0].startswith("s: ")
+
+
+def test_another_index_than_a_quarter_is_left_out():
+    ours, other = spectrum((0.8,), (0.9,)), spectrum((0.1,), (0.0,), identifier="spectrum-roberta-more", index=8)
+    for claim in ("figure-1", "figure-1-layers"):
+        found = verdict(claim, ours, other)
+        assert found.outcome == HOLDS and found.records == ["spectrum-roberta-cpu"]
+        assert outcome(claim, other) == UNDECIDED
+
+
+def test_spectra_of_another_command_count_and_those_of_scripts_do_not():
+    assert outcome("figure-1", spectrum((0.8,), made_by="analyze")) == HOLDS
+    assert outcome("figure-1", spectrum((0.8,), made_by="script")) == UNMEASURED == outcome("figure-1", spectrum((0.8,)), scale="gpu")
+    assert verdict("figure-1", spectrum((0.8,)), spectrum((0.1,), made_by="analyze", identifier="b")).outcome == HOLDS
+
+
+# Measurements
+
+
+@pytest.fixture
+def measured():
+    """Two layers of two heads, eight singular values: equal, or all in the first, for which curves are straight or flat."""
+    straight, flat = np.arange(1, 9) / 8, np.ones(8)
+    curve = np.array([[straight, flat], [flat, flat]])
+    facts = {"n": 8, "index": 2, "sentences": 1000, "singular_values": 8}
+    return Spectrum(curve, curve / 10, curve**0.5, np.zeros((3, 2, 2)), {}, facts)
+
+
+def test_measurements(measured):
+    one = record(list(figure_1.measurements(measured, "a text")))
+    at = {"source": "a text", "n": 8, "layer": 1, "head": 1}
+    assert one.find("cumulative_share", **at).value == 0.25 and one.find("cumulative_share_deviation", **at).value == 0.025
+    assert one.find("k_for_90_percent", **at).value == 8 and one.find("k_for_90_percent_of_squares", **at).value == 7
+    assert one.find("cumulative_share", source="a text", n=8, layer=1, head=2).value == 1
+    assert len(one.measurements) == 4 * 4 and "1,000" in one.find("cumulative_share").unit
+
+
+def test_curves_are_means_over_heads(measured):
+    first, second = figure_1.curves(measured, "a text")
+    assert (first.layer, first.source, second.layer) == (1, "a text", 2)
+    assert first.points[:2] == [(1, 0.5625), (2, 0.625)] and first.points[-1] == (8, 1.0) and len(first.points) == 8
+
+
+def test_a_long_curve_has_32_points():
+    curve = np.linspace(0.01, 1, 128).reshape(1, 1, 128)
+    facts = {"n": 128, "index": 32, "sentences": 1}
+    (found,) = figure_1.curves(Spectrum(curve, curve, curve, np.zeros((3, 1, 1)), {}, facts), "s")
+    assert [x for x, _ in found.points] == [*range(4, 129, 4)]
+
+
+def test_blocks_follow_each_other(tmp_path):
+    (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
+    builder = MMapIndexedDatasetBuilder(str(tmp_path / "valid.bin"), dtype=np.uint16)
+    for line in ([4, 5, 2], [5, 5, 5, 4, 2], [4, 2]):
+        builder.add_item(torch.tensor(line))
+    builder.finalize(str(tmp_path / "valid.idx"))
+    blocks = figure_1.Blocks(tmp_path, 4, 0)
+    for _ in range(2):
+        assert [*blocks] == [[0, 4, 5, 2], [0, 5, 5, 5], [0, 4, 2, 4]]  # what is left is shorter than a block
+        assert (blocks.counts.texts, blocks.counts.sentences) == (3, 3)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_model_is_the_roberta_of_figure_3a(scale):
+    (run, *_) = find("figure-3a").plan(SCALES[scale])["roberta"]
+    assert find("figure-1")._run(scale) == run
+    cost = find("figure-1").cost(scale)
+    assert f"{sum(each.updates for each in run.history):,}" in cost and f"{figure_1.SENTENCES[scale]:,}" in cost
+
+
+def test_sentences():
+    assert figure_1.SENTENCES["gpu"] == 10000  # those of the paper
+
+
+# Charts
+
+
+def test_charts():
+    layers = [Curve(metric="cumulative_share", source="r", layer=layer, points=[(16, 0.7), (64, 1.0)]) for layer in (1, 2)]
+    lines, heat = find("figure-1").charts([spectrum((0.1, 0.2), (0.3, 0.4)).changed(curves=layers)])
+    assert [(s.name, s.runs) for s in lines.series] == [(f"r, layer {layer}", [[(16, 0.7), (64, 1.0)]]) for layer in (1, 2)]
+    values = dict(zip(heat.rows, heat.values))
+    assert values == {"layer 1": [0.1, 0.2], "layer 2": [0.3, 0.4]} and heat.columns == ["head 1", "head 2"]
+    assert "16 of 64" in heat.what and lines.identifier != heat.identifier
