@@ -1,0 +1,153 @@
+"""Compared models have the same data, seeds, updates and schedule, and each is trained once."""
+
+import pytest
+
+from fairseq_linformer.reproduction.finetuned import SIZES, members, pretrainings
+from fairseq_linformer.reproduction.registry import experiments, find
+from fairseq_linformer.reproduction.runs import Model, in_training_order
+from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.reproduction.training import TrainingExperiment
+
+TRAINED = [each.name for each in experiments() if isinstance(each, TrainingExperiment)]
+CPU = SCALES["cpu"]
+
+
+def plan(name, scale="cpu"):
+    return find(name).plan(SCALES[scale])
+
+
+def total(run):
+    return sum(each.updates for each in run.history)
+
+
+def test_what_is_trained():
+    assert sorted(TRAINED) == ["figure-3a", "figure-3b", "figure-3c", "figure-3d", "growing", "projections", "scratch", "starts", "warm-start"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", TRAINED)
+def test_models_differ_only_in_what_is_compared(name, scale):
+    models = plan(name, scale)
+    assert models["roberta"][0].model.k is None
+    for runs in models.values():
+        assert [run.seed for run in runs] == list(SCALES[scale].seeds)
+        assert all(each.seed == run.seed for run in runs for each in run.history)
+    for of_seed in zip(*models.values()):
+        assert len({total(run) for run in of_seed}) == 1
+        if name != "growing":  # whose last stages differ in length
+            assert len({(run.updates, run.decays) for run in of_seed}) == 1
+        if name != "figure-3d":
+            assert len({run.model.n for run in of_seed}) == 1
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_runs_are_shared_by_name_and_come_after_their_start(scale):
+    by_name = {}
+    for name in TRAINED:
+        every = in_training_order(plan(name, scale))
+        for i, run in enumerate(every):
+            assert run.start is None or run.start in every[:i]
+            assert by_name.setdefault(run.name, run) == run  # in whichever experiment
+        assert len(set(every)) == len(every)
+
+
+def test_the_first_seed_of_every_model_is_trained_first():
+    seeds = [run.seed for run in in_training_order(plan("figure-3a"))]
+    assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3}
+
+
+def test_figure_3a():
+    models = plan("figure-3a")
+    assert list(models) == ["roberta", "k=4", "k=8", "k=16", "k=32", "k=64"]
+    assert [runs[0].model for runs in models.values()][1:] == [Model(64, k) for k in (4, 8, 16, 32, 64)]
+    every = in_training_order(models)
+    assert [run.name for run in every[:5]] == [
+        "roberta-n16-scratch/seed1", "roberta-n32-grown/seed1", "roberta-n64-grown/seed1", "roberta-n64-continued/seed1",
+        "linformer-n64-k4-headwise-average-converted/seed1"]  # fmt: skip
+    assert len(every) == 27 and sum(run.updates for run in every) == 3 * (2000 + 2 * 400 + 6 * 500)
+    cost = find("figure-3a").cost("cpu")
+    assert "27 runs" in cost and "17,400 updates" in cost and "35.6 M" in cost
+    longer = plan("figure-3b")
+    assert list(longer)[1:] == ["k=8", "k=16", "k=32", "k=64", "k=128"]
+    assert longer["k=32"][0].start.name == "roberta-n128-grown/seed1" and longer["k=32"][0].start.start == every[2]
+
+
+def test_figure_3c():
+    models = plan("figure-3c")
+    assert {label: runs[0].model for label, runs in models.items() if label != "roberta"} == {
+        sharing: Model(64, 16, sharing) for sharing in ("none", "headwise", "key-value", "layerwise")}  # fmt: skip
+
+
+def test_shorter_models_of_figure_3d_wait_while_longer_ones_grow():
+    starts = {label: runs[0].start for label, runs in plan("figure-3d").items()}
+    assert starts["roberta"] == starts["n=64"] and starts["roberta n=512"] == starts["n=512"]
+    assert (starts["n=64"].name, starts["n=64"].updates) == ("roberta-n64-waiting/seed1", 4 * 400)
+    assert (starts["n=512"].made, starts["n=512"].updates, starts["n=1024"].made) == ("waiting", 400, "grown")
+    run = plan("figure-3d")["n=64"][0]
+    assert run.name == "linformer-n64-k32-headwise-average-converted-as-n1024/seed1"  # that of Figure 3 (a) is another
+    assert {runs[0].model.k for label, runs in plan("figure-3d").items() if label.startswith("n=")} == {32}
+
+
+def test_growing():
+    models = {label: runs[0] for label, runs in plan("growing").items()}
+    assert {run.model for run in models.values()} == {Model(128)}
+    assert [run.made for run in models["roberta"].history] == ["scratch", "grown", "grown", "grown"]
+    assert (models["at once"].updates, models["at once"].start.model.n, models["from scratch"].start) == (3 * 400, 16, None)
+    assert total(models["from scratch"]) == 3200 and len({run.name for run in models.values()}) == 3
+
+
+def test_projections():
+    models = {label: runs[0].model for label, runs in plan("projections").items()}
+    assert models == {"roberta": Model(64), "linear": Model(64, 16), "conv": Model(64, 16, projection="conv"),
+                      **{kind: Model(64, 16, projection=kind, start=None) for kind in ("mean-pool", "max-pool")}}  # fmt: skip
+
+
+def test_starts():
+    models = {label: runs[0].model for label, runs in plan("starts").items()}
+    assert {label: (model.start, model.rate) for label, model in models.items() if model.k} == {
+        "average": ("average", None), "normal": ("normal", None), "staggered": ("staggered", None),
+        "normal at the full rate": ("normal", 1.0)}  # fmt: skip
+    assert plan("starts")["normal at the full rate"][0].name.endswith("-normal-rate1-converted/seed1")
+
+
+def test_scratch_and_warm_start():
+    models = {label: runs[0] for label, runs in plan("scratch").items()}
+    assert {label: (run.model.k, run.start) for label, run in models.items()} == {"roberta": (None, None), "k=4": (4, None), "k=8": (8, None)}
+    models = {label: runs[0] for label, runs in plan("warm-start").items()}
+    assert {run.model.n for run in models.values()} == {16} and {run.model.k for run in models.values()} == {None, 8}
+    assert models["from scratch"].start.model == models["from scratch"].model and models["converted"].start.model == Model(16)
+
+
+def test_what_a_record_says_of_its_plan():
+    c = find("figure-3a").configuration(CPU)
+    assert c["seeds"] == [1, 2, 3] and c["sizes"]["width"] == 128 and list(c["runs"]) == list(plan("figure-3a"))
+    run = c["runs"]["k=16"]
+    assert (run["model"]["k"], run["made"], run["updates"], run["rate"], run["from"]["made"]) == (16, "converted", 500, "to zero", "grown")
+    assert run["from"]["from"]["from"] == {"model": {"n": 16}, "made": "scratch", "updates": 2000, "rate": "constant"}
+
+
+# Finetuned models
+
+
+def test_table_2_has_the_models_of_the_paper():
+    """Every model of one n starts from the same RoBERTa and has as many updates."""
+    sizes, runs = SIZES["cpu"], pretrainings(CPU, SIZES["cpu"])
+    of = {(run.model.n, run.model.k, run.model.sharing): run for run in runs.values() if run.model.k}
+    assert set(of) == {*((128, k, sharing) for k in (64, 32) for sharing in ("headwise", "key-value", "layerwise")), (256, 64, "headwise")}
+    assert {run.updates for run in runs.values()} == {sizes.last} and all(run.decays for run in runs.values())
+    trunk = runs["roberta"].start
+    assert [(run.model.n, run.updates) for run in trunk.history] == list(sizes.stages)
+    assert [run.start for (n, *_), run in of.items() if n == 128] == 6 * [trunk]
+    longer = of[256, 64, "headwise"].start
+    assert (longer.start, longer.model.n, longer.updates) == (trunk, 256, CPU.grown)
+    assert len(set(runs)) == len({run.name for run in runs.values()}) == 8 and {run.model.start for run in of.values()} == {None}
+
+
+def test_what_is_finetuned():
+    found = members(CPU, SIZES["cpu"])
+    names = [member.name for member in found]
+    assert len(set(names)) == len(names) == 4 * (2 + 2 + 6) and {member.task.name for member in found} == {"sst-2", "imdb", "qnli", "qqp"}
+    assert [name for name in names if "from-scratch" in name] == [
+        f"{task}-{model}-from-scratch" for model in ("linformer", "roberta") for task in SIZES["cpu"].epochs]  # fmt: skip
+    assert {"sst-2-linformer", "imdb-linformer-n256-k64-headwise", "qqp-linformer-n128-k64-layerwise"} <= set(names)
+    assert "120 finetunings" in find("table-2").cost("cpu")
