@@ -1,10 +1,16 @@
 """The sizes of a reproduction fit together."""
 
+from pathlib import Path
+
 import pytest
 
+from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.finetuned import SIZES
+from fairseq_linformer.reproduction.registry import experiments, find
 from fairseq_linformer.reproduction.scales import NAMES, SCALES, scale_of
 from fairseq_linformer.reproduction.statistics import MIN_SEEDS
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_names():
@@ -37,7 +43,22 @@ def test_the_gpu_scale_has_the_sizes_of_the_paper():
     assert (gpu.layers, gpu.width, gpu.heads, gpu.compared_n) == (12, 768, 12, 512)
     assert (gpu.lengths, gpu.fixed_k) == ((512, 1024, 2048, 4096), 256)
     assert (gpu.device, gpu.precision) == ("gpu", "bf16")
+    assert (gpu.n, gpu.tokens, gpu.lr, gpu.warmup, gpu.validate) == (128, 32768, 5e-4, 500, 250)
+    assert (gpu.base, gpu.grown, gpu.compared) == (10000, 1000, 2000)
     assert {SCALES[name].device for name in ("smoke", "cpu")} == {"cpu"}
+
+
+def test_published_records_are_of_these_sizes():
+    """Others could be neither resumed nor verified."""
+    trained = [each for each in experiments() if each.reads and each.name not in ("figure-1", "table-2")]
+    for each in trained:
+        record = ledger.read(RESULTS / f"{each.name}-cpu.json")
+        assert {**record.configuration, **each.configuration(SCALES["cpu"])} == record.configuration
+    members = [ledger.read(path) for path in RESULTS.glob("finetuning-*-cpu.json")]
+    for record in members:
+        (model,) = record.configuration["runs"]
+        assert {**record.configuration, **find("table-2").configuration(model, "cpu")} == record.configuration
+    assert len(trained) == 9 and len(members) == 40
 
 
 @pytest.mark.parametrize("name", SIZES)

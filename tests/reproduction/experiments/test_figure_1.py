@@ -1,14 +1,20 @@
 """Figure 1: shares of singular values, and when they are a long tail."""
 
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
 from fairseq_linformer.analysis.result import Spectrum
+from fairseq_linformer.analysis.spectrum import Sums
+from fairseq_linformer.files import sha256
 from fairseq_linformer.reproduction.experiments import figure_1
 from fairseq_linformer.reproduction.records import Curve
-from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
@@ -104,14 +110,19 @@ def test_a_long_curve_has_32_points():
     facts = {"n": 128, "index": 32, "sentences": 1}
     (found,) = figure_1.curves(Spectrum(curve, curve, curve, np.zeros((3, 1, 1)), {}, facts), "s")
     assert [x for x, _ in found.points] == [*range(4, 129, 4)]
+    assert all(y == round(y, 5) for _, y in found.points)
+
+
+def write_text(folder):
+    (folder / "dict.txt").write_text("a 1\nb 1\n")
+    builder = MMapIndexedDatasetBuilder(str(folder / "valid.bin"), dtype=np.uint16)
+    for line in ([4, 5, 2], [5, 5, 5, 4, 2], [4, 2]):
+        builder.add_item(torch.tensor(line))
+    builder.finalize(str(folder / "valid.idx"))
 
 
 def test_blocks_follow_each_other(tmp_path):
-    (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
-    builder = MMapIndexedDatasetBuilder(str(tmp_path / "valid.bin"), dtype=np.uint16)
-    for line in ([4, 5, 2], [5, 5, 5, 4, 2], [4, 2]):
-        builder.add_item(torch.tensor(line))
-    builder.finalize(str(tmp_path / "valid.idx"))
+    write_text(tmp_path)
     blocks = figure_1.Blocks(tmp_path, 4, 0)
     for _ in range(2):
         assert [*blocks] == [[0, 4, 5, 2], [0, 5, 5, 5], [0, 4, 2, 4]]  # what is left is shorter than a block
@@ -127,7 +138,99 @@ def test_the_model_is_the_roberta_of_figure_3a(scale):
 
 
 def test_sentences():
-    assert figure_1.SENTENCES["gpu"] == 10000  # those of the paper
+    assert figure_1.SENTENCES == {"smoke": 4, "cpu": 1000, "gpu": 10000}  # the last those of the paper
+
+
+# A run
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text").mkdir()
+    write_text(tmp_path / "text")
+    return tmp_path / "text"
+
+
+def test_the_attention_of_a_checkpoint_is_analyzed(text, tmp_path, monkeypatch):
+    checkpoint, asked = tmp_path / "checkpoint.pt", {}
+    checkpoint.write_text("weights")
+
+    def measure(model, blocks, sentences, state, key):
+        asked.update(blocks=[*blocks], sentences=sentences, state=state, key=key)
+        sums = Sums.empty(1, 2, 8)
+        sums.curve[0, 0], sums.curve[0, 1], sums.sentences, sums.values, sums.difference = np.arange(1, 9), 4 * np.ones(8), 4, 8, 0.25
+        return sums
+
+    opened = SimpleNamespace(bos=0, kind="roberta")
+    monkeypatch.setattr(figure_1, "open_model", lambda path, tokenizer: opened if path == checkpoint and not tokenizer else None)
+    monkeypatch.setattr(figure_1, "measure", measure)
+    found, seconds = figure_1.analyze(checkpoint, text, 8, 4, tmp_path / "new" / "out")
+    assert found.facts == {"kind": "roberta", "n": 8, "index": 2, "singular_values": 8, "sentences": 4, "float64_difference": 0.25}
+    assert found.heat.tolist() == [[0.5, 1.0]] and 0 <= seconds < 60
+    assert asked["key"] == {"checkpoint": sha256(checkpoint), "valid": sha256(text / "valid.bin"), "n": 8}
+    assert asked["blocks"] == [[0, 4, 5, 2, 5, 5, 5, 4]] and asked["sentences"] == 4 and asked["state"].parent == tmp_path / "new" / "out"
+    figure_1.analyze(checkpoint, text, 8, 4, tmp_path / "new" / "out")  # the folder is there
+
+
+@pytest.fixture
+def analyzed(measured, monkeypatch, tmp_path):
+    """Without training: what ``measure`` asks for, and a spectrum of heads that are known."""
+    asked = SimpleNamespace(calls=[], folders=None)
+
+    def train(folders, what, until):
+        asked.folders, asked.until = folders, until
+        assert (tmp_path / "smoke" / "rules" / "figure-1.json").is_file()  # written before the first run
+
+    def analyze(checkpoint, folder, n, sentences, out):
+        asked.calls.append((checkpoint, folder, n, sentences, out))
+        return measured, 1.23456
+
+    monkeypatch.setattr(figure_1, "train", train)
+    monkeypatch.setattr(figure_1, "analyze", analyze)
+    monkeypatch.setattr(figure_1, "check_folders", lambda folders, text: asked.__dict__.update(checked=(folders, text)))
+    monkeypatch.setattr(figure_1, "described", lambda text: f"of {text}")
+    monkeypatch.setattr(figure_1, "shards_of", lambda text: [Path("first"), Path("second")])
+    monkeypatch.setattr(figure_1.scoring, "provenance", lambda folders: {
+        "commit": str(len(folders)), "hardware": {"cores": 1}, "versions": {"python": "3"}, "date": "2026-01-01"})  # fmt: skip
+    return asked
+
+
+def test_a_run(analyzed, tmp_path):
+    inputs = Inputs(runs=tmp_path, text="a text")
+    (one,) = find("figure-1").measure("smoke", inputs, "it")
+    assert (one.identifier, one.experiment, one.made_by, one.scale) == ("spectrum-roberta-smoke", "figure-1", "reproduce", "smoke")
+    last = analyzed.folders[-1].last
+    assert analyzed.calls == [(last, Path("first"), 16, figure_1.SENTENCES["smoke"], tmp_path / "smoke" / "spectrum")]
+    assert analyzed.until is None and analyzed.checked[1] == "a text" and len(analyzed.folders) == len(analyzed.checked[0]) == 2
+    assert (one.commit, one.data, one.command, one.seconds) == ("2", "of a text", "it", 1.235) and one.paper.value is None
+    assert one.rules == {claim.identifier: claim.rule for claim in find("figure-1").claims}
+    c = one.configuration
+    ((source, facts),) = c["runs"].items()
+    assert facts["index"] == 2 and "n = 16" in source and {m.source for m in one.measurements} == {source} == {c.source for c in one.curves}
+    assert c["sentences"] == 4 and c["sizes"]["layers"] == 1 and c["model"]["made"] == "continued"
+    assert set(one.tolerance) == {m.unit for m in one.measurements} and set(one.tolerance.values()) == {1e-3}
+    assert outcome("figure-1", one, scale="smoke") == FAILS
+
+
+def test_a_time_budget_is_in_minutes(analyzed, tmp_path):
+    begun = time.monotonic()
+    find("figure-1").measure("smoke", Inputs(runs=tmp_path, text="a text", minutes=2), "it")
+    assert begun + 120 <= analyzed.until <= time.monotonic() + 120
+
+
+@pytest.mark.parametrize("minutes", [None, 2])
+def test_a_run_again(minutes, analyzed, tmp_path):
+    inputs, begun = Inputs(runs=tmp_path, text="a text", minutes=minutes), time.monotonic()
+    (one,) = find("figure-1").measure("smoke", inputs, "it")
+    how, (again,) = find("figure-1").measure_again(one, inputs)
+    assert again == one and "again" in how and analyzed.calls[1][-1] != analyzed.calls[0][-1]
+    assert analyzed.until is None if minutes is None else begun + 120 <= analyzed.until <= time.monotonic() + 120
+    with pytest.raises(ValueError, match="sentences"):
+        find("figure-1").measure_again(one.changed(configuration={**one.configuration, "sentences": 5}), inputs)
+    with pytest.raises(ValueError, match="another text"):
+        find("figure-1").measure_again(one.changed(data="of another text"), inputs)
+    with pytest.raises(ValueError, match="--text"):
+        find("figure-1").measure_again(one, Inputs(runs=tmp_path))
 
 
 # Charts
@@ -140,3 +243,4 @@ def test_charts():
     values = dict(zip(heat.rows, heat.values))
     assert values == {"layer 1": [0.1, 0.2], "layer 2": [0.3, 0.4]} and heat.columns == ["head 1", "head 2"]
     assert "16 of 64" in heat.what and lines.identifier != heat.identifier
+    assert [*find("figure-1").charts([spectrum((0.1, 0.2))])] == [figure_1.Heat(heat.identifier, heat.title, ["layer 1"], heat.columns, [[0.1, 0.2]], heat.what)]
