@@ -5,9 +5,11 @@ import json
 import pytest
 
 from fairseq_linformer.benchmark.timing import spread_of
+from fairseq_linformer.machine import current_commit
 from fairseq_linformer.reproduction import cells
 from fairseq_linformer.reproduction.cells import CellKind, evidence, is_base_size, lengths_of, once, rule, setting, spread
 from fairseq_linformer.reproduction.records import Measurement
+from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
 from fairseq_linformer.reproduction.statistics import HOLDS, UNMEASURED, Check
 
 from .evidence import cell, number, put_cells, record
@@ -134,6 +136,56 @@ def test_all_kinds_and_what_failed(tmp_path):
     assert {each.identifier: each.experiment for each in cells.records_in(tmp_path)} == {
         "benchmark-pertoken-cpu-fp32-l2": "figure-2", "benchmark-scaling-cpu-fp32-l2": "table-1"}  # fmt: skip
     assert cells.failures_in(tmp_path) == ["scaling-cpu-fp32-l2-n32: bigbird: too short"]
+
+
+# Experiments made of cells
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """``measure`` of cells without measuring: it writes one, and says what it was asked for."""
+    asked = []
+
+    def measure(wanted, folder, provenance, minutes):
+        asked.append((wanted, folder, provenance, minutes))
+        folder.mkdir(parents=True, exist_ok=True)
+        put_cells(folder, cell("pertoken", {"seconds": {"64": [1.0], "128": [1.1]}}))
+        return ["one"] * (minutes == 1)
+
+    monkeypatch.setattr(cells, "measure", measure)
+    return asked
+
+
+def test_an_experiment_of_cells(measured, tmp_path):
+    figure = find("figure-2")
+    (found,) = figure.measure("smoke", Inputs(runs=tmp_path, minutes=5), "it")
+    ((wanted, folder, provenance, minutes),) = measured
+    assert [each.lengths for each in wanted] == [(64, 128)] and folder == tmp_path / "smoke" / "figure-2" / "cells"
+    assert (provenance.command, provenance.commit, minutes) == ("it", current_commit(), 5)
+    assert (found.identifier, found.experiment) == ("benchmark-pertoken-cpu-fp32-l2-smoke", "figure-2")
+    assert (found.made_by, found.scale, found.command, found.tolerance) == ("reproduce", "smoke", "it", cells.TOLERANCE)
+    assert figure.scales == ("smoke", "cpu", "gpu") and figure.cost("cpu") and [c.identifier for c in figure.claims] == ["figure-2"]
+    with pytest.raises(Unfinished, match="1 of 1"):
+        figure.measure("smoke", Inputs(runs=tmp_path, minutes=1), "it")
+
+
+def test_it_is_measured_again_in_a_folder_of_its_own(measured, tmp_path):
+    figure = find("figure-2")
+    (record,) = figure.measure("smoke", Inputs(runs=tmp_path), "it")
+    how, (again,) = figure.measure_again(record, Inputs())
+    assert "again" in how and again.identifier == record.identifier and again.command == "it"
+    assert measured[1][1] != measured[0][1] and not measured[1][1].exists()
+    for option, value in (("runs", tmp_path), ("minutes", 3)):
+        with pytest.raises(ValueError, match=f"--{option} is {value}"):
+            figure.measure_again(record, Inputs(**{option: value}))
+    with pytest.raises(ValueError, match="--text"):
+        figure.measure_again(record, Inputs(text="a text"))
+
+
+def test_how_far_a_repeated_measurement_may_differ():
+    """Counts not at all; ratios of times by a quarter; times themselves are the machine's."""
+    assert cells.TOLERANCE == {"ratio of times": 0.25, "ratio of times per token": 0.25, "ratio of batches": 0.0, "ratio of bytes": 0.0,
+                               "exponent of n": 0.2}  # fmt: skip
 
 
 # Evidence

@@ -62,6 +62,11 @@ def test_one_run_has_the_confidence_interval_of_its_rows():
     assert record_of(TASKS["qqp"], [odd], "x", "c").find("accuracy").interval == pytest.approx((80, 82))
 
 
+def test_two_seeds_have_their_mean():
+    m = record_of(TASKS["qqp"], [result(1e-5, seed, accuracy) for seed, accuracy in ((1, 0.8), (2, 0.9))], "x", "c").find("accuracy")
+    assert (m.value, m.interval, m.interval_kind, m.repetitions) == (85.0, (80.0, 90.0), "range", 2)
+
+
 def test_a_run_without_a_commit_is_rejected():
     with pytest.raises(ValueError, match="commit"):
         record_of(TASKS["qqp"], [result(1e-5, 1, 0.9), result(1e-5, 2, 0.8, commit=None)], "x", "c")

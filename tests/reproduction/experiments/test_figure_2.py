@@ -24,11 +24,16 @@ def transformer(*times, **changed):
 
 
 @pytest.mark.parametrize("low, high, expected", [
-    (1.0, 1.25, HOLDS), (1.0, 1.26, UNDECIDED), (1.25, 1.3, UNDECIDED), (1.26, 1.3, FAILS),
+    (1.0, 1.25, HOLDS), (1.0, 1.26, UNDECIDED), (1.25, 1.3, UNDECIDED),
 ])  # fmt: skip
 def test_no_round_is_much_slower_per_token(low, high, expected):
     assert figure_2.FLAT_RATIO == 1.25
-    assert outcome("figure-2", flat(low, low, high)) == expected
+    found = verdict("figure-2", flat(1.25, low, high))
+    assert found.outcome == expected and f"1.25 ({low:g} to {high:g})" in found.deciding[0]
+
+
+def test_every_round_slower_fails():
+    assert outcome("figure-2", flat(1.28, 1.26, 1.3)) == FAILS
 
 
 @pytest.mark.parametrize("last, expected", [
@@ -80,4 +85,6 @@ def test_table_and_charts():
 def test_cells():
     lengths = {scale: [each.lengths for each in make()] for scale, make in find("figure-2").cells_at.items()}
     assert lengths == {"smoke": [(64, 128)], "cpu": [(512, 16384)], "gpu": [(512, 16384)]}
-    assert find("figure-2").cells_at["gpu"]()[0].device == "cuda"
+    made = {scale: make()[0] for scale, make in find("figure-2").cells_at.items()}
+    assert {scale: (each.device, each.k, each.layers) for scale, each in made.items()} == {
+        "smoke": ("cpu", 16, 1), "cpu": ("cpu", 256, 2), "gpu": ("cuda", 256, 12)}  # fmt: skip

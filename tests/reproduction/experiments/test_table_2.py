@@ -21,7 +21,8 @@ def one(task, accuracy, k="", sharing="headwise", scratch=False, n=512, seeds=3,
     interval = (accuracy - 0.1, accuracy + 0.1) if seeds > 1 else None
     name = f"finetuning-{task}-{n}-{k or 'none'}-{sharing}" + "-scratch" * scratch
     changed = {"identifier": name, "configuration": {"task": task, "model": model}, **changed}
-    return record([number(metric, accuracy, interval, seeds, unit="%", split="valid")], experiment="table-2", **changed)
+    found = [number("accuracy", 1.0, (0.0, 2.0), unit="%", split="test"), number(metric, accuracy, interval, seeds, unit="%", split="valid")]
+    return record(found, experiment="table-2", **changed)
 
 
 def every(accuracy, *arguments, **changed):
@@ -199,8 +200,9 @@ ROW = "512, Linformer, 256"
 
 def beside(task, accuracy, scale="cpu", row=ROW, **changed):
     """A record that stands beside a cell of the paper."""
-    found = [number("accuracy", accuracy, (accuracy - 1, accuracy + 1.5), unit="%", split="valid"), number("majority", 50.9, unit="%", split="valid"),
-             number("f1", 0.75, (0.7, 0.8), split="valid")]  # fmt: skip
+    found = [number(metric, 1.0, split="test") for metric in ("accuracy", "majority", "f1")]
+    found += [number("accuracy", accuracy, (accuracy - 1, accuracy + 1.5), unit="%", split="valid"), number("majority", 50.9, unit="%", split="valid"),
+              number("f1", 0.75, (0.7, 0.8), split="valid")]  # fmt: skip
     fields = dict(experiment="table-2", scale=scale, claim=f"{task}: a Linformer; scores of the best epoch",
                   paper={"value": 93.2, "where": f"Table 2, {row}; base size"}, configuration={"task": task, "model": {}})  # fmt: skip
     return record(found, f"finetuning-{task}-{scale}", **{**fields, **changed})
