@@ -2,9 +2,11 @@
 
 import pytest
 
+from fairseq_linformer.benchmark import whole
 from fairseq_linformer.benchmark.flops import utilisation
+from fairseq_linformer.reproduction.cells import CellExperiment
 from fairseq_linformer.reproduction.experiments import speed
-from fairseq_linformer.reproduction.registry import claims, find
+from fairseq_linformer.reproduction.registry import Inputs, claims, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNMEASURED
 
 from ..evidence import cell, number, outcome, put_cells, record, verdict
@@ -64,6 +66,7 @@ def test_rounds_are_reported_that_say_otherwise():
     plain = text(1.5, 1.2, 1.6)
     assert "1.5 (1.2 to 1.6)" in plain and "at least 1.12" in plain and "round" not in plain
     assert "round" in text(1.5, 1.1, 1.6) and "round" in text(1.0, 0.9, 1.2) and "round" not in text(1.0, 0.9, 1.1)
+    assert "round" not in text(1.5, 1.12, 1.6) and "round" in text(1.0, 0.9, 1.12)  # the limit itself is kept
     assert "at most 0.75" in verdict("speed-training", measured(BOUNDS[4], 0.5)).checks[0].text
 
 
@@ -162,6 +165,48 @@ def test_shares_of_an_update(tmp_path):
     share = found.find("share", part="forward", model="ours", n=32)
     assert (share.value, share.interval, share.repetitions) == (0.33333, (0.3, 0.5), 2)  # 4 s of 12 s
     assert found.find("seconds", part="whole", model="ours").value == 6 and len(found.measurements) == 2
+
+
+# Cells
+
+
+def cells_at(scale):
+    return find("speed").cells_at[scale]()
+
+
+@pytest.mark.parametrize("scale, device, dtype, tokens", [("cpu", "cpu", "fp32", 4096), ("gpu", "cuda", "bf16", 32768)])
+def test_cells_of_base_size(scale, device, dtype, tokens, monkeypatch):
+    monkeypatch.setattr(whole, "why_not", lambda name: None)  # whatever is installed here
+    monkeypatch.setattr(speed, "why_not", lambda name: None if name == "linformer" else "not installed")
+    cells = cells_at(scale)
+    assert {(each.device, each.dtype, each.layers, each.embed_dim, each.heads, each.k) for each in cells} == {(device, dtype, 12, 768, 12, 256)}
+    of_kind = {}
+    for each in cells:
+        of_kind.setdefault(each.name.split("-")[0], []).append(each)
+    assert {kind: len(of) for kind, of in of_kind.items()} == {"training": 28, "process": 1, "shares": 1, "whole": 3}
+    steps = [(each.classify, each.n, each.batch) for each in of_kind["training"] if not each.memory and "roberta" in each.models]
+    pretraining, finetuning = {"cpu": ((4, 2, 1, 1), (32, 32, 16)), "gpu": ((64, 32, 16, 8), (32, 32, 32))}[scale]
+    assert steps == [*zip([False] * 4, (512, 1024, 2048, 4096), pretraining), *zip([True] * 3, (32, 64, 128), finetuning)]
+    assert sum(each.models == ("ours", "linformer") for each in of_kind["training"]) == 14
+    assert [(each.n, each.tokens, each.rounds) for each in of_kind["whole"]] == [(n, tokens, 2) for n in (512, 4096, 16384)]
+    assert [(each.n, each.rounds) for each in (*of_kind["process"], *of_kind["shares"])] == [(512, 1)] * 2
+    monkeypatch.setattr(speed, "why_not", lambda name: "not installed")
+    assert len(cells_at(scale)) == 19
+
+
+def test_cells_of_the_smoke_scale():
+    assert [(each.n, each.batch, each.classify, each.memory) for each in cells_at("smoke")] == [
+        (n, 64 // n, n == 16, memory) for memory in (False, True) for n in (32, 16)]  # fmt: skip
+    assert {(each.layers, each.embed_dim, each.k, each.rounds, each.warm_up) for each in cells_at("smoke")} == {(1, 64, 16, 1, 0)}
+    assert {each.models for each in cells_at("smoke")} == {("ours-modules", "transformer-sdpa")}
+
+
+@pytest.mark.parametrize("scale, threads", [("smoke", []), ("cpu", [2])])
+def test_threads(scale, threads, monkeypatch):
+    asked = []
+    monkeypatch.setattr(speed.torch, "set_num_threads", asked.append)
+    monkeypatch.setattr(CellExperiment, "measure", lambda self, *arguments: arguments)
+    assert find("speed").measure(scale, Inputs(), "it") == (scale, Inputs(), "it") and asked == threads
 
 
 def test_table():

@@ -137,14 +137,19 @@ def test_charts():
     assert len(table_1.time_charts([ten])[0].series) == 10
 
 
-@pytest.mark.parametrize("scale, lengths, device", [("smoke", (64, 128), "cpu"), ("cpu", (512, 1024, 2048, 4096, 8192), "cpu"),
-                                                    ("gpu", (512, 1024, 2048, 4096, 8192, 16384), "cuda")])  # fmt: skip
-def test_cells_of_a_scale(scale, lengths, device):
+@pytest.mark.parametrize("scale, lengths, setting, usable", [
+    ("smoke", (64, 128), ("cpu", "fp32", 1, 64, 1, 2, 0, 16), 8),
+    ("cpu", (512, 1024, 2048, 4096, 8192), ("cpu", "fp32", 2, 768, 12, 3, 1, 256), 8),
+    ("gpu", (512, 1024, 2048, 4096, 8192, 16384), ("cuda", "bf16", 12, 768, 12, 3, 1, 256), 70),
+])  # fmt: skip
+def test_cells_of_a_scale(scale, lengths, setting, usable):
     cells = find("table-1").cells_at[scale]()
-    assert tuple(each.n for each in cells) == lengths and {each.device for each in cells} == {device}
-    assert all({"linformer", "transformer-eager"} <= set(each.models) for each in cells)
-    assert {each.tokens for each in cells} == {lengths[-1]}
-    assert {each.embed_dim for each in cells} == {64 if scale == "smoke" else 768} and {each.k for each in cells} == {16 if scale == "smoke" else 256}
+    names = ("device", "dtype", "layers", "embed_dim", "heads", "rounds", "warm_up", "k")
+    assert {tuple(getattr(each, name) for name in names) for each in cells} == {setting}
+    assert tuple(each.n for each in cells) == lengths and {each.tokens for each in cells} == {lengths[-1]}
+    assert all({"linformer", "transformer-eager", "transformer-sdpa"} <= set(each.models) for each in cells)
+    assert {each.usable_gib for each in cells} == {usable}
+    assert scale == "smoke" or {"recurrent", "reformer", "bigbird", "longformer"} <= set(cells[0].models)
 
 
 # Operations

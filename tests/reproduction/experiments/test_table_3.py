@@ -151,8 +151,16 @@ def test_charts():
     assert lines["k = 128, paper"].thin and not lines["k = 128, ours"].thin and len(memory.series) == 5
 
 
-def test_cells_of_a_scale():
-    lengths = {scale: [each.n for each in make()] for scale, make in find("table-3").cells_at.items()}
-    assert lengths == {"smoke": [256], "cpu": [2**i for i in range(9, 15)], "gpu": [2**i for i in range(9, 17)]}
-    assert {each.dimensions for each in find("table-3").cells_at["smoke"]()} == {(128,)}
-    assert {each.device for each in find("table-3").cells_at["gpu"]()} == {"cuda"}
+@pytest.mark.parametrize("scale, lengths, device, layers, tokens, usable", [
+    ("smoke", [256], "cpu", 1, 256, 8), ("cpu", [2**i for i in range(9, 15)], "cpu", 2, 4096, 8),
+    ("gpu", [2**i for i in range(9, 17)], "cuda", 12, 65536, 70),
+])  # fmt: skip
+def test_cells_of_a_scale(scale, lengths, device, layers, tokens, usable):
+    cells = find("table-3").cells_at[scale]()
+    assert [each.n for each in cells] == lengths
+    assert {(each.device, each.layers, each.tokens, each.usable_gib) for each in cells} == {(device, layers, tokens, usable)}
+    if scale != "smoke":
+        assert [each.dimensions for each in cells] == [tuple(k for k in paper.TABLE_3_DIMENSIONS if k < n) for n in lengths]
+        assert {(each.embed_dim, each.heads, each.memory_gib) for each in cells} == {(768, 12, 16)}
+    else:
+        assert cells[0].dimensions == (128,)

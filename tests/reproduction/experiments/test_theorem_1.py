@@ -100,6 +100,8 @@ def test_a_run_is_measured_once_for_both_theorems(tmp_path, monkeypatch):
         assert (run["width"], run["draws"], run["lengths"], run["epsilon"]) == (8, 4, [16, 32], 0.5)
         assert set(one.tolerance) == {m.unit for m in one.measurements} and set(one.tolerance.values()) == {1e-4}
     assert (first.identifier, second.identifier) == ("theorem-1-smoke", "theorem-2-smoke")
+    assert first.find("stretch", n=16).value == pytest.approx(4.45668, rel=1e-4)  # of seed 1, on any machine
+    assert first.find("theorem", n=32, k=32, epsilon=0.7).repetitions == 4
     assert theorem_1.SIZES["cpu"] == ([128, 512, 2048], 64, 60)
 
 
@@ -111,6 +113,7 @@ def test_a_time_budget_is_rejected():
 def test_chart():
     (chart,) = find("theorem-1").charts([rows((512, 0.99), (256, 0.95), (128, 0.5))])
     measured, bound = chart.series
+    assert chart.log_x and not chart.log_y
     assert measured.runs == [[(128, 0.5), (256, 0.95), (512, 0.99)]]
     assert [k for k, _ in bound.runs[0]] == [256, 512] and bound.runs[0][0][1] == pytest.approx(0.914, abs=1e-3)
     assert bound.thin and not measured.thin and bound.color == 0 and "theorem-1-cpu" in chart.identifier

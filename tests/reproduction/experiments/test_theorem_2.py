@@ -12,12 +12,12 @@ from ..evidence import number, outcome, record, verdict
 PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
 
 
-def rows(share, n=128, d=64, k=98, approximation=PROOF, **changed):
+def rows(share, n=128, d=64, k=98, approximation=PROOF, nothing=0.2, **changed):
     """d = 64, eps = 0.5: 9 d log(d) / eps^2 is 9,582, and 5 log(128) / eps^2 is 97.04, so that k is 98."""
     at = {"source": "random", "n": n, "head_dim": d}
-    found = [number("spectral_within_eps", share, approximation=approximation, k=k, **at),
-             number("spectral_within_eps", 0.2, approximation=NOTHING, k=k, **at),
-             number("frobenius_within_eps", 0.7, approximation=PROOF, k=k, **at)]  # fmt: skip
+    found = [number(metric, value, (0.0, 1.0), approximation=name, k=k, **at)
+             for metric, name, value in (("spectral_within_eps", approximation, share), ("spectral_within_eps", NOTHING, nothing),
+                                         ("frobenius_within_eps", PROOF, 0.5 + nothing))]  # fmt: skip
     return record(found, **{"identifier": "theorem-2-cpu", "experiment": "theorem-2", **changed})
 
 
@@ -51,9 +51,17 @@ def test_another_approximation_is_not_the_proofs():
 
 
 def test_every_head_decides():
-    both = rows(0.95).changed(measurements=[*rows(0.95).measurements, *rows(0.5, n=512, k=125).measurements])
+    both = rows(0.95).changed(measurements=[*rows(0.95).measurements, *rows(0.5, n=512, k=125, nothing=0.1).measurements])
     found = verdict("theorem-2", both)
-    assert found.outcome == FAILS and len(found.checks) == 2 and "n = 512" in found.deciding[0]
+    assert found.outcome == FAILS and len(found.checks) == 2
+    assert all(said in found.deciding[0] for said in ("n = 512", "gives 0.10", "0.60"))
+
+
+@pytest.mark.parametrize("length, said", [(9582, "above every n"), (9583, "not above every n")])
+def test_the_branch_of_d_against_the_longest_n(length, said):
+    """Of the heads that were measured, whichever is at the theorem's k."""
+    both = rows(0.95).changed(measurements=[*rows(0.95, n=length, k=8).measurements, *rows(0.95).measurements])
+    assert f"9,582, {said}" in verdict("theorem-2", both).checks[0].text
 
 
 def test_measurements():
@@ -71,11 +79,13 @@ def test_measurements():
         ("k_needed_frobenius", None, None): 8.0, ("k_needed_frobenius_share", None, None): 1.0, ("k_needed_spectral_share", None, None): 0.0,
     }  # fmt: skip
     assert {(m.source, m.n, m.head_dim) for m in one.measurements} == {("random", 16, 4)}
-    assert one.find("spectral").approximation == PROOF and one.find("spectral").unit != one.find("spectral_within_eps").unit
+    assert one.find("spectral").approximation == PROOF 
+    assert "share" in one.find("spectral_within_eps").unit and "share" not in one.find("spectral").unit
 
 
 def test_chart():
     (chart,) = find("theorem-2").charts([rows(0.95)])
+    assert chart.log_x and "theorem-2-cpu" in chart.identifier
     assert {series.name: series.runs for series in chart.series} == {
         f"random, n = 128, {PROOF}": [[(98, 0.95)]], f"random, n = 128, {NOTHING}": [[(98, 0.2)]]}  # fmt: skip
     assert len(find("theorem-2").charts([rows(0.95, approximation="step 2 alone")])[0].series) == 1
