@@ -7,9 +7,18 @@ from fairseq_linformer.reproduction.records import Measurement, Record
 from fairseq_linformer.reproduction.registry import claims
 
 FIELDS = dict(
-    made_by="reproduce", claim="a claim", paper={"where": "nowhere"}, scale="cpu", hardware={"cores": 1}, versions={"python": "3"},
-    commit="c", data="none", command="true", seconds=1.0, date="2026-01-01",
-)  # fmt: skip
+    made_by="reproduce",
+    claim="a claim",
+    paper={"where": "nowhere"},
+    scale="cpu",
+    hardware={"cores": 1},
+    versions={"python": "3"},
+    commit="c",
+    data="none",
+    command="true",
+    seconds=1.0,
+    date="2026-01-01",
+)
 
 
 def number(metric, value, interval=None, repetitions=None, unit="1", **places):
@@ -21,7 +30,9 @@ def number(metric, value, interval=None, repetitions=None, unit="1", **places):
 
 def record(measurements, identifier="a-record", configuration=None, **changed):
     configuration = configuration or {"layers": 2}
-    return Record(**{**FIELDS, "identifier": identifier, "configuration": configuration, "measurements": measurements, **changed})
+    return Record(
+        **{**FIELDS, "identifier": identifier, "configuration": configuration, "measurements": measurements, **changed}
+    )
 
 
 def places_of(label):
@@ -67,8 +78,18 @@ def outcome(claim, *records, scale="cpu"):
 
 def cell(kind, measured, name="n32", **changed):
     """What ``benchmark.cells`` writes; options of its configuration have names that its other fields do not."""
-    fields = dict(clock="wall", threads=2, hardware={"cores": 1}, versions={"python": "3"}, seconds=1.0, date="2026-01-02",
-                  commit="abc", command="it", peak_operations_per_second=1e12, peak_from="a matrix product")  # fmt: skip
+    fields = dict(
+        clock="wall",
+        threads=2,
+        hardware={"cores": 1},
+        versions={"python": "3"},
+        seconds=1.0,
+        date="2026-01-02",
+        commit="abc",
+        command="it",
+        peak_operations_per_second=1e12,
+        peak_from="a matrix product",
+    )
     own = {key: changed.pop(key) for key in list(changed) if key in fields}
     shape = {"device": "cpu", "dtype": "fp32", "layers": 2, "n": 32, "tokens": 64, **changed}
     return {"name": f"{kind}-cpu-fp32-l2-{name}", "configuration": shape, "measured": measured, **fields, **own}

@@ -7,7 +7,16 @@ import pytest
 from fairseq_linformer.benchmark.timing import spread_of
 from fairseq_linformer.machine import current_commit
 from fairseq_linformer.reproduction import cells
-from fairseq_linformer.reproduction.cells import CellKind, evidence, is_base_size, lengths_of, once, rule, setting, spread
+from fairseq_linformer.reproduction.cells import (
+    CellKind,
+    evidence,
+    is_base_size,
+    lengths_of,
+    once,
+    rule,
+    setting,
+    spread,
+)
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
 from fairseq_linformer.reproduction.statistics import HOLDS, UNMEASURED, Check
@@ -32,19 +41,45 @@ def records(folder):
 
 
 def test_a_record_of_several_cells(tmp_path):
-    long = cell("training", {"x": 4.0}, "n64", n=64, seconds=2.0, date="2026-01-03", commit="def", command="more",
-                models=["ours", "roberta"])  # fmt: skip
-    short = cell("training", {"x": 1.0}, "n128-first", models=["ours"], seconds=0.5)
+    long = cell(
+        "training",
+        {"x": 4.0},
+        "n64",
+        n=64,
+        seconds=2.0,
+        date="2026-01-03",
+        commit="def",
+        command="more",
+        models=["ours", "roberta"],
+    )
+    short = cell("training", {"x": 1.0}, "n99", models=["ours"], seconds=0.5)
     (found,) = records(put_cells(tmp_path, long, short))
-    assert (found.identifier, found.experiment, found.made_by, found.scale) == ("benchmark-training-cpu-fp32-l2", "speed", "benchmark", "cpu")
-    assert [(m.metric, m.n, m.value) for m in found.measurements] == [("x", 32, 1.0), ("x", 64, 4.0), ("total", None, 5.0)]
+    assert (found.identifier, found.experiment, found.made_by, found.scale) == (
+        "benchmark-training-cpu-fp32-l2",
+        "speed",
+        "benchmark",
+        "cpu",
+    )
+    assert [(m.metric, m.n, m.value) for m in found.measurements] == [
+        ("x", 32, 1.0),
+        ("x", 64, 4.0),
+        ("total", None, 5.0),
+    ]
     assert (found.claim, found.paper.where, found.paper.value) == ("a claim", "a table", {"x": 1})
     assert (found.commit, found.command, found.seconds, found.date) == ("abc; def", "it; more", 2.5, "2026-01-03")
     assert (found.hardware, found.versions, found.data) == ({"cores": 1}, {"python": "3"}, "random tokens")
     c = found.configuration
-    assert (c["device"], c["layers"], c["models"], c["threads"], c["clock"]) == ("cpu", 2, ["ours", "roberta"], 2, "wall")
+    assert (c["device"], c["layers"], c["models"], c["threads"], c["clock"]) == (
+        "cpu",
+        2,
+        ["ours", "roberta"],
+        2,
+        "wall",
+    )
     assert c["peak_from"] == "a matrix product" and "n" not in c and "tokens" not in c and c["failed"] == {}
-    assert c["cells"][short["name"]] == {"n": 32, "tokens": 64, "peak_operations_per_second": 1e12} and lengths_of(found) == [32, 64]
+    assert c["cells"][short["name"]] == {"n": 32, "tokens": 64, "peak_operations_per_second": 1e12} and lengths_of(
+        found
+    ) == [32, 64]
 
 
 def test_a_cell_keeps_what_is_its_own(tmp_path):
@@ -62,10 +97,14 @@ def test_records_differ_by_device_precision_and_layers(tmp_path):
     gpu = cell("training", {"x": 1.0}, device="cuda", dtype="bf16")
     gpu["name"] = "training-cuda-bf16-l2-n32"
     other = cell("scaling", {"x": 1.0})
-    found = {each.identifier: each for each in records(put_cells(tmp_path, deep, gpu, other, cell("training", {"x": 1.0})))}
+    found = {
+        each.identifier: each for each in records(put_cells(tmp_path, deep, gpu, other, cell("training", {"x": 1.0})))
+    }
     assert {name: each.scale for name, each in found.items()} == {
-        "benchmark-training-cpu-fp32-l12": "cpu", "benchmark-training-cuda-bf16-l2": "gpu", "benchmark-training-cpu-fp32-l2": "cpu",
-    }  # fmt: skip
+        "benchmark-training-cpu-fp32-l12": "cpu",
+        "benchmark-training-cuda-bf16-l2": "gpu",
+        "benchmark-training-cpu-fp32-l2": "cpu",
+    }
     assert found["benchmark-training-cpu-fp32-l12"].seconds == 0.1  # never 0
 
 
@@ -90,7 +129,8 @@ def test_cells_of_another_machine_or_setting_are_rejected(changed, what, tmp_pat
 
 
 @pytest.mark.parametrize("damage", [
-    lambda content: content.pop("measured"), lambda content: content.pop("commit"), lambda content: content["configuration"].pop("layers"),
+    lambda content: content.pop("measured"), lambda content: content.pop("commit"),
+    lambda content: content["configuration"].pop("layers"),
     lambda content: content.update(name="another"), lambda content: content["measured"].update(x="fast"),
     lambda content: content["configuration"].pop("n"), lambda content: content.update(measured=5),
 ])  # fmt: skip
@@ -108,8 +148,11 @@ def test_a_damaged_cell_is_named(damage, tmp_path):
 
 def test_the_best_peak_of_several_cells_is_that_of_all(tmp_path):
     """Beside each a matrix product was timed, which other work on the machine can only slow down."""
+
     def peak(each):
-        yield Measurement(metric="peak", value=each["peak_operations_per_second"], unit="1/s", n=each["configuration"]["n"])
+        yield Measurement(
+            metric="peak", value=each["peak_operations_per_second"], unit="1/s", n=each["configuration"]["n"]
+        )
 
     kind = CellKind("training", "c", "w", peak)
     both = [cell("training", {}, f"n{n}", n=n, peak_operations_per_second=best) for n, best in ((32, 4e12), (64, 1e12))]
@@ -122,19 +165,33 @@ def test_the_best_peak_of_several_cells_is_that_of_all(tmp_path):
 
 
 def test_spreads():
-    assert spread(spread_of([1.0, 2.0, 9.0]), "ms", 1e3) == {"value": 2000.0, "unit": "ms", "interval": (1000.0, 9000.0), "repetitions": 3}
+    assert spread(spread_of([1.0, 2.0, 9.0]), "ms", 1e3) == {
+        "value": 2000.0,
+        "unit": "ms",
+        "interval": (1000.0, 9000.0),
+        "repetitions": 3,
+    }
     assert spread(spread_of([1.23456789]), "s") == {"value": 1.2346, "unit": "s", "interval": None, "repetitions": 1}
     assert once(1.23456789, "s") == {"value": 1.2346, "unit": "s"}
 
 
 def test_all_kinds_and_what_failed(tmp_path):
     kinds = {name: experiment for name, (_, experiment) in cells.kinds().items()}
-    assert kinds == {"scaling": "table-1", "pertoken": "figure-2", "inference": "table-3",
-                     **dict.fromkeys(("whole", "training", "process", "shares", "finetuning"), "speed")}  # fmt: skip
-    put_cells(tmp_path, cell("pertoken", {"seconds": {"512": [1.0], "1024": [2.0]}}),
-              cell("scaling", {"seconds": {"linformer": [1.0]}, "failed": {"bigbird": "too short"}}, models=["linformer"]))  # fmt: skip
+    assert kinds == {
+        "scaling": "table-1",
+        "pertoken": "figure-2",
+        "inference": "table-3",
+        **dict.fromkeys(("whole", "training", "process", "shares", "finetuning"), "speed"),
+    }
+    put_cells(
+        tmp_path,
+        cell("pertoken", {"seconds": {"512": [1.0], "1024": [2.0]}}),
+        cell("scaling", {"seconds": {"linformer": [1.0]}, "failed": {"bigbird": "too short"}}, models=["linformer"]),
+    )
     assert {each.identifier: each.experiment for each in cells.records_in(tmp_path)} == {
-        "benchmark-pertoken-cpu-fp32-l2": "figure-2", "benchmark-scaling-cpu-fp32-l2": "table-1"}  # fmt: skip
+        "benchmark-pertoken-cpu-fp32-l2": "figure-2",
+        "benchmark-scaling-cpu-fp32-l2": "table-1",
+    }
     assert cells.failures_in(tmp_path) == ["scaling-cpu-fp32-l2-n32: bigbird: too short"]
 
 
@@ -164,7 +221,11 @@ def test_an_experiment_of_cells(measured, tmp_path):
     assert (provenance.command, provenance.commit, minutes) == ("it", current_commit(), 5)
     assert (found.identifier, found.experiment) == ("benchmark-pertoken-cpu-fp32-l2-smoke", "figure-2")
     assert (found.made_by, found.scale, found.command, found.tolerance) == ("reproduce", "smoke", "it", cells.TOLERANCE)
-    assert figure.scales == ("smoke", "cpu", "gpu") and figure.cost("cpu") and [c.identifier for c in figure.claims] == ["figure-2"]
+    assert (
+        figure.scales == ("smoke", "cpu", "gpu")
+        and figure.cost("cpu")
+        and [c.identifier for c in figure.claims] == ["figure-2"]
+    )
     with pytest.raises(Unfinished, match="1 of 1"):
         figure.measure("smoke", Inputs(runs=tmp_path, minutes=1), "it")
 
@@ -184,15 +245,27 @@ def test_it_is_measured_again_in_a_folder_of_its_own(measured, tmp_path):
 
 def test_how_far_a_repeated_measurement_may_differ():
     """Counts not at all; ratios of times by a quarter; times themselves are the machine's."""
-    assert cells.TOLERANCE == {"ratio of times": 0.25, "ratio of times per token": 0.25, "ratio of batches": 0.0, "ratio of bytes": 0.0,
-                               "exponent of n": 0.2}  # fmt: skip
+    assert cells.TOLERANCE == {
+        "ratio of times": 0.25,
+        "ratio of times per token": 0.25,
+        "ratio of batches": 0.0,
+        "ratio of bytes": 0.0,
+        "exponent of n": 0.2,
+    }
 
 
 # Evidence
 
 
 def of(made_by, identifier, experiment="table-1", scale="cpu", **configuration):
-    return record([number("x", 1.0)], identifier, {"layers": 2, **configuration}, made_by=made_by, experiment=experiment, scale=scale)
+    return record(
+        [number("x", 1.0)],
+        identifier,
+        {"layers": 2, **configuration},
+        made_by=made_by,
+        experiment=experiment,
+        scale=scale,
+    )
 
 
 def test_records_of_reproduce_come_before_those_of_other_commands():
@@ -204,7 +277,9 @@ def test_records_of_reproduce_come_before_those_of_other_commands():
     assert evidence([ours], "table-1", "gpu") == [] == evidence([ours], "table-2", "cpu")
 
 
-@pytest.mark.parametrize("size, base", [({}, True), ({"embed_dim": 768, "k": 256}, True), ({"embed_dim": 64}, False), ({"k": 128}, False)])
+@pytest.mark.parametrize(
+    "size, base", [({}, True), ({"embed_dim": 768, "k": 256}, True), ({"embed_dim": 64}, False), ({"k": 128}, False)]
+)
 def test_another_width_or_k_is_another_model(size, base):
     other = of("benchmark", "a", **size)
     assert is_base_size(other) == base and evidence([other], "table-1", "cpu") == [other] * base

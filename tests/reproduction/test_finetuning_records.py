@@ -6,21 +6,37 @@ from fairseq_linformer.reproduction.finetuning_records import paper_cell, paper_
 from fairseq_linformer.reproduction.paper import TABLE_2
 from fairseq_linformer.task_data.table import TASKS
 
-MODEL = {"checkpoint": "checkpoint_last.pt", "max_positions": 512, "projected_dim": "256", "sharing": "layerwise", "projection": "linear",
-         "from_scratch": False, "pretraining": {"cfg": {"model": {"encoder_layers": 12, "encoder_embed_dim": 768}}, "num_updates": 250000}}  # fmt: skip
+MODEL = {
+    "checkpoint": "checkpoint_last.pt",
+    "max_positions": 512,
+    "projected_dim": "256",
+    "sharing": "layerwise",
+    "projection": "linear",
+    "from_scratch": False,
+    "pretraining": {"cfg": {"model": {"encoder_layers": 12, "encoder_embed_dim": 768}}, "num_updates": 250000},
+}
 
 
 def result(lr, seed, accuracy, commit="abc", date="2026-01-01", majority=0.509, device="cpu", **model):
     scores = {name: {"value": accuracy, "interval": [accuracy - 0.01, accuracy + 0.02]} for name in ("accuracy", "f1")}
     return {
-        "splits": {"valid": {"rows": 872, "scores": scores, "majority": majority}}, "seconds": 3.0, "data": "made up",
-        "commit": commit, "date": date, "hardware": {"cores": 2}, "versions": {"python": "3"}, "model": {**MODEL, **model},
+        "splits": {"valid": {"rows": 872, "scores": scores, "majority": majority}},
+        "seconds": 3.0,
+        "data": "made up",
+        "commit": commit,
+        "date": date,
+        "hardware": {"cores": 2},
+        "versions": {"python": "3"},
+        "model": {**MODEL, **model},
         "recipe": {"lr": lr, "batch_size": 32, "epochs": 10, "seed": seed, "overrides": [], "device": device},
-    }  # fmt: skip
+    }
 
 
-GRID = [result(lr, seed, accuracy, commit) for lr, commit, accuracies in ((1e-5, "abc", (0.91, 0.95, 0.90)), (2e-5, "def", (0.94, 0.89, 0.92)))
-        for seed, accuracy in enumerate(accuracies, 1)]  # fmt: skip
+GRID = [
+    result(lr, seed, accuracy, commit)
+    for lr, commit, accuracies in ((1e-5, "abc", (0.91, 0.95, 0.90)), (2e-5, "def", (0.94, 0.89, 0.92)))
+    for seed, accuracy in enumerate(accuracies, 1)
+]
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +57,56 @@ def test_where_it_was_measured(grid):
     m = grid.find("accuracy")
     assert (m.task, m.split, m.n, m.k, m.sharing) == ("sst-2", "valid", 512, 256, "layerwise")
     assert grid.find("majority", split="valid").value == 50.9 and grid.find("rows", split="valid").value == 872
-    roberta = record_of(TASKS["sst-2"], [result(1e-5, 1, 0.9, projected_dim="", sharing="", projection="", majority=None)], "r", "c")
-    assert (roberta.find("accuracy").k, roberta.find("accuracy").sharing, roberta.find("majority")) == (None, None, None)
+    roberta = record_of(
+        TASKS["sst-2"], [result(1e-5, 1, 0.9, projected_dim="", sharing="", projection="", majority=None)], "r", "c"
+    )
+    assert (roberta.find("accuracy").k, roberta.find("accuracy").sharing, roberta.find("majority")) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_its_provenance(grid):
-    assert (grid.identifier, grid.experiment, grid.made_by, grid.scale) == ("finetuning-sst-2-base", "table-2", "finetune", "cpu")
+    assert (grid.identifier, grid.experiment, grid.made_by, grid.scale) == (
+        "finetuning-sst-2-base",
+        "table-2",
+        "finetune",
+        "cpu",
+    )
     assert (grid.seconds, grid.commit, grid.command, grid.date) == (18.0, "abc; def", "the command", "2026-01-01")
-    assert grid.configuration["model"] == MODEL and grid.configuration["task"] == "sst-2" and grid.data == "sst-2: made up"
+    assert (
+        grid.configuration["model"] == MODEL and grid.configuration["task"] == "sst-2" and grid.data == "sst-2: made up"
+    )
     assert grid.paper.value == 93.1 and grid.hardware == {"cores": 2} and grid.versions == {"python": "3"}
-    later = record_of(TASKS["sst-2"], [result(1e-5, 1, 0.9, device="gpu"), result(1e-5, 2, 0.9, date="2026-01-05", device="gpu")], "x", "c")
+    later = record_of(
+        TASKS["sst-2"],
+        [result(1e-5, 1, 0.9, device="gpu"), result(1e-5, 2, 0.9, date="2026-01-05", device="gpu")],
+        "x",
+        "c",
+    )
     assert (later.date, later.scale) == ("2026-01-05", "gpu")
 
 
 def test_one_run_has_the_confidence_interval_of_its_rows():
     m = record_of(TASKS["qqp"], [result(1e-5, 1, 0.8)], "x", "c").find("accuracy")
-    assert m.interval == pytest.approx((79, 82)) and (m.value, m.interval_kind, m.repetitions) == (80.0, "confidence", 1)
+    assert m.interval == pytest.approx((79, 82)) and (m.value, m.interval_kind, m.repetitions) == (
+        80.0,
+        "confidence",
+        1,
+    )
     odd = result(1e-5, 1, 0.8)
-    odd["splits"]["valid"]["scores"]["accuracy"]["interval"] = [0.81, 0.82]  # of a bootstrap, which need not be around it
+    odd["splits"]["valid"]["scores"]["accuracy"]["interval"] = [
+        0.81,
+        0.82,
+    ]  # of a bootstrap, which need not be around it
     assert record_of(TASKS["qqp"], [odd], "x", "c").find("accuracy").interval == pytest.approx((80, 82))
 
 
 def test_two_seeds_have_their_mean():
-    m = record_of(TASKS["qqp"], [result(1e-5, seed, accuracy) for seed, accuracy in ((1, 0.8), (2, 0.9))], "x", "c").find("accuracy")
+    m = record_of(
+        TASKS["qqp"], [result(1e-5, seed, accuracy) for seed, accuracy in ((1, 0.8), (2, 0.9))], "x", "c"
+    ).find("accuracy")
     assert (m.value, m.interval, m.interval_kind, m.repetitions) == (85.0, (80.0, 90.0), "range", 2)
 
 

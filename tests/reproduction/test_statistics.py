@@ -154,8 +154,10 @@ def test_the_ratio_of_perplexities():
 
 
 def test_seeds_are_paired_by_their_number():
-    one = record([number("bits", value, model="a", seed=seed) for seed, value in ((2, 5.2), (1, 5.1), (3, 5.3))]
-                 + [number("bits", 5.2, (5.1, 5.3), model="a")])  # fmt: skip
+    one = record(
+        [number("bits", value, model="a", seed=seed) for seed, value in ((2, 5.2), (1, 5.1), (3, 5.3))]
+        + [number("bits", 5.2, (5.1, 5.3), model="a")]
+    )
     assert bits_by_seed(one, "a") == [5.1, 5.2, 5.3] and bits_by_seed(one, "b") == []
 
 
@@ -198,9 +200,14 @@ def test_a_converted_model_is_reported_with_its_updates_and_start():
         return {"n": 64, "runs": {"a": a, "b": {"made": "continued", "updates": 1500}}}
 
     def text(**a):
-        return perplexity_ratio(trained("x", {"a": three(5.0), "b": three(5.0)}, configuration=runs(**a)), "a", "b").text
+        return perplexity_ratio(
+            trained("x", {"a": three(5.0), "b": three(5.0)}, configuration=runs(**a)), "a", "b"
+        ).text
 
-    assert "1,500" in (said := text(made="converted-as-n1024", updates=1500, model={"start": "average"})) and "average" in said
+    assert (
+        "1,500" in (said := text(made="converted-as-n1024", updates=1500, model={"start": "average"}))
+        and "average" in said
+    )
     assert "E and F" not in text(made="converted", updates=1500, model={"start": None})
     assert "1,500" not in text(made="continued", updates=1500)
 

@@ -23,8 +23,11 @@ from ..evidence import number, outcome, record, verdict
 
 def spectrum(*layers, identifier="spectrum-roberta-cpu", index=16, source="r", **changed):
     """Of each layer the share of each head at ``index`` of 64 singular values; the last layer first."""
-    shares = [number("cumulative_share", share, source=source, layer=layer, head=head)
-              for layer, heads in reversed([*enumerate(layers, 1)]) for head, share in enumerate(heads, 1)]  # fmt: skip
+    shares = [
+        number("cumulative_share", share, source=source, layer=layer, head=head)
+        for layer, heads in reversed([*enumerate(layers, 1)])
+        for head, share in enumerate(heads, 1)
+    ]
     runs = {"runs": {source: {"index": index, "singular_values": 64, "n": 64}}}
     return record(shares, identifier, runs, experiment="figure-1", **changed)
 
@@ -43,7 +46,12 @@ def test_every_head_has_a_long_tail(heads, expected):
 
 def test_the_least_share_and_the_mean_are_reported():
     (check,) = verdict("figure-1", spectrum((0.9, 0.6, 0.9))).checks
-    assert "0.60" in check.text and "0.80 in the mean" in check.text and "layer 1" in check.text and "3 heads" in check.text
+    assert (
+        "0.60" in check.text
+        and "0.80 in the mean" in check.text
+        and "layer 1" in check.text
+        and "3 heads" in check.text
+    )
 
 
 @pytest.mark.parametrize("layers, expected", [
@@ -58,10 +66,15 @@ def test_the_last_layer_is_compared_with_the_first(layers, expected):
 def test_every_model_and_text_decides():
     up, down = spectrum((0.8,), (0.9,)), spectrum((0.9,), (0.8,), identifier="spectrum-roberta-more")
     assert outcome("figure-1-layers", up, down) == FAILS and outcome("figure-1", up, down) == HOLDS
-    both = up.changed(measurements=[*up.measurements, *spectrum((0.9,), (0.8,), source="s").measurements],
-                      configuration={"runs": {**up.configuration["runs"], "s": up.configuration["runs"]["r"]}})  # fmt: skip
+    both = up.changed(
+        measurements=[*up.measurements, *spectrum((0.9,), (0.8,), source="s").measurements],
+        configuration={"runs": {**up.configuration["runs"], "s": up.configuration["runs"]["r"]}},
+    )
     found = verdict("figure-1-layers", both)
     assert found.outcome == FAILS and len(found.checks) == 2 and found.deciding[0].startswith("s: ")
+    deeper = both.changed(measurements=[*both.measurements, *spectrum((), (), (0.7,), source="s").measurements])
+    assert all("layer 3" in text for text in verdict("figure-1-layers", deeper).deciding if text.startswith("s: "))
+    assert len(verdict("figure-1-layers", deeper).checks) == 2
 
 
 def test_another_index_than_a_quarter_is_left_out():
@@ -74,7 +87,11 @@ def test_another_index_than_a_quarter_is_left_out():
 
 def test_spectra_of_another_command_count_and_those_of_scripts_do_not():
     assert outcome("figure-1", spectrum((0.8,), made_by="analyze")) == HOLDS
-    assert outcome("figure-1", spectrum((0.8,), made_by="script")) == UNMEASURED == outcome("figure-1", spectrum((0.8,)), scale="gpu")
+    assert (
+        outcome("figure-1", spectrum((0.8,), made_by="script"))
+        == UNMEASURED
+        == outcome("figure-1", spectrum((0.8,)), scale="gpu")
+    )
     assert verdict("figure-1", spectrum((0.8,)), spectrum((0.1,), made_by="analyze", identifier="b")).outcome == HOLDS
 
 
@@ -83,7 +100,7 @@ def test_spectra_of_another_command_count_and_those_of_scripts_do_not():
 
 @pytest.fixture
 def measured():
-    """Two layers of two heads, eight singular values: equal, or all in the first, for which curves are straight or flat."""
+    """Two layers of two heads, eight singular values: equal or all in the first; curves are straight or flat."""
     straight, flat = np.arange(1, 9) / 8, np.ones(8)
     curve = np.array([[straight, flat], [flat, flat]])
     facts = {"n": 8, "index": 2, "sentences": 1000, "singular_values": 8}
@@ -93,7 +110,9 @@ def measured():
 def test_measurements(measured):
     one = record(list(figure_1.measurements(measured, "a text")))
     at = {"source": "a text", "n": 8, "layer": 1, "head": 1}
-    assert one.find("cumulative_share", **at).value == 0.25 and one.find("cumulative_share_deviation", **at).value == 0.025
+    assert (
+        one.find("cumulative_share", **at).value == 0.25 and one.find("cumulative_share_deviation", **at).value == 0.025
+    )
     assert one.find("k_for_90_percent", **at).value == 8 and one.find("k_for_90_percent_of_squares", **at).value == 7
     assert one.find("cumulative_share", source="a text", n=8, layer=1, head=2).value == 1
     assert len(one.measurements) == 4 * 4 and "1,000" in one.find("cumulative_share").unit
@@ -158,17 +177,36 @@ def test_the_attention_of_a_checkpoint_is_analyzed(text, tmp_path, monkeypatch):
     def measure(model, blocks, sentences, state, key):
         asked.update(blocks=[*blocks], sentences=sentences, state=state, key=key)
         sums = Sums.empty(1, 2, 8)
-        sums.curve[0, 0], sums.curve[0, 1], sums.sentences, sums.values, sums.difference = np.arange(1, 9), 4 * np.ones(8), 4, 8, 0.25
+        sums.curve[0, 0], sums.curve[0, 1], sums.sentences, sums.values, sums.difference = (
+            np.arange(1, 9),
+            4 * np.ones(8),
+            4,
+            8,
+            0.25,
+        )
         return sums
 
     opened = SimpleNamespace(bos=0, kind="roberta")
-    monkeypatch.setattr(figure_1, "open_model", lambda path, tokenizer: opened if path == checkpoint and not tokenizer else None)
+    monkeypatch.setattr(
+        figure_1, "open_model", lambda path, tokenizer: opened if path == checkpoint and not tokenizer else None
+    )
     monkeypatch.setattr(figure_1, "measure", measure)
     found, seconds = figure_1.analyze(checkpoint, text, 8, 4, tmp_path / "new" / "out")
-    assert found.facts == {"kind": "roberta", "n": 8, "index": 2, "singular_values": 8, "sentences": 4, "float64_difference": 0.25}
+    assert found.facts == {
+        "kind": "roberta",
+        "n": 8,
+        "index": 2,
+        "singular_values": 8,
+        "sentences": 4,
+        "float64_difference": 0.25,
+    }
     assert found.heat.tolist() == [[0.5, 1.0]] and 0 <= seconds < 60
     assert asked["key"] == {"checkpoint": sha256(checkpoint), "valid": sha256(text / "valid.bin"), "n": 8}
-    assert asked["blocks"] == [[0, 4, 5, 2, 5, 5, 5, 4]] and asked["sentences"] == 4 and asked["state"].parent == tmp_path / "new" / "out"
+    assert (
+        asked["blocks"] == [[0, 4, 5, 2, 5, 5, 5, 4]]
+        and asked["sentences"] == 4
+        and asked["state"].parent == tmp_path / "new" / "out"
+    )
     figure_1.analyze(checkpoint, text, 8, 4, tmp_path / "new" / "out")  # the folder is there
 
 
@@ -190,23 +228,49 @@ def analyzed(measured, monkeypatch, tmp_path):
     monkeypatch.setattr(figure_1, "check_folders", lambda folders, text: asked.__dict__.update(checked=(folders, text)))
     monkeypatch.setattr(figure_1, "described", lambda text: f"of {text}")
     monkeypatch.setattr(figure_1, "shards_of", lambda text: [Path("first"), Path("second")])
-    monkeypatch.setattr(figure_1.scoring, "provenance", lambda folders: {
-        "commit": str(len(folders)), "hardware": {"cores": 1}, "versions": {"python": "3"}, "date": "2026-01-01"})  # fmt: skip
+    monkeypatch.setattr(
+        figure_1.scoring,
+        "provenance",
+        lambda folders: {
+            "commit": str(len(folders)),
+            "hardware": {"cores": 1},
+            "versions": {"python": "3"},
+            "date": "2026-01-01",
+        },
+    )
     return asked
 
 
 def test_a_run(analyzed, tmp_path):
     inputs = Inputs(runs=tmp_path, text="a text")
     (one,) = find("figure-1").measure("smoke", inputs, "it")
-    assert (one.identifier, one.experiment, one.made_by, one.scale) == ("spectrum-roberta-smoke", "figure-1", "reproduce", "smoke")
+    assert (one.identifier, one.experiment, one.made_by, one.scale) == (
+        "spectrum-roberta-smoke",
+        "figure-1",
+        "reproduce",
+        "smoke",
+    )
     last = analyzed.folders[-1].last
     assert analyzed.calls == [(last, Path("first"), 16, figure_1.SENTENCES["smoke"], tmp_path / "smoke" / "spectrum")]
-    assert analyzed.until is None and analyzed.checked[1] == "a text" and len(analyzed.folders) == len(analyzed.checked[0]) == 2
-    assert (one.commit, one.data, one.command, one.seconds) == ("2", "of a text", "it", 1.235) and one.paper.value is None
+    assert (
+        analyzed.until is None
+        and analyzed.checked[1] == "a text"
+        and len(analyzed.folders) == len(analyzed.checked[0]) == 2
+    )
+    assert (one.commit, one.data, one.command, one.seconds) == (
+        "2",
+        "of a text",
+        "it",
+        1.235,
+    ) and one.paper.value is None
     assert one.rules == {claim.identifier: claim.rule for claim in find("figure-1").claims}
     c = one.configuration
     ((source, facts),) = c["runs"].items()
-    assert facts["index"] == 2 and "n = 16" in source and {m.source for m in one.measurements} == {source} == {c.source for c in one.curves}
+    assert (
+        facts["index"] == 2
+        and "n = 16" in source
+        and {m.source for m in one.measurements} == {source} == {c.source for c in one.curves}
+    )
     assert c["sentences"] == 4 and c["sizes"]["layers"] == 1 and c["model"]["made"] == "continued"
     assert set(one.tolerance) == {m.unit for m in one.measurements} and set(one.tolerance.values()) == {1e-3}
     assert outcome("figure-1", one, scale="smoke") == FAILS
@@ -237,10 +301,38 @@ def test_a_run_again(minutes, analyzed, tmp_path):
 
 
 def test_charts():
-    layers = [Curve(metric="cumulative_share", source="r", layer=layer, points=[(16, 0.7), (64, 1.0)]) for layer in (1, 2)]
+    layers = [
+        Curve(metric="cumulative_share", source="r", layer=layer, points=[(16, 0.7), (64, 1.0)]) for layer in (1, 2)
+    ]
     lines, heat = find("figure-1").charts([spectrum((0.1, 0.2), (0.3, 0.4)).changed(curves=layers)])
-    assert [(s.name, s.runs) for s in lines.series] == [(f"r, layer {layer}", [[(16, 0.7), (64, 1.0)]]) for layer in (1, 2)]
+    assert [(s.name, s.runs) for s in lines.series] == [
+        (f"r, layer {layer}", [[(16, 0.7), (64, 1.0)]]) for layer in (1, 2)
+    ]
     values = dict(zip(heat.rows, heat.values))
     assert values == {"layer 1": [0.1, 0.2], "layer 2": [0.3, 0.4]} and heat.columns == ["head 1", "head 2"]
     assert "16 of 64" in heat.what and lines.identifier != heat.identifier
-    assert [*find("figure-1").charts([spectrum((0.1, 0.2))])] == [figure_1.Heat(heat.identifier, heat.title, ["layer 1"], heat.columns, [[0.1, 0.2]], heat.what)]
+    assert [*find("figure-1").charts([spectrum((0.1, 0.2))])] == [
+        figure_1.Heat(heat.identifier, heat.title, ["layer 1"], heat.columns, [[0.1, 0.2]], heat.what)
+    ]
+
+
+def test_charts_of_each_n():
+    longer = spectrum((0.5, 0.6), source="a, n = 128")
+    facts = {
+        "r": {"index": 16, "singular_values": 64, "n": 64},
+        "a, n = 128": {"index": 32, "singular_values": 128, "n": 128},
+    }
+    both = spectrum((0.1, 0.2)).changed(
+        measurements=[*spectrum((0.1, 0.2)).measurements, *longer.measurements],
+        configuration={"runs": facts},
+        curves=[Curve(metric="cumulative_share", source=source, layer=1, points=[(16, 0.7)]) for source in facts],
+    )
+    charts = find("figure-1").charts([both])
+    assert [("n128" in chart.identifier, "n = 128" in chart.title) for chart in charts] == [(True, True)] * 2 + [
+        (False, False)
+    ] * 2
+    assert [len(chart.series) for chart in charts[::2]] == [1, 1] and [chart.values for chart in charts[1::2]] == [
+        [[0.5, 0.6]],
+        [[0.1, 0.2]],
+    ]
+    assert "32 of 128" in charts[1].what and "16 of 64" in charts[3].what

@@ -17,7 +17,10 @@ def flat(value, low, high, **changed):
 
 def transformer(*times, **changed):
     """(n, median, lowest, highest) of the Transformer; the Linformer's grow more, and stand for nothing here."""
-    of = [number("microseconds_per_token", value, (low, high), model="transformer-eager", n=n) for n, value, low, high in times]
+    of = [
+        number("microseconds_per_token", value, (low, high), model="transformer-eager", n=n)
+        for n, value, low, high in times
+    ]
     of += [number("microseconds_per_token", n / 1.0, model="linformer", n=n) for n in (512, 4096)]
     changed = {"identifier": "benchmark-scaling-cpu-fp32-l2", "made_by": "benchmark", **changed}
     return record(of, experiment="table-1", **changed)
@@ -46,7 +49,10 @@ def test_every_round_slower_fails():
 def test_the_transformer_takes_longer_at_the_longest_n(last, expected):
     times = transformer((1024, 99.0, 99.0, 99.0), (4096, *last), (512, 10.0, 9.0, 11.0))
     found = verdict("figure-2", flat(1.1, 1.0, 1.2), times)
-    assert found.outcome == expected and found.records == ["benchmark-pertoken-cpu-fp32-l2", "benchmark-scaling-cpu-fp32-l2"]
+    assert found.outcome == expected and found.records == [
+        "benchmark-pertoken-cpu-fp32-l2",
+        "benchmark-scaling-cpu-fp32-l2",
+    ]
     assert len(found.checks) == 2 and "n=4096 / n=512" in " ".join(found.deciding)
 
 
@@ -54,9 +60,12 @@ def test_without_the_linformer_nothing_is_measured():
     one = transformer((512, 10.0, 9.0, 11.0), (4096, 30.0, 29.0, 33.0))
     assert outcome("figure-2", one) == UNMEASURED
     alone = flat(1.1, 1.0, 1.2)
+    assert len(verdict("figure-2", alone, one).checks) == 2
     assert outcome("figure-2", alone, scale="gpu") == UNMEASURED
     single = transformer((512, 10.0, 9.0, 11.0))  # one length says nothing
-    assert verdict("figure-2", alone, single).records == [alone.identifier] and outcome("figure-2", alone, single) == HOLDS
+    assert (
+        verdict("figure-2", alone, single).records == [alone.identifier] and outcome("figure-2", alone, single) == HOLDS
+    )
 
 
 def test_records_of_the_experiment_come_first():
@@ -68,7 +77,10 @@ def test_ratios_of_a_cell(tmp_path):
     """By rounds, of each longer n over the shortest, though "1024" comes before "512" in a dictionary."""
     measured = {"seconds": {"1024": [2.0, 3.0, 9.0], "512": [1.0, 2.0, 3.0], "2048": [1.0, 1.0, 1.0]}}
     (found,) = figure_2.KIND.records(put_cells(tmp_path, cell("pertoken", measured)), "figure-2")
-    ratios = {(m.n, m.baseline_n): (m.value, m.low, m.high, m.repetitions) for m in found.select("time_per_token_ratio", model="linformer")}
+    ratios = {
+        (m.n, m.baseline_n): (m.value, m.low, m.high, m.repetitions)
+        for m in found.select("time_per_token_ratio", model="linformer")
+    }
     assert ratios == {(1024, 512): (2.0, 1.5, 3.0, 3), (2048, 512): (0.5, 0.33333, 1.0, 3)}
 
 
@@ -77,14 +89,21 @@ def test_table_and_charts():
     (table,) = figure.tables([one, transformer((512, 10.0, 9.0, 11.0))])
     assert table.rows == [[one.identifier, "n=16384 / n=512", "1.100", "1.000 to 1.200", "3"]]
     assert figure.tables([]) == [] and figure.shows == ("table-1",)
-    times = transformer((512, 10.0, 9.0, 11.0), configuration={"layers": 2, "models": ["linformer", "transformer-eager"]})
+    times = transformer(
+        (512, 10.0, 9.0, 11.0), configuration={"layers": 2, "models": ["linformer", "transformer-eager"]}
+    )
     (chart,) = figure.charts([one, times])
-    assert {s.name: s.runs for s in chart.series}["transformer-eager"] == [[(512, 10.0)]] and times.identifier in chart.identifier
+    assert {s.name: s.runs for s in chart.series}["transformer-eager"] == [
+        [(512, 10.0)]
+    ] and times.identifier in chart.identifier
 
 
 def test_cells():
     lengths = {scale: [each.lengths for each in make()] for scale, make in find("figure-2").cells_at.items()}
     assert lengths == {"smoke": [(64, 128)], "cpu": [(512, 16384)], "gpu": [(512, 16384)]}
     made = {scale: make()[0] for scale, make in find("figure-2").cells_at.items()}
-    assert {scale: (each.device, each.k, each.layers) for scale, each in made.items()} == {
-        "smoke": ("cpu", 16, 1), "cpu": ("cpu", 256, 2), "gpu": ("cuda", 256, 12)}  # fmt: skip
+    assert {scale: (each.device, each.k, each.layers, each.tokens) for scale, each in made.items()} == {
+        "smoke": ("cpu", 16, 1, 128),
+        "cpu": ("cpu", 256, 2, 16384),
+        "gpu": ("cuda", 256, 12, 16384),
+    }

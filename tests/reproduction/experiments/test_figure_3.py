@@ -91,7 +91,12 @@ def test_by_length(linformers, robertas, levels, expected):
 
 def test_by_length_each_against_the_shortest():
     found = verdict("figure-3d", lengths((5.0, 5.13, 5.26)))
-    assert found.outcome == FAILS and len(found.checks) == 2 and "n=1024" in found.deciding[0] and "n=64" in found.deciding[0]
+    assert (
+        found.outcome == FAILS
+        and len(found.checks) == 2
+        and "n=1024" in found.deciding[0]
+        and "n=64" in found.deciding[0]
+    )
     beside = [text for text in found.remarks if "roberta n=1024, " in text]
     assert len(beside) == 1 and f"{2**0.46:.3g}" in beside[0] and len(found.remarks) == 3 + 6
 
@@ -104,7 +109,8 @@ def test_by_length_a_roberta_of_each_n_is_needed():
 
 
 @pytest.mark.parametrize("name, experiment", [
-    ("figure-3a", "figure-3a"), ("figure-3b-par", "figure-3b"), ("figure-3c", "figure-3c"), ("figure-3d", "figure-3d"), ("scratch", "scratch"),
+    ("figure-3a", "figure-3a"), ("figure-3b-par", "figure-3b"), ("figure-3c", "figure-3c"), ("figure-3d", "figure-3d"),
+    ("scratch", "scratch"),
     ("warm-start", "warm-start"), ("projections", "projections"), ("starts", "starts"), ("growing", "growing"),
 ])  # fmt: skip
 def test_claims_of_training_are_of_their_experiment(name, experiment):
@@ -128,24 +134,33 @@ def test_every_claim_is_complete():
 @pytest.fixture
 def scored(monkeypatch):
     """``TrainingExperiment.record`` of runs that are scored by their name: ``roberta-2`` has 2 bits."""
+
     def perplexity(run, text, device, again=False):
         bits = float(run.folder.name.split("-")[1])
         return {"bits": bits, "perplexity": 2**bits}
 
     def provenance(folders):
-        return {"commit": "; ".join(sorted({each.parent.name for each in folders})), "hardware": {"cores": 1}, "versions": {"python": "3"},
-                "date": "2026-01-01"}  # fmt: skip
+        return {
+            "commit": "; ".join(sorted({each.parent.name for each in folders})),
+            "hardware": {"cores": 1},
+            "versions": {"python": "3"},
+            "date": "2026-01-01",
+        }
 
     monkeypatch.setattr(scoring, "perplexity", perplexity)
     monkeypatch.setattr(scoring, "provenance", provenance)
     monkeypatch.setattr(scoring, "validation_curve", lambda folder, updates: [(updates, 1.23456)])
-    monkeypatch.setattr(training.context_free, "measure", lambda folder, n: training.context_free.ContextFree(9.0, n / 8))
+    monkeypatch.setattr(
+        training.context_free, "measure", lambda folder, n: training.context_free.ContextFree(9.0, n / 8)
+    )
     monkeypatch.setattr(training, "shards_of", lambda text: [Path("shard0")])
     monkeypatch.setattr(training, "described", lambda text: f"of {text}")
     monkeypatch.setattr(training, "training_seconds", lambda last, start: 1.5)
     models = {"roberta": [("a", 1), ("b", 2), ("b", 10)], "k=4": [("a", 3), ("a", 7), ("a", 4)]}
-    runs = {name: [Trained(Path(commit, f"{name}-{bits}"), 64 if name == "roberta" else 32, 500) for commit, bits in of]
-            for name, of in models.items()}  # fmt: skip
+    runs = {
+        name: [Trained(Path(commit, f"{name}-{bits}"), 64 if name == "roberta" else 32, 500) for commit, bits in of]
+        for name, of in models.items()
+    }
     plan = {"runs": {"roberta": {"model": {"n": 64}}, "k=4": {"model": {"n": 32, "k": 4, "sharing": "headwise"}}}}
     every = [run for of_seed in runs.values() for run in of_seed]
     return find("figure-3a").record("cpu", runs, every, "a text", "cpu", plan, "it", {"figure-3a": "r"}, {"bits": 0.01})
@@ -165,13 +180,25 @@ def test_where_each_number_was_taken(scored):
     assert (linformer.n, linformer.k, linformer.sharing) == (32, 4, "headwise")
     assert (roberta.n, roberta.k, roberta.sharing) == (64, None, None)
     assert {m.n: m.value for m in scored.select("context_free_bits")} == {32: 4.0, 64: 8.0}
-    assert [(c.model, c.seed, c.points) for c in scored.curves[:2]] == [("roberta", seed, [(500, 1.2346)]) for seed in (1, 2)]
+    assert [(c.model, c.seed, c.points) for c in scored.curves[:2]] == [
+        ("roberta", seed, [(500, 1.2346)]) for seed in (1, 2)
+    ]
 
 
 def test_what_a_record_of_training_says(scored):
     c = scored.configuration
-    assert (scored.identifier, scored.experiment, scored.made_by, scored.scale) == ("figure-3a-cpu", "figure-3a", "reproduce", "cpu")
-    assert c["n"] == 64 and c["commits"] == {"roberta": "a; b", "k=4": "a"} and c["masks"] == scoring.MASKS and scored.commit == "a; b"
+    assert (scored.identifier, scored.experiment, scored.made_by, scored.scale) == (
+        "figure-3a-cpu",
+        "figure-3a",
+        "reproduce",
+        "cpu",
+    )
+    assert (
+        c["n"] == 64
+        and c["commits"] == {"roberta": "a; b", "k=4": "a"}
+        and c["masks"] == scoring.MASKS
+        and scored.commit == "a; b"
+    )
     assert (scored.data, scored.command, scored.seconds) == ("of a text", "it", 9.0)
     assert scored.rules == {"figure-3a": "r"} and scored.tolerance == {"bits": 0.01}
     assert all(claim.statement in scored.claim for claim in find("figure-3a").claims)
@@ -181,6 +208,9 @@ def test_what_a_record_of_training_says(scored):
 def test_paper_scale_runs():
     arrays = {name: find(name).paper_scale.runs for name in ("figure-3a", "figure-3b", "figure-3c", "figure-3d")}
     assert arrays["figure-3a"]["k=128"] == "n512-k128-headwise" and arrays["figure-3b"]["roberta"] == "n1024-roberta"
-    assert arrays["figure-3c"]["layerwise"] == "n512-k256-layerwise" and arrays["figure-3d"]["n=4096"] == "n4096-k256-headwise"
+    assert (
+        arrays["figure-3c"]["layerwise"] == "n512-k256-layerwise"
+        and arrays["figure-3d"]["n=4096"] == "n4096-k256-headwise"
+    )
     configs = Path(training.__file__).parents[2] / "configs" / "pretrain" / "run"
     assert all((configs / f"{run}.yaml").is_file() for array in arrays.values() for run in array.values())

@@ -17,4 +17,8 @@ def test_growing(changed, expected):
 
 def test_both_others_are_needed():
     found = verdict("growing", trained("growing", {"roberta": three(5.0), "at once": three(5.4)}))
-    assert found.outcome == UNDECIDED and found.deciding[0].endswith("from scratch") and "at once: perplexity" in " ".join(found.remarks)
+    assert (
+        found.outcome == UNDECIDED
+        and found.deciding[0].endswith("from scratch")
+        and "at once: perplexity" in " ".join(found.remarks)
+    )

@@ -12,8 +12,13 @@ from ..evidence import number, record, three, trained
 def with_curves(one, *points):
     """A curve of two seeds for each model."""
     models = list(dict.fromkeys(m.model for m in one.select("perplexity")))
-    return one.changed(curves=[Curve(metric="bits", model=model, seed=seed, points=list(points) or [(100, 5.0), (200, float(seed))])
-                               for model in models for seed in (1, 2)])  # fmt: skip
+    return one.changed(
+        curves=[
+            Curve(metric="bits", model=model, seed=seed, points=list(points) or [(100, 5.0), (200, float(seed))])
+            for model in models
+            for seed in (1, 2)
+        ]
+    )
 
 
 def test_perplexities_over_those_of_roberta():
@@ -21,32 +26,54 @@ def test_perplexities_over_those_of_roberta():
     rows = {row[0]: row for row in table.rows}
     assert rows["roberta"] == ["roberta", "32.00", "16.00 to 128.00", "3", "1.000"]
     assert rows["k=16"] == ["k=16", "64.00", "59.71 to 68.59", "3", "2.000"]
-    assert rows["without context"] == ["without context", "256.00", "", "", "8.000"] and "figure-3a-cpu" in table.caption
+    assert (
+        rows["without context"] == ["without context", "256.00", "", "", "8.000"] and "figure-3a-cpu" in table.caption
+    )
     assert perplexity_table(record([number("x", 1.0)])) == []
 
 
 def test_each_n_over_its_own_roberta():
-    bits = {"roberta": three(4.8), "roberta n=128": three(3.8), "n=64": three(5.0), "n=128": three(5.0), "n=256": three(5.0)}
+    bits = {
+        "roberta": three(4.8),
+        "roberta n=128": three(3.8),
+        "n=64": three(5.0),
+        "n=128": three(5.0),
+        "n=256": three(5.0),
+    }
     (table,) = perplexity_table(trained("figure-3d", bits, levels=[(128, 9.0)]))
     rows = {row[0]: row for row in table.rows}
-    assert rows["n=64"][-1] == f"{2**0.2:.3f}" and rows["n=128"][-1] == f"{2**1.2:.3f}" and rows["n=256"][-1] == f"{2**0.2:.3f}"
+    assert (
+        rows["n=64"][-1] == f"{2**0.2:.3f}"
+        and rows["n=128"][-1] == f"{2**1.2:.3f}"
+        and rows["n=256"][-1] == f"{2**0.2:.3f}"
+    )
     assert rows["without context"][1] == "256.00" and rows["without context, n=128"][1] == "512.00"
 
 
 def test_levels_of_earlier_records_are_no_models():
     levels = ("context_free", "unigram", "valid_context_free", "roberta", "headwise")
-    one = record([number("perplexity", 10.0 * i, model=model) for i, model in enumerate(levels, 1)],
-                 curves=[Curve(metric="perplexity", model="roberta", points=[(100, 5.0)])])  # fmt: skip
+    one = record(
+        [number("perplexity", 10.0 * i, model=model) for i, model in enumerate(levels, 1)],
+        curves=[Curve(metric="perplexity", model="roberta", points=[(100, 5.0)])],
+    )
     (table,) = perplexity_table(one)
-    assert [row[1] for row in table.rows] == ["40.00", "50.00", "10.00", "20.00", "30.00"] and table.rows[1][-1] == "1.250"
+    assert [row[1] for row in table.rows] == ["40.00", "50.00", "10.00", "20.00", "30.00"] and table.rows[1][
+        -1
+    ] == "1.250"
     (chart,) = find("figure-3a").context_charts([one])
     assert [value for _, value in chart.levels] == [30.0]  # of the split of the curves
     assert chart.series[0].runs == [[(100, 5.0)]] and chart.note == ""
 
 
 def test_curves():
-    (chart,) = find("figure-3a").charts([with_curves(trained("figure-3a", {"roberta": three(5.0), "k=16": three(6.0)}))])
-    assert [series.name for series in chart.series] == ["roberta", "k=16"] and chart.log_y and "figure-3a-cpu" in chart.identifier
+    (chart,) = find("figure-3a").charts(
+        [with_curves(trained("figure-3a", {"roberta": three(5.0), "k=16": three(6.0)}))]
+    )
+    assert (
+        [series.name for series in chart.series] == ["roberta", "k=16"]
+        and chart.log_y
+        and "figure-3a-cpu" in chart.identifier
+    )
     assert chart.series[0].runs == [[(100, 32.0), (200, 2.0)], [(100, 32.0), (200, 4.0)]]
     assert [value for _, value in chart.levels] == [256.0] and {series.color for series in chart.series} == {None}
     assert find("figure-3a").charts([trained("figure-3a", {"roberta": three(5.0)})]) == []  # no curves
@@ -77,7 +104,12 @@ def test_each_n_has_the_color_of_its_roberta():
 
 
 def run(updates, start=None, k=None, n=64):
-    return {"model": {"n": n, **({"k": k} if k else {})}, "made": "x", "updates": updates, **({"from": start} if start else {})}
+    return {
+        "model": {"n": n, **({"k": k} if k else {})},
+        "made": "x",
+        "updates": updates,
+        **({"from": start} if start else {}),
+    }
 
 
 TRUNK = run(400, run(2000))
@@ -85,8 +117,10 @@ TRUNK = run(400, run(2000))
 
 @pytest.mark.parametrize("runs, axis, notes", [
     ({"roberta": run(500, TRUNK), "k=32": run(500, TRUNK, 32)}, ("common RoBERTa", "2,400"), ()),
-    ({"roberta": run(500, TRUNK), "n=128": run(500, run(800, run(1600), n=128), 32)}, ("after a RoBERTa", "2,400"), ("Each n",)),
-    ({"roberta": run(500, TRUNK), "from scratch": run(500, run(2400, None, 32), 32)}, ("what each starts from", "2,400"), ()),
+    ({"roberta": run(500, TRUNK), "n=128": run(500, run(800, run(1600), n=128), 32)},
+     ("after a RoBERTa", "2,400"), ("Each n",)),
+    ({"roberta": run(500, TRUNK), "from scratch": run(500, run(2400, None, 32), 32)},
+     ("what each starts from", "2,400"), ()),
     ({"roberta": run(400, run(2000)), "from scratch": run(2800)}, ("last stage",), ("roberta 2,000", "from scratch 0")),
     ({"roberta": run(2000), "k=32": run(2000, None, 32)}, ("from scratch",), ()),
 ])  # fmt: skip

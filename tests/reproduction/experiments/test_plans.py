@@ -21,7 +21,17 @@ def total(run):
 
 
 def test_what_is_trained():
-    assert sorted(TRAINED) == ["figure-3a", "figure-3b", "figure-3c", "figure-3d", "growing", "projections", "scratch", "starts", "warm-start"]
+    assert sorted(TRAINED) == [
+        "figure-3a",
+        "figure-3b",
+        "figure-3c",
+        "figure-3d",
+        "growing",
+        "projections",
+        "scratch",
+        "starts",
+        "warm-start",
+    ]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -62,8 +72,12 @@ def test_figure_3a():
     assert [runs[0].model for runs in models.values()][1:] == [Model(64, k) for k in (4, 8, 16, 32, 64)]
     every = in_training_order(models)
     assert [run.name for run in every[:5]] == [
-        "roberta-n16-scratch/seed1", "roberta-n32-grown/seed1", "roberta-n64-grown/seed1", "roberta-n64-continued/seed1",
-        "linformer-n64-k4-headwise-average-converted/seed1"]  # fmt: skip
+        "roberta-n16-scratch/seed1",
+        "roberta-n32-grown/seed1",
+        "roberta-n64-grown/seed1",
+        "roberta-n64-continued/seed1",
+        "linformer-n64-k4-headwise-average-converted/seed1",
+    ]
     assert len(every) == 27 and sum(run.updates for run in every) == 3 * (2000 + 2 * 400 + 6 * 500)
     cost = find("figure-3a").cost("cpu")
     assert "27 runs" in cost and "17,400 updates" in cost and "35.6 M" in cost
@@ -75,7 +89,8 @@ def test_figure_3a():
 def test_figure_3c():
     models = plan("figure-3c")
     assert {label: runs[0].model for label, runs in models.items() if label != "roberta"} == {
-        sharing: Model(64, 16, sharing) for sharing in ("none", "headwise", "key-value", "layerwise")}  # fmt: skip
+        sharing: Model(64, 16, sharing) for sharing in ("none", "headwise", "key-value", "layerwise")
+    }
 
 
 def test_shorter_models_of_figure_3d_wait_while_longer_ones_grow():
@@ -92,37 +107,60 @@ def test_growing():
     models = {label: runs[0] for label, runs in plan("growing").items()}
     assert {run.model for run in models.values()} == {Model(128)}
     assert [run.made for run in models["roberta"].history] == ["scratch", "grown", "grown", "grown"]
-    assert (models["at once"].updates, models["at once"].start.model.n, models["from scratch"].start) == (3 * 400, 16, None)
+    assert (models["at once"].updates, models["at once"].start.model.n, models["from scratch"].start) == (
+        3 * 400,
+        16,
+        None,
+    )
     assert total(models["from scratch"]) == 3200 and len({run.name for run in models.values()}) == 3
 
 
 def test_projections():
     models = {label: runs[0].model for label, runs in plan("projections").items()}
-    assert models == {"roberta": Model(64), "linear": Model(64, 16), "conv": Model(64, 16, projection="conv"),
-                      **{kind: Model(64, 16, projection=kind, start=None) for kind in ("mean-pool", "max-pool")}}  # fmt: skip
+    assert models == {
+        "roberta": Model(64),
+        "linear": Model(64, 16),
+        "conv": Model(64, 16, projection="conv"),
+        **{kind: Model(64, 16, projection=kind, start=None) for kind in ("mean-pool", "max-pool")},
+    }
 
 
 def test_starts():
     models = {label: runs[0].model for label, runs in plan("starts").items()}
-    assert {label: (model.start, model.rate) for label, model in models.items() if model.k} == {
-        "average": ("average", None), "normal": ("normal", None), "staggered": ("staggered", None),
-        "normal at the full rate": ("normal", 1.0)}  # fmt: skip
+    assert {label: (model.k, model.start, model.rate) for label, model in models.items() if model.k} == {
+        "average": (16, "average", None),
+        "normal": (16, "normal", None),
+        "staggered": (16, "staggered", None),
+        "normal at the full rate": (16, "normal", 1.0),
+    }
     assert plan("starts")["normal at the full rate"][0].name.endswith("-normal-rate1-converted/seed1")
 
 
 def test_scratch_and_warm_start():
     models = {label: runs[0] for label, runs in plan("scratch").items()}
-    assert {label: (run.model.k, run.start) for label, run in models.items()} == {"roberta": (None, None), "k=4": (4, None), "k=8": (8, None)}
+    assert {label: (run.model.k, run.start) for label, run in models.items()} == {
+        "roberta": (None, None),
+        "k=4": (4, None),
+        "k=8": (8, None),
+    }
     models = {label: runs[0] for label, runs in plan("warm-start").items()}
     assert {run.model.n for run in models.values()} == {16} and {run.model.k for run in models.values()} == {None, 8}
-    assert models["from scratch"].start.model == models["from scratch"].model and models["converted"].start.model == Model(16)
+    assert models["from scratch"].start.model == models["from scratch"].model and models[
+        "converted"
+    ].start.model == Model(16)
 
 
 def test_what_a_record_says_of_its_plan():
     c = find("figure-3a").configuration(CPU)
     assert c["seeds"] == [1, 2, 3] and c["sizes"]["width"] == 128 and list(c["runs"]) == list(plan("figure-3a"))
     run = c["runs"]["k=16"]
-    assert (run["model"]["k"], run["made"], run["updates"], run["rate"], run["from"]["made"]) == (16, "converted", 500, "to zero", "grown")
+    assert (run["model"]["k"], run["made"], run["updates"], run["rate"], run["from"]["made"]) == (
+        16,
+        "converted",
+        500,
+        "to zero",
+        "grown",
+    )
     assert run["from"]["from"]["from"] == {"model": {"n": 16}, "made": "scratch", "updates": 2000, "rate": "constant"}
 
 
@@ -133,21 +171,32 @@ def test_table_2_has_the_models_of_the_paper():
     """Every model of one n starts from the same RoBERTa and has as many updates."""
     sizes, runs = SIZES["cpu"], pretrainings(CPU, SIZES["cpu"])
     of = {(run.model.n, run.model.k, run.model.sharing): run for run in runs.values() if run.model.k}
-    assert set(of) == {*((128, k, sharing) for k in (64, 32) for sharing in ("headwise", "key-value", "layerwise")), (256, 64, "headwise")}
+    assert set(of) == {
+        *((128, k, sharing) for k in (64, 32) for sharing in ("headwise", "key-value", "layerwise")),
+        (256, 64, "headwise"),
+    }
     assert {run.updates for run in runs.values()} == {sizes.last} and all(run.decays for run in runs.values())
     trunk = runs["roberta"].start
     assert [(run.model.n, run.updates) for run in trunk.history] == list(sizes.stages)
     assert [run.start for (n, *_), run in of.items() if n == 128] == 6 * [trunk]
     longer = of[256, 64, "headwise"].start
     assert (longer.start, longer.model.n, longer.updates) == (trunk, 256, CPU.grown)
-    assert len(set(runs)) == len({run.name for run in runs.values()}) == 8 and {run.model.start for run in of.values()} == {None}
+    assert len(set(runs)) == len({run.name for run in runs.values()}) == 8 and {
+        run.model.start for run in of.values()
+    } == {None}
 
 
 def test_what_is_finetuned():
     found = members(CPU, SIZES["cpu"])
     names = [member.name for member in found]
-    assert len(set(names)) == len(names) == 4 * (2 + 2 + 6) and {member.task.name for member in found} == {"sst-2", "imdb", "qnli", "qqp"}
+    assert len(set(names)) == len(names) == 4 * (2 + 2 + 6) and {member.task.name for member in found} == {
+        "sst-2",
+        "imdb",
+        "qnli",
+        "qqp",
+    }
     assert [name for name in names if "from-scratch" in name] == [
-        f"{task}-{model}-from-scratch" for model in ("linformer", "roberta") for task in SIZES["cpu"].epochs]  # fmt: skip
+        f"{task}-{model}-from-scratch" for model in ("linformer", "roberta") for task in SIZES["cpu"].epochs
+    ]
     assert {"sst-2-linformer", "imdb-linformer-n256-k64-headwise", "qqp-linformer-n128-k64-layerwise"} <= set(names)
     assert "120 finetunings" in find("table-2").cost("cpu")

@@ -25,7 +25,9 @@ ROBERTA = 124_696_665
 def counts(**changed):
     matrices = {"none": 288, "headwise": 24, "key-value": 12, "layerwise": 1, **changed}
     found = [number("matrices", value, sharing=sharing, unit="matrices") for sharing, value in matrices.items()]
-    return record(found, "parameters-cpu", experiment="parameters", paper={"value": sharing.PRINTED, "where": "section 4"})
+    return record(
+        found, "parameters-cpu", experiment="parameters", paper={"value": sharing.PRINTED, "where": "section 4"}
+    )
 
 
 def test_the_counts_of_the_paper():
@@ -59,17 +61,34 @@ def test_a_model_of_base_size(kind, matrices, counted):
 
 def test_the_record_of_counts(counted):
     assert counted.find("parameters", model="roberta").value == ROBERTA
-    assert (counted.identifier, counted.experiment, counted.scale, counted.command) == ("parameters-cpu", "parameters", "cpu", "it")
-    assert counted.configuration == {"n": 512, "k": 256, "layers": 12, "heads": 12} and counted.paper.value == sharing.PRINTED
+    assert (counted.identifier, counted.experiment, counted.scale, counted.command) == (
+        "parameters-cpu",
+        "parameters",
+        "cpu",
+        "it",
+    )
+    assert (
+        counted.configuration == {"n": 512, "k": 256, "layers": 12, "heads": 12}
+        and counted.paper.value == sharing.PRINTED
+    )
     assert set(counted.tolerance.values()) == {0.0} and outcome("sharing", counted) == HOLDS
 
 
 def test_every_count_is_in_the_table():
-    one = record([number("matrices", 288.0, sharing="none", unit="matrices"), number("parameters", 14155776.0, model="roberta", unit="parameters"),
-                  number("operations_per_token", 7.5, model="linformer", n=512, unit="operations a token")], "parameters-cpu")  # fmt: skip
+    one = record(
+        [
+            number("matrices", 288.0, sharing="none", unit="matrices"),
+            number("parameters", 14155776.0, model="roberta", unit="parameters"),
+            number("operations_per_token", 7.5, model="linformer", n=512, unit="operations a token"),
+        ],
+        "parameters-cpu",
+    )
     (table,) = find("parameters").tables([one])
-    assert table.rows == [["none: matrices", "288", "matrices"], ["roberta: parameters", "14,155,776", "parameters"],
-                          ["n=512, linformer: operations per token", "7.5", "operations a token"]]  # fmt: skip
+    assert table.rows == [
+        ["none: matrices", "288", "matrices"],
+        ["roberta: parameters", "14,155,776", "parameters"],
+        ["n=512, linformer: operations per token", "7.5", "operations a token"],
+    ]
 
 
 # The README's table
@@ -86,8 +105,12 @@ def readme_rows():
 def model_of(projection, kind, k):
     with FakeTensorMode():  # shapes without memory
         if projection.startswith("none"):
-            return RobertaModel.build_model(Namespace(arch="roberta_base", max_positions=512), BareTask(VOCABULARY, 512))
-        args = Namespace(arch="linformer_roberta_base", projection=projection, sharing=kind or "headwise", projected_dim=k)
+            return RobertaModel.build_model(
+                Namespace(arch="roberta_base", max_positions=512), BareTask(VOCABULARY, 512)
+            )
+        args = Namespace(
+            arch="linformer_roberta_base", projection=projection, sharing=kind or "headwise", projected_dim=k
+        )
         return LinformerRobertaModel.build_model(args, BareTask(VOCABULARY, 512))
 
 

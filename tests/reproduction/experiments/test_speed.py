@@ -28,10 +28,21 @@ BOUNDS = [
 def measured(bound, value, low=None, high=None, name="l12", made_by="benchmark", scale="cpu", **configuration):
     _, kind, metric, (baseline, n, phase), *_ = bound
     interval = None if low is None else (low, high)
-    m = number(metric, value, interval, model="ours", baseline=baseline, n=n, phase=phase, baseline_n=512 if kind == "pertoken" else None)
+    m = number(
+        metric,
+        value,
+        interval,
+        model="ours",
+        baseline=baseline,
+        n=n,
+        phase=phase,
+        baseline_n=512 if kind == "pertoken" else None,
+    )
     configuration = {"layers": 12, **configuration}
     experiment = "figure-2" if kind == "pertoken" else "speed"
-    return record([m], f"benchmark-{kind}-cpu-fp32-{name}", configuration, experiment=experiment, made_by=made_by, scale=scale)
+    return record(
+        [m], f"benchmark-{kind}-cpu-fp32-{name}", configuration, experiment=experiment, made_by=made_by, scale=scale
+    )
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: f"{bound[0]}-{bound[3][0]}-{bound[3][1]}")
@@ -85,7 +96,11 @@ def test_options_and_other_sizes_are_not_what_is_promised(other):
 
 def test_which_records_count():
     bound = BOUNDS[0]
-    assert outcome("speed-training", measured(bound, 9.0, made_by="script")) == UNMEASURED == outcome("speed-training", measured(bound, 9.0), scale="gpu")
+    assert (
+        outcome("speed-training", measured(bound, 9.0, made_by="script"))
+        == UNMEASURED
+        == outcome("speed-training", measured(bound, 9.0), scale="gpu")
+    )
     ours = measured(bound, 9.0, name="l2-cpu", made_by="reproduce", layers=2)
     assert verdict("speed-training", measured(bound, 0.5), ours).records == [ours.identifier]
     another_kind = measured(bound, 9.0).changed(identifier="benchmark-process-cpu-fp32-l12")
@@ -102,9 +117,12 @@ def records_of(kind, folder, *cells):
 
 def step(**changed):
     measured = {
-        "seconds": {"ours": [1.0, 2.0, 4.0], "roberta": [3.0, 4.0, 4.0]}, "tokens": 64, "operations": {"ours": 1e11, "roberta": 2e11},
-        "bytes": {"ours": 50, "roberta": 200}, **changed.pop("measured", {}),
-    }  # fmt: skip
+        "seconds": {"ours": [1.0, 2.0, 4.0], "roberta": [3.0, 4.0, 4.0]},
+        "tokens": 64,
+        "operations": {"ours": 1e11, "roberta": 2e11},
+        "bytes": {"ours": 50, "roberta": 200},
+        **changed.pop("measured", {}),
+    }
     return cell("training", measured, **{"models": ["ours", "roberta"], "classify": False, **changed})
 
 
@@ -126,7 +144,11 @@ def test_finetuning_steps_are_named(tmp_path):
 
 
 def test_the_modules_alone_are_ours_too(tmp_path):
-    measured = {"seconds": {"ours-modules": [1.0], "roberta": [2.0]}, "operations": {"ours-modules": 1e9, "roberta": 1e9}, "bytes": {}}
+    measured = {
+        "seconds": {"ours-modules": [1.0], "roberta": [2.0]},
+        "operations": {"ours-modules": 1e9, "roberta": 1e9},
+        "bytes": {},
+    }
     found = records_of("training", tmp_path, step(measured=measured, models=["ours-modules", "roberta"]))
     assert found.find("time_ratio", model="ours-modules", baseline="roberta").value == 2
 
@@ -139,14 +161,22 @@ def test_others_are_kept_where_ours_had_no_room(tmp_path):
 
 
 def test_whole_models(tmp_path):
-    found = records_of("whole", tmp_path, cell("whole", {"seconds": {"ours": [1.0, 2.0, 4.0], "roberta": [3.0, 4.0, 4.0]}}))
-    assert found.find("time_ratio", model="ours", baseline="roberta", n=32).value == 2 and len(found.select("time_ratio")) == 1
+    found = records_of(
+        "whole", tmp_path, cell("whole", {"seconds": {"ours": [1.0, 2.0, 4.0], "roberta": [3.0, 4.0, 4.0]}})
+    )
+    assert (
+        found.find("time_ratio", model="ours", baseline="roberta", n=32).value == 2
+        and len(found.select("time_ratio")) == 1
+    )
     assert found.find("seconds", model="ours", n=32).interval == (1, 4)
 
 
 @pytest.mark.parametrize("kind, unit", [("process", "words"), ("finetuning", "tokens")])
 def test_whole_processes(kind, unit, tmp_path):
-    measured = {"words": {"ours": [40.0, 60.0, 20.0], "roberta": [20.0, 20.0, 20.0]}, "bytes": {"ours": [2**20, 2**21, 2**22], "roberta": [2**20] * 3}}
+    measured = {
+        "words": {"ours": [40.0, 60.0, 20.0], "roberta": [20.0, 20.0, 20.0]},
+        "bytes": {"ours": [2**20, 2**21, 2**22], "roberta": [2**20] * 3},
+    }
     found = records_of(kind, tmp_path, cell(kind, measured))
     ratio = found.find("speed_ratio", model="ours", baseline="roberta", n=32)
     assert (ratio.value, ratio.interval) == (2, (1, 3)) and len(found.select("speed_ratio")) == 1
@@ -179,16 +209,27 @@ def test_cells_of_base_size(scale, device, dtype, tokens, monkeypatch):
     monkeypatch.setattr(whole, "why_not", lambda name: None)  # whatever is installed here
     monkeypatch.setattr(speed, "why_not", lambda name: None if name == "linformer" else "not installed")
     cells = cells_at(scale)
-    assert {(each.device, each.dtype, each.layers, each.embed_dim, each.heads, each.k) for each in cells} == {(device, dtype, 12, 768, 12, 256)}
+    assert {(each.device, each.dtype, each.layers, each.embed_dim, each.heads, each.k) for each in cells} == {
+        (device, dtype, 12, 768, 12, 256)
+    }
     of_kind = {}
     for each in cells:
         of_kind.setdefault(each.name.split("-")[0], []).append(each)
     assert {kind: len(of) for kind, of in of_kind.items()} == {"training": 28, "process": 1, "shares": 1, "whole": 3}
-    steps = [(each.classify, each.n, each.batch) for each in of_kind["training"] if not each.memory and "roberta" in each.models]
+    steps = [
+        (each.classify, each.n, each.batch)
+        for each in of_kind["training"]
+        if not each.memory and "roberta" in each.models
+    ]
     pretraining, finetuning = {"cpu": ((4, 2, 1, 1), (32, 32, 16)), "gpu": ((64, 32, 16, 8), (32, 32, 32))}[scale]
-    assert steps == [*zip([False] * 4, (512, 1024, 2048, 4096), pretraining), *zip([True] * 3, (32, 64, 128), finetuning)]
+    assert steps == [
+        *zip([False] * 4, (512, 1024, 2048, 4096), pretraining),
+        *zip([True] * 3, (32, 64, 128), finetuning),
+    ]
     assert sum(each.models == ("ours", "linformer") for each in of_kind["training"]) == 14
-    assert [(each.n, each.tokens, each.rounds) for each in of_kind["whole"]] == [(n, tokens, 2) for n in (512, 4096, 16384)]
+    assert [(each.n, each.tokens, each.rounds) for each in of_kind["whole"]] == [
+        (n, tokens, 2) for n in (512, 4096, 16384)
+    ]
     assert [(each.n, each.rounds) for each in (*of_kind["process"], *of_kind["shares"])] == [(512, 1)] * 2
     monkeypatch.setattr(speed, "why_not", lambda name: "not installed")
     assert len(cells_at(scale)) == 19
@@ -196,8 +237,11 @@ def test_cells_of_base_size(scale, device, dtype, tokens, monkeypatch):
 
 def test_cells_of_the_smoke_scale():
     assert [(each.n, each.batch, each.classify, each.memory) for each in cells_at("smoke")] == [
-        (n, 64 // n, n == 16, memory) for memory in (False, True) for n in (32, 16)]  # fmt: skip
-    assert {(each.layers, each.embed_dim, each.k, each.rounds, each.warm_up) for each in cells_at("smoke")} == {(1, 64, 16, 1, 0)}
+        (n, 64 // n, n == 16, memory) for memory in (False, True) for n in (32, 16)
+    ]
+    assert {(each.layers, each.embed_dim, each.k, each.rounds, each.warm_up) for each in cells_at("smoke")} == {
+        (1, 64, 16, 1, 0)
+    }
     assert {each.models for each in cells_at("smoke")} == {("ours-modules", "transformer-sdpa")}
 
 
@@ -210,10 +254,25 @@ def test_threads(scale, threads, monkeypatch):
 
 
 def test_table():
-    one = record([number("time_ratio", 2.0, (1.0, 3.0), model="ours", baseline="roberta", n=4096, phase="pretraining", unit="ratio of times"),
-                  number("share", 0.5, model="ours", part="forward", n=32, unit="share of an update")], configuration={"layers": 2, "threads": 2})  # fmt: skip
+    one = record(
+        [
+            number(
+                "time_ratio",
+                2.0,
+                (1.0, 3.0),
+                model="ours",
+                baseline="roberta",
+                n=4096,
+                phase="pretraining",
+                unit="ratio of times",
+            ),
+            number("share", 0.5, model="ours", part="forward", n=32, unit="share of an update"),
+        ],
+        configuration={"layers": 2, "threads": 2},
+    )
     (table,) = find("speed").tables([one])
     assert [list(row) for row in table.rows] == [
         ["pretraining, n = 4,096", "ours, against roberta: time ratio", "2", "1 to 3", "ratio of times"],
-        ["n = 32", "ours: forward", "0.5", "", "share of an update"]]  # fmt: skip
+        ["n = 32", "ours: forward", "0.5", "", "share of an update"],
+    ]
     assert "2 layers, 2 threads" in table.caption

@@ -15,7 +15,8 @@ def starts(**changed):
 
 
 @pytest.mark.parametrize("changed, expected", [
-    ({}, HOLDS), ({"normal": 4.9}, FAILS), ({FULL_RATE: 4.9}, FAILS), ({FULL_RATE: None}, UNDECIDED), ({"normal": None}, UNDECIDED),
+    ({}, HOLDS), ({"normal": 4.9}, FAILS), ({FULL_RATE: 4.9}, FAILS), ({FULL_RATE: None}, UNDECIDED),
+    ({"normal": None}, UNDECIDED),
     ({"staggered": None}, HOLDS),
 ])  # fmt: skip
 def test_starts(changed, expected):

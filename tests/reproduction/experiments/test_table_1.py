@@ -13,10 +13,19 @@ from ..evidence import cell, number, outcome, put_cells, record, verdict
 
 def growth(name="benchmark-scaling-cpu-fp32-l2", made_by="benchmark", configuration=None, **exponents):
     """Exponents of models over the longer half of four lengths."""
-    exponents = {name.replace("_", "-"): value for name, value in {"linformer": 0.02, "transformer_eager": 0.8, "recurrent": 1.0, **exponents}.items()
-                 if value is not None}  # fmt: skip
-    found = [number("microseconds_per_token", 1.0, model=model, n=n) for model in exponents for n in (4096, 2048, 512, 1024)]
-    found += [number(metric, value, model=model) for model, value in exponents.items() for metric in ("exponent", "exponent_longer_half")]
+    exponents = {
+        name.replace("_", "-"): value
+        for name, value in {"linformer": 0.02, "transformer_eager": 0.8, "recurrent": 1.0, **exponents}.items()
+        if value is not None
+    }
+    found = [
+        number("microseconds_per_token", 1.0, model=model, n=n) for model in exponents for n in (4096, 2048, 512, 1024)
+    ]
+    found += [
+        number(metric, value, model=model)
+        for model, value in exponents.items()
+        for metric in ("exponent", "exponent_longer_half")
+    ]
     return record(found, name, {"layers": 2, **(configuration or {})}, experiment="table-1", made_by=made_by)
 
 
@@ -50,7 +59,10 @@ def test_other_families_are_reported_beside():
 def test_all_records_decide_and_are_named():
     steep = growth("benchmark-scaling-cpu-fp32-l12", linformer=0.3)
     found = verdict("table-1", growth(), steep)
-    assert found.outcome == FAILS and found.records == ["benchmark-scaling-cpu-fp32-l2", "benchmark-scaling-cpu-fp32-l12"]
+    assert found.outcome == FAILS and found.records == [
+        "benchmark-scaling-cpu-fp32-l2",
+        "benchmark-scaling-cpu-fp32-l12",
+    ]
     assert found.deciding[0].startswith("benchmark-scaling-cpu-fp32-l12: ") and len(found.remarks) == 2
     small = growth("benchmark-scaling-cpu-fp32-l2-d64", linformer=0.3, configuration={"embed_dim": 64})
     assert outcome("table-1", growth(), small) == HOLDS and outcome("table-1", small) == UNMEASURED
@@ -68,13 +80,20 @@ def scaling(seconds, n, tokens=64):
 
 
 def test_exponents_of_cells(tmp_path):
-    """The Linformer's time is the same for every n; the Transformer's flat at first, and doubles with n in the longer half."""
+    """The Linformer's time is the same for every n; the Transformer's is flat at first, then doubles with n."""
     times = {64: [1.0, 2.0, 9.0], 128: [1.0, 2.0, 2.0], 256: [2.0, 2.0, 2.0], 512: [4.0, 4.0, 4.0]}
-    put_cells(tmp_path, *(scaling({"linformer": [2.0, 1.0, 3.0], "transformer-sdpa": values}, n) for n, values in times.items()))
+    put_cells(
+        tmp_path,
+        *(scaling({"linformer": [2.0, 1.0, 3.0], "transformer-sdpa": values}, n) for n, values in times.items()),
+    )
     (found,) = table_1.KIND.records(tmp_path, "table-1")
     exponents = {(m.metric, m.model): m.value for m in found.measurements if m.metric.startswith("exponent")}
-    assert exponents == {("exponent", "linformer"): 0, ("exponent_longer_half", "linformer"): 0,
-                         ("exponent", "transformer-sdpa"): pytest.approx(0.3), ("exponent_longer_half", "transformer-sdpa"): 1}  # fmt: skip
+    assert exponents == {
+        ("exponent", "linformer"): 0,
+        ("exponent_longer_half", "linformer"): 0,
+        ("exponent", "transformer-sdpa"): pytest.approx(0.3),
+        ("exponent_longer_half", "transformer-sdpa"): 1,
+    }
     m = found.find("microseconds_per_token", model="linformer", n=128)
     assert (m.value, m.interval, m.repetitions) == (31250, (15625, 46875), 3)  # 2 s for 64 tokens
     assert found.find("microseconds_per_token", model="transformer-sdpa", n=64).value == 31250
@@ -102,8 +121,12 @@ def test_table():
     (table,) = find("table-1").tables([one])
     rows = {row[3]: row for row in table.rows}
     assert rows["linformer"] == ["linformer", "O(n)", "O(1)", "linformer", "n^1.02"]
-    assert rows["bigbird"] == ["sparse", "O(n sqrt(n))", "O(1)", "bigbird", "n^1.50"] and rows["longformer"][-1] == MISSING
-    assert len(table.rows) == 7 and sorted(table.names.values()) == sorted(name for name, c in CELLS.items() if c.table == "table-1")
+    assert (
+        rows["bigbird"] == ["sparse", "O(n sqrt(n))", "O(1)", "bigbird", "n^1.50"] and rows["longformer"][-1] == MISSING
+    )
+    assert len(table.rows) == 7 and sorted(table.names.values()) == sorted(
+        name for name, c in CELLS.items() if c.table == "table-1"
+    )
     assert all(CELLS[name].printed == table.rows[row][column] for (row, column), name in table.names.items())
     (empty,) = find("table-1").tables([])
     assert [row[-1] for row in empty.rows] == [MISSING] * 7
@@ -130,10 +153,16 @@ def test_charts():
     (chart,) = table_1.time_charts([one])
     assert [s.name for s in chart.series] == ["linformer", "transformer-eager"] and len(chart.series[0].runs[0]) == 4
     assert table_1.time_charts([growth()]) == []  # which does not say its models
-    many = growth(configuration={"models": ["linformer", "recurrent", *(f"m{i}" for i in range(9))]}, **{f"m{i}": 1.0 for i in range(9)})
+    many = growth(
+        configuration={"models": ["linformer", "recurrent", *(f"m{i}" for i in range(9))]},
+        **{f"m{i}": 1.0 for i in range(9)},
+    )
     (chart,) = table_1.time_charts([many])
     assert [s.name for s in chart.series] == ["linformer"]
-    ten = growth(configuration={"models": ["linformer", "recurrent", *(f"m{i}" for i in range(8))]}, **{f"m{i}": 1.0 for i in range(8)})
+    ten = growth(
+        configuration={"models": ["linformer", "recurrent", *(f"m{i}" for i in range(8))]},
+        **{f"m{i}": 1.0 for i in range(8)},
+    )
     assert len(table_1.time_charts([ten])[0].series) == 10
 
 
@@ -157,8 +186,11 @@ def test_cells_of_a_scale(scale, lengths, setting, usable):
 
 def operations(linformer, transformer):
     """A token's, at n = 512, 1024 and 2048."""
-    found = [number("operations_per_token", value, model=model, n=n) for model, values in (("linformer", linformer), ("transformer", transformer))
-             for n, value in [*zip((512, 1024, 2048), values)][::-1]]  # fmt: skip
+    found = [
+        number("operations_per_token", value, model=model, n=n)
+        for model, values in (("linformer", linformer), ("transformer", transformer))
+        for n, value in [*zip((512, 1024, 2048), values)][::-1]
+    ]
     return record(found, "operations-cpu", experiment="operations")
 
 
@@ -173,12 +205,22 @@ def test_operations(linformer, transformer, expected):
 
 
 def test_operations_of_a_layer():
-    """A token's, of width 64 and k = 16, two operations for each product: E X is shared by K and V, which then have k rows."""
+    """A token's, of width 64 and k = 16, two for each product: E X is shared by K and V, which then have k rows."""
     (found,) = find("operations").measure("smoke", Inputs(), "it")
-    query_and_output, feed_forward, projected, attention = 2 * 2 * 64 * 64, 2 * 2 * 64 * 256, 2 * 16 * 64, 2 * 2 * 16 * 64
+    query_and_output, feed_forward, projected, attention = (
+        2 * 2 * 64 * 64,
+        2 * 2 * 64 * 256,
+        2 * 16 * 64,
+        2 * 2 * 16 * 64,
+    )
     for n in (64, 128, 256):
-        of = {model: found.find("operations_per_token", model=model, n=n).value for model in ("linformer", "transformer")}
+        of = {
+            model: found.find("operations_per_token", model=model, n=n).value for model in ("linformer", "transformer")
+        }
         assert of["transformer"] == 2 * query_and_output + feed_forward + 2 * 2 * n * 64
         assert of["linformer"] == query_and_output * (1 + 16 / n) + feed_forward + projected + attention
-    assert found.configuration == {"width": 64, "heads": 2, "k": 16, "lengths": [64, 128, 256]} and found.identifier == "operations-smoke"
+    assert (
+        found.configuration == {"width": 64, "heads": 2, "k": 16, "lengths": [64, 128, 256]}
+        and found.identifier == "operations-smoke"
+    )
     assert table_1.OPERATIONS["cpu"] == (768, 12, 256, tuple(2**i for i in range(9, 17)))

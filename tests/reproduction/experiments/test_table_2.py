@@ -21,7 +21,10 @@ def one(task, accuracy, k="", sharing="headwise", scratch=False, n=512, seeds=3,
     interval = (accuracy - 0.1, accuracy + 0.1) if seeds > 1 else None
     name = f"finetuning-{task}-{n}-{k or 'none'}-{sharing}" + "-scratch" * scratch
     changed = {"identifier": name, "configuration": {"task": task, "model": model}, **changed}
-    found = [number("accuracy", 1.0, (0.0, 2.0), unit="%", split="test"), number(metric, accuracy, interval, seeds, unit="%", split="valid")]
+    found = [
+        number("accuracy", 1.0, (0.0, 2.0), unit="%", split="test"),
+        number(metric, accuracy, interval, seeds, unit="%", split="valid"),
+    ]
     return record(found, experiment="table-2", **changed)
 
 
@@ -87,8 +90,14 @@ def test_only_the_records_behind_a_number_are_named():
 
 @pytest.mark.parametrize("claim", COMPARISONS)
 def test_without_an_effect_of_pretraining_nothing_is_decided(claim):
-    found = [*every(80.0), *every(81.0, "128"), *every(81.0, "256"), *every(80.5, "256", "key-value"), *every(82.0, "256", "layerwise"),
-             *every(81.0, "256", n=1024)]  # fmt: skip
+    found = [
+        *every(80.0),
+        *every(81.0, "128"),
+        *every(81.0, "256"),
+        *every(80.5, "256", "key-value"),
+        *every(82.0, "256", "layerwise"),
+        *every(81.0, "256", n=1024),
+    ]
     assert outcome(claim, *found) == HOLDS == outcome(claim, *found, *every(70.0, scratch=True))
     for scratch in (79.81, 80.0, 90.0):
         result = verdict(claim, *found, *every(scratch, scratch=True))
@@ -96,7 +105,9 @@ def test_without_an_effect_of_pretraining_nothing_is_decided(claim):
         assert result.checks[1:] == verdict(claim, *found).checks
     assert outcome(claim, *found, *every(79.79, scratch=True)) == HOLDS  # every seed is above every other
     missing = verdict(claim, *found, *every(70.0, scratch=True)[1:])
-    assert missing.outcome == UNDECIDED and missing.deciding[0].startswith(f"{TASKS[0]}: RoBERTa, n = 512, from scratch")
+    assert missing.outcome == UNDECIDED and missing.deciding[0].startswith(
+        f"{TASKS[0]}: RoBERTa, n = 512, from scratch"
+    )
 
 
 # k = n / 2
@@ -105,7 +116,8 @@ def test_without_an_effect_of_pretraining_nothing_is_decided(claim):
 @pytest.mark.parametrize("of_sharing, expected", [
     ({"headwise": 79.0, "key-value": 79.0, "layerwise": 80.5}, HOLDS),  # the paper's own case
     ({"headwise": 80.5}, HOLDS),
-    ({"headwise": 80.21}, HOLDS), ({"headwise": 80.19}, UNDECIDED), ({"headwise": 79.81}, UNDECIDED), ({"headwise": 79.79}, FAILS),
+    ({"headwise": 80.21}, HOLDS), ({"headwise": 80.19}, UNDECIDED), ({"headwise": 79.81}, UNDECIDED),
+    ({"headwise": 79.79}, FAILS),
     ({"headwise": 79.0, "key-value": 79.0, "layerwise": 79.0}, FAILS),
     ({"headwise": 79.0, "key-value": 79.0, "layerwise": 80.1}, UNDECIDED),
 ])  # fmt: skip
@@ -118,23 +130,32 @@ def test_half_of_n_against_roberta(of_sharing, expected):
 
 
 def test_an_average_is_over_all_tasks():
-    averages = [one(task, accuracy, "256") for task, accuracy in zip(TASKS, (70.0, 80.0, 90.0, 82.0))]  # 80.5 in the mean, 81 in the median
+    averages = [
+        one(task, accuracy, "256") for task, accuracy in zip(TASKS, (70.0, 80.0, 90.0, 82.0))
+    ]  # 80.5 in the mean, 81 in the median
     (check,) = verdict("table-2-k", *every(80.0), *averages).checks
     assert check.outcome == HOLDS and ": 0.5 (0.3 to 0.7)" in check.text
 
 
-@pytest.mark.parametrize("layerwise, expected", [(80.21, HOLDS), (80.19, UNDECIDED), (79.81, UNDECIDED), (79.79, FAILS), (None, UNDECIDED)])
+@pytest.mark.parametrize(
+    "layerwise, expected", [(80.21, HOLDS), (80.19, UNDECIDED), (79.81, UNDECIDED), (79.79, FAILS), (None, UNDECIDED)]
+)
 @pytest.mark.parametrize("best", ["headwise", "key-value"])
 def test_layerwise_sharing(best, layerwise, expected):
     other = {"headwise": "key-value", "key-value": "headwise"}[best]
-    found = [*every(80.0, "256", best), *every(79.0, "256", other), *(every(layerwise, "256", "layerwise") if layerwise else [])]
+    found = [
+        *every(80.0, "256", best),
+        *every(79.0, "256", other),
+        *(every(layerwise, "256", "layerwise") if layerwise else []),
+    ]
     result = verdict("table-2-sharing", *found)
     assert result.outcome == expected and len(result.checks) == (2 if layerwise else 4)
     assert all("layerwise" in text for text in result.deciding)
 
 
 @pytest.mark.parametrize("longer, expected", [
-    (80.75, HOLDS), (79.25, HOLDS), (80.85, UNDECIDED), (79.15, UNDECIDED), (81.25, FAILS), (78.75, FAILS), (None, UNDECIDED),
+    (80.75, HOLDS), (79.25, HOLDS), (80.85, UNDECIDED), (79.15, UNDECIDED), (81.25, FAILS), (78.75, FAILS),
+    (None, UNDECIDED),
 ])  # fmt: skip
 def test_twice_the_length(longer, expected):
     found = [*every(80.0, "256"), *(every(longer, "256", n=1024) if longer else [])]
@@ -171,7 +192,9 @@ def test_what_is_missing_of_pretraining_is_named(without):
     found = [*PRETRAINED]
     gone = found.pop(without)
     result, model = verdict("pretraining", *found), gone.configuration["model"]
-    name = ("Linformer, n = 512, k = 256, headwise" if model["projected_dim"] else "RoBERTa, n = 512") + ", from scratch" * model["from_scratch"]
+    name = (
+        "Linformer, n = 512, k = 256, headwise" if model["projected_dim"] else "RoBERTa, n = 512"
+    ) + ", from scratch" * model["from_scratch"]
     assert result.outcome == UNDECIDED and result.deciding[0].startswith(f"{gone.configuration['task']}: {name} ")
     assert gone.identifier not in result.records and len(result.records) == 15
 
@@ -201,10 +224,18 @@ ROW = "512, Linformer, 256"
 def beside(task, accuracy, scale="cpu", row=ROW, **changed):
     """A record that stands beside a cell of the paper."""
     found = [number(metric, 1.0, split="test") for metric in ("accuracy", "majority", "f1")]
-    found += [number("accuracy", accuracy, (accuracy - 1, accuracy + 1.5), unit="%", split="valid"), number("majority", 50.9, unit="%", split="valid"),
-              number("f1", 0.75, (0.7, 0.8), split="valid")]  # fmt: skip
-    fields = dict(experiment="table-2", scale=scale, claim=f"{task}: a Linformer; scores of the best epoch",
-                  paper={"value": 93.2, "where": f"Table 2, {row}; base size"}, configuration={"task": task, "model": {}})  # fmt: skip
+    found += [
+        number("accuracy", accuracy, (accuracy - 1, accuracy + 1.5), unit="%", split="valid"),
+        number("majority", 50.9, unit="%", split="valid"),
+        number("f1", 0.75, (0.7, 0.8), split="valid"),
+    ]
+    fields = dict(
+        experiment="table-2",
+        scale=scale,
+        claim=f"{task}: a Linformer; scores of the best epoch",
+        paper={"value": 93.2, "where": f"Table 2, {row}; base size"},
+        configuration={"task": task, "model": {}},
+    )
     return record(found, f"finetuning-{task}-{scale}", **{**fields, **changed})
 
 
@@ -216,7 +247,10 @@ def test_a_column_for_each_scale():
     assert rows[ROW][1:5] == ["93.2", "92.0 (91.0 to 93.5), -1.2", "80.0 (79.0 to 81.5), -13.2", "94.0"]
     assert rows[ROW][5] == MISSING and rows[ROW][-3:] == ["92.08", MISSING, MISSING]
     assert finetuned.rows[0] == ["sst-2", "a Linformer", "92.00", "91.00 to 93.50", "3", "0.750", "50.90"]
-    assert all(f"{paper.CELLS[name].printed:.2f}".startswith(table.rows[row][column]) for (row, column), name in table.names.items())
+    assert all(
+        f"{paper.CELLS[name].printed:.2f}".startswith(table.rows[row][column])
+        for (row, column), name in table.names.items()
+    )
     assert sorted(table.names.values()) == sorted(name for name, cell in paper.CELLS.items() if cell.table == "table-2")
 
 
@@ -242,7 +276,9 @@ def test_the_average_is_the_mean_over_all_tasks():
     assert (average.measured.value, average.measured.interval, average.measured.repetitions) == (75.0, (74.0, 76.5), 3)
     assert average.records == tuple(r.identifier for r in found) and average.scale == "cpu"
     assert results("table-2-512-linformer-256-average", found[1:]) == []
-    assert results("table-2-512-linformer-256-average", [*found[1:], beside("sst-2", 80.0, "gpu")]) == []  # of two scales
+    assert (
+        results("table-2-512-linformer-256-average", [*found[1:], beside("sst-2", 80.0, "gpu")]) == []
+    )  # of two scales
 
 
 def test_the_average_of_one_seed_has_no_interval():
@@ -261,11 +297,26 @@ def test_cells():
     assert table_2.row_of(found[1]) == "512, RoBERTa-base"
 
 
-@pytest.mark.parametrize("n, k, row", [(128, "64", "512, Linformer, 256"), (128, "32", "512, Linformer, 128"), (256, "64", "1024, Linformer, 256"),
-                                       (128, "16", None), (128, "", "512, RoBERTa-base")])  # fmt: skip
+@pytest.mark.parametrize(
+    "n, k, row",
+    [
+        (128, "64", "512, Linformer, 256"),
+        (128, "32", "512, Linformer, 128"),
+        (256, "64", "1024, Linformer, 256"),
+        (128, "16", None),
+        (128, "", "512, RoBERTa-base"),
+    ],
+)
 def test_a_small_model_stands_for_one_in_proportion(n, k, row):
-    model = {"max_positions": n, "projected_dim": k, "sharing": "headwise" if k else "", "projection": "linear" if k else "", "from_scratch": False,
-             "pretraining": {"cfg": {}}, "checkpoint": "checkpoint_last.pt"}  # fmt: skip
+    model = {
+        "max_positions": n,
+        "projected_dim": k,
+        "sharing": "headwise" if k else "",
+        "projection": "linear" if k else "",
+        "from_scratch": False,
+        "pretraining": {"cfg": {}},
+        "checkpoint": "checkpoint_last.pt",
+    }
     found = _paper(one("sst-2", 80.0, configuration={"task": "sst-2", "model": model}), SIZES["cpu"])
     assert found["value"] == (None if row is None else paper.TABLE_2[row]["sst-2"])
     assert ("128 stands for 512" in found["where"]) == (row is not None) and (row or "no such row") in found["where"]

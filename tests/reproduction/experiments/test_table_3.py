@@ -16,9 +16,15 @@ FASTER = {(512, 128): (1.4, 1.6), (512, 256): (1.2, 1.3), (1024, 128): (1.7, 1.9
 
 def ratios(found, metric="time_ratio", baseline="eager", identifier="benchmark-inference-cpu-fp32-l2", **changed):
     """(n, k) to the lowest and the highest; the median is between them."""
-    measurements = [number(metric, (low + high) / 2, (low, high), model="linformer", baseline=baseline, n=n, k=k)
-                    for (n, k), (low, high) in reversed(found.items())]  # fmt: skip
-    changed = {"made_by": "benchmark", "configuration": {"layers": 2, "threads": 2, "device": "cpu", "dtype": "fp32"}, **changed}
+    measurements = [
+        number(metric, (low + high) / 2, (low, high), model="linformer", baseline=baseline, n=n, k=k)
+        for (n, k), (low, high) in reversed(found.items())
+    ]
+    changed = {
+        "made_by": "benchmark",
+        "configuration": {"layers": 2, "threads": 2, "device": "cpu", "dtype": "fp32"},
+        **changed,
+    }
     return record(measurements, identifier, experiment="table-3", **changed)
 
 
@@ -40,7 +46,9 @@ def test_ratios_rise(claim, changed, expected, said):
 
 
 def test_the_ends_and_the_step_down_are_reported():
-    (first, *_) = verdict("table-3-time", ratios({**FASTER, (2048, 128): (1.55, 1.65), (4096, 128): (2.0, 2.1)})).deciding
+    (first, *_) = verdict(
+        "table-3-time", ratios({**FASTER, (2048, 128): (1.55, 1.65), (4096, 128): (2.0, 2.1)})
+    ).deciding
     for said in ("1.5 times at n = 512", "2.05 at n = 4096", "from n = 1024 to n = 2048"):
         assert said in first
     assert "(paper: 1.5)" in verdict("table-3-time", ratios({(512, 128): (1.4, 1.6)})).deciding[0]
@@ -55,8 +63,12 @@ def test_each_half_has_numbers_of_its_own():
 
 
 def test_other_cells_and_baselines_do_not_count():
-    for other in (ratios({(512, 100): (0.1, 0.2)}), ratios({(100, 128): (0.1, 0.2)}), ratios({(512, 512): (0.1, 0.2)}),
-                  ratios({(512, 128): (0.1, 0.2)}, baseline="sdpa")):  # fmt: skip
+    for other in (
+        ratios({(512, 100): (0.1, 0.2)}),
+        ratios({(100, 128): (0.1, 0.2)}),
+        ratios({(512, 512): (0.1, 0.2)}),
+        ratios({(512, 128): (0.1, 0.2)}, baseline="sdpa"),
+    ):
         assert outcome("table-3-time", other) == UNMEASURED
         assert verdict("table-3-time", ratios(FASTER, identifier="a"), other).records == ["a"]
 
@@ -71,10 +83,16 @@ def test_cells_in_the_order_of_the_paper():
 
 def inference(**changed):
     measured = {
-        "seconds": {"eager": [4.0, 6.0, 20.0], "sdpa": [2.0, 3.0, 4.0], "k=16": [2.0, 2.0, 2.0], "k=8": [1.0, 2.0, 4.0]},
+        "seconds": {
+            "eager": [4.0, 6.0, 20.0],
+            "sdpa": [2.0, 3.0, 4.0],
+            "k=16": [2.0, 2.0, 2.0],
+            "k=8": [1.0, 2.0, 4.0],
+        },
         "largest": {"eager": 10, "sdpa": 20, "k=16": 30, "k=8": 40},
-        "bytes": {"eager": [100, 300], "sdpa": [100, 200], "k=16": [100, 180], "k=8": [100, 150]}, **changed,
-    }  # fmt: skip
+        "bytes": {"eager": [100, 300], "sdpa": [100, 200], "k=16": [100, 180], "k=8": [100, 150]},
+        **changed,
+    }
     return cell("inference", measured, dimensions=[8, 16])
 
 
@@ -84,8 +102,13 @@ def test_ratios_of_a_cell(tmp_path):
     m = found.find("time_ratio", k=8, **at)
     assert (m.value, m.interval, m.repetitions) == (4, (3, 5), 3)  # round by round
     assert found.find("time_ratio", k=16, **{**at, "baseline": "sdpa"}).value == 1.5
-    assert found.find("batch_ratio", k=8, **at).value == 4 and found.find("batch_ratio", k=16, **{**at, "baseline": "sdpa"}).value == 1.5
-    assert found.find("bytes_ratio", k=8, **at).value == 4 and found.find("bytes_ratio", k=16, **at).value == 2.5  # of one more sentence
+    assert (
+        found.find("batch_ratio", k=8, **at).value == 4
+        and found.find("batch_ratio", k=16, **{**at, "baseline": "sdpa"}).value == 1.5
+    )
+    assert (
+        found.find("bytes_ratio", k=8, **at).value == 4 and found.find("bytes_ratio", k=16, **at).value == 2.5
+    )  # of one more sentence
     assert found.find("seconds", model="linformer", k=16).value == 2 and found.find("seconds", model="eager").value == 6
     assert found.paper.value["n=512 k=128"] == {"time": 1.5, "memory": 1.7} and "n=512 k=512" not in found.paper.value
 
@@ -114,21 +137,43 @@ def test_tables():
     assert rows["n = 1,024, k = 256"] == ["n = 1,024, k = 256", "1.6x", "2.4x", "2 to 2.8", "1.50"]
     assert rows["n = 65,536, k = 2048"] == ["n = 65,536, k = 2048", "7.9x", MISSING, "", ""]
     assert len(time.rows) == len(memory.rows) == 34 and memory.rows[0][1:3] == ["1.7x", MISSING]
-    assert "2 layers, 2 threads" in time.caption and "CPU" in time.caption and "GiB" in memory.caption and "GiB" not in time.caption
+    assert (
+        "2 layers, 2 threads" in time.caption
+        and "CPU" in time.caption
+        and "GiB" in memory.caption
+        and "GiB" not in time.caption
+    )
     named = {**time.names}
-    assert all(paper.CELLS[name].printed == float(time.rows[row][column].rstrip("x")) for (row, column), name in named.items())
-    assert sorted([*time.names.values(), *memory.names.values()]) == sorted(name for name, c in paper.CELLS.items() if c.table == "table-3")
+    assert all(
+        paper.CELLS[name].printed == float(time.rows[row][column].rstrip("x")) for (row, column), name in named.items()
+    )
+    assert sorted([*time.names.values(), *memory.names.values()]) == sorted(
+        name for name, c in paper.CELLS.items() if c.table == "table-3"
+    )
 
 
 def test_a_second_record_adds_what_it_has():
-    tables = find("table-3").tables([ratios({(512, 128): (1.2, 1.3)}), ratios({(512, 256): (1.2, 1.3)}, identifier="another")])
-    assert [len(table.rows) for table in tables] == [34, 1, 34] and "another" in tables[1].caption and tables[1].names == {}
+    tables = find("table-3").tables(
+        [ratios({(512, 128): (1.2, 1.3)}), ratios({(512, 256): (1.2, 1.3)}, identifier="another")]
+    )
+    assert (
+        [len(table.rows) for table in tables] == [34, 1, 34]
+        and "another" in tables[1].caption
+        and tables[1].names == {}
+    )
     assert [len(table.rows) for table in find("table-3").tables([])] == [34, 34]
 
 
 def test_memory_of_the_largest_batches():
-    one = ratios(FASTER, "batch_ratio", configuration={"layers": 12, "threads": 2, "device": "cpu", "dtype": "fp32", "memory_gib": 70.0})
-    assert "70 GiB" in find("table-3").tables([one])[1].caption and "16 GiB" in find("table-3").tables([ratios(FASTER)])[1].caption
+    one = ratios(
+        FASTER,
+        "batch_ratio",
+        configuration={"layers": 12, "threads": 2, "device": "cpu", "dtype": "fp32", "memory_gib": 70.0},
+    )
+    assert (
+        "70 GiB" in find("table-3").tables([one])[1].caption
+        and "16 GiB" in find("table-3").tables([ratios(FASTER)])[1].caption
+    )
 
 
 def test_cells():
@@ -136,9 +181,19 @@ def test_cells():
     found = {each.identifier: results for each, results in find("table-3").cells([one])}
     assert list(found) == [name for name, each in paper.CELLS.items() if each.table == "table-3"]
     (result,) = found["table-3-time-n-512-k-128"]
-    assert (result.records, result.scale, result.measured.value, result.measured.unit) == ((one.identifier,), "cpu", 1.25, "times")
+    assert (result.records, result.scale, result.measured.value, result.measured.unit) == (
+        (one.identifier,),
+        "cpu",
+        1.25,
+        "times",
+    )
     assert found["table-3-memory-n-512-k-128"] == []
-    assert dict(find("table-3").cells([ratios({(512, 128): (1.2, 1.3)}, baseline="sdpa")]))[paper.CELLS["table-3-time-n-512-k-128"]] == []
+    assert (
+        dict(find("table-3").cells([ratios({(512, 128): (1.2, 1.3)}, baseline="sdpa")]))[
+            paper.CELLS["table-3-time-n-512-k-128"]
+        ]
+        == []
+    )
 
 
 def test_charts():
@@ -158,9 +213,13 @@ def test_charts():
 def test_cells_of_a_scale(scale, lengths, device, layers, tokens, usable):
     cells = find("table-3").cells_at[scale]()
     assert [each.n for each in cells] == lengths
-    assert {(each.device, each.layers, each.tokens, each.usable_gib) for each in cells} == {(device, layers, tokens, usable)}
+    assert {(each.device, each.layers, each.tokens, each.usable_gib) for each in cells} == {
+        (device, layers, tokens, usable)
+    }
     if scale != "smoke":
-        assert [each.dimensions for each in cells] == [tuple(k for k in paper.TABLE_3_DIMENSIONS if k < n) for n in lengths]
+        assert [each.dimensions for each in cells] == [
+            tuple(k for k in paper.TABLE_3_DIMENSIONS if k < n) for n in lengths
+        ]
         assert {(each.embed_dim, each.heads, each.memory_gib) for each in cells} == {(768, 12, 16)}
     else:
         assert cells[0].dimensions == (128,)

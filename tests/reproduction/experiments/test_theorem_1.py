@@ -13,7 +13,7 @@ from ..evidence import number, outcome, record, verdict
 
 
 def rows(*measured, draws=60, epsilon=0.5, **changed):
-    """(k, probability) at n = 128, eps = 0.5: the proof promises 1 - 256 exp(-k / 32), 0.914 at k = 256, 0.99997 at 512."""
+    """(k, probability) at n = 128, eps = 0.5: promised are 1 - 256 exp(-k / 32), 0.914 at k = 256, 0.99997 at 512."""
     found = [number("theorem", p, (0.0, 1.0), draws, source="random", n=128, k=k, epsilon=epsilon) for k, p in measured]
     found.append(number("lengths", 0.0, (0.0, 1.0), draws, source="random", n=128, k=256, epsilon=epsilon))
     return record(found, **{"identifier": "theorem-1-cpu", "experiment": "theorem-1", **changed})
@@ -39,7 +39,17 @@ def test_more_draws_decide(draws, expected):
 
 def test_the_largest_gap_is_reported():
     (check,) = verdict("theorem-1", rows((256, 0.5), (512, 0.7))).checks
-    for said in ("2 of 2 rows", "in 2 by", "0.50 (0.38 to 0.62", "60", "0.91", "k = 256", "n = 128", "eps = 0.5", "random"):
+    for said in (
+        "2 of 2 rows",
+        "in 2 by",
+        "0.50 (0.38 to 0.62",
+        "60",
+        "0.91",
+        "k = 256",
+        "n = 128",
+        "eps = 0.5",
+        "random",
+    ):
         assert said in check.text
     (check,) = verdict("theorem-1", rows((256, 0.90), (512, 1.0))).checks
     assert "1 of 2 rows" in check.text and "in 0 by" in check.text
@@ -59,11 +69,22 @@ def test_measurements():
     def of(*values):
         return summary(values, "mean")
 
-    numbers = {"theorem1": [{
-        "n": 16, "k": [8, 16], "epsilon": [0.3, 0.5], "stretch": of(2.0), "squared_error": [of(1.0, 2.0), of(3.0, 5.0)],
-        "expected_error": [of(1.5), of(4.0)], **{name: [[of(0.1, 0.3), of(0.5, 0.7)], [of(0.2, 0.4), of(0.8, 1.0)]]
-                                                 for name in ("theorem", "lengths", "pair", "pair_lengths", "norms")},
-    }]}  # fmt: skip
+    numbers = {
+        "theorem1": [
+            {
+                "n": 16,
+                "k": [8, 16],
+                "epsilon": [0.3, 0.5],
+                "stretch": of(2.0),
+                "squared_error": [of(1.0, 2.0), of(3.0, 5.0)],
+                "expected_error": [of(1.5), of(4.0)],
+                **{
+                    name: [[of(0.1, 0.3), of(0.5, 0.7)], [of(0.2, 0.4), of(0.8, 1.0)]]
+                    for name in ("theorem", "lengths", "pair", "pair_lengths", "norms")
+                },
+            }
+        ]
+    }
     one = record(list(theorem_1.measurements(numbers, "random")))
     assert len(one.measurements) == 1 + 2 * (1 + 1 + 2 * 5) and {m.n for m in one.measurements} == {16}
     m = one.find("theorem", k=16, epsilon=0.5)

@@ -15,9 +15,14 @@ PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
 def rows(share, n=128, d=64, k=98, approximation=PROOF, nothing=0.2, **changed):
     """d = 64, eps = 0.5: 9 d log(d) / eps^2 is 9,582, and 5 log(128) / eps^2 is 97.04, so that k is 98."""
     at = {"source": "random", "n": n, "head_dim": d}
-    found = [number(metric, value, (0.0, 1.0), approximation=name, k=k, **at)
-             for metric, name, value in (("spectral_within_eps", approximation, share), ("spectral_within_eps", NOTHING, nothing),
-                                         ("frobenius_within_eps", PROOF, 0.5 + nothing))]  # fmt: skip
+    found = [
+        number(metric, value, (0.0, 1.0), approximation=name, k=k, **at)
+        for metric, name, value in (
+            ("spectral_within_eps", approximation, share),
+            ("spectral_within_eps", NOTHING, nothing),
+            ("frobenius_within_eps", PROOF, 0.5 + nothing),
+        )
+    ]
     return record(found, **{"identifier": "theorem-2-cpu", "experiment": "theorem-2", **changed})
 
 
@@ -43,7 +48,11 @@ def test_another_k_is_not_the_theorems(k):
 def test_the_branch_that_does_not_depend_on_n():
     """d = 2: 9 d log(d) / eps^2 is 49.9."""
     (check,) = verdict("theorem-2", rows(0.95, d=2, k=50)).checks
-    assert check.outcome == HOLDS and "does not depend on n" in check.text and "does not depend" not in verdict("theorem-2", rows(0.95)).deciding[0]
+    assert (
+        check.outcome == HOLDS
+        and "does not depend on n" in check.text
+        and "does not depend" not in verdict("theorem-2", rows(0.95)).deciding[0]
+    )
 
 
 def test_another_approximation_is_not_the_proofs():
@@ -51,7 +60,9 @@ def test_another_approximation_is_not_the_proofs():
 
 
 def test_every_head_decides():
-    both = rows(0.95).changed(measurements=[*rows(0.95).measurements, *rows(0.5, n=512, k=125, nothing=0.1).measurements])
+    both = rows(0.95).changed(
+        measurements=[*rows(0.95).measurements, *rows(0.5, n=512, k=125, nothing=0.1).measurements]
+    )
     found = verdict("theorem-2", both)
     assert found.outcome == FAILS and len(found.checks) == 2
     assert all(said in found.deciding[0] for said in ("n = 512", "gives 0.10", "0.60"))
@@ -66,20 +77,39 @@ def test_the_branch_of_d_against_the_longest_n(length, said):
 
 def test_measurements():
     infinite = float("inf")
-    error = {"n": 16, "d": 4, "k": 8, "candidates": {PROOF: {"spectral": summary([1.0, 3.0]), "spectral within eps": summary([0.5, 0.7], "mean")}}}
-    step = {"n": 16, "d": 4, "k": 8, "delta": "1/n", "longest": summary([2.0, infinite]), "longest_gamma": summary([2.0, 4.0]), "rows": summary([1.0])}
+    error = {
+        "n": 16,
+        "d": 4,
+        "k": 8,
+        "candidates": {PROOF: {"spectral": summary([1.0, 3.0]), "spectral within eps": summary([0.5, 0.7], "mean")}},
+    }
+    step = {
+        "n": 16,
+        "d": 4,
+        "k": 8,
+        "delta": "1/n",
+        "longest": summary([2.0, infinite]),
+        "longest_gamma": summary([2.0, 4.0]),
+        "rows": summary([1.0]),
+    }
     needed = {"n": 16, "d": 4, "frobenius": summary([8.0, 8.0]), "spectral": summary([infinite, infinite])}
     numbers = {"theorem2": {"errors": [error], "step1": [], "step3": [step], "needed_k": [needed]}}
     one = record(list(theorem_2.measurements(numbers, "random")))
     found = {(m.metric, m.k, m.delta): m.value for m in one.measurements}
     assert found == {
-        ("spectral", 8, None): 2.0, ("spectral_within_eps", 8, None): pytest.approx(0.6),
-        ("longest", 8, "1/n"): 2.0, ("longest_share", 8, "1/n"): 0.5, ("longest_gamma", 8, "1/n"): 3.0, ("longest_gamma_share", 8, "1/n"): 1.0,
+        ("spectral", 8, None): 2.0,
+        ("spectral_within_eps", 8, None): pytest.approx(0.6),
+        ("longest", 8, "1/n"): 2.0,
+        ("longest_share", 8, "1/n"): 0.5,
+        ("longest_gamma", 8, "1/n"): 3.0,
+        ("longest_gamma_share", 8, "1/n"): 1.0,
         ("rows", 8, "1/n"): 1.0,
-        ("k_needed_frobenius", None, None): 8.0, ("k_needed_frobenius_share", None, None): 1.0, ("k_needed_spectral_share", None, None): 0.0,
-    }  # fmt: skip
+        ("k_needed_frobenius", None, None): 8.0,
+        ("k_needed_frobenius_share", None, None): 1.0,
+        ("k_needed_spectral_share", None, None): 0.0,
+    }
     assert {(m.source, m.n, m.head_dim) for m in one.measurements} == {("random", 16, 4)}
-    assert one.find("spectral").approximation == PROOF 
+    assert one.find("spectral").approximation == PROOF
     assert "share" in one.find("spectral_within_eps").unit and "share" not in one.find("spectral").unit
 
 
@@ -87,5 +117,7 @@ def test_chart():
     (chart,) = find("theorem-2").charts([rows(0.95)])
     assert chart.log_x and "theorem-2-cpu" in chart.identifier
     assert {series.name: series.runs for series in chart.series} == {
-        f"random, n = 128, {PROOF}": [[(98, 0.95)]], f"random, n = 128, {NOTHING}": [[(98, 0.2)]]}  # fmt: skip
+        f"random, n = 128, {PROOF}": [[(98, 0.95)]],
+        f"random, n = 128, {NOTHING}": [[(98, 0.2)]],
+    }
     assert len(find("theorem-2").charts([rows(0.95, approximation="step 2 alone")])[0].series) == 1

@@ -7,10 +7,15 @@ from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED
 from ..evidence import outcome, three, trained
 
 
-@pytest.mark.parametrize("smaller, larger, expected", [(6.0, 5.5, HOLDS), (6.0, 4.5, FAILS), (5.5, 6.0, FAILS), (6.0, None, HOLDS)])
+@pytest.mark.parametrize(
+    "smaller, larger, expected", [(6.0, 5.5, HOLDS), (6.0, 4.5, FAILS), (5.5, 6.0, FAILS), (6.0, None, HOLDS)]
+)
 def test_from_scratch_a_larger_k_is_lower_and_roberta_lowest(smaller, larger, expected):
     models = {"roberta": 5.0, "k=32": larger, "k=16": smaller}
-    assert outcome("scratch", trained("scratch", {model: three(bits) for model, bits in models.items() if bits})) == expected
+    assert (
+        outcome("scratch", trained("scratch", {model: three(bits) for model, bits in models.items() if bits}))
+        == expected
+    )
 
 
 @pytest.mark.parametrize("converted, scratch, expected", [
@@ -18,4 +23,7 @@ def test_from_scratch_a_larger_k_is_lower_and_roberta_lowest(smaller, larger, ex
 ])  # fmt: skip
 def test_a_converted_roberta_is_lower(converted, scratch, expected):
     models = {"roberta": 4.8, "converted": converted, "from scratch": scratch}
-    assert outcome("warm-start", trained("warm-start", {model: three(bits) for model, bits in models.items() if bits})) == expected
+    assert (
+        outcome("warm-start", trained("warm-start", {model: three(bits) for model, bits in models.items() if bits}))
+        == expected
+    )
