@@ -112,7 +112,9 @@ def test_which_records_count():
 
 def records_of(kind, folder, *cells):
     found = next(each for each in speed.KINDS if each.name == kind)
-    return next(iter(found.records(put_cells(folder, *cells), "speed")))
+    (record,) = found.records(put_cells(folder, *cells), "speed")
+    assert {m.n for m in record.measurements} == {32}
+    return record
 
 
 def step(**changed):

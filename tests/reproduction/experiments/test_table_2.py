@@ -129,6 +129,17 @@ def test_half_of_n_against_roberta(of_sharing, expected):
     assert outcome("table-2-k", *found[:4]) == UNDECIDED
 
 
+def test_the_interval_of_an_average_is_the_mean_of_intervals():
+    intervals = ((70.0, 69.0, 73.0), (80.0, 79.0, 83.0), (90.0, 89.0, 93.0), (82.0, 81.0, 85.0))
+    found = [
+        one(task, value).changed(measurements=[number("accuracy", value, (low, high), split="valid")])
+        for task, (value, low, high) in zip(TASKS, intervals)
+    ]
+    average = table_2.Accuracies(found, "cpu").average(table_2.Model(512))
+    assert (average.value, average.low, average.high) == (80.5, 79.5, 83.5)
+    assert len(table_2.Accuracies(found[1:], "cpu").average(table_2.Model(512))) == 1
+
+
 def test_an_average_is_over_all_tasks():
     averages = [
         one(task, accuracy, "256") for task, accuracy in zip(TASKS, (70.0, 80.0, 90.0, 82.0))
@@ -208,6 +219,12 @@ def test_only_models_that_were_finetuned_from_scratch_too_are_compared():
 def test_one_kind_of_model_is_not_both(k, missing):
     result = verdict("pretraining", *every(80.0, k), *every(70.0, k, scratch=True))
     assert result.outcome == UNDECIDED and result.deciding[0].startswith(f"{TASKS[0]}: {missing}")
+    assert "n = " not in result.deciding[0]
+
+
+def test_without_any_from_scratch_one_model_of_each_kind_is_missing():
+    found = [*every(80.0), *every(80.0, "256"), *every(80.0, "128")]
+    assert len(verdict("pretraining", *found).checks) == 2 * len(TASKS)
 
 
 def test_claims():
