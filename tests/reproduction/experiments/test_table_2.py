@@ -110,6 +110,13 @@ def test_without_an_effect_of_pretraining_nothing_is_decided(claim):
     )
 
 
+def test_without_an_effect_of_pretraining_nothing_fails_either():
+    found = [*every(80.0), *every(70.0, "128"), *every(70.0, "256")]
+    for claim in ("table-2", "table-2-k"):
+        assert outcome(claim, *found) == FAILS == outcome(claim, *found, *every(70.0, scratch=True))
+        assert outcome(claim, *found, *every(80.0, scratch=True)) == UNDECIDED
+
+
 # k = n / 2
 
 

@@ -20,6 +20,7 @@ def rows(share, n=128, d=64, k=98, approximation=PROOF, nothing=0.2, **changed):
         for metric, name, value in (
             ("spectral_within_eps", approximation, share),
             ("spectral_within_eps", NOTHING, nothing),
+            ("frobenius_within_eps", NOTHING, 0.01),
             ("frobenius_within_eps", PROOF, 0.5 + nothing),
         )
     ]
@@ -75,6 +76,14 @@ def test_the_branch_of_d_against_the_longest_n(length, said):
     assert f"9,582, {said}" in verdict("theorem-2", both).checks[0].text
 
 
+@pytest.mark.parametrize("other", [{"n": 129}, {"d": 32}])
+def test_the_numbers_beside_are_of_the_same_head(other):
+    """Its k is 98 too."""
+    both = rows(0.95).changed(measurements=[*rows(0.95).measurements, *rows(0.92, nothing=0.1, **other).measurements])
+    first, second = verdict("theorem-2", both).checks
+    assert "gives 0.20" in first.text and "0.70" in first.text and "gives 0.10" in second.text and "0.60" in second.text
+
+
 def test_measurements():
     infinite = float("inf")
     error = {
@@ -121,3 +130,5 @@ def test_chart():
         f"random, n = 128, {NOTHING}": [[(98, 0.2)]],
     }
     assert len(find("theorem-2").charts([rows(0.95, approximation="step 2 alone")])[0].series) == 1
+    falling = rows(0.95).changed(measurements=[*rows(0.95).measurements, *rows(0.5, k=16).measurements])
+    assert find("theorem-2").charts([falling])[0].series[0].runs == [[(16, 0.5), (98, 0.95)]]
