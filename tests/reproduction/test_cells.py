@@ -89,6 +89,9 @@ def test_a_cell_keeps_what_is_its_own(tmp_path):
     own = found.configuration["cells"][one["name"]]
     assert own["kernels"] == ["flash"] and own["counted"] == ["eager"] and found.data == "a task"
     assert found.configuration["failed"] == {one["name"]: {"sdpa": "no room"}}
+    del one["peak_from"]  # as in cells of earlier versions
+    (earlier,) = records(put_cells(tmp_path, one))
+    assert "peak_from" not in earlier.configuration and earlier.configuration["threads"] == 2
 
 
 def test_records_differ_by_device_precision_and_layers(tmp_path):
