@@ -26,4 +26,9 @@ def from_authors(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     args.untie_weights_roberta = args.untie_weights_roberta or untied
     config = to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
     # Their matrices are no windows; a new model of these options, finetuned from scratch, is to be of the same kind.
-    return derived(checkpoint, with_projections(state, config), {"_name": args.arch, **as_options(args), "projection_init": "normal"}, n)
+    return derived(
+        checkpoint,
+        with_projections(state, config),
+        {"_name": args.arch, **as_options(args), "projection_init": "normal"},
+        n,
+    )

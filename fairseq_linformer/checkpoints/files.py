@@ -30,7 +30,9 @@ def read_checkpoint(path) -> Dict[str, Any]:
         raise
     except Exception as error:  # what is no pickle at all makes torch's reader fail in any way
         if code := re.search(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)", str(error)):
-            raise ValueError(f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only") from None
+            raise ValueError(
+                f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only"
+            ) from None
         raise ValueError(f"{path} cannot be read as a checkpoint: it is cut short, or not a file of PyTorch") from None
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{path} has no model in it; a checkpoint of fairseq is wanted")
@@ -47,7 +49,9 @@ def read_checkpoint(path) -> Dict[str, Any]:
             )
     said, known = node(checkpoint, "model").get("encoder_attention_heads"), checkpoint["model"].get(ATTENTION_HEADS)
     if said is not None and known is not None and said != int(known):
-        raise ValueError(f"{path} has encoder_attention_heads {said} in its cfg and {int(known)} in its weights; they must be equal")
+        raise ValueError(
+            f"{path} has encoder_attention_heads {said} in its cfg and {int(known)} in its weights; they must be equal"
+        )
     return checkpoint
 
 
@@ -60,7 +64,11 @@ def training_seconds(path, start=None) -> float:
     Raises:
         ValueError: as ``read_checkpoint``.
     """
-    taken = (read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0) for each in (path, start) if each is not None)
+    taken = (
+        read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0)
+        for each in (path, start)
+        if each is not None
+    )
     return float(next(taken)) - float(next(taken, 0.0))
 
 

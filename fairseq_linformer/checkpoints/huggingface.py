@@ -70,7 +70,9 @@ def to_huggingface(
     check_new_folder(out)
     data = read_checkpoint(checkpoint)
     if not (projections(data["model"]) or is_authors(data["model"])):
-        raise ValueError(f"{checkpoint} is of architecture {architecture(data)!r} and has no projections E and F; linformer_roberta is wanted")
+        raise ValueError(
+            f"{checkpoint} is of architecture {architecture(data)!r} and has no projections E and F; linformer_roberta is wanted"
+        )
     data = from_authors(data)
     config = _config(data, checkpoint)
     name = choose_head(data["model"], head)

@@ -81,7 +81,11 @@ def to_ours(state: State, head: str, tied: bool, attention_heads: int) -> State:
     """
     ours = {}
     for key, value in state.items():
-        for theirs, prefix in ((THEIR_ENCODER, ENCODER), (THEIR_LM_HEAD, LM_HEAD), (THEIR_HEAD, f"{CLASSIFICATION_HEADS}{head}.")):
+        for theirs, prefix in (
+            (THEIR_ENCODER, ENCODER),
+            (THEIR_LM_HEAD, LM_HEAD),
+            (THEIR_HEAD, f"{CLASSIFICATION_HEADS}{head}."),
+        ):
             if key.startswith(theirs):
                 key = prefix + key[len(theirs) :]
                 break

@@ -33,7 +33,9 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     nodes["model"]["_name"] = architecture(checkpoint)
     cfg = {
         # No option of a model is a path; k of each head is written with slashes.
-        name: _plain({key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}, name != "model")
+        name: _plain(
+            {key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}, name != "model"
+        )
         for name, values in nodes.items()
         if values
     }
@@ -122,7 +124,10 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines += ["", "| | |", "|---|---|"]
     lines += [f"| {what} | {_cell(value)} |" for what, value in rows if value not in (None, "")]
-    lines += ["", "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`."]
+    lines += [
+        "",
+        "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,16 @@ from typing import Any, Dict
 from ..models.authors import is_authors
 from ..models.options import LinformerRobertaConfig, as_options, resolve, to_linformer_config
 from ..models.resize import resize_state
-from ..models.shapes import EMBEDDINGS, ENCODER, PADDING_IDX, POSITIONS, count_layers, current_names, max_positions, projections
+from ..models.shapes import (
+    EMBEDDINGS,
+    ENCODER,
+    PADDING_IDX,
+    POSITIONS,
+    count_layers,
+    current_names,
+    max_positions,
+    projections,
+)
 from .files import derived, node
 from .projections import with_projections
 

@@ -92,6 +92,8 @@ def write_label_dictionary(path, labels: List[str]) -> None:
     """A ``dict.txt`` of fairseq's with these labels."""
     for label in labels:
         if not label.strip() or "\n" in label or labels.count(label) > 1:
-            raise ValueError(f"the label {label!r} cannot stand in a dictionary of fairseq; labels must differ and be one line each")
+            raise ValueError(
+                f"the label {label!r} cannot stand in a dictionary of fairseq; labels must differ and be one line each"
+            )
     path.parent.mkdir()
     path.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")

@@ -3,13 +3,7 @@
 Importing this makes ``AutoModel`` and the others know a Linformer, without ``trust_remote_code``.
 """
 
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from .code import write_code
 from .configuration_linformer import LinformerPreTrainedConfig

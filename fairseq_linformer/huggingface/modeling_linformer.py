@@ -52,7 +52,10 @@ class LinformerPreTrainedModel(PreTrainedModel):
         if isinstance(config, PreTrainedConfig) and pretrained_model_name_or_path is not None:
             wanted = {name: getattr(config, name) for name in _OF_LEARNING}
             place = {name: kwargs[name] for name in _OF_THE_PLACE if name in kwargs}
-            of_file, config = cls.config_class.from_pretrained(pretrained_model_name_or_path, **place), copy.deepcopy(config)
+            of_file, config = (
+                cls.config_class.from_pretrained(pretrained_model_name_or_path, **place),
+                copy.deepcopy(config),
+            )
             for name in _OF_LEARNING:
                 setattr(config, name, getattr(of_file, name))
         else:
@@ -213,7 +216,9 @@ class LinformerModel(LinformerPreTrainedModel):
                 )
             padding = padding | attention_mask.eq(0)
         if (padding[:, 0] & ~padding.all(1)).any():
-            raise ValueError("the input is padded before the sentence; E and F go by place, and it must be padded behind it")
+            raise ValueError(
+                "the input is padded before the sentence; E and F go by place, and it must be padded behind it"
+            )
         # Of the classification head's sentence the last layer needs to compute the first position only.
         first = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
         features, states = self.encoder(given, first, hiddens, inputs_embeds, padding)

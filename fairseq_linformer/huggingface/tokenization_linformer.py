@@ -58,7 +58,9 @@ class Pieces:
 
     def __init__(self, model_file):
         if sentencepiece is None:
-            raise ImportError("this tokenizer needs the package sentencepiece, which is not installed", name="sentencepiece")
+            raise ImportError(
+                "this tokenizer needs the package sentencepiece, which is not installed", name="sentencepiece"
+            )
         self.processor = sentencepiece.SentencePieceProcessor()
         try:
             self.processor.Load(str(model_file))

@@ -26,10 +26,4 @@ torch.serialization.add_safe_globals([
 
 complete_epochs()
 
-__all__ = [
-    "ARCHITECTURES",
-    "FusedAdam",
-    "LinformerRobertaConfig",
-    "LinformerRobertaEncoder",
-    "LinformerRobertaModel",
-]
+__all__ = ["ARCHITECTURES", "FusedAdam", "LinformerRobertaConfig", "LinformerRobertaEncoder", "LinformerRobertaModel"]

@@ -39,12 +39,11 @@ def translate(args: Namespace) -> Optional[str]:
     given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     if not given:
         return None
-    for name, value in given.items():
-        if name != "compressed" and value not in (0, 1):
-            raise ValueError(f"{name} is {value}; it must be 0 or 1")
     ratio = given.get("compressed", 4)  # their default
     if not 1 <= ratio <= args.max_positions:
-        raise ValueError(f"compressed is {ratio}; it must be between 1 and max_positions, which is {args.max_positions}")
+        raise ValueError(
+            f"compressed is {ratio}; it must be between 1 and max_positions, which is {args.max_positions}"
+        )
     if args.projected_dim is not None:
         raise ValueError(
             f"projected_dim is {args.projected_dim} and the authors' {', '.join(given)} is given; only one can say what k is"
@@ -60,7 +59,9 @@ def translate(args: Namespace) -> Optional[str]:
     args.freeze_projections = args.freeze_projections or bool(given.get("freeze_compress"))
     for name in OPTIONS:
         setattr(args, name, None)
-    return f"--projected-dim {args.projected_dim} --sharing {sharing}" + " --freeze-projections" * args.freeze_projections
+    return (
+        f"--projected-dim {args.projected_dim} --sharing {sharing}" + " --freeze-projections" * args.freeze_projections
+    )
 
 
 def is_authors(state: Dict[str, Tensor]) -> bool:

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor
 
 from ..projected_dim import short_form
-from .shapes import ATTENTION_HEADS, ENCODER, count_layers, kind_of, max_positions, projected_dims, projections, sharing_of
+from .shapes import (
+    ATTENTION_HEADS,
+    ENCODER,
+    count_layers,
+    kind_of,
+    max_positions,
+    projected_dims,
+    projections,
+    sharing_of,
+)
 
 
 def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], tied: bool) -> Optional[str]:
@@ -28,13 +37,20 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
         return "the checkpoint is of a development version before 0.2, whose E was scale * weight; train it anew"
     differing = [
         (what, checkpoint[ENCODER + key].size(dim), model[ENCODER + key].size(dim))
-        for what, key, dim in (("dictionary entries", "embed_tokens.weight", 0), ("encoder_embed_dim", "embed_tokens.weight", 1))
+        for what, key, dim in (
+            ("dictionary entries", "embed_tokens.weight", 0),
+            ("encoder_embed_dim", "embed_tokens.weight", 1),
+        )
         if ENCODER + key in checkpoint
     ]
     differing += [
         ("encoder_layers", count_layers(checkpoint), count_layers(model)),
         ("max_positions", max_positions(checkpoint), max_positions(model)),
-        ("encoder_attention_heads", int(checkpoint.get(ATTENTION_HEADS, model[ATTENTION_HEADS])), int(model[ATTENTION_HEADS])),
+        (
+            "encoder_attention_heads",
+            int(checkpoint.get(ATTENTION_HEADS, model[ATTENTION_HEADS])),
+            int(model[ATTENTION_HEADS]),
+        ),
         ("projection", kind_of(checkpoint), kind_of(model)),
         ("sharing", sharing_of(checkpoint), sharing_of(model)),
         ("projected_dim", short_form(projected_dims(checkpoint)), short_form(projected_dims(model))),
@@ -53,7 +69,10 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
                                (model, checkpoint, "this model has {}, the checkpoint has not")):  # fmt: skip
         alone = sorted(key for key in these if key not in those and not _may_be_missing(key))
         if alone:
-            return what.format(alone[0]) + "; options such as pre-norm or quantisation noise must be those of the checkpoint"
+            return (
+                what.format(alone[0])
+                + "; options such as pre-norm or quantisation noise must be those of the checkpoint"
+            )
     output, embedding = (checkpoint.get(key) for key in ("encoder.lm_head.weight", ENCODER + "embed_tokens.weight"))
     if tied and output is not None and embedding is not None and not torch.equal(output, embedding):
         return "the checkpoint was made with untie_weights_roberta, this model without; they must be equal"
@@ -63,4 +82,8 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
 def _may_be_missing(key: str) -> bool:
     """Heads come and go; a matrix without the rest of a projection is that matrix; old checkpoints
     count no heads."""
-    return key.startswith("classification_heads.") or key.endswith((".start", ".scale", ".windows")) or key == ATTENTION_HEADS
+    return (
+        key.startswith("classification_heads.")
+        or key.endswith((".start", ".scale", ".windows"))
+        or key == ATTENTION_HEADS
+    )

@@ -34,12 +34,16 @@ def check(args: Namespace) -> None:
         raise ValueError("compile and offload_activations are on; only one of them can be")
     compilers = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++"]
     if not any(map(shutil.which, compilers)):
-        raise ValueError(f"compile is on; PyTorch's compiler needs a C++ compiler, and {' or '.join(compilers)} was not found (CXX names another)")
+        raise ValueError(
+            f"compile is on; PyTorch's compiler needs a C++ compiler, and {' or '.join(compilers)} was not found (CXX names another)"
+        )
     if torch.cuda.is_available():
         from torch.utils._triton import has_triton
 
         if not has_triton():
-            raise ValueError("compile is on; PyTorch's compiler needs triton on a GPU, and it is not installed or does not know this GPU")
+            raise ValueError(
+                "compile is on; PyTorch's compiler needs triton on a GPU, and it is not installed or does not know this GPU"
+            )
 
 
 def compile_layers(layers: Iterable[nn.Module]) -> None:
@@ -53,7 +57,9 @@ def compile_layers(layers: Iterable[nn.Module]) -> None:
     layers = list(layers)
     for layer in layers:
         if not isinstance(layer, LinformerEncoderLayer):
-            raise ValueError(f"compile is on, and layers are wrapped in {type(layer).__name__} (--ddp-backend fully_sharded); only one of them can be")
+            raise ValueError(
+                f"compile is on, and layers are wrapped in {type(layer).__name__} (--ddp-backend fully_sharded); only one of them can be"
+            )
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, VARIANTS)
     for layer in layers:
         layer.compile()

@@ -19,7 +19,9 @@ SHARDS = "num_shards"
 
 def complete_epochs() -> None:
     """Let every epoch start its own processes, which takes a moment, and let other processes go on where these were."""
-    construct, state_dict, load_state_dict = (getattr(EpochBatchIterator, name) for name in ("__init__", "state_dict", "load_state_dict"))
+    construct, state_dict, load_state_dict = (
+        getattr(EpochBatchIterator, name) for name in ("__init__", "state_dict", "load_state_dict")
+    )
 
     @wraps(construct)
     def construct_without_keeping(self, *args, **kwargs):

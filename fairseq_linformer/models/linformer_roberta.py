@@ -61,9 +61,7 @@ class LinformerRobertaModel(RobertaModel):
         return model
 
     @classmethod
-    def from_pretrained(
-        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs
-    ):
+    def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs):
         """fairseq's RoBERTa hub interface around a checkpoint of this model.
 
         Args:
@@ -77,9 +75,7 @@ class LinformerRobertaModel(RobertaModel):
         if bpe is None:
             has_model = os.path.exists(os.path.join(model_name_or_path, "sentencepiece.bpe.model"))
             bpe = "sentencepiece" if has_model or "sentencepiece_model" in kwargs else "gpt2"
-        return super().from_pretrained(
-            model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs
-        )
+        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs)
 
     def forward(
         self,
@@ -103,9 +99,7 @@ class LinformerRobertaModel(RobertaModel):
         """
         if classification_head_name is not None and not return_all_hiddens:
             kwargs["positions"] = src_tokens.new_zeros(src_tokens.size(0), 1)
-        return super().forward(
-            src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs
-        )
+        return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """Load a checkpoint of this model or of the authors' model.
@@ -166,7 +160,11 @@ class LinformerRobertaModel(RobertaModel):
             return state_dict
         if len(dims) != count_layers(state_dict):
             return state_dict  # refused in a moment, with a sentence about layers
-        logger.info("resizing the checkpoint from n = %d, k = %s", max_positions(state_dict), short_form(projected_dims(state_dict)))
+        logger.info(
+            "resizing the checkpoint from n = %d, k = %s",
+            max_positions(state_dict),
+            short_form(projected_dims(state_dict)),
+        )
         return resize_state(state_dict, n, dims)
 
     def upgrade_state_dict_named(self, state_dict, name):
@@ -194,9 +192,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
             embed_tokens,
             linear=lambda inputs, outputs: noisy(nn.Linear(inputs, outputs)),
             layer_norm=LayerNorm,  # apex's, where apex and a GPU are at hand
-            wrap_layer=partial(
-                fsdp_wrap, min_num_params=0 if args.checkpoint_activations else args.min_params_to_wrap
-            ),
+            wrap_layer=partial(fsdp_wrap, min_num_params=0 if args.checkpoint_activations else args.min_params_to_wrap),
             embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
         if args.compile:

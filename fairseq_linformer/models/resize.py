@@ -16,7 +16,10 @@ _LEARNED = ("weight", "start", "scale")
 
 def default_dims(state: Dict[str, Tensor], n: int) -> List[Dim]:
     """k of each layer for ``n`` positions that leaves the features of short inputs as they are."""
-    windowed = all(kind_and_k(entries)[0] != "linear" or float(_windows(entries)) != NO_WINDOWS for entries in projections(state).values())
+    windowed = all(
+        kind_and_k(entries)[0] != "linear" or float(_windows(entries)) != NO_WINDOWS
+        for entries in projections(state).values()
+    )
 
     def scaled(k: int) -> int:
         return same_ratio(k, max_positions(state), n, windowed)
