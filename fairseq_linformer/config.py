@@ -45,14 +45,14 @@ def check_values(declared: Any, values: Any, names: Optional[Mapping[str, str]] 
 
     Args:
         declared: the dataclass.
-        values: an object with its fields as attributes; None is not checked.
+        values: an object with its fields as attributes; what is None or missing is not checked.
         names: what to call a field in the error, by field name.
 
     Raises:
         ValueError: a value is not allowed; the sentence names the field, the value and what is allowed.
     """
     for declaration in fields(declared):
-        value, limits = getattr(values, declaration.name), declaration.metadata
+        value, limits = getattr(values, declaration.name, None), declaration.metadata
         if value is None:
             continue
         name = (names or {}).get(declaration.name, declaration.name)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..config import LinformerConfig
 from ..models.shapes import ATTENTION_HEADS, ENCODER, projections
-from ..modules.kinds import projection_of
+from ..modules.encoder_layer import projection_of
 
 
 def with_projections(state: Dict[str, Tensor], config: LinformerConfig) -> Dict[str, Tensor]:

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
 from ..modules import LinformerEncoder
-from ..modules.kinds import count_matrices
+from ..modules.projection import count_matrices
 from ..projected_dim import short_form
 from . import authors
 from .compatibility import describe_mismatch

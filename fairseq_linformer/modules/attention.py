@@ -1,10 +1,10 @@
 """Multi-head linear attention, equation (7) of the paper.
 
-    head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
+head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
 
-    B sentences, n positions of this input, m query positions (those whose output is needed),
-    k' of the k projected positions, those that this input reaches, H heads, d width,
-    d_h = d / H (the paper's d_k)
+B sentences, n positions of this input, m query positions (those whose output is needed),
+k' of the k projected positions, those that this input reaches, H heads, d width,
+d_h = d / H (the paper's d_k)
 """
 
 import math
@@ -61,9 +61,7 @@ class LinearMultiheadAttention(nn.Module):
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.head_dim = embed_dim // num_heads
         self.dropout = dropout
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
-            linear(embed_dim, embed_dim) for _ in range(4)
-        )
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
         self.E, self.F = None if shared else E, F
         # In a tuple, so that it is not a submodule here: it is one of the caller's.
         self._shared = (E,) if shared else ()
@@ -111,7 +109,9 @@ class LinearMultiheadAttention(nn.Module):
             raise ValueError(f"order is {order}; with {type(E).__name__} it must be one of {E.orders}")
 
         if order is Order.SCORES:
-            context, weights = self._attend_through_scores(q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask)
+            context, weights = self._attend_through_scores(
+                q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask
+            )
         else:
             reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)
             reduce_values = None if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)

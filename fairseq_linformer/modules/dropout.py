@@ -38,7 +38,9 @@ def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = 
     """
     if not training or p == 0:
         return weights @ values
-    if weights.dtype != values.dtype:  # autocast: softmax gives single precision, maps half. The backward pass has no autocast to match them
+    if (
+        weights.dtype != values.dtype
+    ):  # autocast: softmax gives single precision, maps half. The backward pass has no autocast to match them
         weights = weights.to(values.dtype)
     return _DroppedProduct.apply(weights, values, p)
 
@@ -49,7 +51,9 @@ class _DroppedProduct(torch.autograd.Function):
         dropped, kept = torch.native_dropout(weights, p, True)
         ctx.save_for_backward(weights, values, kept)
         ctx.scale = 1 / (1 - p)
-        with torch.autocast(values.device.type, enabled=False):  # as in the backward pass: a gradient of the type of the values
+        with torch.autocast(
+            values.device.type, enabled=False
+        ):  # as in the backward pass: a gradient of the type of the values
             return dropped @ values
 
     @staticmethod

@@ -1,6 +1,6 @@
 """The whole encoder, batch first from the tokens to the last norm.
 
-    B sentences, n positions, m positions whose output is needed, d width
+B sentences, n positions, m positions whose output is needed, d width
 """
 
 from typing import Callable, List, Optional, Tuple
@@ -12,8 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..config import LinformerConfig
 from .attention import gather
 from .dropout import Dropout
-from .encoder_layer import LinformerEncoderLayer
-from .kinds import projection_of
+from .encoder_layer import LinformerEncoderLayer, projection_of
 
 
 class LinformerEncoder(nn.Module):
@@ -42,9 +41,7 @@ class LinformerEncoder(nn.Module):
     ):
         super().__init__()
         self.config = config
-        self.embed_tokens = embed_tokens or nn.Embedding(
-            config.vocab_size, config.embed_dim, config.padding_idx
-        )
+        self.embed_tokens = embed_tokens or nn.Embedding(config.vocab_size, config.embed_dim, config.padding_idx)
         # fairseq counts positions from padding_idx + 1.
         self.embed_positions = nn.Embedding(
             config.max_positions + config.padding_idx + 1, config.embed_dim, config.padding_idx
@@ -109,9 +106,7 @@ class LinformerEncoder(nn.Module):
             x = self.layer_norm(x)
         return x, hiddens if return_all_hiddens else None
 
-    def embed(
-        self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Optional[Tensor] = None
-    ) -> Tensor:
+    def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Optional[Tensor] = None) -> Tensor:
         """Token plus position embeddings, normed and dropped out: (B, n, d)."""
         real = (~padding_mask).long()
         positions = real.cumsum(1) * real + self.config.padding_idx

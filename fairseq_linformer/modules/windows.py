@@ -71,9 +71,7 @@ def windows_reached(k: int, N: int, n: int, offset: int = 0) -> int:
     return max(1, min(k, -(-(n - offset) * k // N)))
 
 
-def window_mask(
-    k: int, N: int, n: int, padding_mask: Optional[Tensor], offset: int = 0
-) -> Optional[Tensor]:
+def window_mask(k: int, N: int, n: int, padding_mask: Optional[Tensor], offset: int = 0) -> Optional[Tensor]:
     """Which of the k' windows hold a real token, (B, 1, 1, k'); None if all do.
 
     A sentence without any real token is given all windows, so that no softmax is empty.

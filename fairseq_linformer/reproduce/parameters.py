@@ -17,8 +17,7 @@ from torch._subclasses import FakeTensorMode
 from ..files import write_lines
 from ..models import LinformerRobertaModel
 from ..models.bare_task import BareTask
-from ..modules.kinds import count_matrices
-from ..modules.projection import LearnedProjection
+from ..modules.projection import LearnedProjection, count_matrices
 from ..planning.configs import VOCABULARY
 
 BEGIN, END = "<!-- parameters begin -->", "<!-- parameters end -->"

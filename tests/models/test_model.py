@@ -15,7 +15,7 @@ from fairseq_linformer.config import SHARING
 from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
 from fairseq_linformer.models.shapes import ATTENTION_HEADS
 from fairseq_linformer.models.linformer_roberta import masked_positions
-from fairseq_linformer.modules.kinds import count_matrices
+from fairseq_linformer.modules.projection import count_matrices
 
 SMALL = dict(encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=2, projected_dim=6)
 

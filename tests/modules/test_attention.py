@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from fairseq_linformer.config import PROJECTIONS, SHARING, STARTS, LinformerConfig
 from fairseq_linformer.modules import LinearMultiheadAttention, LinearProjection
-from fairseq_linformer.modules.kinds import HeadProjections, projection_of
+from fairseq_linformer.modules.encoder_layer import projection_of
 from fairseq_linformer.modules.order import Order
-from fairseq_linformer.modules.projection import LearnedProjection
+from fairseq_linformer.modules.projection import HeadProjections, LearnedProjection
 
 from .reference import linear_attention, rows_of
 

@@ -8,7 +8,7 @@ from fairseq.optim.adafactor import Adafactor
 
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
-from fairseq_linformer.modules.kinds import projection_of
+from fairseq_linformer.modules.encoder_layer import projection_of
 from fairseq_linformer.modules.projection import starting_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
 from fairseq_linformer.modules.windows import inside_windows, split_windows, window_average, window_mask, window_triangle, windows_reached
