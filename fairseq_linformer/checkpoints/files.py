@@ -4,12 +4,15 @@ import os
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Mapping, Tuple
 
 import torch
+from torch import Tensor
 
+from ..config import LinformerConfig
 from ..files import atomic
-from ..models.shapes import ATTENTION_HEADS
+from ..models.options import resolve, to_linformer_config
+from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
 
 
 def read_checkpoint(path) -> Dict[str, Any]:
@@ -100,24 +103,38 @@ def architecture(checkpoint: Dict[str, Any]) -> Any:
     return model.get("_name") or model.get("arch")
 
 
-def derived(checkpoint: Dict[str, Any], model: Dict[str, Any], options: Dict[str, Any], n: int) -> Dict[str, Any]:
+def resolved(options: Mapping[str, Any], state: Dict[str, Tensor]) -> Tuple[Namespace, LinformerConfig]:
+    """All options of a model, and the shape of its encoder.
+
+    Args:
+        options: those that are given, with ``_name`` or ``arch`` and ``max_positions``.
+        state: its state dict, whose embeddings count the dictionary.
+
+    Raises:
+        ValueError: an option is not allowed, or they do not fit each other.
+    """
+    args = resolve(Namespace(**options))
+    return args, to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
+
+
+def derived(checkpoint: Dict[str, Any], model: Dict[str, Tensor], options: Mapping[str, Any]) -> Dict[str, Any]:
     """A checkpoint to train on from, with another model in it; the old one is not changed.
 
     Args:
-        model: its new state dict.
-        options: all options of its new model.
-        n: positions of the new model; the task makes samples as long.
+        model: the new state dict.
+        options: all options of the new model; the task makes samples of its ``max_positions``.
 
     Returns:
         it, without the optimizer's state, which fits no longer, and without moving averages.
     """
     task = node(checkpoint, "task")
-    task.update({key: n for key in ("max_positions", "tokens_per_sample", "max_source_positions") if key in task})
+    lengths = ("max_positions", "tokens_per_sample", "max_source_positions")
+    task.update({key: options["max_positions"] for key in lengths if key in task})
     new = {key: value for key, value in checkpoint.items() if key != "last_optimizer_state"}
     new["extra_state"] = {key: value for key, value in checkpoint.get("extra_state", {}).items() if key != "ema"}
     new["model"] = model
     same = isinstance(checkpoint["cfg"]["task"], dict)
-    new["cfg"] = {**checkpoint["cfg"], "model": options, "task": task if same else Namespace(**task)}
+    new["cfg"] = {**checkpoint["cfg"], "model": dict(options), "task": task if same else Namespace(**task)}
     return new
 
 

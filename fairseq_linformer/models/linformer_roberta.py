@@ -24,11 +24,11 @@ from ..modules import LinformerEncoder
 from ..modules.projection import count_matrices
 from ..projected_dim import short_form
 from . import authors
-from .compatibility import describe_mismatch
+from .compatibility import RESIZABLE, describe_mismatch, differing_fields
 from .compiling import compile_layers
 from .options import ARCHITECTURES, LinformerRobertaConfig, as_options, resolve, to_linformer_config
-from .resize import resize_state
-from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, max_positions, projected_dims, projections, sharing_of
+from .resize import with_projections
+from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, projections, shape_of
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class LinformerRobertaModel(RobertaModel):
         """The state dict as this model has it, or a ValueError."""
         if authors.is_authors(state_dict):
             state_dict, old, untied = authors.convert(state_dict)
-            self._follow_version_1(sharing_of(state_dict) if old else self.args.sharing, untied)
+            self._follow_version_1(shape_of(state_dict).sharing if old else self.args.sharing, untied)
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy: fairseq clears the option in the configuration that it is given.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
@@ -153,19 +153,14 @@ class LinformerRobertaModel(RobertaModel):
         _write_back(self._cfg, self.args)
 
     def _resized(self, state_dict):
-        """The state dict for this model's n and k, or as it is if it has them."""
-        ours = self.state_dict()
-        n, dims = max_positions(ours), projected_dims(ours)
-        if (max_positions(state_dict), projected_dims(state_dict)) == (n, dims):
+        """The state dict for this model's n and k; as it is if something else differs too, which is refused later."""
+        config = self.encoder.sentence_encoder.config
+        shape = shape_of(state_dict, config.attention_heads)
+        differing = differing_fields(shape, shape_of(self.state_dict()))
+        if not differing or not RESIZABLE.issuperset(differing):
             return state_dict
-        if len(dims) != count_layers(state_dict):
-            return state_dict  # refused in a moment, with a sentence about layers
-        logger.info(
-            "resizing the checkpoint from n = %d, k = %s",
-            max_positions(state_dict),
-            short_form(projected_dims(state_dict)),
-        )
-        return resize_state(state_dict, n, dims)
+        logger.info("resizing the checkpoint from n = %d, k = %s", shape.max_positions, shape.projected_dim)
+        return with_projections(state_dict, config)
 
     def upgrade_state_dict_named(self, state_dict, name):
         # fairseq looks for out_proj.weight, which spectral normalisation has renamed.

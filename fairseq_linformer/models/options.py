@@ -21,10 +21,8 @@ from .shapes import PADDING_IDX
 # Read from the task's dictionary.
 _NO_OPTIONS = ("vocab_size", "padding_idx")
 _ENCODER_FIELDS = [f for f in fields(LinformerConfig) if f.name not in _NO_OPTIONS]
-
-
-def _option_name(declared: Field) -> str:
-    return declared.metadata.get("fairseq", declared.name)
+OPTION_NAMES = {f.name: f.metadata.get("fairseq", f.name) for f in _ENCODER_FIELDS}
+"""What fairseq calls a field of ``LinformerConfig``."""
 
 
 def _as_option(declared: Field) -> Tuple[str, Any, Field]:
@@ -34,7 +32,7 @@ def _as_option(declared: Field) -> Tuple[str, Any, Field]:
     default = None if deferred else declared.default
     if default is None and kind is not Any:
         kind = Optional[kind]
-    return _option_name(declared), kind, field(default=default, metadata=declared.metadata)
+    return declared.metadata.get("fairseq", declared.name), kind, field(default=default, metadata=declared.metadata)
 
 
 _DeclaredOptions = make_dataclass(
@@ -196,7 +194,7 @@ def as_options(args: Namespace) -> Dict[str, Any]:
 
 def from_linformer_config(config: LinformerConfig) -> Dict[str, Any]:
     """The options of an encoder of this shape."""
-    return {_option_name(f): getattr(config, f.name) for f in _ENCODER_FIELDS}
+    return {option: getattr(config, name) for name, option in OPTION_NAMES.items()}
 
 
 def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:
@@ -205,5 +203,5 @@ def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> L
     Raises:
         ValueError: it cannot be built; the sentence names the option, its value and what is allowed.
     """
-    shape = {f.name: getattr(args, _option_name(f)) for f in _ENCODER_FIELDS}
+    shape = {name: getattr(args, option) for name, option in OPTION_NAMES.items()}
     return LinformerConfig(vocab_size=vocab_size, padding_idx=padding_idx, fairseq_names=True, **shape)

@@ -22,14 +22,45 @@ part of what is learnt, and ends at the seam of two blocks.)
 import torch
 from torch import Tensor
 
-from .projection import offset_of
-from .windows import window_average
+from .pooling import Convolution
+from .projection import HeadProjections, LearnedProjection, Projection, RandomProjection, offset_of
+from .windows import longest_window, window_average
 
 
 def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
-    """Position embeddings (padding_idx + 1 + n, d) for n' = ``n`` positions."""
+    """Position embeddings (padding_idx + 1 + n, d) for n' = ``n`` positions.
+
+    Raises:
+        ValueError: n' is less than 1.
+    """
+    if n < 1:
+        raise ValueError(f"max_positions is {n}; it must be at least 1")
     before, real = table[: padding_idx + 1], table[padding_idx + 1 :]
     return torch.cat([before, real.repeat(-(-n // len(real)), 1)[:n]])
+
+
+def resize_projection(old: Projection, new: Projection) -> None:
+    """Give ``new``, made for n' and k', what ``old`` has learnt. Either may have one k or one for each head.
+
+    Raises:
+        ValueError: ``old`` is random.
+    """
+    olds, news = (list(p.heads) if isinstance(p, HeadProjections) else [p] for p in (old, new))
+    if isinstance(olds[0], RandomProjection):
+        raise ValueError("projection is random: its matrices are drawn, not learnt, and are not resized; draw new ones")
+    if not isinstance(olds[0], LearnedProjection):
+        return  # a pool has only k
+    learnt = [(value, part) for part in olds for value in part().detach().reshape(-1, *part.weight.shape[-2:])]
+    for i, part in enumerate(news):
+        taken = learnt[i : i + 1] if len(news) > 1 else learnt
+        if isinstance(part, Convolution):
+            values = [resize_kernel(kernel, longest_window(part.k, part.n)) for kernel, _ in taken]
+            entries = {}
+        else:
+            values = [resize_matrix(E, part.k, part.n, float(source.windows)) for E, source in taken]
+            entries = {"windows": taken[0][1].windows}
+        entries["weight"] = torch.stack(values).reshape(part.weight.shape)
+        part.load_state_dict(entries, strict=False)
 
 
 def same_ratio(k: int, old_n: int, n: int, windowed: bool) -> int:

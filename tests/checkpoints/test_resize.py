@@ -7,7 +7,7 @@ from fairseq import checkpoint_utils
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.resize import resize
 from fairseq_linformer.config import SHARING
-from fairseq_linformer.models.shapes import max_positions, projected_dims
+from fairseq_linformer.models.shapes import max_positions, shape_of
 
 from ..stock import TINY, finetune, load, train
 
@@ -55,7 +55,7 @@ def test_explicitly_and_on_the_fly_are_the_same(trained, mlm_data, class_data, t
     torch.save(new, tmp_path / "new.pt")
     model = model_of(tmp_path / "new.pt")
     assert max_positions(model.state_dict()) == n
-    assert projected_dims(model.state_dict()) == projected_dims(new["model"])
+    assert shape_of(model.state_dict()).projected_dims == shape_of(new["model"]).projected_dims
 
     # On the fly, while a classifier is finetuned with a rate of zero.
     finetune(class_data, tmp_path / "task", "--max-positions", n, *TINY, "--sharing", sharing, "--projection", projection,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_linformer.models.shapes import kind_of, projected_dims, sharing_of
+from fairseq_linformer.models.shapes import shape_of
 
 from ..stock import TINY, finetune, hydra_train, load, train
 
@@ -13,8 +13,8 @@ VARIANTS = {
     "a list of k": ("--projected-dim 8,4", "+model.projected_dim=[8,4]", ("linear", "headwise", [8, 4])),
     "k per head": (
         "--sharing none --projected-dim 8/4,4", "model.sharing=none +model.projected_dim=[[8,4],4]", ("linear", "none", [(8, 4), 4])),
-    "mean-pool": ("--projection mean-pool", "+model.projection=mean-pool", ("mean-pool", None, [8, 8])),
-    "max-pool": ("--projection max-pool --projected-dim 5", "+model.projection=max-pool +model.projected_dim=5", ("max-pool", None, [5, 5])),
+    "mean-pool": ("--projection mean-pool", "+model.projection=mean-pool", ("mean-pool", "none", [8, 8])),
+    "max-pool": ("--projection max-pool --projected-dim 5", "+model.projection=max-pool +model.projected_dim=5", ("max-pool", "none", [5, 5])),
     "conv": ("--projection conv --projection-init normal", "+model.projection=conv +model.projection_init=normal", ("conv", "headwise", [8, 8])),
     "random": ("--projection random", "+model.projection=random", ("random", "headwise", [8, 8])),
     "normal": (
@@ -43,7 +43,8 @@ def test_both_front_doors_build_and_train_the_same(mlm_data, class_data, tmp_pat
     ours, theirs = load(tmp_path / "flags"), load(tmp_path / "yaml")
     assert all(torch.equal(value, theirs["model"][key]) for key, value in ours["model"].items())
     assert ours["cfg"]["model"] == theirs["cfg"]["model"]
-    assert (kind_of(ours["model"]), sharing_of(ours["model"]), projected_dims(ours["model"])) == shape
+    built = shape_of(ours["model"])
+    assert (built.projection, built.sharing, built.projected_dims) == shape
 
     # It resumes, and it is finetuned.
     assert len(train(mlm_data, tmp_path / "flags", "--dropout", "0", *flags.split(), updates=3)) == 1
@@ -76,7 +77,7 @@ def test_layers_to_keep_keep_their_k(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "kept", *deep, "--encoder-layers-to-keep", "0,2", "--finetune-from-model",
           tmp_path / "deep" / "checkpoint_last.pt", updates=1)  # fmt: skip
     kept = load(tmp_path / "kept")
-    assert projected_dims(kept["model"]) == [8, 2] and kept["cfg"]["model"]["projected_dim"] == "8,2"
+    assert shape_of(kept["model"]).projected_dims == [8, 2] and kept["cfg"]["model"]["projected_dim"] == "8,2"
 
 
 @pytest.mark.slow
