@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from ..modules import LinformerEncoder
 from ..modules.projection import count_matrices
-from ..projected_dim import short_form
 from . import authors
 from .compatibility import RESIZABLE, describe_mismatch, differing_fields
 from .compiling import compile_layers
