@@ -6,8 +6,8 @@
     [256, 256, 128]         a list for the layers, in YAML or Python
     [[128, 64], [64, 64]]   lists for the heads of the layers
 
-Section 4 of the paper, "nonuniform projected dimension": "one can choose a smaller projected
-dimension k for higher layers".
+Section 4 of the paper, "nonuniform projected dimension": "one can choose a smaller projected dimension k for higher
+layers".
 """
 
 import re

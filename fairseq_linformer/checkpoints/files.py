@@ -16,14 +16,14 @@ from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
 
 
 def read_checkpoint(path) -> Dict[str, Any]:
-    """A checkpoint of ``linformer_roberta``, of the authors' model or of ``roberta``, as fairseq saves
-    it: ``model``, ``cfg``, ``extra_state``, ... It is read as weights only: code in it is not run.
+    """A checkpoint of ``linformer_roberta``, of the authors' model or of ``roberta``, as fairseq saves it: ``model``,
+    ``cfg``, ``extra_state``, ... It is read as weights only: code in it is not run.
 
     Those older than fairseq 0.12 have ``args`` in place of ``cfg``; they are given one.
 
     Raises:
-        ValueError: it is not a file, is cut short, carries code, or is no checkpoint of an
-            encoder such as RoBERTa's; one sentence.
+        ValueError: it is not a file, is cut short, carries code, or is no checkpoint of an encoder such as RoBERTa's;
+            one sentence.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file; a checkpoint of fairseq is wanted")

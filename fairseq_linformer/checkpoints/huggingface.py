@@ -1,8 +1,8 @@
 """A checkpoint of fairseq as a folder that ``transformers`` loads, and back.
 
-The folder has weights (safetensors), ``config.json``, tokenizer, model card and the code of
-the model, so that it works with ``trust_remote_code=True`` where neither fairseq nor this
-package is installed. Both ways weights are copied bit by bit.
+The folder has weights (safetensors), ``config.json``, tokenizer, model card and the code of the model, so that it works
+with ``trust_remote_code=True`` where neither fairseq nor this package is installed. Both ways weights are copied bit by
+bit.
 """
 
 import shutil
@@ -51,18 +51,17 @@ def to_huggingface(
         checkpoint: the checkpoint, a file of fairseq's.
         out: the folder to write; new or empty.
         dictionary: fairseq's ``dict.txt``; None for the one beside the checkpoint.
-        sentencepiece: model of sentencepiece; None for ``sentencepiece.bpe.model`` beside the
-            checkpoint.
+        sentencepiece: model of sentencepiece; None for ``sentencepiece.bpe.model`` beside the checkpoint.
         gpt2_encoder, gpt2_vocab: GPT-2's ``encoder.json`` and ``vocab.bpe``, instead.
-        head: which classification head becomes the classifier; needed if there are several.
-            The others lie in the folder for the way back.
-        labels: the ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the
-            checkpoint if there is one, else they are called LABEL_0 and so on.
+        head: which classification head becomes the classifier; needed if there are several. The others lie in the
+            folder for the way back.
+        labels: the ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the checkpoint if there is one, else
+            they are called LABEL_0 and so on.
         tokenizer: False to write none; then no dictionary is needed.
 
     Raises:
-        ValueError: the checkpoint, a file beside it or an option is not what it should be, or
-            the model cannot be exported; one sentence. Nothing is written then.
+        ValueError: the checkpoint, a file beside it or an option is not what it should be, or the model cannot be
+            exported; one sentence. Nothing is written then.
         OSError: the folder cannot be written.
     """
     check_new_folder(out)
@@ -103,9 +102,9 @@ def to_huggingface(
 def from_huggingface(folder, out, *, dictionary=None) -> None:
     """Write ``out``, a folder with a checkpoint for fairseq, from a folder of ``transformers``.
 
-    It has ``model.pt``, with weights and settings but no optimizer's state, the dictionary and
-    the files of the tokenizer. ``LinformerRobertaModel.from_pretrained(out, "model.pt", out)``,
-    ``fairseq-validate`` and ``--finetune-from-model`` load it. No code of the folder is run.
+    It has ``model.pt``, with weights and settings but no optimizer's state, the dictionary and the files of the
+    tokenizer. ``LinformerRobertaModel.from_pretrained(out, "model.pt", out)``, ``fairseq-validate`` and
+    ``--finetune-from-model`` load it. No code of the folder is run.
 
     Args:
         folder: what ``to_huggingface`` wrote, or ``save_pretrained`` or ``Trainer`` afterwards.
@@ -113,8 +112,7 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
         dictionary: fairseq's ``dict.txt``; None for the one in the folder, if there is one.
 
     Raises:
-        ValueError: the folder or an option is not what it should be; one sentence. Nothing is
-            written then.
+        ValueError: the folder or an option is not what it should be; one sentence. Nothing is written then.
         OSError: ``out`` cannot be written.
     """
     check_new_folder(out)

@@ -24,8 +24,8 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     """The settings and the progress of a checkpoint, as JSON can hold them, without paths.
 
     Returns:
-        ``cfg``, of the same layout as the checkpoint's; ``num_updates``, ``epoch``,
-        ``val_loss`` and ``best``, None where it does not say; ``versions``.
+        ``cfg``, of the same layout as the checkpoint's; ``num_updates``, ``epoch``, ``val_loss`` and ``best``, None
+        where it does not say; ``versions``.
     """
     extra = checkpoint.get("extra_state") or {}
     history = checkpoint.get("optimizer_history") or [{}]

@@ -1,9 +1,9 @@
 """``fairseq-linformer convert``: checkpoints between formats.
 
-fairseq-linformer convert from-roberta roberta.base/model.pt --projected-dim 256 --sharing layerwise
-fairseq-linformer convert resize checkpoint_best.pt long.pt --max-positions 1024
-fairseq-linformer convert to-huggingface checkpoint_best.pt folder
-fairseq-linformer convert from-huggingface folder back
+    fairseq-linformer convert from-roberta roberta.base/model.pt --projected-dim 256 --sharing layerwise
+    fairseq-linformer convert resize checkpoint_best.pt long.pt --max-positions 1024
+    fairseq-linformer convert to-huggingface checkpoint_best.pt folder
+    fairseq-linformer convert from-huggingface folder back
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Models of ``transformers`` around the encoder: features, masked language model, classification.
 
-This file is copied into exported folders: it needs ``transformers`` and the files beside it.
-Parameters are those of fairseq's ``linformer_roberta`` under other prefixes:
+This file is copied into exported folders: it needs ``transformers`` and the files beside it. Parameters are those of
+fairseq's ``linformer_roberta`` under other prefixes:
 
     linformer.encoder.*   encoder.sentence_encoder.*
     lm_head.*             encoder.lm_head.*
@@ -85,8 +85,8 @@ class LinformerPreTrainedModel(PreTrainedModel):
         """Initialise what a loaded file does not hold, and freeze again what is frozen.
 
         The modules initialise themselves when they are made, E and F not like other matrices. So missing tensors are
-        copied from a new model. ``transformers`` calls this at the end of loading, after it has made new parameters
-        of all, each with a gradient.
+        copied from a new model. ``transformers`` calls this at the end of loading, after it has made new parameters of
+        all, each with a gradient.
         """
         if not getattr(self, "_complete", False):
             return  # the constructor is still running

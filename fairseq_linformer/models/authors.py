@@ -5,9 +5,9 @@
     --shared-layer-kv-compressed 1    layerwise sharing
     --freeze-compress 1               E and F stay as they start
 
-Their model projects with ``compress_k`` and ``compress_v`` where this one has E and F, without
-windows: every sentence attends to all k. What is loaded goes on like that, so that features
-are equal on unpadded input. (On padded input theirs depend on the padding.)
+Their model projects with ``compress_k`` and ``compress_v`` where this one has E and F, without windows: every sentence
+attends to all k. What is loaded goes on like that, so that features are equal on unpadded input. (On padded input
+theirs depend on the padding.)
 """
 
 import re
@@ -27,8 +27,8 @@ def translate(args: Namespace) -> Optional[str]:
     """Replace the authors' options in ``args`` by this model's.
 
     Args:
-        args: with ``max_positions``, ``projected_dim``, ``sharing``, ``freeze_projections`` and the
-            authors' options, None where not given.
+        args: with ``max_positions``, ``projected_dim``, ``sharing``, ``freeze_projections`` and the authors' options,
+            None where not given.
 
     Returns:
         What they were translated to, as options; None if none of them was given.
@@ -72,9 +72,9 @@ def is_authors(state: Dict[str, Tensor]) -> bool:
 def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
     """The state dict with this model's names; the old one is not changed.
 
-    Their ``version`` 1 did not share what it should have: with layerwise sharing each layer
-    had a matrix of its own for keys and values, and the output embeddings were not the input
-    embeddings. Such a checkpoint becomes what it was: key-value sharing, untied.
+    Their ``version`` 1 did not share what it should have: with layerwise sharing each layer had a matrix of its own for
+    keys and values, and the output embeddings were not the input embeddings. Such a checkpoint becomes what it was:
+    key-value sharing, untied.
 
     Returns:
         the state dict, whether its layers are of version 1, and whether its output embeddings are untied.

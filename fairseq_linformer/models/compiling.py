@@ -1,8 +1,8 @@
 """``--compile``: PyTorch's compiler on the encoder layers.
 
-Each layer is compiled in place (``nn.Module.compile``), so parameters keep their names and a checkpoint is the
-same with and without. Layers are alike and share the compiled code; it is made for each of: with and without padding,
-all positions or some (the last layer), training or not, one length and then any length.
+Each layer is compiled in place (``nn.Module.compile``), so parameters keep their names and a checkpoint is the same
+with and without. Layers are alike and share the compiled code; it is made for each of: with and without padding, all
+positions or some (the last layer), training or not, one length and then any length.
 """
 
 import os

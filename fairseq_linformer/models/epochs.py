@@ -1,12 +1,12 @@
 """Two things that fairseq's iterator over epochs (``EpochBatchIterator``) leaves out.
 
-fairseq draws the masks of a sentence anew in each epoch (``MaskTokensDataset.set_epoch``; RoBERTa's
-dynamic masking), but keeps the processes that load data (``--num-workers``, 1 by default) from one
-epoch to the next. Their copy of the dataset never hears of the new epoch: they mask what they masked
-in the first, and a run that is stopped and goes on does not do what one without a stop does.
+fairseq draws the masks of a sentence anew in each epoch (``MaskTokensDataset.set_epoch``; RoBERTa's dynamic masking),
+but keeps the processes that load data (``--num-workers``, 1 by default) from one epoch to the next. Their copy of the
+dataset never hears of the new epoch: they mask what they masked in the first, and a run that is stopped and goes on
+does not do what one without a stop does.
 
-And a checkpoint says how many batches of an epoch each process has had, but not how many processes
-there were: another number of them would repeat a part of the epoch, or leave it out.
+And a checkpoint says how many batches of an epoch each process has had, but not how many processes there were: another
+number of them would repeat a part of the epoch, or leave it out.
 """
 
 from functools import wraps

@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 class LinformerRobertaModel(RobertaModel):
     """A RoBERTa whose self-attention is linear in the length of the input.
 
-    Everything that RoBERTa's model offers in fairseq is here: heads, hub interface,
-    tasks and criterions; see ``options.py`` for the options.
+    Everything that RoBERTa's model offers in fairseq is here: heads, hub interface, tasks and criterions; see
+    ``options.py`` for the options.
     """
 
     @classmethod
@@ -66,10 +66,9 @@ class LinformerRobertaModel(RobertaModel):
         Args:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: file in it.
-            data_name_or_path: folder of ``dict.txt``; one that starts with "." lies in
-                the folder of the checkpoint.
-            bpe: the tokenizer; by default ``sentencepiece`` if the folder of the
-                checkpoint has a ``sentencepiece.bpe.model`` or one is given, else ``gpt2``.
+            data_name_or_path: folder of ``dict.txt``; one that starts with "." lies in the folder of the checkpoint.
+            bpe: the tokenizer; by default ``sentencepiece`` if the folder of the checkpoint has a
+                ``sentencepiece.bpe.model`` or one is given, else ``gpt2``.
         """
         if bpe is None:
             has_model = os.path.exists(os.path.join(model_name_or_path, "sentencepiece.bpe.model"))
@@ -93,8 +92,8 @@ class LinformerRobertaModel(RobertaModel):
             masked_tokens: (B, n) boolean, the positions whose logits are wanted.
 
         Returns:
-            (B, n, V) logits, or (masked tokens, V), or (B, n, d) features, or (B, classes),
-            and a dictionary with ``inner_states``.
+            (B, n, V) logits, or (masked tokens, V), or (B, n, d) features, or (B, classes), and a dictionary with
+            ``inner_states``.
         """
         if classification_head_name is not None and not return_all_hiddens:
             kwargs["positions"] = src_tokens.new_zeros(src_tokens.size(0), 1)
@@ -103,8 +102,8 @@ class LinformerRobertaModel(RobertaModel):
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """Load a checkpoint of this model or of the authors' model.
 
-        Layers are dropped if ``encoder_layers_to_keep`` says so, and E, F and the position
-        embeddings are made to fit if ``resize_checkpoint`` does.
+        Layers are dropped if ``encoder_layers_to_keep`` says so, and E, F and the position embeddings are made to fit
+        if ``resize_checkpoint`` does.
 
         Raises:
             ValueError: it does not fit; the sentence names what differs.
@@ -200,12 +199,12 @@ class LinformerRobertaEncoder(RobertaEncoder):
         Args:
             src_tokens: (B, n) integers.
             masked_tokens: (B, n) boolean, the positions whose logits are wanted.
-            positions: (B, m), the positions whose features are wanted. Not used together
-                with ``masked_tokens``, which says it.
+            positions: (B, m), the positions whose features are wanted. Not used together with ``masked_tokens``, which
+                says it.
 
         Returns:
-            logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and a
-            dictionary with ``inner_states``.
+            logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and a dictionary with
+            ``inner_states``.
         """
         if features_only or masked_tokens is None or return_all_hiddens:
             x, extra = self.extract_features(src_tokens, return_all_hiddens, positions=positions, **kwargs)
@@ -224,11 +223,11 @@ class LinformerRobertaEncoder(RobertaEncoder):
 def masked_positions(masked_tokens: Tensor):
     """The positions to compute, (B, m), and which of the B m are wanted: (masked tokens,) integers.
 
-    m is the largest number of masked tokens in a sentence; a sentence with fewer is filled
-    up with others. Taken in order, the wanted ones are ``masked_tokens.nonzero()``.
+    m is the largest number of masked tokens in a sentence; a sentence with fewer is filled up with others. Taken in
+    order, the wanted ones are ``masked_tokens.nonzero()``.
 
-    Both are found before the encoder begins, because a GPU is waited for then: behind it
-    that would be a wait for the whole encoder.
+    Both are found before the encoder begins, because a GPU is waited for then: behind it that would be a wait for the
+    whole encoder.
     """
     counts = masked_tokens.sum(1)
     order = masked_tokens.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
@@ -238,9 +237,9 @@ def masked_positions(masked_tokens: Tensor):
 
 
 def _write_back(cfg, args) -> None:
-    """Put the resolved options into the configuration that the checkpoint will carry, so that
-    it does not depend on later defaults. Layers that are not to be kept are gone from this
-    model already, and who reads the checkpoint need not have a compiler."""
+    """Put the resolved options into the configuration that the checkpoint will carry, so that it does not depend on
+    later defaults. Layers that are not to be kept are gone from this model already, and who reads the checkpoint need
+    not have a compiler."""
     if not isinstance(cfg, DictConfig):
         return
     values = {**as_options(args), "encoder_layers_to_keep": None, "compile": False}

@@ -1,7 +1,7 @@
 """The options of ``linformer_roberta``, the same for ``fairseq-train`` flags and YAML.
 
-Those of the encoder and of the classification head are generated from ``config.py``. An option that is left out is
-None here and takes the value of the architecture; that happens once, in ``resolve``, so that ``--arch
+Those of the encoder and of the classification head are generated from ``config.py``. An option that is left out is None
+here and takes the value of the architecture; that happens once, in ``resolve``, so that ``--arch
 linformer_roberta_large`` and ``model: {_name: linformer_roberta_large}`` mean the same.
 """
 
@@ -99,8 +99,8 @@ def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int) -
     }
 
 
-# k = 256 is the paper's larger choice at n = 512 (Table 2). The two small ones train on a CPU: k = 32 is half of
-# n = 64, k = 64 half of n = 128.
+# k = 256 is the paper's larger choice at n = 512 (Table 2). The two small ones train on a CPU: k = 32 is half of n =
+# 64, k = 64 half of n = 128.
 ARCHITECTURES = {
     "linformer_roberta": _architecture(12, 768, 12, 256),
     "linformer_roberta_base": _architecture(12, 768, 12, 256),

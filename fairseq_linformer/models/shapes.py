@@ -95,8 +95,8 @@ def _dim(of_heads: List[Dict[str, Tensor]]):
 
 
 def current_names(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    """The state dict with the names of fairseq 0.12, as its own models read older ones: roberta.base and
-    roberta.large call the encoder ``decoder``, and have queries, keys and values in one matrix."""
+    """The state dict with the names of fairseq 0.12, as its own models read older ones: roberta.base and roberta.large
+    call the encoder ``decoder``, and have queries, keys and values in one matrix."""
     new = {}
     for key, value in state.items():
         key = re.sub(r"^decoder\.", "encoder.", key).replace(".emb_layer_norm.", ".layernorm_embedding.")

@@ -1,9 +1,10 @@
 """Dropout that keeps a byte for each number until the backward pass.
 
 PyTorch does so on a GPU; on a CPU its ``dropout`` keeps the mask in the type of what it masks, four bytes in single
-precision. The same numbers are dropped, with the same seed. The others are scaled by 1 / (1 - p) computed in double precision, where
-PyTorch computes it in theirs: of p = 0.01, 0.02 to 0.99, 15 give results in single precision that differ by a rounding (0.15 does; 0.1,
-0.2, 0.3 and 0.5 do not), none in double, half or bfloat16. Gradients in bfloat16 may differ so at 0.1 too.
+precision. The same numbers are dropped, with the same seed. The others are scaled by 1 / (1 - p) computed in double
+precision, where PyTorch computes it in theirs: of p = 0.01, 0.02 to 0.99, 15 give results in single precision that
+differ by a rounding (0.15 does; 0.1, 0.2, 0.3 and 0.5 do not), none in double, half or bfloat16. Gradients in bfloat16
+may differ so at 0.1 too.
 """
 
 import torch
@@ -26,8 +27,8 @@ class Dropout(nn.Dropout):
 def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = True) -> Tensor:
     """``dropout(weights) @ values``, which keeps for the backward pass the weights and a byte for each of them.
 
-    The product by itself would keep what dropout gave as well, as large as the weights, which softmax keeps anyway. It is
-    made again from them instead.
+    The product by itself would keep what dropout gave as well, as large as the weights, which softmax keeps anyway. It
+    is made again from them instead.
 
     Args:
         weights: (..., m, k)

@@ -1,6 +1,6 @@
 """One layer: linear attention and feed-forward, each with its residual and norm.
 
-B sentences, n positions, m positions whose output is needed, d width
+    B sentences, n positions, m positions whose output is needed, d width
 """
 
 from functools import partial
@@ -28,8 +28,8 @@ ACTIVATION_FUNCTIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
 }
 
 ROWS = 1024
-"""Positions that the feed-forward of a CPU takes at once in inference: 4 d numbers for each of them stay in the cache, and a
-long input does not take memory for 4 d numbers a position."""
+"""Positions that the feed-forward of a CPU takes at once in inference: 4 d numbers for each of them stay in the cache,
+and a long input does not take memory for 4 d numbers a position."""
 
 
 class LinformerEncoderLayer(nn.Module):

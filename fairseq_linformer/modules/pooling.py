@@ -1,11 +1,11 @@
 """The paper's "general projections" (section 4): pooling and convolution over windows.
 
-    B sentences, n positions of this input, N the most positions, k windows, k' those that this
-    input reaches, W positions of the longest window, H heads, d width, d_h = d / H
+    B sentences, n positions of this input, N the most positions, k windows, k' those that this input reaches, W
+    positions of the longest window, H heads, d width, d_h = d / H
 
-Each window of about n / k positions (windows.py) becomes one projected position. All of them
-see real tokens only: an average or a maximum is over those, and a convolution takes padding,
-the end of the input and the missing place of a shorter window for zero.
+Each window of about n / k positions (windows.py) becomes one projected position. All of them see real tokens only: an
+average or a maximum is over those, and a convolution takes padding, the end of the input and the missing place of a
+shorter window for zero.
 """
 
 from typing import Optional

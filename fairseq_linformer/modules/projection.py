@@ -1,12 +1,12 @@
 """E and F: what shortens keys and values from n to k positions.
 
-    B sentences, n positions of this input, N the most positions, k projected positions, k' those
-    that this input reaches, H heads, d width, d_h = d / H
+    B sentences, n positions of this input, N the most positions, k projected positions, k' those that this input
+    reaches, H heads, d width, d_h = d / H
 
-Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing key and
-value", and under "general projections" pooling and convolution in place of them (pooling.py).
-A matrix is written n x k in the paper and multiplied as (k, n); here it is a plain (k, N)
-parameter without bias. An input of n < N positions uses its first n columns.
+Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing key and value", and under
+"general projections" pooling and convolution in place of them (pooling.py). A matrix is written n x k in the paper and
+multiplied as (k, n); here it is a plain (k, N) parameter without bias. An input of n < N positions uses its first n
+columns.
 """
 
 import math
@@ -30,12 +30,12 @@ class Projection(nn.Module):
     """What every kind of projection is for the attention.
 
     Most stand for windows: projected position i for window i of the input (windows.py). One whose
-    window holds no real token of a sentence is then masked out of its attention: a short sentence
-    attends to its own windows, and the rest costs nothing. Where there are no windows, every
-    sentence attends to all k, as equation (7) says.
+    window holds no real token of a sentence is then masked out of its attention: a short sentence attends to its own
+    windows, and the rest costs nothing. Where there are no windows, every sentence attends to all k, as equation (7)
+    says.
 
-    Calling it gives its matrix or kernel, or None if it has none; that is handed back to
-    ``reduce``, so that layers which share a projection can compute it once.
+    Calling it gives its matrix or kernel, or None if it has none; that is handed back to ``reduce``, so that layers
+    which share a projection can compute it once.
 
     Attributes:
         n, k: as above (N and k).
@@ -78,16 +78,14 @@ class Projection(nn.Module):
 class LearnedProjection(Projection):
     """A projection with a parameter that learns slowly: E = start + scale * (weight - start).
 
-    How slow, and why, is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML
-    and under any kind of data parallelism: ``weight`` begins at E and is handed the gradient of
-    E, so the optimizer does to it what it would do to E, and of the way that it goes E goes
-    ``scale`` times as far. That is a learning rate times ``scale`` for every optimizer, for
-    those too whose step depends on the size of the parameter (LAMB, Adafactor's
+    How slow, and why, is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML and
+    under any kind of data parallelism: ``weight`` begins at E and is handed the gradient of E, so the optimizer does to
+    it what it would do to E, and of the way that it goes E goes ``scale`` times as far. That is a learning rate times
+    ``scale`` for every optimizer, for those too whose step depends on the size of the parameter (LAMB, Adafactor's
     ``--scale-parameter``), and weight decay is scaled alike.
 
-    ``start`` and ``scale`` travel in the state dict beside ``weight``. A checkpoint with
-    another scale, or with none (a plain matrix), is loaded as its E, and learns on from there
-    at the rate of this module.
+    ``start`` and ``scale`` travel in the state dict beside ``weight``. A checkpoint with another scale, or with none (a
+    plain matrix), is loaded as its E, and learns on from there at the rate of this module.
     """
 
     def __init__(self, n: int, k: int, shape: Tuple[int, ...], lr_scale: float, frozen: bool):
@@ -132,8 +130,8 @@ class LearnedProjection(Projection):
 def value_of(weight: Tensor, start: Optional[Tensor] = None, scale: Optional[Tensor] = None) -> Tensor:
     """E as the entries of a state dict make it; the entries are left as they are.
 
-    From the start, not from the weight: what E learnt is ``scale`` times the difference, and would be lost in half precision as the small
-    difference of numbers that are 1 / scale times as far apart.
+    From the start, not from the weight: what E learnt is ``scale`` times the difference, and would be lost in half
+    precision as the small difference of numbers that are 1 / scale times as far apart.
     """
     return weight.clone() if start is None else start + scale * (weight - start)
 
@@ -167,9 +165,9 @@ class LinearProjection(LearnedProjection):
         shape = (k, n) if heads is None else (heads, k, n)
         super().__init__(n, k, shape, lr_scale, frozen)
         self.heads = heads
-        # It travels with the matrix, because no option says which windows a loaded matrix has. Like
-        # all buffers here it is of floating point, or fairseq could not average checkpoints, and
-        # a share, not positions, so that half precision holds it.
+        # It travels with the matrix, because no option says which windows a loaded matrix has. Like all buffers here it
+        # is of floating point, or fairseq could not average checkpoints, and a share, not positions, so that half
+        # precision holds it.
         delay = delay if init in WINDOWED else NO_WINDOWS
         self.register_buffer("windows", torch.tensor(delay))
         self._read = self.windows, offset_of(delay, k, n)
@@ -263,11 +261,10 @@ def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
 
     Args:
         offset: how many positions later its windows begin, where it has windows.
-        init: ``average``: row i averages window i. ``overlap``: weights fall from the middle of
-            window i to a window's length from it. ``normal``: of standard deviation 0.02, which
-            is what the authors' code ends up with. ``xavier``: uniform with gain 1/sqrt(2), which
-            is what it means to do. ``jl``: of variance 1/k, the Johnson-Lindenstrauss projection
-            in the proofs of the paper's theorems.
+        init: ``average``: row i averages window i. ``overlap``: weights fall from the middle of window i to a window's
+            length from it. ``normal``: of standard deviation 0.02, which is what the authors' code ends up with.
+            ``xavier``: uniform with gain 1/sqrt(2), which is what it means to do. ``jl``: of variance 1/k, the
+            Johnson-Lindenstrauss projection in the proofs of the paper's theorems.
     """
     if init == "average":
         return window_average(k, n, offset)
@@ -280,6 +277,6 @@ def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
 
 
 def count_matrices(module: nn.Module) -> int:
-    """How many distinct matrices or kernels a model has. At 12 layers of 12 heads: 288 without
-    sharing, and as section 4 of the paper counts 24, 12 and 1 with the three kinds of it."""
+    """How many distinct matrices or kernels a model has. At 12 layers of 12 heads: 288 without sharing, and as section
+    4 of the paper counts 24, 12 and 1 with the three kinds of it."""
     return sum(m.heads or 1 for m in module.modules() if isinstance(m, LearnedProjection))
