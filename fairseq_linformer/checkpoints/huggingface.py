@@ -15,12 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
-    LinformerForMaskedLM,
-    LinformerForSequenceClassification,
-    LinformerPreTrainedConfig,
-    LinformerTokenizer,
-    write_code,
-)
+    LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig, LinformerTokenizer, write_code,
+)  # fmt: skip
 from ..models.authors import is_authors
 from ..models.options import from_linformer_config
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, max_positions, projections

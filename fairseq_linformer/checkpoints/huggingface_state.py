@@ -56,7 +56,7 @@ def to_transformers(state: State, head: Optional[str], tied: bool) -> State:
     """
     if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
         raise ValueError(
-            f"{OUTPUT_EMBEDDINGS} differs from {EMBEDDINGS}, and the cfg has no untie_weights_roberta; they must be equal"
+            f"{OUTPUT_EMBEDDINGS} differs from {EMBEDDINGS}; without untie_weights_roberta they must be equal"
         )
     left_out = {ATTENTION_HEADS, OUTPUT_EMBEDDINGS} if tied else {ATTENTION_HEADS}
     new = {}

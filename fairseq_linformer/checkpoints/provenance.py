@@ -4,6 +4,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+import fairseq
 import torch
 
 from .. import __version__
@@ -31,14 +32,11 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     history = checkpoint.get("optimizer_history") or [{}]
     nodes = {name: node(checkpoint, name) for name in (*_NODES, *_FIELDS)}
     nodes["model"]["_name"] = architecture(checkpoint)
-    cfg = {
-        # No option of a model is a path; k of each head is written with slashes.
-        name: _plain(
-            {key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}, name != "model"
-        )
-        for name, values in nodes.items()
-        if values
-    }
+    cfg = {}
+    for name, values in nodes.items():
+        kept = {key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}
+        if values:  # no option of a model is a path, and k of each head is written with slashes
+            cfg[name] = _plain(kept, paths=name != "model")
     earlier = checkpoint.get("provenance") or {}
     return {
         "cfg": cfg,
@@ -46,14 +44,8 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         "epoch": _plain((extra.get("train_iterator") or {}).get("epoch")),
         "val_loss": _plain(extra.get("val_loss")),
         "best": _plain(extra.get("best")),
-        "versions": {"fairseq": earlier.get("fairseq") or _fairseq_version(), "fairseq_linformer": __version__},
+        "versions": {"fairseq": earlier.get("fairseq") or fairseq.__version__, "fairseq_linformer": __version__},
     }
-
-
-def _fairseq_version() -> str:
-    import fairseq
-
-    return fairseq.__version__
 
 
 def _plain(value: Any, paths: bool = True) -> Any:
@@ -113,10 +105,10 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
     pipeline = "text-classification" if head else "fill-mask"
     auto = "AutoModelForSequenceClassification" if head else "AutoModelForMaskedLM"
     lines = [
-        "---", "library_name: transformers", f"pipeline_tag: {pipeline}", "tags:", "- linformer", "- fairseq", "---", "",
-        "# Linformer", "",
-        "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with fairseq "
-        "and converted by fairseq-linformer. The model code is in this folder.", "",
+        "---", "library_name: transformers", f"pipeline_tag: {pipeline}", "tags:", "- linformer", "- fairseq", "---",
+        "", "# Linformer", "",
+        "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with "
+        "fairseq and converted by fairseq-linformer. The model code is in this folder.", "",
         "    from transformers import " + auto + ", pipeline", "",
         f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
     ]  # fmt: skip

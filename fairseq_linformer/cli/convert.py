@@ -38,7 +38,8 @@ def add_parser(commands) -> None:
     form.add_argument("--max-positions", type=int, help="the new n")
     form.add_argument(
         "--projected-dim",
-        help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n, or without windows as it was",
+        help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n, "
+        "or without windows as it was",
     )
     form.set_defaults(run=_resize)
 

@@ -8,11 +8,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelF
 from .code import write_code
 from .configuration_linformer import LinformerPreTrainedConfig
 from .modeling_linformer import (
-    LinformerForMaskedLM,
-    LinformerForSequenceClassification,
-    LinformerModel,
-    LinformerPreTrainedModel,
-)
+    LinformerForMaskedLM, LinformerForSequenceClassification, LinformerModel, LinformerPreTrainedModel,
+)  # fmt: skip
 from .tokenization_linformer import LinformerTokenizer
 
 # What these classes save can be loaded where this package is not installed.

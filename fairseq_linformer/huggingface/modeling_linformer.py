@@ -206,7 +206,7 @@ class LinformerModel(LinformerPreTrainedModel):
             padding = padding | attention_mask.eq(0)
         if (padding[:, 0] & ~padding.all(1)).any():
             raise ValueError(
-                "the input is padded before the sentence; E and F depend on the position, and it must be padded behind it"
+                "the input is padded before the sentence; E and F depend on the position, so pad behind it"
             )
         positions = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
         features, states = self.encoder(given, positions, hiddens, inputs_embeds, padding)

@@ -21,7 +21,8 @@ from .options import ARCHITECTURES, LinformerRobertaConfig
 torch.serialization.add_safe_globals([
     argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode,
     omegaconf.base.ContainerMetadata, omegaconf.base.Metadata, collections.defaultdict,
-    dict, list, int, typing.Any, _TensorPlaceholder, np.float64(0).__reduce__()[0], np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32)),
+    dict, list, int, typing.Any, _TensorPlaceholder, np.float64(0).__reduce__()[0], np.dtype,
+    type(np.dtype(np.float64)), type(np.dtype(np.float32)),
 ])  # fmt: skip
 
 complete_epochs()

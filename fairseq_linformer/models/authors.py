@@ -46,7 +46,7 @@ def translate(args: Namespace) -> Optional[str]:
         )
     if args.projected_dim is not None:
         raise ValueError(
-            f"projected_dim is {args.projected_dim} and the authors' {', '.join(given)} is given; only one can say what k is"
+            f"projected_dim is {args.projected_dim} and the authors' {', '.join(given)} is given; only one can be"
         )
     sharing = "headwise"
     if given.get("shared_layer_kv_compressed"):

@@ -8,25 +8,12 @@ from torch import Tensor
 from ..config import LinformerConfig
 from .options import OPTION_NAMES
 from .shapes import (
-    ATTENTION_HEADS,
-    CLASSIFICATION_HEADS,
-    EMBEDDINGS,
-    OUTPUT_EMBEDDINGS,
-    POSITIONS,
-    projections,
-    shape_of,
-)
+    ATTENTION_HEADS, CLASSIFICATION_HEADS, EMBEDDINGS, OUTPUT_EMBEDDINGS, POSITIONS, projections, shape_of,
+)  # fmt: skip
 
 _COMPARED = (
-    "vocab_size",
-    "embed_dim",
-    "layers",
-    "max_positions",
-    "attention_heads",
-    "projection",
-    "sharing",
-    "projected_dim",
-)
+    "vocab_size", "embed_dim", "layers", "max_positions", "attention_heads", "projection", "sharing", "projected_dim",
+)  # fmt: skip
 RESIZABLE = {"max_positions", "projected_dim"}
 """Fields that ``with_projections`` can change."""
 
@@ -53,9 +40,7 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
             "`fairseq-linformer convert from-roberta` makes one of RoBERTa's"
         )
     if any("scale" in entries and "start" not in entries for entries in found.values()):
-        return (
-            "the checkpoint is of a development version before 0.2, whose E was scale * weight; train the model again"
-        )
+        return "the checkpoint is of a development version before 0.2, whose E was scale * weight; train it again"
     if EMBEDDINGS in checkpoint and POSITIONS in checkpoint:
         ours = shape_of(model)
         theirs = shape_of(checkpoint, ours.attention_heads)
@@ -72,16 +57,13 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
                 f"{key} is {tuple(checkpoint[key].shape)} in the checkpoint and {tuple(value.shape)} in this model; "
                 "they must be equal"
             )
-    missing, unexpected = (
-        sorted(key for key in these if key not in those and not _may_be_missing(key))
-        for these, those in ((model, checkpoint), (checkpoint, model))
-    )
-    if missing or unexpected:
-        which = f"{unexpected[0]}, this model has not" if unexpected else f"{missing[0]}, the checkpoint has not"
-        return (
-            f"{'the checkpoint' if unexpected else 'this model'} has {which}; options such as pre-norm or quantisation "
-            "noise must be those of the checkpoint"
-        )
+    for what, these, those in (
+        ("the checkpoint has {}, this model has not", checkpoint, model),
+        ("this model has {}, the checkpoint has not", model, checkpoint),
+    ):
+        extra = sorted(key for key in these if key not in those and not _may_be_missing(key))
+        if extra:
+            return f"{what.format(extra[0])}; options such as pre-norm must be those of the checkpoint"
     output, embedding = checkpoint.get(OUTPUT_EMBEDDINGS), checkpoint.get(EMBEDDINGS)
     if tied and output is not None and embedding is not None and not torch.equal(output, embedding):
         return "the checkpoint was made with untie_weights_roberta, this model without; they must be equal"
@@ -89,7 +71,7 @@ def describe_mismatch(model: Dict[str, Tensor], checkpoint: Dict[str, Tensor], t
 
 
 def _may_be_missing(key: str) -> bool:
-    """Heads come and go; a matrix alone is a projection too; old checkpoints do not count heads."""
+    """Heads come and go, a matrix alone is a projection too, and old checkpoints do not count heads."""
     return (
         key.startswith(CLASSIFICATION_HEADS) or key.endswith((".start", ".scale", ".windows")) or key == ATTENTION_HEADS
     )

@@ -16,7 +16,7 @@ from torch import nn
 from ..modules import LinformerEncoderLayer
 
 VARIANTS = 64
-"""How often PyTorch may compile a layer. Its own limit, 8, is for one kind of input, and past it a layer is silently not compiled."""
+"""How often PyTorch may compile a layer. Past its own limit of 8, one kind of input, it silently stops compiling."""
 
 
 def check(args: Namespace) -> None:
@@ -35,14 +35,15 @@ def check(args: Namespace) -> None:
     compilers = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++"]
     if not any(map(shutil.which, compilers)):
         raise ValueError(
-            f"compile is on; PyTorch's compiler needs a C++ compiler, and {' or '.join(compilers)} was not found (CXX names another)"
+            f"compile is on; PyTorch's compiler needs a C++ compiler, and {' or '.join(compilers)} was not found (the "
+            "environment variable CXX names another)"
         )
     if torch.cuda.is_available():
         from torch.utils._triton import has_triton
 
         if not has_triton():
             raise ValueError(
-                "compile is on; PyTorch's compiler needs triton on a GPU, and it is not installed or does not know this GPU"
+                "compile is on; PyTorch's compiler needs triton, which is not installed or does not support this GPU"
             )
 
 
@@ -58,7 +59,8 @@ def compile_layers(layers: Iterable[nn.Module]) -> None:
     for layer in layers:
         if not isinstance(layer, LinformerEncoderLayer):
             raise ValueError(
-                f"compile is on, and layers are wrapped in {type(layer).__name__} (--ddp-backend fully_sharded); only one of them can be"
+                f"compile is on, and layers are wrapped in {type(layer).__name__} (--ddp-backend fully_sharded); only "
+                "one of them can be"
             )
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, VARIANTS)
     for layer in layers:

@@ -16,6 +16,7 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.modules import LayerNorm
+from fairseq.modules.layer_norm import has_fused_layernorm
 from fairseq.modules.quant_noise import quant_noise
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
@@ -131,15 +132,15 @@ class LinformerRobertaModel(RobertaModel):
         return state_dict
 
     def _follow_version_1(self, sharing, untied) -> None:
-        """What a checkpoint of the authors' version 1 is, whatever its options say: not shared by layers, and untied."""
+        """Rebuild the encoder as version 1 of the authors' code was, whatever its options say: unshared and untied."""
         unshared = self.args.sharing == "layerwise" and sharing in ("headwise", "key-value")
         untied = untied and not self.args.untie_weights_roberta
         if not (unshared or untied):
             return
         if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise ValueError(
-                f"this checkpoint is of version 1 of the authors' code, which did not share what it says: give --sharing {sharing}"
-                + " --untie-weights-roberta" * untied
+                "this checkpoint is of version 1 of the authors' code, which did not share what it says: give "
+                f"--sharing {sharing}" + " --untie-weights-roberta" * untied
             )
         if unshared:
             self.args.sharing = sharing
@@ -171,7 +172,7 @@ class LinformerRobertaModel(RobertaModel):
 
 
 class LinformerRobertaEncoder(RobertaEncoder):
-    """RobertaEncoder, batch first, which computes what is read and no more in its last layer."""
+    """RobertaEncoder, batch first, whose last layer computes only the positions that are read."""
 
     def __init__(self, args, dictionary):
         super().__init__(args, dictionary)
@@ -226,8 +227,7 @@ def masked_positions(masked_tokens: Tensor):
     m is the largest number of masked tokens in a sentence; a sentence with fewer is filled up with others. Taken in
     order, the wanted ones are ``masked_tokens.nonzero()``.
 
-    Both are found before the encoder begins, because a GPU is waited for then: behind it that would be a wait for the
-    whole encoder.
+    Both are found before the encoder runs: finding them synchronizes with the GPU.
     """
     counts = masked_tokens.sum(1)
     order = masked_tokens.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
@@ -237,9 +237,8 @@ def masked_positions(masked_tokens: Tensor):
 
 
 def _write_back(cfg, args) -> None:
-    """Put the resolved options into the configuration that the checkpoint will carry, so that it does not depend on
-    later defaults. Layers that are not to be kept are gone from this model already, and who reads the checkpoint need
-    not have a compiler."""
+    """Write the resolved options into the configuration that checkpoints carry, so that they do not depend on later
+    defaults. Layers that are not kept are gone already, and whoever loads the checkpoint need not have a compiler."""
     if not isinstance(cfg, DictConfig):
         return
     values = {**as_options(args), "encoder_layers_to_keep": None, "compile": False}
@@ -257,22 +256,9 @@ def _report(args, encoder) -> None:
         theirs = "--projection-init normal" + " --projection-lr-scale 1" * (not args.freeze_projections)
         logger.info("the options of the authors' plugin mean: %s; E and F start and learn as here by default, and as "
                     "theirs with %s", args.translated, theirs)  # fmt: skip
-    logger.info(
-        "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",
-        args.max_positions,
-        args.projected_dim,
-        args.projection,
-        args.sharing,
-        count_matrices(encoder),
-        apex_status(),
-    )
-
-
-def apex_status() -> str:
-    """What fairseq takes from apex, for the log."""
-    from fairseq.modules.layer_norm import has_fused_layernorm
-
-    return "fused layer norm" if has_fused_layernorm else "not importable"
+    logger.info("linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s", args.max_positions,
+                args.projected_dim, args.projection, args.sharing, count_matrices(encoder),
+                "fused layer norm" if has_fused_layernorm else "not importable")  # fmt: skip
 
 
 for _arch in ARCHITECTURES:
