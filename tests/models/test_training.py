@@ -33,7 +33,6 @@ def test_golden_loss_curve(mlm_data, tmp_path):
     ("headwise", 0, [4]),
     pytest.param("none", 0, [3, 7, 9], marks=pytest.mark.slow),
     pytest.param("key-value", 2, [6, 7], marks=pytest.mark.slow),
-    pytest.param("layerwise", 1, [9], marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_resuming_is_bit_identical(mlm_data, tmp_path, sharing, workers, stops):
     """Stopped in the middle of an epoch, which has 7 updates here, at its end, and in the next; dropout is on."""
