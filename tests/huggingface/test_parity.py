@@ -21,9 +21,8 @@ def real(features, tokens):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
 @pytest.mark.parametrize(
-    "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]
+    "sharing, options", [("none", ()), ("layerwise", ("--encoder-normalize-before", "--untie-weights-roberta"))]
 )
 def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
     folder = trained("--sharing", sharing, *options)
@@ -49,17 +48,13 @@ def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
 
 
 VARIANTS = {
-    "k per layer": "--projected-dim 8,4",
     "k per head": "--sharing none --projected-dim 8/4,4",
-    "mean-pool": "--projection mean-pool --sharing layerwise",
     "max-pool": "--projection max-pool --projected-dim 5",
-    "conv": "--projection conv --sharing none --projected-dim 5",
     "conv for all layers": "--projection conv --sharing layerwise",
     "random": "--projection random --sharing key-value",
     "normal": "--projection-init normal",
     "frozen": "--freeze-projections",
-    "full rate": "--projection-lr-scale 1.0",
-    "full": "--projected-dim 16",
+    "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
 }
 
 
@@ -190,22 +185,22 @@ def test_what_a_file_does_not_hold_is_initialised(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call, sentence",
+    "call, named",
     [
-        (lambda m: m(torch.full((1, 17), 5)), "the input has 17 positions; this model takes at most 16"),
-        (lambda m: m(), "one of input_ids and inputs_embeds must be given"),
-        (lambda m: m(torch.tensor([5, 6])), "the input has 1 dimensions"),
-        (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask is \(1, 1, 4, 4\); it must be \(1, 4\)"),
-        (lambda m: m(SINGLE, output_attentions=True), "output_attentions is True; .*only False is allowed"),
-        (lambda m: m.resize_token_embeddings(50), "new_num_tokens is 50; .*only 45 is allowed"),
-        (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "only use_reentrant=False is allowed"),
-        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers is 2; only 1 is allowed"),
-        (lambda m: small(projected_dim_=3, sharing="rowwise"), "sharing is 'rowwise'; it must be one of"),
-        (lambda m: small(pooler_dropout=1.5), r"pooler_dropout is 1.5; it must be in \[0, 1\)"),
-        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn is 'swish'; it must be one of"),
-        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim is 0; it must be at least 1"),
+        (lambda m: m(torch.full((1, 17), 5)), "17 positions.*at most 16"),
+        (lambda m: m(), "input_ids and inputs_embeds"),
+        (lambda m: m(torch.tensor([5, 6])), "1 dimensions"),
+        (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask is \(1, 1, 4, 4\)"),
+        (lambda m: m(SINGLE, output_attentions=True), "output_attentions is True"),
+        (lambda m: m.resize_token_embeddings(50), "new_num_tokens is 50"),
+        (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "gradient_checkpointing_kwargs.*True"),
+        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers is 2"),
+        (lambda m: small(sharing="rowwise"), "sharing is 'rowwise'"),
+        (lambda m: small(pooler_dropout=1.5), "pooler_dropout is 1.5"),
+        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn is 'swish'"),
+        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim is 0"),
     ],
 )
-def test_refused(call, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_refused(call, named):
+    with pytest.raises(ValueError, match=named):
         call(LinformerForMaskedLM(small()))

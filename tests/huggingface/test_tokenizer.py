@@ -148,11 +148,11 @@ def test_dictionaries_like_fairseqs(tmp_path):
     ours, theirs = read_dictionary(path), fairseqs_dictionary(path)
     assert ours == theirs.indices
     path.write_text("x 1\nx 2\n")
-    with pytest.raises(ValueError, match="dict.txt, line 2: 'x' is there a second time"):
+    with pytest.raises(ValueError, match="dict.txt, line 2: 'x'"):
         read_dictionary(path)
     path.write_text("x 1\nonly-a-word\n")
-    with pytest.raises(ValueError, match="dict.txt, line 2: 'only-a-word' is not an entry"):
+    with pytest.raises(ValueError, match="dict.txt, line 2: 'only-a-word'"):
         read_dictionary(path)
     path.write_bytes(b"\xff\xfe 1\n")
-    with pytest.raises(ValueError, match="dict.txt is not a dictionary: it is not UTF-8"):
+    with pytest.raises(ValueError, match="dict.txt.*UTF-8"):
         read_dictionary(path)

@@ -203,12 +203,12 @@ def test_attention_dropout_keeps_the_expectation_in_every_order():
 
 def test_a_matrix_for_each_head_refuses_the_order_it_has_not():
     attention, _, _ = make("none")
-    with pytest.raises(ValueError, match="order is Order.INPUT; with LinearProjection it must be one of .*KEYS.*SCORES"):
+    with pytest.raises(ValueError, match="Order.INPUT.*LinearProjection.*KEYS.*SCORES"):
         attention(torch.randn(1, 4, D, dtype=torch.float64), order=Order.INPUT)
 
 
 def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="num_heads is 5; it must divide embed_dim, which is 12"):
+    with pytest.raises(ValueError, match="num_heads is 5"):
         LinearMultiheadAttention(12, 5, LinearProjection(4, 2))
 
 

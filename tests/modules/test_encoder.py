@@ -85,9 +85,9 @@ def test_padding_may_stand_anywhere():
 
 def test_refusals():
     encoder = build()
-    with pytest.raises(ValueError, match="the input has 13 positions; this model takes at most 12"):
+    with pytest.raises(ValueError, match="13 positions.*at most 12"):
         encoder(torch.full((1, 13), 5))
-    with pytest.raises(ValueError, match="hidden states need all of them"):
+    with pytest.raises(ValueError, match="hidden states"):
         encoder(torch.full((1, 3), 5), torch.zeros(1, 1, dtype=torch.long), return_all_hiddens=True)
 
 

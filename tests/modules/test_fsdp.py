@@ -16,9 +16,7 @@ from fairseq_linformer.modules import LinformerEncoder
 
 VARIANTS = {
     "none": dict(sharing="none", projected_dim="8/3,5"),
-    "headwise": dict(sharing="headwise"),
-    "layerwise": dict(sharing="layerwise"),
-    "conv": dict(sharing="layerwise", projection="conv"),
+    "layerwise conv": dict(sharing="layerwise", projection="conv"),
 }
 
 

@@ -32,7 +32,7 @@ def test_every_position_is_in_one_window(n):
 
 
 def test_more_rows_than_positions_are_refused():
-    with pytest.raises(ValueError, match="k is 5; it must be between 1 and n, which is 4"):
+    with pytest.raises(ValueError, match="k is 5"):
         window_average(5, 4)
 
 
@@ -193,7 +193,7 @@ def test_windows_that_begin_later():
     padding = torch.tensor([[True, True, True, False, True]])
     assert E.mask(5, padding).flatten().tolist() == [False, True]
     assert torch.equal(E(), window_average(3, 6, 1))
-    with pytest.raises(ValueError, match="offset is 2; it must be at least 0 and less than a window, which is 2"):
+    with pytest.raises(ValueError, match="offset is 2"):
         window_average(3, 6, 2)
 
 
