@@ -33,7 +33,15 @@ def refused(capsys, *arguments) -> str:
 
 
 def test_from_roberta_writes_beside_the_checkpoint(folder, capsys):
-    run("convert", "from-roberta", folder / "roberta" / "checkpoint_last.pt", "--projected-dim", "8,4", "--sharing", "key-value")
+    run(
+        "convert",
+        "from-roberta",
+        folder / "roberta" / "checkpoint_last.pt",
+        "--projected-dim",
+        "8,4",
+        "--sharing",
+        "key-value",
+    )
     out = folder / "roberta" / "checkpoint_last-linformer.pt"
     assert capsys.readouterr().out == (
         f"{out}: --max-positions 16 --projected-dim 8,4 --sharing key-value --projection linear\n"
@@ -118,7 +126,9 @@ def test_refusals(folder, capsys, monkeypatch, arguments, named):
 
 def test_a_development_version_is_refused(folder, mlm_data, tmp_path, caplog):
     checkpoint = load(folder / "linformer")
-    checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if not key.endswith((".start", ".windows"))}
+    checkpoint["model"] = {
+        key: value for key, value in checkpoint["model"].items() if not key.endswith((".start", ".windows"))
+    }
     torch.save(checkpoint, tmp_path / "old.pt")
     with pytest.raises(Exception):
         train(mlm_data, tmp_path / "new", "--finetune-from-model", tmp_path / "old.pt", updates=1)

@@ -57,7 +57,9 @@ def test_every_field_but_those_of_the_dictionary_is_an_option_of_fairseq():
         if field.name in ("vocab_size", "padding_idx"):
             assert option is None
         else:
-            assert option.metadata["help"] and option.default == (None if field.metadata.get("deferred") else field.default)
+            assert option.metadata["help"] and option.default == (
+                None if field.metadata.get("deferred") else field.default
+            )
 
 
 def test_offloading_implies_checkpointing():

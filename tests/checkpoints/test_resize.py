@@ -33,7 +33,9 @@ def trained(mlm_data, tmp_path_factory):
         key = (sharing, projection, k)
         if key not in made:
             made[key] = tmp_path_factory.mktemp("trained")
-            train(mlm_data, made[key], "--sharing", sharing, "--projection", projection, "--projected-dim", k, updates=3)
+            train(
+                mlm_data, made[key], "--sharing", sharing, "--projection", projection, "--projected-dim", k, updates=3
+            )
         return made[key] / "checkpoint_last.pt"
 
     return make
@@ -91,7 +93,9 @@ def test_after_lengthening_the_first_positions_are_as_before(trained, mlm_data, 
     tokens = torch.randint(4, 40, (2, 16))
     tokens[1, 10:] = 1
     real = tokens.ne(1)
-    torch.testing.assert_close(model_of(tmp_path / "new.pt")(tokens)[0][real], model_of(old)(tokens)[0][real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        model_of(tmp_path / "new.pt")(tokens)[0][real], model_of(old)(tokens)[0][real], rtol=0, atol=1e-5
+    )
 
 
 def test_the_old_checkpoint_and_its_heads_are_left(class_data, trained, tmp_path):
@@ -107,7 +111,15 @@ def test_the_old_checkpoint_and_its_heads_are_left(class_data, trained, tmp_path
 
 def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path, caplog):
     with pytest.raises(Exception):
-        train(mlm_data, tmp_path, "--tokens-per-sample", "32", "--finetune-from-model", trained("headwise", "linear", 8), updates=1)
+        train(
+            mlm_data,
+            tmp_path,
+            "--tokens-per-sample",
+            "32",
+            "--finetune-from-model",
+            trained("headwise", "linear", 8),
+            updates=1,
+        )
     assert "max_positions 16, this model has 32" in caplog.text and "--resize-checkpoint" in caplog.text
 
 
@@ -118,7 +130,9 @@ def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path,
         ("random", ["--projection", "random", "--projected-dim", "4"], "projection is random"),
     ],
 )
-def test_what_cannot_be_resized_on_the_fly_is_said_in_the_log(trained, mlm_data, tmp_path, caplog, projection, options, named):
+def test_what_cannot_be_resized_on_the_fly_is_said_in_the_log(
+    trained, mlm_data, tmp_path, caplog, projection, options, named
+):
     with pytest.raises(Exception):
         train(mlm_data, tmp_path, *options, "--resize-checkpoint",
               "--finetune-from-model", trained("headwise", projection, 8), updates=1)  # fmt: skip

@@ -59,7 +59,10 @@ def test_every_variant_keeps_all_weights(roberta, tmp_path, sharing, projection)
 def test_it_is_trained_on(roberta, mlm_data, tmp_path, sharing, k, projection):
     new = from_roberta(read_checkpoint(roberta), projected_dim=k, sharing=sharing, projection=projection)
     torch.save(new, tmp_path / "new.pt")
-    flags = {"--encoder-normalize-before": "encoder_normalize_before", "--untie-weights-roberta": "untie_weights_roberta"}
+    flags = {
+        "--encoder-normalize-before": "encoder_normalize_before",
+        "--untie-weights-roberta": "untie_weights_roberta",
+    }
     options = [flag for flag, option in flags.items() if new["cfg"]["model"][option]]
     train(mlm_data, tmp_path / "more", *options, "--sharing", sharing, "--projected-dim", k, "--projection", projection,
           "--finetune-from-model", tmp_path / "new.pt", updates=2)  # fmt: skip
@@ -109,7 +112,10 @@ def test_a_warm_start_beats_a_cold_one_at_equal_updates(mlm_data, tmp_path):
     """The same 60 updates of a Linformer, from a RoBERTa that has learnt the text and from nothing."""
     sizes = ["--dropout", "0", "--attention-dropout", "0", "--lr", "0.005", "--encoder-normalize-before"]
     train(mlm_data, tmp_path / "roberta", *sizes, model=ROBERTA, updates=400)
-    torch.save(from_roberta(read_checkpoint(tmp_path / "roberta" / "checkpoint_last.pt"), projected_dim=8), tmp_path / "warm.pt")
+    torch.save(
+        from_roberta(read_checkpoint(tmp_path / "roberta" / "checkpoint_last.pt"), projected_dim=8),
+        tmp_path / "warm.pt",
+    )
     warm = train(mlm_data, tmp_path / "warm", *sizes, "--finetune-from-model", tmp_path / "warm.pt", updates=60)
     cold = train(mlm_data, tmp_path / "cold", *sizes, updates=60)
     assert sum(warm[-20:]) / 20 < sum(cold[-20:]) / 20 - 0.5

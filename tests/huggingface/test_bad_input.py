@@ -206,7 +206,11 @@ def test_folders(spoil, named, exported, tmp_path):
 
 def test_dictionary_for_the_way_back(exported, tmp_path):
     (exported / "dict.txt").unlink()
-    refused(lambda: from_huggingface(exported, tmp_path / "out", dictionary=tmp_path / "no.txt"), "no.txt is not a file", tmp_path)
+    refused(
+        lambda: from_huggingface(exported, tmp_path / "out", dictionary=tmp_path / "no.txt"),
+        "no.txt is not a file",
+        tmp_path,
+    )
     from_huggingface(exported, tmp_path / "out")
     assert not (tmp_path / "out" / "dict.txt").exists()
 

@@ -5,7 +5,11 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
-from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
+from fairseq_linformer.huggingface import (
+    LinformerForMaskedLM,
+    LinformerForSequenceClassification,
+    LinformerPreTrainedConfig,
+)
 
 from .. import authors, stock
 from ..trained import hub
@@ -68,9 +72,14 @@ def compare(folder, data, out):
             features = theirs.extract_features(tokens)
             torch.testing.assert_close(real(encoder(tokens).last_hidden_state, tokens), real(features, tokens), **CLOSE)
     from_huggingface(out, out.with_name("back"))
-    back, before = (torch.load(path, weights_only=True) for path in (out.with_name("back") / "model.pt", folder / "checkpoint_last.pt"))
+    back, before = (
+        torch.load(path, weights_only=True)
+        for path in (out.with_name("back") / "model.pt", folder / "checkpoint_last.pt")
+    )
     state = theirs.model.state_dict()
-    assert back["model"].keys() == state.keys() and all(torch.equal(value, state[key]) for key, value in back["model"].items())
+    assert back["model"].keys() == state.keys() and all(
+        torch.equal(value, state[key]) for key, value in back["model"].items()
+    )
     assert back["cfg"]["model"] == before["cfg"]["model"]
     hub(out.with_name("back"), data, bpe="characters", name="model.pt")
     return encoder
@@ -125,7 +134,14 @@ def test_classification(classifier, classifier_folder, pieces):
 
 def small(**changes) -> LinformerPreTrainedConfig:
     return LinformerPreTrainedConfig(
-        vocab_size=45, max_positions=16, projected_dim=4, layers=2, embed_dim=16, ffn_embed_dim=32, attention_heads=2, **changes
+        vocab_size=45,
+        max_positions=16,
+        projected_dim=4,
+        layers=2,
+        embed_dim=16,
+        ffn_embed_dim=32,
+        attention_heads=2,
+        **changes,
     )
 
 
@@ -162,7 +178,13 @@ def test_names_of_transformers():
         intermediate_size=8, hidden_dropout_prob=0.25,
     )  # fmt: skip
     shape = config.shape()
-    assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (8, 1, 4, 8, 0.25)
+    assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (
+        8,
+        1,
+        4,
+        8,
+        0.25,
+    )
     assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
 
 

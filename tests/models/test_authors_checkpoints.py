@@ -18,7 +18,16 @@ SIZES = ["--arch", "linformer_roberta_base", "--encoder-layers", "2", *TINY[2:-2
 MODES = {
     "headwise": ["--compressed", "2"],
     "key-value": ["--compressed", "3", "--shared-kv-compressed", "1"],
-    "layerwise": ["--compressed", "4", "--shared-kv-compressed", "1", "--shared-layer-kv-compressed", "1", "--freeze-compress", "1"],
+    "layerwise": [
+        "--compressed",
+        "4",
+        "--shared-kv-compressed",
+        "1",
+        "--shared-layer-kv-compressed",
+        "1",
+        "--freeze-compress",
+        "1",
+    ],
     "layerwise, values apart": ["--compressed", "2", "--shared-layer-kv-compressed", "1"],
 }
 

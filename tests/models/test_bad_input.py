@@ -64,7 +64,9 @@ def test_flags(flag, value, mlm_data, tmp_path):
     assert not list(tmp_path.glob("*.pt"))
 
 
-@pytest.mark.parametrize("flag, value", [("--sharing", "layers"), ("--activation-fn", "gulu"), ("--arch", "linformer_robert")])
+@pytest.mark.parametrize(
+    "flag, value", [("--sharing", "layers"), ("--activation-fn", "gulu"), ("--arch", "linformer_robert")]
+)
 def test_unknown_names_of_flags(flag, value, mlm_data, tmp_path, capsys):
     with pytest.raises(SystemExit):
         train(mlm_data, tmp_path, flag, value)
@@ -80,7 +82,9 @@ def test_unknown_sharing_in_yaml(mlm_data, tmp_path, capfd):
     assert not list(tmp_path.glob("*.pt"))
 
 
-@pytest.mark.parametrize("key, value, named", [("projected_dim", 999, "projected_dim is 999"), ("projekted_dim", 5, "projekted_dim")])
+@pytest.mark.parametrize(
+    "key, value, named", [("projected_dim", 999, "projected_dim is 999"), ("projekted_dim", 5, "projekted_dim")]
+)
 def test_bad_values_and_keys_in_yaml(key, value, named, mlm_data, tmp_path, capfd):
     with pytest.raises(SystemExit):
         stock.hydra_train(mlm_data, tmp_path, "+run=tiny", f"++model.{key}={value}")
@@ -140,7 +144,11 @@ MISMATCHES = {  # options of the checkpoint, options of the model, and the diffe
     "k of a convolution": (dict(projection="conv"), dict(projection="conv", projected_dim=7), "projected_dim 6"),
     "n": ({}, dict(max_positions=20), "max_positions 16, this model has 20"),
     "kind": (dict(projection="conv"), {}, "projection conv, this model has linear"),
-    "pools": (dict(projection="mean-pool"), dict(projection="max-pool"), "projection mean-pool, this model has max-pool"),
+    "pools": (
+        dict(projection="mean-pool"),
+        dict(projection="max-pool"),
+        "projection mean-pool, this model has max-pool",
+    ),
     "sharing": ({}, dict(sharing="layerwise"), "sharing headwise, this model has layerwise"),
     "no sharing": ({}, dict(sharing="none"), "sharing headwise, this model has none"),
     "width": ({}, dict(encoder_embed_dim=24), "encoder_embed_dim 16, this model has 24"),
@@ -224,7 +232,9 @@ def test_containers_of_options_are_all_that_the_plugin_allows():
     assert {name.split(".")[-1] for name in allowed if name.startswith("omegaconf")} == containers
     rest = {name for name in allowed if not name.startswith(("torch", "omegaconf"))}
     numbers = {name for name in rest if name.startswith("numpy")}
-    assert {name.split(".")[-1] for name in numbers} == {"scalar", "dtype", "Float32DType", "Float64DType"} and len(numbers) == 4
+    assert {name.split(".")[-1] for name in numbers} == {"scalar", "dtype", "Float32DType", "Float64DType"} and len(
+        numbers
+    ) == 4
     rest -= numbers
     assert rest == {"argparse.Namespace", "builtins.dict", "builtins.int", "builtins.list", "collections.defaultdict", "fairseq.distributed.utils._TensorPlaceholder",
                     "typing.Any"}  # fmt: skip

@@ -53,8 +53,13 @@ def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_pa
     assert compiled == pytest.approx(plain, abs=1e-4)
     a, b = load(tmp_path / "plain"), load(tmp_path / "compiled")
     assert list(a["model"]) == list(b["model"]) and not b["cfg"]["model"]["compile"]
-    with mock.patch.object(LinformerEncoder, "compiled", [], create=True), \
-         mock.patch("fairseq_linformer.models.linformer_roberta.compile_layers", lambda layers: LinformerEncoder.compiled.append(len(layers))):
+    with (
+        mock.patch.object(LinformerEncoder, "compiled", [], create=True),
+        mock.patch(
+            "fairseq_linformer.models.linformer_roberta.compile_layers",
+            lambda layers: LinformerEncoder.compiled.append(len(layers)),
+        ),
+    ):
         hydra_train(mlm_data, tmp_path / "yaml", "+run=tiny", "+model.compile=true", "task.tokens_per_sample=16", "model.projected_dim=8",
                     "dataset.batch_size=8", "optimization.max_update=1", "common.cpu=true", "dataset.num_workers=0")  # fmt: skip
         assert LinformerEncoder.compiled == [2]
@@ -62,7 +67,9 @@ def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_pa
 
 @pytest.mark.parametrize("options", [dict(quant_noise_pq=0.1), dict(offload_activations=True)])
 def test_refused_by_name(options):
-    args = argparse.Namespace(**{**dict(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False), **options})
+    args = argparse.Namespace(
+        **{**dict(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False), **options}
+    )
     with pytest.raises(ValueError, match=f"compile.*{next(iter(options))}"):
         check(args)
 

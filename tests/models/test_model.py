@@ -17,7 +17,9 @@ from fairseq_linformer.models.shapes import ATTENTION_HEADS
 from fairseq_linformer.models.linformer_roberta import masked_positions
 from fairseq_linformer.modules.projection import count_matrices
 
-SMALL = dict(encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=2, projected_dim=6)
+SMALL = dict(
+    encoder_layers=2, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=2, projected_dim=6
+)
 
 
 class Task:
@@ -72,7 +74,9 @@ def test_architectures():
             cfg = OmegaConf.structured(LinformerRobertaConfig)
             cfg._name = arch
             model = build_model(OmegaConf.create({"model": cfg}).model, Task(positions=512))
-        sizes[arch] = sum(p.numel() for key, p in model.named_parameters() if "embed" not in key and "lm_head" not in key)
+        sizes[arch] = sum(
+            p.numel() for key, p in model.named_parameters() if "embed" not in key and "lm_head" not in key
+        )
     layer = lambda d: 12 * d * d + 13 * d  # noqa: E731
     k = lambda arch: ARCHITECTURES[arch]["projected_dim"]  # noqa: E731
     for arch, (layers, d) in {
@@ -89,7 +93,13 @@ def test_names_are_those_of_roberta_plus_projections():
     ours = build(sharing="layerwise", projection_lr_scale=0.5).state_dict()
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
     E = "encoder.sentence_encoder.E."
-    assert ours.keys() - theirs.keys() == {E + "weight", E + "start", E + "scale", E + "windows", "encoder.attention_heads"}
+    assert ours.keys() - theirs.keys() == {
+        E + "weight",
+        E + "start",
+        E + "scale",
+        E + "windows",
+        "encoder.attention_heads",
+    }
     assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
 
 
@@ -107,7 +117,9 @@ def test_with_identity_projections_the_model_is_roberta(prenorm):
     assert all(".E." in key or ".F." in key or key == ATTENTION_HEADS for key in missing.missing_keys)
     batch = tokens(16, 9, 1)
     real = batch.ne(1)
-    torch.testing.assert_close(ours(batch, features_only=True)[0][real], theirs(batch, features_only=True)[0][real], rtol=0, atol=2e-5)
+    torch.testing.assert_close(
+        ours(batch, features_only=True)[0][real], theirs(batch, features_only=True)[0][real], rtol=0, atol=2e-5
+    )
     hiddens, their_hiddens = (m(batch, return_all_hiddens=True)[1]["inner_states"] for m in (ours, theirs))
     assert len(hiddens) == len(their_hiddens) == 3
     for ours_, theirs_ in zip(hiddens, their_hiddens):

@@ -34,7 +34,10 @@ def trained(options, wrap=lambda model: model, rank=0, world=1):
         optimizer.zero_grad()
         model(tokens[rank::world])[0].square().mean().backward()
         optimizer.step()
-    return {key: value.full_tensor() if hasattr(value, "full_tensor") else value for key, value in model.state_dict().items()}
+    return {
+        key: value.full_tensor() if hasattr(value, "full_tensor") else value
+        for key, value in model.state_dict().items()
+    }
 
 
 def process(rank, port, options, path):

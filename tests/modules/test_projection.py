@@ -11,7 +11,14 @@ from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, Me
 from fairseq_linformer.modules.encoder_layer import projection_of
 from fairseq_linformer.modules.projection import starting_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
-from fairseq_linformer.modules.windows import inside_windows, split_windows, window_average, window_mask, window_triangle, windows_reached
+from fairseq_linformer.modules.windows import (
+    inside_windows,
+    split_windows,
+    window_average,
+    window_mask,
+    window_triangle,
+    windows_reached,
+)
 
 
 def test_window_averages_by_hand():
