@@ -59,20 +59,19 @@ def read_checkpoint(path) -> Dict[str, Any]:
 
 
 def training_seconds(path, start=None) -> float:
-    """That training took up to a checkpoint, over all stops.
+    """Training time up to a checkpoint, over all stops.
 
     Args:
-        start: the checkpoint that it started from, if any: fairseq goes on counting from what that had taken.
+        start: the checkpoint that it started from, if any, whose time fairseq adds to.
 
     Raises:
         ValueError: as ``read_checkpoint``.
     """
-    taken = (
-        read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0)
+    until, before = (
+        read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0) if each else 0.0
         for each in (path, start)
-        if each is not None
     )
-    return float(next(taken)) - float(next(taken, 0.0))
+    return float(until) - float(before)
 
 
 def is_fairseq(checkpoint: str) -> bool:

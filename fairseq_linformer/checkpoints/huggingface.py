@@ -46,9 +46,7 @@ def to_huggingface(
     Args:
         checkpoint: the checkpoint, a file of fairseq's.
         out: the folder to write; new or empty.
-        dictionary: fairseq's ``dict.txt``; None for the one beside the checkpoint.
-        sentencepiece: model of sentencepiece; None for ``sentencepiece.bpe.model`` beside the checkpoint.
-        gpt2_encoder, gpt2_vocab: GPT-2's ``encoder.json`` and ``vocab.bpe``, instead.
+        dictionary, sentencepiece, gpt2_encoder, gpt2_vocab: as of ``find_tokenizer``.
         head: which classification head becomes the classifier; needed if there are several. The others lie in the
             folder for the way back.
         labels: the ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the checkpoint if there is one, else

@@ -92,11 +92,11 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         ("validation loss", details["val_loss"]),
         (f"best {cfg.get('checkpoint', {}).get('best_checkpoint_metric', 'value')}", details["best"]),
         ("optimizer", cfg.get("optimizer", {}).get("_name")),
-        ("learning rate", _list(optimization.get("lr"))),
+        ("learning rate", optimization.get("lr")),
         ("schedule", cfg.get("lr_scheduler", {}).get("_name")),
         ("sentences in a batch", dataset.get("batch_size")),
         ("tokens in a batch", dataset.get("max_tokens")),
-        ("batches in an update", _list(optimization.get("update_freq"))),
+        ("batches in an update", optimization.get("update_freq")),
         ("processes", cfg.get("distributed_training", {}).get("distributed_world_size")),
         ("seed", cfg.get("common", {}).get("seed")),
         ("fairseq", details["versions"]["fairseq"]),
@@ -116,16 +116,10 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines += ["", "| | |", "|---|---|"]
     lines += [f"| {what} | {_cell(value)} |" for what, value in rows if value not in (None, "")]
-    lines += [
-        "",
-        "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`.",
-    ]
+    lines += ["", "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`."]
     return "\n".join(lines) + "\n"
 
 
-def _list(values: Any) -> Any:
-    return ", ".join(map(str, values)) if isinstance(values, list) else values
-
-
 def _cell(value: Any) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -16,19 +16,15 @@ from .tokenization_linformer import LinformerTokenizer
 LinformerPreTrainedModel.write_code = staticmethod(write_code)
 
 AutoConfig.register(LinformerPreTrainedConfig.model_type, LinformerPreTrainedConfig, exist_ok=True)
-AutoTokenizer.register(LinformerPreTrainedConfig, LinformerTokenizer, exist_ok=True)
-AutoModel.register(LinformerPreTrainedConfig, LinformerModel, exist_ok=True)
-AutoModelForMaskedLM.register(LinformerPreTrainedConfig, LinformerForMaskedLM, exist_ok=True)
-AutoModelForSequenceClassification.register(
-    LinformerPreTrainedConfig, LinformerForSequenceClassification, exist_ok=True
-)
+for _auto, _class in (
+    (AutoTokenizer, LinformerTokenizer),
+    (AutoModel, LinformerModel),
+    (AutoModelForMaskedLM, LinformerForMaskedLM),
+    (AutoModelForSequenceClassification, LinformerForSequenceClassification),
+):
+    _auto.register(LinformerPreTrainedConfig, _class, exist_ok=True)
 
 __all__ = [
-    "LinformerForMaskedLM",
-    "LinformerForSequenceClassification",
-    "LinformerModel",
-    "LinformerPreTrainedConfig",
-    "LinformerPreTrainedModel",
-    "LinformerTokenizer",
-    "write_code",
-]
+    "LinformerForMaskedLM", "LinformerForSequenceClassification", "LinformerModel", "LinformerPreTrainedConfig",
+    "LinformerPreTrainedModel", "LinformerTokenizer", "write_code",
+]  # fmt: skip

@@ -37,6 +37,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    accepts_loss_kwargs = False  # forward's kwargs are those of LinformerModel, no ``num_items_in_batch`` of Trainer's
     # A folder may carry more heads than a model has.
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^classifier\.", r"^classification_heads\."]
     write_code: Optional[Callable[[str], None]] = None
@@ -266,8 +267,7 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         attention_mask: Optional[Tensor] = None,
         inputs_embeds: Optional[Tensor] = None,
         labels: Optional[Tensor] = None,
-        output_attentions: Optional[bool] = None,
-        output_hidden_states: Optional[bool] = None,
+        **kwargs,
     ) -> Union[MaskedLMOutput, Tuple[Tensor, ...]]:
         """
         Args:
@@ -277,9 +277,7 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         Returns:
             ``loss``, the mean over the masked positions, and ``logits`` (B, n, V).
         """
-        outputs = self.linformer(
-            input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states, return_dict=True
-        )
+        outputs = self.linformer(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None
         if labels is not None:
@@ -311,8 +309,7 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         attention_mask: Optional[Tensor] = None,
         inputs_embeds: Optional[Tensor] = None,
         labels: Optional[Tensor] = None,
-        output_attentions: Optional[bool] = None,
-        output_hidden_states: Optional[bool] = None,
+        **kwargs,
     ) -> Union[SequenceClassifierOutput, Tuple[Tensor, ...]]:
         """
         Args:
@@ -323,15 +320,8 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         Returns:
             ``loss`` and ``logits`` (B, C).
         """
-        outputs = self.linformer(
-            input_ids,
-            attention_mask,
-            inputs_embeds,
-            output_attentions,
-            output_hidden_states,
-            first_only=True,
-            return_dict=True,
-        )
+        kwargs.update(first_only=True, return_dict=True)
+        outputs = self.linformer(input_ids, attention_mask, inputs_embeds, **kwargs)
         logits = self.classifier(outputs.last_hidden_state)
         loss = None
         if labels is not None:

@@ -147,13 +147,8 @@ class LinformerTokenizer(PreTrainedTokenizer):
             self.pieces = BytePieces(encoder_file, merges_file)
         else:
             raise ValueError("no pieces: a sentencepiece model, or GPT-2's encoder.json and vocab.bpe, must be given")
-        files = {
-            "vocab_file": vocab_file,
-            "sentencepiece_file": sentencepiece_file,
-            "encoder_file": encoder_file,
-            "merges_file": merges_file,
-        }
-        self.files = {name: path for name, path in files.items() if path}
+        given = zip(self.vocab_files_names, (vocab_file, sentencepiece_file, encoder_file, merges_file))
+        self.files = {name: path for name, path in given if path}
         self.numbers = {self.pieces.name(entry): i for entry, i in read_dictionary(vocab_file).items()}
         self.entries = {i: entry for entry, i in self.numbers.items()}
         # The space before a masked word belongs to the word that is missing. Only a token that is there by its number

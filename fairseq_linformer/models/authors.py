@@ -17,7 +17,7 @@ from typing import Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .shapes import EMBEDDINGS, ENCODER, current_names
+from .shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, current_names
 
 OPTIONS = ("compressed", "shared_kv_compressed", "shared_layer_kv_compressed", "freeze_compress")
 _COMPRESS = re.compile(re.escape(ENCODER) + r"layers\.\d+\.self_attn\.compress_([kv])\.(weight|bias)")
@@ -41,9 +41,7 @@ def translate(args: Namespace) -> Optional[str]:
         return None
     ratio = given.get("compressed", 4)  # their default
     if not 1 <= ratio <= args.max_positions:
-        raise ValueError(
-            f"compressed is {ratio}; it must be between 1 and max_positions, which is {args.max_positions}"
-        )
+        raise ValueError(f"compressed is {ratio}; it must be between 1 and max_positions, {args.max_positions}")
     if args.projected_dim is not None:
         raise ValueError(
             f"projected_dim is {args.projected_dim} and the authors' {', '.join(given)} is given; only one can be"
@@ -59,9 +57,8 @@ def translate(args: Namespace) -> Optional[str]:
     args.freeze_projections = args.freeze_projections or bool(given.get("freeze_compress"))
     for name in OPTIONS:
         setattr(args, name, None)
-    return (
-        f"--projected-dim {args.projected_dim} --sharing {sharing}" + " --freeze-projections" * args.freeze_projections
-    )
+    frozen = " --freeze-projections" if args.freeze_projections else ""
+    return f"--projected-dim {args.projected_dim} --sharing {sharing}{frozen}"
 
 
 def is_authors(state: Dict[str, Tensor]) -> bool:
@@ -93,14 +90,8 @@ def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
             new[re.sub(r"compress_[kv]", {"k": "E", "v": "F"}[compress[1]], key)] = value
     if shared is not None:
         new[ENCODER + "E.weight"] = shared
-    embedding, output = new.get(EMBEDDINGS), new.get("encoder.lm_head.weight")
-    untied = (
-        _version(renamed, "encoder.version") < 2
-        and embedding is not None
-        and output is not None
-        and not torch.allclose(embedding, output)
-    )
-    return new, old, untied
+    untied = _version(renamed, "encoder.version") < 2 and {EMBEDDINGS, OUTPUT_EMBEDDINGS} <= new.keys()
+    return new, old, untied and not torch.allclose(new[EMBEDDINGS], new[OUTPUT_EMBEDDINGS])
 
 
 def _version(state: Dict[str, Tensor], key: str) -> int:

@@ -196,16 +196,13 @@ class LinformerRobertaEncoder(RobertaEncoder):
     def forward(
         self, src_tokens, features_only=False, return_all_hiddens=False, masked_tokens=None, positions=None, **kwargs
     ):
-        """
+        """As of the model.
+
         Args:
-            src_tokens: (B, n) integers.
-            masked_tokens: (B, n) boolean, the positions whose logits are wanted.
-            positions: (B, m), the positions whose features are wanted. Not used together with ``masked_tokens``, which
-                says it.
+            positions: (B, m), the positions whose features are wanted; not used together with ``masked_tokens``.
 
         Returns:
-            logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and a dictionary with
-            ``inner_states``.
+            logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and ``inner_states``.
         """
         if features_only or masked_tokens is None or return_all_hiddens:
             x, extra = self.extract_features(src_tokens, return_all_hiddens, positions=positions, **kwargs)

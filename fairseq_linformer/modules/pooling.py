@@ -64,12 +64,8 @@ class Convolution(LearnedProjection):
     """A convolution whose kernel and stride are the window, with weights for each channel.
 
     Args:
-        n: positions of the longest input.
-        k: windows, 1 <= k <= n.
+        n, k, heads, lr_scale, frozen: as of ``LinearProjection``, for a kernel in place of a matrix.
         channels: d_h, channels of a head.
-        heads: None for one kernel that all heads use; H for a kernel for each head.
-        lr_scale: learning rate of the kernel relative to that of the other weights.
-        frozen: do not train it.
         init: ``average``: the kernel averages; ``normal``: N(0, 0.02).
     """
 

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from .order import Order
 from .windows import window_average, window_mask, window_triangle, windows_reached
 
-
 WINDOWED = ("average", "overlap")
 """Starts whose rows stand for windows."""
 NO_WINDOWS = -1.0
@@ -29,10 +28,9 @@ NO_WINDOWS = -1.0
 class Projection(nn.Module):
     """What every kind of projection is for the attention.
 
-    Most stand for windows: projected position i for window i of the input (windows.py). One whose
-    window holds no real token of a sentence is then masked out of its attention: a short sentence attends to its own
-    windows, and the rest costs nothing. Where there are no windows, every sentence attends to all k, as equation (7)
-    says.
+    Most stand for windows: projected position i for window i of the input (windows.py). One whose window holds no real
+    token of a sentence is then masked out of its attention: a short sentence attends to its own windows, and the rest
+    costs nothing. Where there are no windows, every sentence attends to all k, as equation (7) says.
 
     Calling it gives its matrix or kernel, or None if it has none; that is handed back to ``reduce``, so that layers
     which share a projection can compute it once.
@@ -101,9 +99,8 @@ class LearnedProjection(Projection):
         """E itself: (k, N) or (H, k, N); of a convolution its kernel."""
         if not self._slow:
             return self.weight
-        return value_of(self.weight.detach(), self.start, self.scale) + (
-            self.weight - self.weight.detach()
-        )  # the gradient of E is that of the weight
+        value = value_of(self.weight.detach(), self.start, self.scale)
+        return value + (self.weight - self.weight.detach())  # the gradient of E is that of the weight
 
     def set_(self, value: Tensor) -> None:
         """Make ``value``, or for each head ``value``, the matrix or kernel."""
