@@ -26,19 +26,19 @@ def read_checkpoint(path) -> Dict[str, Any]:
             one sentence.
     """
     if not os.path.isfile(path):
-        raise ValueError(f"{path} is not a file; a checkpoint of fairseq is wanted")
+        raise ValueError(f"{path} is not a file; it must be a checkpoint of fairseq")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except PermissionError:
         raise
-    except Exception as error:  # what is no pickle at all makes torch's reader fail in any way
+    except Exception as error:  # torch fails in many ways on what is no pickle
         if code := re.search(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)", str(error)):
             raise ValueError(
                 f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only"
             ) from None
         raise ValueError(f"{path} cannot be read as a checkpoint: it is cut short, or not a file of PyTorch") from None
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
-        raise ValueError(f"{path} has no model in it; a checkpoint of fairseq is wanted")
+        raise ValueError(f"{path} has no model in it; it must be a checkpoint of fairseq")
     if isinstance(checkpoint.get("args"), Namespace):
         checkpoint = _with_cfg(checkpoint)
     cfg = checkpoint.get("cfg")
@@ -48,12 +48,12 @@ def read_checkpoint(path) -> Dict[str, Any]:
         if not any(key.endswith(f"sentence_encoder.{name}.weight") for key in checkpoint["model"]):
             raise ValueError(
                 f"{path} has no sentence_encoder.{name}.weight and is of architecture {architecture(checkpoint)!r}; "
-                "linformer_roberta or roberta is wanted"
+                "it must be linformer_roberta or roberta"
             )
-    said, known = node(checkpoint, "model").get("encoder_attention_heads"), checkpoint["model"].get(ATTENTION_HEADS)
-    if said is not None and known is not None and said != int(known):
+    option, buffer = node(checkpoint, "model").get("encoder_attention_heads"), checkpoint["model"].get(ATTENTION_HEADS)
+    if option is not None and buffer is not None and option != int(buffer):
         raise ValueError(
-            f"{path} has encoder_attention_heads {said} in its cfg and {int(known)} in its weights; they must be equal"
+            f"{path} has encoder_attention_heads {option} in its cfg and {int(buffer)} in its weights, which must agree"
         )
     return checkpoint
 

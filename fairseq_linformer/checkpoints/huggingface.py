@@ -62,8 +62,8 @@ def to_huggingface(
     data = read_checkpoint(checkpoint)
     if not (projections(data["model"]) or is_authors(data["model"])):
         raise ValueError(
-            f"{checkpoint} is of architecture {architecture(data)!r} and has no projections E and F; linformer_roberta "
-            "is wanted"
+            f"{checkpoint} is of architecture {architecture(data)!r} and has no projections E and F; it must be "
+            "linformer_roberta"
         )
     data = from_authors(data)
     name = choose_head(data["model"], head)
@@ -80,7 +80,7 @@ def to_huggingface(
         tokens = find_tokenizer(checkpoint, config.max_positions, dictionary, **files)
         check_size(tokens.files["vocab_file"], config.vocab_size)
     elif given := [key for key, value in {"dictionary": dictionary, **files}.items() if value is not None]:
-        raise ValueError(f"{given[0]} is given and no tokenizer is wanted; only one of them can be")
+        raise ValueError(f"{given[0]} is given with --no-tokenizer; leave one of them out")
 
     with new_folder(out) as folder:
         config.save_pretrained(folder)
@@ -119,7 +119,7 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
         dictionary = folder / DICTIONARY
     if dictionary is not None:
         if not Path(dictionary).is_file():
-            raise ValueError(f"{dictionary} is not a file; fairseq's {DICTIONARY} is wanted")
+            raise ValueError(f"{dictionary} is not a file; it must be fairseq's {DICTIONARY}")
         check_size(dictionary, config.vocab_size)
 
     with new_folder(out) as target:
@@ -169,18 +169,17 @@ def _problem(weights: Dict[str, torch.Tensor], config: LinformerPreTrainedConfig
     """Why these weights are not a whole model of this configuration; None if they are."""
     has_head = any(key.startswith(CLASSIFIER) for key in weights)
     model_class = LinformerForSequenceClassification if has_head else LinformerForMaskedLM
-    wanted = model_class(config).state_dict()
+    expected = model_class(config).state_dict()
     if config.tie_word_embeddings:
-        del wanted["lm_head.weight"]
-    return difference(
-        wanted, {key: value for key, value in weights.items() if not key.startswith(CLASSIFICATION_HEADS)}
-    )
+        del expected["lm_head.weight"]
+    own = {key: value for key, value in weights.items() if not key.startswith(CLASSIFICATION_HEADS)}
+    return difference(expected, own)
 
 
 def _read_config(folder: Path) -> LinformerPreTrainedConfig:
     path = folder / "config.json"
     if not path.is_file():
-        raise ValueError(f"{folder} has no config.json; a folder of transformers is wanted")
+        raise ValueError(f"{folder} has no config.json; it must be a folder of transformers")
     try:
         values = read_json(path)
     except ValueError:

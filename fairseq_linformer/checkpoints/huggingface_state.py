@@ -25,18 +25,18 @@ def _prefixes(head: Optional[str]) -> List[Tuple[str, str]]:
     return [*pairs, (CLASSIFICATION_HEADS, CLASSIFICATION_HEADS)]
 
 
-def choose_head(state: State, wanted: Optional[str]) -> Optional[str]:
-    """Which head becomes the classifier: the one that is wanted, or the only one.
+def choose_head(state: State, requested: Optional[str]) -> Optional[str]:
+    """Which head becomes the classifier: the requested one, or the only one.
 
     Raises:
         ValueError: there is no such head, there are several, or it is one with spectral norm.
     """
     names = head_names(state)
-    if wanted is None and len(names) > 1:
+    if requested is None and len(names) > 1:
         raise ValueError(f"the checkpoint has the heads {', '.join(names)}; choose one of them with --head")
-    if wanted is not None and wanted not in names:
-        raise ValueError(f"head is {wanted!r}; the checkpoint has {', '.join(names) or 'no classification head'}")
-    name = wanted or (names[0] if names else None)
+    if requested is not None and requested not in names:
+        raise ValueError(f"head is {requested!r}; the checkpoint has {', '.join(names) or 'no classification head'}")
+    name = requested or (names[0] if names else None)
     if name is not None and f"{CLASSIFICATION_HEADS}{name}.out_proj.weight_orig" in state:
         raise ValueError(
             f"the head {name} was trained with spectral_norm_classification_head, which cannot be exported"
@@ -89,12 +89,12 @@ def to_fairseq(state: State, head: str, tied: bool, attention_heads: int) -> Sta
     return new
 
 
-def difference(wanted: State, given: State) -> Optional[str]:
-    """Why the tensors ``given`` are not those of a model with the tensors ``wanted``; None if they are."""
-    for key, value in wanted.items():
+def difference(expected: State, given: State) -> Optional[str]:
+    """Why the tensors ``given`` are not those of a model with the tensors ``expected``; None if they are."""
+    for key, value in expected.items():
         if key not in given:
             return f"{key} is missing"
         if given[key].shape != value.shape:
             return f"{key} is {tuple(given[key].shape)}; it must be {tuple(value.shape)}"
-    unexpected = next((key for key in given if key not in wanted), None)
+    unexpected = next((key for key in given if key not in expected), None)
     return None if unexpected is None else f"{unexpected} has no place in this model"

@@ -10,7 +10,7 @@ import torch
 from .. import __version__
 from .files import architecture, node
 
-# What is needed to load the model again, whole, and of the rest what a reader wants to know.
+# These are needed whole to load the model; of the others a reader needs some fields.
 _NODES = ("model", "task", "criterion", "optimizer", "lr_scheduler")
 _FIELDS = {
     "common": ("seed", "fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16"),
@@ -69,7 +69,7 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
     """The model card, README.md of an exported folder.
 
     Args:
-        details: what ``collect`` gave.
+        details: the return value of ``collect``.
         shape: the ``LinformerConfig``.
         head: the classification head that travels along, or None.
         labels: its labels.
@@ -116,7 +116,7 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines += ["", "| | |", "|---|---|"]
     lines += [f"| {what} | {_cell(value)} |" for what, value in rows if value not in (None, "")]
-    lines += ["", "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`."]
+    lines += ["", "The checkpoint did not say more than this table. `config.json` has the settings under `fairseq`."]
     return "\n".join(lines) + "\n"
 
 

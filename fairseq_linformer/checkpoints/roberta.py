@@ -28,7 +28,7 @@ def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
     """
     state = current_names(checkpoint["model"])
     if projections(state) or is_authors(state):
-        raise ValueError("this is a checkpoint of a Linformer already; a RoBERTa is wanted")
+        raise ValueError("this is a checkpoint of a Linformer already; it must be of a RoBERTa")
     old = node(checkpoint, "model")
     if POSITIONS not in state or "encoder_attention_heads" not in old:
         raise ValueError("this is no checkpoint of fairseq's RoBERTa")

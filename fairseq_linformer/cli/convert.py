@@ -110,5 +110,5 @@ def _described(path: Path, checkpoint: dict) -> str:
 
     model = node(checkpoint, "model")
     names = ("max_positions", "projected_dim", "sharing", "projection")
-    said = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) is not None]
-    return f"{path}: " + " ".join(said)
+    options = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) is not None]
+    return f"{path}: " + " ".join(options)

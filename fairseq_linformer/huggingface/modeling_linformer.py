@@ -52,25 +52,25 @@ class LinformerPreTrainedModel(PreTrainedModel):
         and then rebuilt with the others if they differ.
         """
         if isinstance(config, PreTrainedConfig) and pretrained_model_name_or_path is not None:
-            wanted = {name: getattr(config, name) for name in _LEARNING_OPTIONS}
+            options = {name: getattr(config, name) for name in _LEARNING_OPTIONS}
             location = {name: kwargs[name] for name in _LOCATION_OPTIONS if name in kwargs}
             saved = cls.config_class.from_pretrained(pretrained_model_name_or_path, **location)
             config = copy.deepcopy(config)
             for name in _LEARNING_OPTIONS:
                 setattr(config, name, getattr(saved, name))
         else:
-            wanted = {name: kwargs.pop(name) for name in _LEARNING_OPTIONS if name in kwargs}
+            options = {name: kwargs.pop(name) for name in _LEARNING_OPTIONS if name in kwargs}
         loaded = super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **kwargs)
         if isinstance(loaded, tuple):  # with a report of missing and unexpected tensors
-            return loaded[0]._with_options(wanted), *loaded[1:]
-        return loaded._with_options(wanted)
+            return loaded[0]._with_options(options), *loaded[1:]
+        return loaded._with_options(options)
 
-    def _with_options(self, wanted: Dict[str, Any]):
+    def _with_options(self, options: Dict[str, Any]):
         """This model if it has these options, else one with them and with its tensors."""
-        if all(getattr(self.config, name) == value for name, value in wanted.items()):
+        if all(getattr(self.config, name) == value for name, value in options.items()):
             return self
         config = copy.deepcopy(self.config)
-        for name, value in wanted.items():
+        for name, value in options.items():
             setattr(config, name, value)
         other = type(self)(config).to(device=self.device, dtype=self.dtype)
         other.load_state_dict(self.state_dict())
@@ -83,7 +83,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
         self._complete = True
 
     def initialize_weights(self):
-        """Initialise what a loaded file does not hold, and freeze again what is frozen.
+        """Initialise what a loaded file lacks, and freeze the frozen parameters again.
 
         The modules initialise themselves when they are made, E and F not like other matrices. So missing tensors are
         copied from a new model. ``transformers`` calls this at the end of loading, after it has made new parameters of
@@ -172,7 +172,7 @@ class LinformerModel(LinformerPreTrainedModel):
         Args:
             input_ids: (B, n) integers; n at most ``config.max_positions``.
             attention_mask: (B, n), zero at padding. ``config.padding_idx`` is padding in any case. E and F depend on
-                the position, so that padding belongs behind the sentence.
+                the position, so padding belongs after the sentence.
             inputs_embeds: (B, n, d), token embeddings instead of ``input_ids``.
             output_attentions: only False.
             output_hidden_states: return the hidden states too.
@@ -185,7 +185,7 @@ class LinformerModel(LinformerPreTrainedModel):
 
         Raises:
             ValueError: the input is too long, not (B, n), or padded on the left; both or none of the two inputs are
-                given; attention weights are asked for.
+                given; ``output_attentions`` is True.
         """
         if self.config.output_attentions if output_attentions is None else output_attentions:
             raise ValueError(
@@ -207,7 +207,7 @@ class LinformerModel(LinformerPreTrainedModel):
             padding = padding | attention_mask.eq(0)
         if (padding[:, 0] & ~padding.all(1)).any():
             raise ValueError(
-                "the input is padded before the sentence; E and F depend on the position, so pad behind it"
+                "the input is padded before the sentence; E and F depend on the position, so pad after it"
             )
         positions = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
         features, states = self.encoder(given, positions, hiddens, inputs_embeds, padding)
@@ -297,7 +297,7 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
     def __init__(self, config: LinformerPreTrainedConfig):
         super().__init__(config)
         self.linformer = LinformerModel(config)
-        # Frozen before it is tied, so that the embeddings go on learning.
+        # Frozen before it is tied, so that the embeddings still learn.
         self.lm_head = LinformerLMHead(config).requires_grad_(False)
         self.classifier = LinformerClassificationHead(config)
         self.post_init()

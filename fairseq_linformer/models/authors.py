@@ -6,8 +6,8 @@
     --freeze-compress 1               E and F stay as they start
 
 Their model projects with ``compress_k`` and ``compress_v`` where this one has E and F, without windows: every sentence
-attends to all k. What is loaded goes on like that, so that features are equal on unpadded input. (On padded input
-theirs depend on the padding.)
+attends to all k. So do loaded checkpoints, and features are equal on unpadded input. (On padded input theirs depend on
+the padding.)
 """
 
 import re
@@ -34,7 +34,7 @@ def translate(args: Namespace) -> Optional[str]:
         What they were translated to, as options; None if none of them was given.
 
     Raises:
-        ValueError: a value is not allowed, or says something else than an option of this model.
+        ValueError: a value is not allowed, or contradicts an option of this model.
     """
     given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     if not given:

@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits a model, said in one sentence."""
+"""Why a checkpoint does not fit a model, in one sentence."""
 
 from typing import Dict, List, Optional
 

@@ -90,7 +90,7 @@ class LinformerRobertaModel(RobertaModel):
             features_only: stop before the head of the language model.
             return_all_hiddens: also return the hidden states, each (n, B, d) as in fairseq.
             classification_head_name: the head to apply; it reads the first position only.
-            masked_tokens: (B, n) boolean, the positions whose logits are wanted.
+            masked_tokens: (B, n) boolean, the positions whose logits are needed.
 
         Returns:
             (B, n, V) logits, or (masked tokens, V), or (B, n, d) features, or (B, classes), and a dictionary with
@@ -112,7 +112,7 @@ class LinformerRobertaModel(RobertaModel):
         try:
             state_dict = self._fitting(state_dict)
         except ValueError as error:
-            logger.error(error)  # the trainer replaces what is raised here by a sentence of its own
+            logger.error(error)  # the trainer replaces the exception with one of its own
             raise
         return super().load_state_dict({ATTENTION_HEADS: self.encoder.attention_heads, **state_dict}, strict)
 
@@ -199,7 +199,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
         """As of the model.
 
         Args:
-            positions: (B, m), the positions whose features are wanted; not used together with ``masked_tokens``.
+            positions: (B, m), the positions whose features are needed; not used together with ``masked_tokens``.
 
         Returns:
             logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and ``inner_states``.
@@ -207,9 +207,9 @@ class LinformerRobertaEncoder(RobertaEncoder):
         if features_only or masked_tokens is None or return_all_hiddens:
             x, extra = self.extract_features(src_tokens, return_all_hiddens, positions=positions, **kwargs)
             return x if features_only else self.output_layer(x, masked_tokens=masked_tokens), extra
-        positions, wanted = masked_positions(masked_tokens)
+        positions, masked = masked_positions(masked_tokens)
         x, extra = self.extract_features(src_tokens, positions=positions, **kwargs)
-        return self.output_layer(x.flatten(0, 1)[wanted]), extra
+        return self.output_layer(x.flatten(0, 1)[masked]), extra
 
     def extract_features(self, src_tokens, return_all_hiddens=False, positions=None, token_embeddings=None, **unused):
         """(B, n) tokens to (B, n, d) features, or (B, m, d) of ``positions`` (B, m)."""
@@ -219,18 +219,18 @@ class LinformerRobertaEncoder(RobertaEncoder):
 
 
 def masked_positions(masked_tokens: Tensor):
-    """The positions to compute, (B, m), and which of the B m are wanted: (masked tokens,) integers.
+    """The positions to compute, (B, m), and which of the B m are masked: (masked tokens,) integers.
 
     m is the largest number of masked tokens in a sentence; a sentence with fewer is filled up with others. Taken in
-    order, the wanted ones are ``masked_tokens.nonzero()``.
+    order, the masked ones are ``masked_tokens.nonzero()``.
 
     Both are found before the encoder runs: finding them synchronizes with the GPU.
     """
     counts = masked_tokens.sum(1)
     order = masked_tokens.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
     positions = order[:, : int(counts.max())]
-    wanted = torch.arange(positions.size(1), device=counts.device) < counts.unsqueeze(1)
-    return positions, wanted.flatten().nonzero().squeeze(1)
+    masked = torch.arange(positions.size(1), device=counts.device) < counts.unsqueeze(1)
+    return positions, masked.flatten().nonzero().squeeze(1)
 
 
 def _write_back(cfg, args) -> None:

@@ -46,7 +46,7 @@ def count_layers(state: Dict[str, Tensor]) -> int:
 
 
 def max_positions(state: Dict[str, Tensor]) -> int:
-    """n. Position embeddings start behind the row of padding."""
+    """n. Position embeddings start after the row of padding."""
     return state[POSITIONS].size(0) - PADDING_IDX - 1
 
 

@@ -129,7 +129,7 @@ class LinearMultiheadAttention(nn.Module):
         return self._split_heads(keys), self._split_heads(values)
 
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
-        """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
+        """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
         p = self.dropout if self.training else 0.0
         # On a CPU PyTorch does not fuse attention with dropout, and keeps twelve bytes a weight where ours keeps five.
         if not (need_weights or (p > 0 and q.device.type == "cpu")):

@@ -27,8 +27,8 @@ class Dropout(nn.Dropout):
 def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = True) -> Tensor:
     """``dropout(weights) @ values``, which keeps for the backward pass the weights and a byte for each of them.
 
-    The product by itself would keep what dropout gave as well, as large as the weights, which softmax keeps anyway. It
-    is made again from them instead.
+    The product by itself would keep the dropped weights too, as large as the weights, which softmax keeps anyway. They
+    are recomputed instead.
 
     Args:
         weights: (..., m, k)

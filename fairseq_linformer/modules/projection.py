@@ -67,7 +67,7 @@ class Projection(nn.Module):
 
         Args:
             x: what to shorten; zero at padding.
-            value: what calling the projection gave.
+            value: the return value of ``forward``.
             padding_mask: (B, n), True at padding, or None.
         """
         raise NotImplementedError
@@ -76,14 +76,14 @@ class Projection(nn.Module):
 class LearnedProjection(Projection):
     """A projection with a parameter that learns slowly: E = start + scale * (weight - start).
 
-    How slow, and why, is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML and
-    under any kind of data parallelism: ``weight`` begins at E and is handed the gradient of E, so the optimizer does to
-    it what it would do to E, and of the way that it goes E goes ``scale`` times as far. That is a learning rate times
-    ``scale`` for every optimizer, for those too whose step depends on the size of the parameter (LAMB, Adafactor's
-    ``--scale-parameter``), and weight decay is scaled alike.
+    How slowly, and why, is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML and
+    under any kind of data parallelism: ``weight`` begins at E and receives the gradient of E, so the optimizer updates
+    it as it would E, and E moves ``scale`` times as far. That is a learning rate times ``scale`` for every optimizer,
+    even if its step depends on the size of the parameter (LAMB, Adafactor's ``--scale-parameter``), and weight decay is
+    scaled alike.
 
-    ``start`` and ``scale`` travel in the state dict beside ``weight``. A checkpoint with another scale, or with none (a
-    plain matrix), is loaded as its E, and learns on from there at the rate of this module.
+    ``start`` and ``scale`` are in the state dict beside ``weight``. A checkpoint with another scale, or with none (a
+    plain matrix), is loaded as its E, and learns from there at the rate of this module.
     """
 
     def __init__(self, n: int, k: int, shape: Tuple[int, ...], lr_scale: float, frozen: bool):
@@ -220,7 +220,7 @@ class RandomProjection(LinearProjection):
 class HeadProjections(Projection):
     """A projection for each head, of different k.
 
-    What is projected is filled up to the largest k, and what fills is masked out.
+    Keys and values are padded to the largest k, and the padding is masked out.
 
     Args:
         heads: the projection of each head; all for the same n.
@@ -275,5 +275,5 @@ def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
 
 def count_matrices(module: nn.Module) -> int:
     """How many distinct matrices or kernels a model has. At 12 layers of 12 heads: 288 without sharing, and as section
-    4 of the paper counts 24, 12 and 1 with the three kinds of it."""
+    4 of the paper counts 24, 12 and 1 with its three kinds of sharing."""
     return sum(m.heads or 1 for m in module.modules() if isinstance(m, LearnedProjection))

@@ -1,7 +1,7 @@
 """How fast E and F learn.
 
 A row of E has n entries, and an optimizer such as Adam moves each of them by about the learning rate whatever its
-gradient is. So the way that a row goes at random grows with n, while the window averages that it starts from stay as
+gradient is. So the random walk of a row grows with n, while the window averages that it starts from stay as
 they are: at the common rate the noise soon outweighs them, the more so the longer n. It is the usual rule for the
 fan-in of a matrix, that its rate be in proportion to 1 / fan-in, which here is n and not the width of the model.
 

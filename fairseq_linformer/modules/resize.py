@@ -1,19 +1,18 @@
 """E, F and position embeddings for other lengths and another k.
 
-    n, k what they were made for, n', k' what they are wanted for
+    n, k before, n', k' after resizing
 
-Made so that what the model has learnt goes on to be true as far as it can: an input of up to min(n, n') positions has
-the same features as before if the windows stay as long, k' / n' = k / n, or, where E has no windows, if k' is a
-multiple of k. (Windows that begin later make an exception of their last one, which n cuts off and n' cuts off
-elsewhere. Where windows of keys overlap, that is part of what is learnt, and ends at the seam of two blocks.)
+An input of up to min(n, n') positions keeps its features if the windows stay as long, k' / n' = k / n, or, where E has
+no windows, if k' is a multiple of k. (Except the last one of windows that begin later, which n and n' cut off at
+different places, and overlapping windows of keys at the seam of two blocks.)
 
 - Position embeddings are repeated, or cut off at the end.
-- A matrix with windows (windows.py) is the average of its windows and what it has learnt beside that. The average is
-  made anew for k' and n'. What it has learnt is repeated along the diagonal, block by block of n positions and k rows,
-  and cut off; then rows are merged or split by the share that the old and the new windows have in each other.
+- A matrix with windows (windows.py) is the average of its windows plus a learnt difference. The average is computed
+  for k' and n'. The difference is repeated along the diagonal, block by block of n positions and k rows, and cut off;
+  then rows are merged or split by the share that the old and the new windows have in each other.
 - A matrix without windows, whose rows all look at the whole input, is repeated from left to right, or cut off; then
-  rows are merged or split likewise. A row that is split is repeated, which leaves the attention as it was.
-- The kernel of a convolution is stretched or squeezed to the new window, its sum kept.
+  rows are merged or split likewise. A row that is split is repeated, which leaves the attention unchanged.
+- The kernel of a convolution is stretched or squeezed to the new window and keeps its sum.
 """
 
 import torch
@@ -37,7 +36,7 @@ def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
 
 
 def resize_projection(old: Projection, new: Projection) -> None:
-    """Give ``new``, made for n' and k', what ``old`` has learnt. Either may have one k or one for each head.
+    """Load ``new``, of n' and k', with what ``old`` has learnt. Either may have one k or one for each head.
 
     Raises:
         ValueError: ``old`` is random.

@@ -88,7 +88,7 @@ def window_mask(k: int, N: int, n: int, padding_mask: Optional[Tensor], offset: 
 
 
 def split_windows(x: Tensor, k: int, N: int) -> Tensor:
-    """(B, n, d) to (B, k', W, d), zeros behind the end of a shorter window and of the input."""
+    """(B, n, d) to (B, k', W, d), zeros after the end of a shorter window and of the input."""
     n, W = x.size(1), longest_window(k, N)
     reached = windows_reached(k, N, n)
     if N % k == 0:
