@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..modules import LinformerEncoder, MeanPool
-from ..modules.heads import HeadProjections
-from ..modules.projection import LinearProjection, Projection
+from ..modules.projection import HeadProjections, LinearProjection, Projection
 from ..modules.windows import window_average
 from .opening import attentions
 
