@@ -3,7 +3,7 @@
     k projected positions, n positions, H heads
 """
 
-from typing import Dict
+from typing import Dict, Optional
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from ..modules import LinformerEncoder, MeanPool
 from ..modules.heads import HeadProjections
 from ..modules.projection import LinearProjection, Projection
 from ..modules.windows import window_average
-from .opening import attentions
+from .attention_model import attention_layers
 
 
 def projection_matrices(encoder: LinformerEncoder) -> Dict[str, Tensor]:
@@ -22,25 +22,20 @@ def projection_matrices(encoder: LinformerEncoder) -> Dict[str, Tensor]:
         ``E`` (one for all layers) or ``layers.I.E`` and ``layers.I.F``: (k, n), or (H, k, n) where heads have their own; those
         of heads with different k are ``layers.I.E.heads.J``. Max-pooling and convolution are no such matrices and left out.
     """
-    named: Dict[str, Projection] = {}
-    if encoder.E is not None:
-        named["E"] = encoder.E
-    for i, attention in enumerate(attentions(encoder)):
-        for which in "EF":
-            if getattr(attention, which) is not None:
-                named[f"layers.{i}.{which}"] = getattr(attention, which)
-    found: Dict[str, Tensor] = {}
+    named: Dict[str, Optional[Projection]] = {"E": encoder.E}
+    for i, attention in enumerate(attention_layers(encoder)):
+        named |= {f"layers.{i}.E": attention.E, f"layers.{i}.F": attention.F}
+    found: Dict[str, Optional[Tensor]] = {}
     with torch.no_grad():
         for name, projection in named.items():
-            parts = enumerate(projection.heads) if isinstance(projection, HeadProjections) else [(None, projection)]
-            for j, part in parts:
-                matrix = matrix_of(part)
-                if matrix is not None:
-                    found[name if j is None else f"{name}.heads.{j}"] = matrix
-    return found
+            if isinstance(projection, HeadProjections):
+                found |= {f"{name}.heads.{j}": matrix_of(head) for j, head in enumerate(projection.heads)}
+            else:
+                found[name] = matrix_of(projection)
+    return {name: matrix for name, matrix in found.items() if matrix is not None}
 
 
-def matrix_of(projection: Projection):
+def matrix_of(projection: Optional[Projection]) -> Optional[Tensor]:
     """(k, n) or (H, k, n), detached; None if it is not a matrix."""
     if isinstance(projection, LinearProjection):
         return projection().detach()

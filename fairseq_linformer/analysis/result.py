@@ -1,4 +1,4 @@
-"""The spectrum of a model, measured: its arrays, its numbers, and k that it suggests.
+"""The spectrum of a model: its arrays, its numbers, and the k that it suggests.
 
     L layers, H heads, r singular values
 """
@@ -18,9 +18,9 @@ from .spectrum import Sums
 
 ARRAYS, NUMBERS, FIGURE = "spectrum.npz", "spectrum.json", "spectrum.png"
 SHARES = (0.8, 0.9, 0.95)
-"""For which k is noted in any case."""
+"""The shares for which the file always has k."""
 MEASURES = ("values", "squares")
-"""What k shall hold a share of: of the sum of singular values, as in Figure 1, or of their squares."""
+"""The sum whose share k holds: of singular values, as in Figure 1, or of their squares."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, sums: Sums, projections: Dict[str, np.ndarray], facts: Dict[str, Any]) -> "Spectrum":
-        N, r = sums.sentences, max(sums.values, facts["index"])  # behind a sentence's own values its curve is 1
+        N, r = sums.sentences, max(sums.values, facts["index"])  # beyond a sentence's own values its curve is 1
         curve = sums.curve[..., :r] / N
         deviation = np.sqrt(np.maximum(sums.curve_squares[..., :r] / N - curve**2, 0))
         return cls(curve, deviation, sums.energy[..., :r] / N, np.stack([sums.ranks / N, sums.rank_least, sums.rank_most]), projections, facts)
@@ -99,7 +99,7 @@ def read(folder) -> Spectrum:
     """
     path = Path(folder) / ARRAYS
     if not path.is_file():
-        raise ValueError(f"{folder} has no {ARRAYS}; a folder that `analyze spectrum` has finished is wanted")
+        raise ValueError(f"{folder} has no {ARRAYS}; it must be a folder that `analyze spectrum` has finished")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ("curve", "deviation", "energy", "rank")}
@@ -128,17 +128,13 @@ def dimensions(spectrum: Spectrum, share: float, measure: str = "values") -> np.
 def suggest(spectrum: Spectrum, share: float, measure: str = "values") -> Dict[str, Union[int, str]]:
     """k as ``--projected-dim`` takes it, for each kind of sharing.
 
-    ``none`` has a k for each head. Where heads or layers share a matrix, it is the largest that one of them wants.
+    ``none`` has a k for each head. Where heads or layers share a matrix, it is the largest that one of them needs.
     """
     found = dimensions(spectrum, share, measure)
     heads: List[Dim] = [int(row[0]) if len(set(row)) == 1 else tuple(map(int, row)) for row in found]
     layers = [int(k) for k in found.max(1)]
-    return {
-        "none": short_form(heads),
-        "headwise": short_form(layers),
-        "key-value": short_form(layers),
-        "layerwise": int(found.max()),
-    }
+    layerwise, per_layer = int(found.max()), short_form(layers)
+    return {"none": short_form(heads), "headwise": per_layer, "key-value": per_layer, "layerwise": layerwise}
 
 
 def _matrix(values: np.ndarray, n: int) -> Dict[str, Any]:

@@ -33,7 +33,7 @@ def exponent(epsilon: float) -> float:
     """eps^2 - eps^3.
 
     Raises:
-        ValueError: eps is not above 0 and below 1, where alone it is more than 0.
+        ValueError: eps is not above 0 and below 1; elsewhere the difference is not positive.
     """
     if not 0 < epsilon < 1:
         raise ValueError(f"eps is {epsilon:g}; it must be above 0 and below 1")
@@ -42,17 +42,17 @@ def exponent(epsilon: float) -> float:
 
 def lemma_bound(k: int, epsilon: float) -> float:
     """1 - 2 exp(-(eps^2 - eps^3) k / 4): the probability that the lemma gives for one pair, 0 where it says nothing."""
-    return max(0.0, 1 - 2 * math.exp(-exponent(epsilon) * k / 4))
-
-
-def norm_bound(k: int, epsilon: float) -> float:
-    """1 - exp(-(eps^2 - eps^3) k / 4): the probability that the lemma gives for ||R w|| <= (1 + eps) ||w||."""
-    return 1 - math.exp(-exponent(epsilon) * k / 4)
+    return theorem_bound(1, k, epsilon)
 
 
 def theorem_bound(n: int, k: int, epsilon: float) -> float:
     """1 - 2 n exp(-(eps^2 - eps^3) k / 4): the proof's, 0 where it says nothing."""
     return max(0.0, 1 - 2 * n * math.exp(-exponent(epsilon) * k / 4))
+
+
+def norm_bound(k: int, epsilon: float) -> float:
+    """1 - exp(-(eps^2 - eps^3) k / 4): the probability that the lemma gives for ||R w|| <= (1 + eps) ||w||."""
+    return 1 - math.exp(-exponent(epsilon) * k / 4)
 
 
 def stated_k(n: int, epsilon: float) -> float:
@@ -65,7 +65,7 @@ MEASURED = ("theorem", "lengths", "pair", "pair_lengths", "norms")
 
 @dataclass
 class Probabilities:
-    """Of (draws, ks, epsilons) each: the share of columns w, of pairs also of rows u, for which it holds with a draw of R.
+    """(draws, ks, epsilons) each: the share of columns w (for pairs: of columns w and rows u) for which it holds with a draw of R.
 
     Attributes:
         theorem: ||P R^T R w - P w|| <= eps ||P w||.
@@ -103,18 +103,17 @@ def probabilities(
         ValueError: ks are not rising numbers from 1 on, an eps is not between 0 and 1, or there are no draws.
     """
     if not ks or list(ks) != sorted(set(ks)) or ks[0] < 1:
-        raise ValueError(f"k is {list(ks)}; rising numbers from 1 on are wanted")
+        raise ValueError(f"k is {list(ks)}; it must be rising numbers from 1 on")
     if draws < 1:
         raise ValueError(f"draws is {draws}; it must be at least 1")
     for epsilon in epsilons:
         exponent(epsilon)
     eps = torch.tensor(epsilons, dtype=P.dtype)
     PW = P @ W  # (n, d)
-    whole, lengths = PW.norm(dim=0), P.norm() * W.norm(dim=0)  # (d,)
-    row_lengths = P.norm(dim=1, keepdim=True) * W.norm(dim=0)  # (n, d)
+    whole, column_lengths = PW.norm(dim=0), W.norm(dim=0)  # (d,)
+    lengths, row_lengths = P.norm() * column_lengths, P.norm(dim=1, keepdim=True) * column_lengths  # (d,), (n, d)
     counts = torch.zeros(len(MEASURED), draws, len(ks), len(epsilons), dtype=P.dtype)
     squared = torch.zeros(draws, len(ks), dtype=P.dtype)
-    column_lengths = W.norm(dim=0)
     for draw in range(draws):
         # Of the rows of Z so far: Z^T Z W, and the squares of Z W.
         sums, norms, begin = torch.zeros_like(W), torch.zeros_like(whole), 0

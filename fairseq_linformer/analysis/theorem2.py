@@ -37,9 +37,6 @@ from torch import Tensor
 from .heads import Head
 from .samples import median
 
-NORMS = ("spectral", "frobenius", "true")
-
-
 def proof_delta(n: int) -> float:
     """2^-n; 0 in double precision from n = 1,075 on."""
     return 2.0**-n
@@ -62,25 +59,12 @@ def step2(head: Head, R: Tensor) -> Tensor:
     return (head.P @ R.T) @ (R @ head.V)
 
 
-@dataclass
-class RowErrors:
-    """Of an approximation X of P V, by row: ||X_i - P_i V|| over
-
-    Attributes:
-        spectral: ||P_i|| ||V||_2, the theorem's right side with the spectral norm.
-        frobenius: ||P_i|| ||V||_F, and with the Frobenius norm.
-        true: ||P_i V||, what is approximated.
-    """
-
-    spectral: Tensor
-    frobenius: Tensor
-    true: Tensor
-
-
-def row_errors(head: Head, X: Tensor) -> RowErrors:
-    """Errors of ``X`` (n, d); each (n,)."""
+def row_errors(head: Head, X: Tensor) -> Dict[str, Tensor]:
+    """||X_i - P_i V|| of each row of an approximation X (n, d) of P V, (n,) each: over ||P_i|| ||V||_2 (``spectral``), over
+    ||P_i|| ||V||_F (``frobenius``), which are the theorem's right side, and over ||P_i V|| (``true``), what is approximated."""
     error = (X - head.PV).norm(dim=1)
-    return RowErrors(error / (head.row_norms * head.spectral_norm), error / (head.row_norms * head.V.norm()), error / head.PV.norm(dim=1))
+    sizes = {"spectral": head.row_norms * head.spectral_norm, "frobenius": head.row_norms * head.V.norm(), "true": head.PV.norm(dim=1)}
+    return {norm: error / size for norm, size in sizes.items()}
 
 
 def candidates(head: Head, R: Tensor) -> Dict[str, Tensor]:
@@ -105,9 +89,7 @@ def errors(heads: Sequence[Head], k: int, epsilon: float, draws: int, generator:
     for head in heads:
         for _ in range(draws):
             for name, X in candidates(head, draw(k, head.V.size(0), generator)).items():
-                rows = row_errors(head, X)
-                for norm in NORMS:
-                    values = getattr(rows, norm)
+                for norm, values in row_errors(head, X).items():
                     add(name, norm, median(values))
                     add(name, f"{norm} within eps", float((values <= epsilon).double().mean()))
                 add(name, "same rows", _spread(X))
@@ -203,14 +185,14 @@ def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> Di
 
 def needed_k(head: Head, ks: Sequence[int], epsilon: float, draws: int, generator: torch.Generator, share: float = 0.9) -> Dict[str, float]:
     """The smallest of ``ks`` with which step 2 alone holds for all n rows at once in ``share`` of the draws; infinite if none
-    does. ``spectral`` and ``frobenius`` as in ``RowErrors``."""
+    does. ``spectral`` and ``frobenius`` as in ``row_errors``."""
     found = {"spectral": math.inf, "frobenius": math.inf}
     for k in ks:
         holds = {name: 0 for name in found}
         for _ in range(draws):
             worst = row_errors(head, step2(head, draw(k, head.V.size(0), generator)))
             for name in holds:
-                holds[name] += int(getattr(worst, name).max() <= epsilon)
+                holds[name] += int(worst[name].max() <= epsilon)
         for name, count in holds.items():
             if count >= share * draws and found[name] == math.inf:
                 found[name] = float(k)

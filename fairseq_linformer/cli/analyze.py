@@ -79,11 +79,11 @@ def _add_tokenizer(form) -> None:
 
 
 def _opened(options, device: str, cut: str, short: str):
-    from ..analysis.opening import open_model
+    from ..analysis.loading import load_model
     from ..analysis.run import length_of
     from ..analysis.texts import Sentences
 
-    model = open_model(options.model, device, dictionary=options.dictionary, sentencepiece=options.sentencepiece, gpt2=options.gpt2)
+    model = load_model(options.model, device, dictionary=options.dictionary, sentencepiece=options.sentencepiece, gpt2=options.gpt2)
     return model, Sentences(options.text, model.tokenizer, length_of(model, options.length), cut, short, model.bos, model.eos)
 
 

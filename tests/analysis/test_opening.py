@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_linformer.analysis.matrices import projection_matrices
-from fairseq_linformer.analysis.opening import open_model
+from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.singular import rank, singular_values
 
 from .conftest import HEADS, LAYERS, N
@@ -17,7 +17,7 @@ from .conftest import HEADS, LAYERS, N
 
 def maps_of(model, tokens, padding=None):
     found = {}
-    model.maps(tokens, torch.zeros_like(tokens, dtype=torch.bool) if padding is None else padding, lambda layer, maps: found.update({layer: maps}))
+    model.maps(tokens, lambda layer, maps: found.update({layer: maps}), padding)
     return found
 
 
@@ -48,7 +48,7 @@ def test_of_a_fairseq_roberta_they_are_fairseqs_own(roberta):
             expected.append(layer.self_attn(x, x, x, key_padding_mask=padding, **asked)[1].transpose(0, 1))
             x = layer(x, encoder_padding_mask=padding)
             x = x[0] if isinstance(x, tuple) else x
-    model = open_model(roberta)
+    model = load_model(roberta)
     assert (model.kind, model.layers, model.heads, model.n) == ("roberta", LAYERS, HEADS, N)
     found = maps_of(model, tokens, padding)
     for layer in range(LAYERS):
@@ -60,7 +60,7 @@ def test_of_a_fairseq_roberta_they_are_fairseqs_own(roberta):
 
 @pytest.mark.parametrize("sharing, k, width", [("headwise", 5, 5), ("layerwise", 4, 4), ("none", "3/6,6/2", 6)])
 def test_of_a_linformer_they_have_k_columns(linformer, sharing, k, width):
-    model = open_model(linformer(projected_dim=k, sharing=sharing))
+    model = load_model(linformer(projected_dim=k, sharing=sharing))
     tokens, _ = batch()
     found = maps_of(model, tokens[:1])
     assert model.kind == "linformer" and max(maps.size(-1) for maps in found.values()) == width
@@ -92,7 +92,7 @@ def bert(tmp_path_factory):
 
 
 def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
-    model = open_model(str(bert / "bert"))
+    model = load_model(str(bert / "bert"))
     assert (model.kind, model.layers, model.heads, model.n) == ("transformers", 2, 2, 24)
     assert (model.bos, model.eos, model.pad) == (2, 3, 0)
     tokens = torch.tensor([[2, 5, 6, 7, 8, 3, 0, 0]])
@@ -113,7 +113,7 @@ def test_the_table_of_a_roberta_of_transformers_begins_with_padding(tmp_path):
 
     RobertaModel(RobertaConfig(vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
                                max_position_embeddings=14, pad_token_id=1)).save_pretrained(tmp_path)  # fmt: skip
-    model = open_model(str(tmp_path), tokenizer=False)
+    model = load_model(str(tmp_path), tokenizer=False)
     assert model.n == 12 and maps_of(model, torch.full((1, 12), 5))[0].shape == (1, 2, 12, 12)
 
 
@@ -122,7 +122,7 @@ def test_an_exported_linformer_gives_the_maps_of_its_checkpoint(linformer, tmp_p
 
     path = linformer(projected_dim=5, sharing="headwise")
     to_huggingface(path, tmp_path / "folder")
-    checkpoint, folder = open_model(path), open_model(str(tmp_path / "folder"))
+    checkpoint, folder = load_model(path), load_model(str(tmp_path / "folder"))
     assert (folder.kind, folder.layers, folder.heads, folder.n) == ("linformer", LAYERS, HEADS, N)
     assert (folder.bos, folder.eos, folder.pad) == (0, 2, 1) and folder.tokenizer("a dog")["input_ids"] == checkpoint.tokenizer("a dog")["input_ids"]
     tokens, padding = batch()
@@ -136,32 +136,32 @@ def test_a_checkpoint_of_a_development_version_is_refused(linformer, tmp_path):
     checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if not key.endswith(".start")}
     torch.save(checkpoint, tmp_path / "old.pt")
     with pytest.raises(ValueError, match="development version before 0.2"):
-        open_model(tmp_path / "old.pt", tokenizer=False)
+        load_model(tmp_path / "old.pt", tokenizer=False)
 
 
 def test_a_model_without_attention_weights(bert):
     with pytest.raises(ValueError, match="fnet gives no attention weights; an encoder with softmax attention in every layer is wanted"):
-        open_model(str(bert / "fnet"))
+        load_model(str(bert / "fnet"))
 
 
 def test_what_cannot_be_opened(roberta, bert, tmp_path):
     with pytest.raises(ValueError, match="device is 'abacus'; PyTorch cannot compute there"):
-        open_model(roberta, device="abacus")
+        load_model(roberta, device="abacus")
     with pytest.raises(ValueError, match="is neither a file nor a folder"):
-        open_model(str(tmp_path / "missing"))
+        load_model(str(tmp_path / "missing"))
     with pytest.raises(ValueError, match="dictionary is x, which is for a checkpoint of fairseq"):
-        open_model(str(bert / "bert"), dictionary="x")
+        load_model(str(bert / "bert"), dictionary="x")
     (tmp_path / "text").write_text("no checkpoint")
     with pytest.raises(ValueError, match="cannot be read as a checkpoint"):
-        open_model(tmp_path / "text")
+        load_model(tmp_path / "text")
     (tmp_path / "model.pt").write_bytes(roberta.read_bytes())
     with pytest.raises(ValueError, match="there is neither sentencepiece.bpe.model, nor encoder.json and vocab.bpe, beside"):
-        open_model(tmp_path / "model.pt")
-    assert open_model(tmp_path / "model.pt", tokenizer=False).tokenizer is None
+        load_model(tmp_path / "model.pt")
+    assert load_model(tmp_path / "model.pt", tokenizer=False).tokenizer is None
     with pytest.raises(ValueError, match="nothere.pt is neither a file nor a folder"):
-        open_model("nothere.pt")
+        load_model("nothere.pt")
     with pytest.raises(ValueError, match="device is 'meta'; PyTorch cannot compute there"):
-        open_model(roberta, device="meta")
+        load_model(roberta, device="meta")
 
 
 def test_a_folder_of_transformers_that_is_not_whole(bert, tmp_path):
@@ -173,10 +173,10 @@ def test_a_folder_of_transformers_that_is_not_whole(bert, tmp_path):
         return tmp_path / name
 
     with pytest.raises(ValueError, match="has no weights for encoder.layer.2.attention.* and 15 others; they would be random"):
-        open_model(str(copied("layers", num_hidden_layers=3)))
+        load_model(str(copied("layers", num_hidden_layers=3)))
     for path in copied("words").iterdir():
         if path.name not in ("config.json", "model.safetensors"):
             path.unlink()
     with pytest.raises(ValueError, match="words has no tokenizer: that which transformers makes of it knows special symbols only"):
-        open_model(str(tmp_path / "words"))
-    assert open_model(str(tmp_path / "words"), tokenizer=False).n == 24
+        load_model(str(tmp_path / "words"))
+    assert load_model(str(tmp_path / "words"), tokenizer=False).n == 24

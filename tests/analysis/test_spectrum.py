@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_linformer.analysis import run
 from fairseq_linformer.analysis import spectrum as module
-from fairseq_linformer.analysis.figures import _largest, _title
-from fairseq_linformer.analysis.opening import open_model
+from fairseq_linformer.analysis.figures import _largest_of_blocks, _title
+from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.result import read, suggest
 from fairseq_linformer.analysis.run import attention, spectrum
 from fairseq_linformer.analysis.singular import cumulative, singular_values
-from fairseq_linformer.analysis.texts import Sentences
+from fairseq_linformer.analysis.texts import Counts, Sentences
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.modules import LinformerEncoder
 
@@ -28,7 +28,7 @@ from .conftest import HEADS, LAYERS, N, TEXT
 
 @pytest.fixture(scope="module")
 def model(roberta):
-    return open_model(roberta)
+    return load_model(roberta)
 
 
 def sentences(model, text, n=N, **options):
@@ -42,7 +42,7 @@ def test_packed_sentences_are_what_masked_lm_has(model, text):
     expected = [[0, *stream[i * (N - 1) : (i + 1) * (N - 1)]] for i in range(whole)]
     texts = sentences(model, text)
     assert list(texts) == expected == list(texts)
-    assert texts.counts.asdict() == {"texts": 60, "unfit": 0, "cut": 0, "short": int(rest > 0), "sentences": whole}
+    assert texts.counts == Counts(texts=60, short=int(rest > 0), sentences=whole)
     # n with a rest.
     n = next(n for n in range(5, N) if len(stream) % (n - 1))
     assert list(sentences(model, text, n=n, short="pad"))[-1] == [0, *stream[len(stream) // (n - 1) * (n - 1) :]]
@@ -74,7 +74,7 @@ def test_the_mean_over_sentences(model, text, tmp_path):
         def add(layer, maps):
             expected[layer] += cumulative(singular_values(maps.double()))[0].numpy() / 7
 
-        model.maps(torch.tensor([sentence]), torch.zeros(1, N, dtype=torch.bool), add)
+        model.maps(torch.tensor([sentence]), add)
     np.testing.assert_allclose(found.curve, expected, rtol=0, atol=1e-5)
     numbers = json.loads((tmp_path / "out" / "spectrum.json").read_text())
     np.testing.assert_allclose(numbers["heat_map_at_index"], expected[..., 2], rtol=0, atol=1e-5)
@@ -90,7 +90,7 @@ def test_the_mean_over_sentences(model, text, tmp_path):
 def test_padded_sentences_are_measured_alike_in_any_batch(model, linformer, text, tmp_path, kind):
     """Curves and ranks of sentences of different length, one by one and three at once."""
     if kind == "linformer":
-        model = open_model(linformer(projected_dim=N, sharing="headwise", projection_init="normal"))  # always n columns, no windows
+        model = load_model(linformer(projected_dim=N, sharing="headwise", projection_init="normal"))  # always n columns, no windows
     alone, together = (spectrum(model, sentences(model, text, cut="lines", short="pad"), tmp_path / str(batch), 9, batch=batch) for batch in (1, 3))
     assert alone.facts["texts"]["short"] > 0
     np.testing.assert_allclose(together.curve, alone.curve, rtol=0, atol=1e-5)
@@ -159,7 +159,7 @@ def test_bad_input(model, text, tmp_path):
 
 
 def test_a_linformer_has_k_values_and_its_matrices_theirs(linformer, text, tmp_path):
-    model = open_model(linformer(projected_dim=4, sharing="headwise", projection_init="average"))
+    model = load_model(linformer(projected_dim=4, sharing="headwise", projection_init="average"))
     found = spectrum(model, sentences(model, text), tmp_path / "out", 4)
     assert found.curve.shape == (LAYERS, HEADS, 4) and found.index == 1 and found.rank[2].max() <= 4
     assert set(found.projections) == {f"layers.{i}.{which}" for i in range(LAYERS) for which in "EF"}
@@ -234,7 +234,7 @@ def test_memory_does_not_grow_with_sentences(model, text, tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_gives_the_same(model, roberta, text, tmp_path):
-    there = open_model(roberta, device="cuda")
+    there = load_model(roberta, device="cuda")
     curves = [spectrum(m, sentences(m, text, n=12, short="pad", cut="lines"), tmp_path / name, 6, batch=3).curve
               for m, name in ((model, "cpu"), (there, "gpu"))]  # fmt: skip
     np.testing.assert_allclose(*curves, rtol=0, atol=1e-4)
@@ -242,10 +242,10 @@ def test_a_gpu_gives_the_same(model, roberta, text, tmp_path):
 
 def test_a_picture_keeps_lines_that_are_a_position_wide():
     """Attention to the position before, of 512 positions in 200 pixels; and a map that fits is left as it is."""
-    drawn = _largest(np.eye(512, k=-1), 200)
+    drawn = _largest_of_blocks(np.eye(512, k=-1), 200)
     assert drawn.shape == (171, 171) and drawn.diagonal().tolist() == [1.0] * 171
-    assert _largest(np.eye(512)[:, :150], 200).shape == (171, 150)
-    np.testing.assert_array_equal(_largest(np.eye(7), 200), np.eye(7))
+    assert _largest_of_blocks(np.eye(512)[:, :150], 200).shape == (171, 150)
+    np.testing.assert_array_equal(_largest_of_blocks(np.eye(7), 200), np.eye(7))
 
 
 def test_a_figure_says_of_what_it_is(model, text, tmp_path):
@@ -265,7 +265,7 @@ def test_pictures_of_attention(model, linformer, text, tmp_path):
         attention(model, sentences(model, text), [1], tmp_path / "pictures")
     with pytest.raises(ValueError, match="sentence 1000 is chosen; the text has 6[0-9], of at most 16 tokens"):
         attention(model, sentences(model, text), [1000], tmp_path / "pictures")
-    small = open_model(linformer(projected_dim=4, sharing="headwise", projection_init="average"))
+    small = load_model(linformer(projected_dim=4, sharing="headwise", projection_init="average"))
     assert attention(small, sentences(small, text), [1], tmp_path / "small")[0].exists()
 
 

@@ -9,7 +9,7 @@ import torch
 
 from fairseq_linformer.analysis import rank_k, theorem1, theorem2
 from fairseq_linformer.analysis.heads import Head, model_heads, random_head
-from fairseq_linformer.analysis.opening import open_model
+from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.samples import median, summary
 from fairseq_linformer.analysis.theorems import powers, run
 
@@ -105,7 +105,7 @@ def test_the_construction_of_theorem_2_answers_every_query_alike():
     P = torch.softmax(head.Q @ head.K.T / 2, -1)
     for i in range(40):
         by_hand.append(float((X[i] - P[i] @ head.V).norm() / (P[i].norm() * head.V.norm())))
-    torch.testing.assert_close(theorem2.row_errors(head, X).frobenius, torch.tensor(by_hand, dtype=torch.float64))
+    torch.testing.assert_close(theorem2.row_errors(head, X)["frobenius"], torch.tensor(by_hand, dtype=torch.float64))
 
 
 def test_the_steps_of_the_proof():
@@ -234,12 +234,12 @@ def test_heads_of_a_model_give_its_own_maps(roberta, linformer, sharing):
     """P of a RoBERTa, and softmax(Q (E K)^T) of a Linformer, are what the model computes."""
     path = roberta if sharing == "roberta" else linformer(projected_dim="3/4,4/4" if sharing == "uneven" else 4,
                                                           sharing="none" if sharing == "uneven" else sharing)  # fmt: skip
-    model = open_model(path)
+    model = load_model(path)
     sentence = [0, *torch.randint(4, 20, (N - 2,), generator=generator()).tolist(), 2]
     heads = model_heads(model, [sentence])
     assert [(h.layer, h.head) for h in heads] == [(i, j) for i in range(LAYERS) for j in range(HEADS)]
     maps = {}
-    model.maps(torch.tensor([sentence]), torch.zeros(1, N, dtype=torch.bool), lambda layer, weights: maps.update({layer: weights[0]}))
+    model.maps(torch.tensor([sentence]), lambda layer, weights: maps.update({layer: weights[0]}))
     for head in heads:
         own = maps[head.layer][head.head].double()
         if sharing == "roberta":

@@ -1,0 +1,103 @@
+"""A model to read attention from, loaded from a file, a folder or the Hugging Face hub."""
+
+import os
+from pathlib import Path
+from typing import Any, Dict
+
+import torch
+from torch import nn
+
+from ..errors import first_line
+from ..files import sha256
+from ..modules import LinformerEncoder
+from .attention_model import AttentionModel
+
+
+def load_model(model, device: str = "cpu", tokenizer: bool = True, dictionary=None, sentencepiece=None, gpt2=None) -> AttentionModel:
+    """
+    Args:
+        model: a file is a checkpoint of fairseq (RoBERTa, this Linformer or the authors'), loaded weights-only; a folder is one
+            of ``transformers``; anything else is a name on the hub, such as ``roberta-base``. Its code is never run.
+        device: as PyTorch writes it.
+        tokenizer: False to load none.
+        dictionary: fairseq's ``dict.txt``; None for the one beside the checkpoint (or in ``gpt2``).
+        sentencepiece: a sentencepiece model; None for ``sentencepiece.bpe.model`` beside the checkpoint, or
+        gpt2: a folder with ``encoder.json`` and ``vocab.bpe``; None for those beside the checkpoint.
+
+    Raises:
+        ValueError: it does not exist, cannot be read, or has no attention weights; an option is for the other kind.
+    """
+    try:
+        target = torch.device(device)
+        torch.zeros(1, device=target).item()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ValueError(f"device is {device!r}; PyTorch cannot compute there") from None
+    if os.path.isfile(model):
+        from .loading_checkpoint import load_checkpoint  # needs fairseq
+
+        return load_checkpoint(Path(model), target, tokenizer, dictionary, sentencepiece, gpt2)
+    name = str(model)
+    if not os.path.isdir(name) and (name.endswith(".pt") or name.startswith((".", "/")) or name.count("/") > 1):
+        raise ValueError(f"{name} is neither a file nor a folder; it must be a checkpoint of fairseq, a folder of transformers or a name on the hub")
+    for option, value in (("dictionary", dictionary), ("sentencepiece", sentencepiece), ("gpt2", gpt2)):
+        if value is not None:
+            raise ValueError(f"{option} is {value}, which is for a checkpoint of fairseq; {name} is not a file and has its own tokenizer")
+    return _load_transformers(name, target, tokenizer)
+
+
+def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) -> AttentionModel:
+    from transformers import AutoModel, AutoTokenizer
+
+    from ..huggingface import LinformerTokenizer  # also registers the Linformer with AutoModel, without the code of its folder
+
+    tokenizer = None
+    try:
+        module, info = AutoModel.from_pretrained(name, attn_implementation="eager", trust_remote_code=False, dtype=torch.float32, output_loading_info=True)
+        if with_tokenizer:
+            kind = LinformerTokenizer if module.config.model_type == "linformer" else AutoTokenizer
+            tokenizer = kind.from_pretrained(name, trust_remote_code=False)
+    except ImportError:
+        raise
+    except Exception as error:  # a damaged folder or the network can fail in any way
+        raise ValueError(f"{name} cannot be loaded with transformers: {type(error).__name__}: {first_line(error)}") from None
+    if missing := sorted(key for key in info["missing_keys"] if "pooler" not in key):  # the pooler comes after all attention
+        raise ValueError(f"{name} has no weights for {missing[0]}{f' and {len(missing) - 1} others' if missing[1:] else ''}; they would be random")
+    special = (None, None, None)
+    if tokenizer is not None:
+        _check_tokenizer(name, tokenizer, module)
+        tokenizer.model_max_length = int(1e30)  # sentences are cut here; it would warn about each
+        first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+        special = (tokenizer.bos_token_id if first is None else first, tokenizer.eos_token_id if last is None else last, tokenizer.pad_token_id)
+    if module.config.is_encoder_decoder:
+        module = module.get_encoder()
+    module = module.to(device).eval()
+    encoder = next((part for part in module.modules() if isinstance(part, LinformerEncoder)), None)
+    kind, n = ("transformers", _longest_input(module)) if encoder is None else ("linformer", encoder.config.max_positions)
+    return AttentionModel(name, kind, module, encoder, n, tokenizer, *special, _identity(name, module))
+
+
+def _check_tokenizer(name: str, tokenizer, module: nn.Module) -> None:
+    """
+    Raises:
+        ValueError: it has no words (transformers invents such a tokenizer where files are missing), or more than the model.
+    """
+    entries, rows = len(tokenizer), module.get_input_embeddings().num_embeddings
+    if entries <= len(set(tokenizer.all_special_ids)):
+        raise ValueError(f"{name} has no tokenizer: the one that transformers makes of it has special symbols only")
+    if entries > rows:
+        raise ValueError(f"the tokenizer of {name} has {entries:,} entries, the model embeddings for {rows:,}; it is another model's")
+
+
+def _longest_input(module: nn.Module) -> int:
+    """n. RoBERTa's table of positions begins with the row of padding and those before it."""
+    for name, table in module.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    configured = getattr(module.config, "max_position_embeddings", None) or 0
+    return int(configured) if configured > 0 else 512  # XLNet has -1
+
+
+def _identity(name: str, module: nn.Module) -> Dict[str, Any]:
+    if not os.path.isdir(name):
+        return {"hub": name, "commit": getattr(module.config, "_commit_hash", None)}
+    return {"files": {path.name: sha256(path) for path in sorted(Path(name).iterdir()) if path.is_file()}}
