@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.attention import gather
-from .kernels import with_fastest
+from .fused_attention import with_fastest
 
 BASELINES = ("eager", "sdpa")
-"""Transformers: with weights that are materialised, as in 2020, and with the fastest fused kernel of PyTorch (kernels.py)."""
+"""Transformers: with materialised weights, as in 2020, and with the fastest fused kernel of PyTorch (fused_attention.py)."""
 
 
 class FullAttention(nn.Module):
@@ -77,11 +77,7 @@ def transformer(config: LinformerConfig, kind: str, embed_tokens: Optional[nn.Em
 
 
 class MaskedLM(nn.Module):
-    """An encoder with RoBERTa's head and loss, for training steps without fairseq.
-
-    Args:
-        encoder: ``LinformerEncoder``, or of ``transformer``.
-    """
+    """An encoder with RoBERTa's head and loss, for training steps without fairseq."""
 
     def __init__(self, encoder: LinformerEncoder):
         super().__init__()

@@ -1,9 +1,9 @@
-"""Floating-point operations, and what share of what the device can do they are.
+"""Floating-point operations, and their share of the device's peak.
 
     utilisation = operations of the model / (seconds * peak)
 
-as in Chowdhery et al. 2022, "PaLM", appendix B: operations that the model needs, and not those that a program
-makes of it (recomputation does not count). How many a Linformer or a RoBERTa needs is in ``planning/formulas.py``.
+as in Chowdhery et al. 2022, "PaLM", appendix B: operations that the model needs, without recomputation.
+``planning/formulas.py`` has them for a Linformer and a RoBERTa.
 """
 
 from typing import Any, Callable, Dict, Optional
@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..planning.gpus import GPUS
+from .timing import clock_for, seconds_of
 
 
 def counted(run: Callable[[], object]) -> int:
@@ -45,14 +46,12 @@ def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
 
 
 def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: Optional[int] = None, rounds: int = 3) -> float:
-    """Operations a second of a large matrix product, the best of some: what a CPU can do, whose data sheet says less
-    about it than about its turbo. With one thread in seconds of the processor, as all other times.
+    """Operations a second of a large matrix product, the best of ``rounds``; the data sheet of a CPU gives no such number. With one
+    thread in seconds of the processor, as all other times.
 
     Args:
         size: of the matrices, (size, size); None for 1,024, and for 8,192 on a GPU, where less would measure the launch.
     """
-    from .timing import clock_for, seconds_of
-
     size = size or (1024 if device == "cpu" else 8192)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     torch.mm(a, b)
@@ -60,7 +59,7 @@ def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size:
 
 
 def peak_of(device: str, dtype: torch.dtype, measured: float) -> Dict[str, Any]:
-    """What utilisation is a share of, as a cell records it: ``peak_operations_per_second``, and ``peak_from``.
+    """The peak of a utilisation, as a cell records it: ``peak_operations_per_second``, and ``peak_from``.
 
     Args:
         measured: of ``measured_peak``, for a CPU and for a GPU that is not in the table.

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from ..benchmark.shares import REST
-from ..benchmark.stopwatch import PARTS
+from ..benchmark.fairseq_train import PARTS, REST
 from ..files import atomic
 from . import benchmark_bars, curves, ledger, paper
 from .benchmark_bars import MISSING, setting, told

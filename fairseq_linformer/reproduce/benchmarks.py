@@ -9,10 +9,10 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from ..benchmark.cells import entry_of, read_all
 from ..benchmark.encoders import BASELINES
+from ..benchmark.entries import VARYING, check
 from ..benchmark.flops import utilisation
 from ..benchmark.scaling import exponent
 from ..benchmark.timing import Spread, ratio, spread_of
-from ..benchmark.together import VARYING, check
 from . import paper
 from .ledger import Entry, Measurement
 

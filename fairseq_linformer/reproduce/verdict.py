@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Callable, Iterable, List, Sequence, Tuple
 
-from ..benchmark.together import BASE_SIZE
+from ..benchmark.entries import BASE_SIZE
 from .ledger import Entry, Measurement
 
 OUTCOMES = ("holds", "does not hold", "not enough evidence", "not measured")

@@ -4,7 +4,7 @@
     loss = model(tokens (B, n), labels (B,))                             classification
 
 ``ours-modules`` and the Transformers need PyTorch only, ``ours``, ``roberta`` and ``authors`` fairseq; ``linformer`` and
-``linformer-pytorch`` are packages of the index, with ``pip install fairseq-linformer[benchmark]``.
+``linformer-pytorch`` are other packages, with ``pip install fairseq-linformer[benchmark]``.
 """
 
 import importlib
@@ -41,7 +41,7 @@ class Classified(nn.Module):
 
 
 class OfFairseq(nn.Module):
-    """A model of fairseq with what its criterions ``masked_lm`` and ``sentence_prediction`` compute."""
+    """A model of fairseq with the losses of its criterions ``masked_lm`` and ``sentence_prediction``."""
 
     def __init__(self, model: nn.Module, classify: bool):
         super().__init__()
@@ -82,24 +82,10 @@ class OfIndex(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def models() -> Dict[str, Callable[[LinformerConfig, bool], nn.Module]]:
-    """What makes each from the Linformer's shape, and whether it shall classify."""
-    return {
-        "ours": lambda c, classify: OfFairseq(_ours(c), classify),
-        "roberta": lambda c, classify: OfFairseq(_roberta(c), classify),
-        "authors": lambda c, classify: OfFairseq(_authors(c), classify),
-        "linformer": partial(_of_index, "linformer"),
-        "linformer-pytorch": partial(_of_index, "linformer-pytorch"),
-        "ours-modules": lambda c, classify: (Classified if classify else MaskedLM)(LinformerEncoder(c)),
-        "transformer-eager": lambda c, classify: (Classified if classify else MaskedLM)(transformer(c, "eager")),
-        "transformer-sdpa": lambda c, classify: (Classified if classify else MaskedLM)(transformer(c, "sdpa")),
-    }
-
-
 WITH_FAIRSEQ = ("ours", "roberta", "authors")
 OF_INDEX = ("linformer", "linformer-pytorch")
 FILLED_UP = ("linformer-pytorch",)
-"""What takes inputs of its full length only."""
+"""Models that take inputs of their full length only."""
 BARE = ("ours-modules", "transformer-eager", "transformer-sdpa")
 
 
@@ -117,10 +103,10 @@ def why_not(name: str) -> Optional[str]:
 def check_models(names: Iterable[str], allowed: Iterable[str], otherwise: str) -> None:
     """
     Args:
-        otherwise: what is said behind a name that is not allowed, with {} for those that are.
+        otherwise: the error message after a name that is not allowed, with {} for those that are.
 
     Raises:
-        ValueError: a model is not allowed, or not here.
+        ValueError: a model is not allowed, or not installed.
     """
     for name in names:
         if name not in allowed:
@@ -133,10 +119,10 @@ def check_authors(names: Iterable[str], n: int, k: int) -> None:
     """Before anything is measured.
 
     Raises:
-        ValueError: the authors' code is among the models, and cannot have this k.
+        ValueError: the authors' model is among them, and cannot have this k.
     """
     if "authors" in names and n % k:
-        raise ValueError(f"k is {k}; the authors' code wants one that divides n, {n}")
+        raise ValueError(f"k is {k}; the authors' code needs one that divides n, {n}")
 
 
 def _shape(c: LinformerConfig) -> dict:
@@ -171,7 +157,7 @@ def _authors(c: LinformerConfig) -> nn.Module:
     from ..models.bare_task import BareTask
 
     if c.max_positions % c.projected_dim or c.sharing == "none":
-        raise ValueError(f"k is {c.projected_dim} and sharing {c.sharing}; the authors' code wants a k that divides n, {c.max_positions}, and shares")
+        raise ValueError(f"k is {c.projected_dim} and sharing {c.sharing}; the authors' code needs a k that divides n, {c.max_positions}, and shares")
     args = Namespace(
         max_positions=c.max_positions, tokens_per_sample=c.max_positions, compressed=c.max_positions // c.projected_dim,
         shared_kv_compressed=int(c.sharing != "headwise"), shared_layer_kv_compressed=int(c.sharing == "layerwise"), **_shape(c),
@@ -185,7 +171,7 @@ def authors_example() -> Path:
 
 @lru_cache
 def _authors_code():
-    """Their module, without registering: it has the same names as this plugin's."""
+    """Their module, without registering its models: they have the same names as this plugin's."""
     import fairseq.models
 
     unregistered = lambda *names: lambda thing: thing  # noqa: E731
@@ -196,7 +182,7 @@ def _authors_code():
 
 
 def _of_index(name: str, c: LinformerConfig, classify: bool) -> nn.Module:
-    """Their defaults, but for sizes and dropout. ``linformer`` shares no E between layers; ``share_kv`` would also make keys values."""
+    """Their defaults, except sizes and dropout. ``linformer`` shares no E between layers; ``share_kv`` would also make keys values."""
     if name == "linformer":
         from linformer import LinformerLM
 
@@ -210,3 +196,20 @@ def _of_index(name: str, c: LinformerConfig, classify: bool) -> nn.Module:
                         depth=c.layers, dropout=c.attention_dropout, dropout_ff=c.dropout, dropout_tokens=c.dropout,
                         parameter_sharing="layerwise", return_emb=classify)  # fmt: skip
     return OfIndex(model, c.embed_dim, classify, c.max_positions)
+
+
+def _of_modules(make_encoder: Callable[[LinformerConfig], LinformerEncoder], c: LinformerConfig, classify: bool) -> nn.Module:
+    return (Classified if classify else MaskedLM)(make_encoder(c))
+
+
+MODELS: Dict[str, Callable[[LinformerConfig, bool], nn.Module]] = {
+    "ours": lambda c, classify: OfFairseq(_ours(c), classify),
+    "roberta": lambda c, classify: OfFairseq(_roberta(c), classify),
+    "authors": lambda c, classify: OfFairseq(_authors(c), classify),
+    "linformer": partial(_of_index, "linformer"),
+    "linformer-pytorch": partial(_of_index, "linformer-pytorch"),
+    "ours-modules": partial(_of_modules, LinformerEncoder),
+    "transformer-eager": partial(_of_modules, partial(transformer, kind="eager")),
+    "transformer-sdpa": partial(_of_modules, partial(transformer, kind="sdpa")),
+}
+"""Functions from the Linformer's shape, and whether to classify, to each model."""

@@ -1,9 +1,10 @@
-"""A whole ``fairseq-train`` process: words a second as it logs them, and the most memory that it had.
+"""Whole ``fairseq-train`` processes: words a second as they log them, the most memory, and the parts of an update.
 
 Each model is trained for some updates, in turns: by masked language modelling on random tokens of RoBERTa's vocabulary,
 or on a task as ``prepare`` writes it.
 """
 
+import json
 import os
 import shlex
 import subprocess
@@ -15,22 +16,29 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Dict, Iterator, List, Tuple
 
 import numpy as np
+import psutil
 import torch
 
 from ..corpus.binarised import Writer
 from ..errors import first_line
 from ..fairseq_log import every
-from .cells import PLACE, Setting, slug
+from .cells import PATH, Setting
+from .entries import slug
+from .fairseq_train import PARTS, REST
 from .memory import NO_MEMORY
-from .whole import WITH_FAIRSEQ, authors_example, check_authors, check_models
+from .models import WITH_FAIRSEQ, authors_example, check_authors, check_models
+from .timing import in_turns
+from .training import Training
 
 PLUGIN = Path(__file__).parents[1]
 FAIRSEQ_TRAIN = Path(__file__).with_name("fairseq_train.py")
-SAID_HERE = ("--amp", "--arch", "-a", "--batch-size", "--max-sentences", "--bf16", "--cpu", "--distributed-world-size", "--encoder-attention-heads",
-             "--encoder-embed-dim", "--encoder-ffn-embed-dim", "--encoder-layers", "--fp16", "--log-format", "--log-interval", "--max-positions",
-             "--max-tokens", "--max-update", "--memory-efficient-bf16", "--memory-efficient-fp16", "--projected-dim", "--task", "--tokens-per-sample",
-             "--tpu", "--update-freq")  # fmt: skip
-"""Options of fairseq that a cell's own fields are told as, and its log is read by: another value would make the cell's untrue."""
+SAMPLE_EVERY = 0.01
+"""Seconds between two readings of a process's memory."""
+RESERVED = ("--amp", "--arch", "-a", "--batch-size", "--max-sentences", "--bf16", "--cpu", "--distributed-world-size", "--encoder-attention-heads",
+            "--encoder-embed-dim", "--encoder-ffn-embed-dim", "--encoder-layers", "--fp16", "--log-format", "--log-interval", "--max-positions",
+            "--max-tokens", "--max-update", "--memory-efficient-bf16", "--memory-efficient-fp16", "--projected-dim", "--task", "--tokens-per-sample",
+            "--tpu", "--update-freq")  # fmt: skip
+"""Options of fairseq that the fields of a cell determine, or that its log depends on."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Process(Setting):
     """Processes of one shape.
 
     Raises:
-        ValueError: a model that cannot be trained so, or that is not here.
+        ValueError: a model that cannot be trained so, or is not installed; an option that the cell determines.
     """
 
     n: int
@@ -48,7 +56,7 @@ class Process(Setting):
     updates: int = 5
     rounds: int = field(default=1, kw_only=True)
     warm_up_updates: int = field(default=1, kw_only=True)
-    """Of the updates; they do not count. --compile wants some ten, or its compiling is measured."""
+    """The first of the updates, which do not count. --compile needs some ten, or compiling is measured."""
     options: Tuple[str, ...] = ()
     """More options, for this plugin's model only, such as --compile."""
     kind: ClassVar[str] = "process"
@@ -68,13 +76,12 @@ class Process(Setting):
             raise ValueError(f"fairseq options are {shlex.join(self.options)}; they are for this plugin's model, "
                              f"and ours is not among {', '.join(self.models)}")  # fmt: skip
         for option in (word.split("=")[0] for word in self.options):
-            if option in SAID_HERE:
-                raise ValueError(f"fairseq options have {option}, which the benchmark says itself; the other options of fairseq-train can be given")
+            if option in RESERVED:
+                raise ValueError(f"fairseq options have {option}, which the benchmark sets itself; it must be left out")
 
     @property
-    def name(self) -> str:
-        """KIND-DEVICE-DTYPE-LAYERS-n[-OPTIONS]."""
-        return f"{self.kind}-{self.device}-{self.dtype}-l{self.layers}-n{self.n}{slug(self.options)}"
+    def _shape_name(self) -> str:
+        return f"n{self.n}{slug(self.options)}"
 
     @property
     def clock(self) -> str:
@@ -82,15 +89,15 @@ class Process(Setting):
         return "wall"
 
     def operations(self) -> float:
-        """As of the steps alone."""
-        from .training import Training
+        """Of the steps alone."""
+        return self._operations_of(Training(self.n, self.batch, self.models, positions=self.n, k=self.k, **self.setting()))
 
-        step = Training(self.n, self.batch, self.models, positions=self.n, k=self.k, **self.setting())
+    def _operations_of(self, step: Training) -> float:
         return self.rounds * self.updates * sum(step.model_operations(name) for name in self.models)
 
     def measure(self) -> Dict[str, Any]:
-        """``words`` a second of each round, over its updates but those that warm up, and ``bytes`` of the host's memory that
-        the process that trains had; ``failed`` those that the GPU has no memory for."""
+        """``words`` a second of each round, over its updates after those that warm up, and ``bytes`` of the host's memory that
+        the training process had; ``failed``: models for which the GPU has too little memory."""
         words: Dict[str, List[float]] = {name: [] for name in self.models}
         memory: Dict[str, List[int]] = {name: [] for name in self.models}
         failed: Dict[str, str] = {}
@@ -103,7 +110,7 @@ class Process(Setting):
                 failed[name] = NO_MEMORY
                 del words[name], memory[name]
                 continue
-            words[name].append(words_a_second(log, self.warm_up_updates))
+            words[name].append(words_per_second(log, self.warm_up_updates))
             memory[name].append(most)
         return {"words": words, "bytes": memory, "failed": failed}
 
@@ -111,9 +118,8 @@ class Process(Setting):
         """The models in turns, round by round, and the folder of their data."""
         with TemporaryDirectory() as folder:
             self.write_data(Path(folder))
-            for i in range(self.rounds):
-                for name in list(self.models)[:: -1 if i % 2 else 1]:
-                    yield name, folder
+            for _, name in in_turns(self.models, self.rounds):
+                yield name, folder
 
     def write_data(self, folder: Path) -> None:
         """A folder for ``--task masked_lm``."""
@@ -126,22 +132,22 @@ class Process(Setting):
             writer.add(rng.integers(4, 4 + entries, lines * self.n), np.full(lines, self.n))
             writer.finish()
 
-    def command(self, name: str, folder: str) -> List[str]:
-        """What is run for a model."""
-        return [sys.executable, "-P", str(FAIRSEQ_TRAIN), *self.arguments(name, folder)]
+    def command(self, name: str, folder: str, *before: str) -> List[str]:
+        """The command that trains a model; ``before`` comes before the options of fairseq-train."""
+        return [sys.executable, "-P", str(FAIRSEQ_TRAIN), *before, *self.arguments(name, folder)]
 
     def arguments(self, name: str, folder: str) -> List[str]:
-        """Of ``fairseq-train``. The options come last, and so win over what every model has."""
-        arch = {"roberta": "roberta_base"}.get(name, "linformer_roberta_base")
-        plugin = {"roberta": [], "authors": ["--user-dir", str(authors_example() / "linformer_src")], "ours": ["--user-dir", str(PLUGIN)]}[name]
-        linear = {
-            "roberta": [], "ours": ["--projected-dim", str(self.k), "--sharing", "layerwise"],
-            "authors": ["--compressed", str(self.n // self.k), "--shared-kv-compressed", "1", "--shared-layer-kv-compressed", "1"],
-        }[name]  # fmt: skip
+        """Of ``fairseq-train``. ``options`` come last, and so override what every model has."""
+        compressed = ["--compressed", str(self.n // self.k), "--shared-kv-compressed", "1", "--shared-layer-kv-compressed", "1"]
+        of_model = {
+            "roberta": ["--arch", "roberta_base"],
+            "authors": ["--arch", "linformer_roberta_base", "--user-dir", str(authors_example() / "linformer_src"), *compressed],
+            "ours": ["--arch", "linformer_roberta_base", "--user-dir", str(PLUGIN), "--projected-dim", str(self.k), "--sharing", "layerwise"],
+        }[name]
         precision = {"fp32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}[self.dtype]
         device = ["--cpu"] if self.device == "cpu" else ["--distributed-world-size", "1"]  # or it takes every GPU, with a batch each
         return [
-            *plugin, *self.task(folder), "--arch", arch, *linear,
+            *self.task(folder), *of_model,
             "--encoder-layers", str(self.layers), "--encoder-embed-dim", str(self.embed_dim), "--encoder-ffn-embed-dim", str(4 * self.embed_dim),
             "--encoder-attention-heads", str(self.heads), "--batch-size", str(self.batch), "--max-positions", str(self.n), "--optimizer", "adam",
             "--lr", "1e-5", "--max-update", str(self.updates), "--log-format", "json", "--log-interval", "1", "--disable-validation", "--no-save",
@@ -149,13 +155,13 @@ class Process(Setting):
         ]  # fmt: skip
 
     def task(self, folder: str) -> List[str]:
-        """What is trained, on what ``write_data`` wrote."""
+        """The task, on the data of ``write_data``."""
         return [folder, "--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", str(self.n)]
 
 
 @dataclass(frozen=True)
 class Finetuning(Process):
-    """Processes that finetune on real text: batches of sentences as long as they are, in models of n positions.
+    """Processes that finetune on real text: batches of sentences of their own length, in models of n positions.
 
     Raises:
         ValueError: as ``Process``.
@@ -166,20 +172,18 @@ class Finetuning(Process):
     rounds: int = field(default=3, kw_only=True)
     classes: int = field(default=2, kw_only=True)
     data: str = field(kw_only=True)
-    """What it is, in words, with its sums."""
-    folder: str = field(kw_only=True, compare=False, metadata={PLACE: True})
-    """Where it lies, as ``prepare`` writes it."""
+    """A description, with checksums."""
+    folder: str = field(kw_only=True, compare=False, metadata={PATH: True})
+    """Of the data, as ``prepare`` writes it."""
     kind: ClassVar[str] = "finetuning"
 
     def operations(self) -> float:
-        """As of sentences of 32 tokens, which is more than those of SST-2."""
-        from .training import Training
-
-        step = Training(min(32, self.n), self.batch, self.models, positions=self.n, k=self.k, classify=True, **self.setting())
-        return self.rounds * self.updates * sum(step.model_operations(name) for name in self.models)
+        """Of sentences of 32 tokens, which is more than those of SST-2."""
+        short = min(32, self.n)
+        return self._operations_of(Training(short, self.batch, self.models, positions=self.n, k=self.k, classify=True, **self.setting()))
 
     def write_data(self, folder: Path) -> None:
-        """It is there."""
+        """The data exists."""
 
     def task(self, folder: str) -> List[str]:
         """The task of fairseq's ``sentence_prediction`` layout."""
@@ -187,13 +191,42 @@ class Finetuning(Process):
                 "--separator-token", "2", "--shorten-method", "truncate", "--required-batch-size-multiple", "1"]  # fmt: skip
 
 
-def run(command: List[str]) -> Tuple[str, int]:
-    """What a command says, and the most memory that its process had, in bytes. The kernel keeps that mark (VmHWM); what
-    ``wait`` tells would have this process in it, which was copied for a moment to start the other. The command has as
-    many threads as PyTorch has here.
+@dataclass(frozen=True)
+class Shares(Process):
+    """Processes of one shape with a stopwatch inside: the seconds of each of ``PARTS`` of an update, and of the ``REST``.
 
     Raises:
-        torch.OutOfMemoryError: it says that a GPU has no memory left; fairseq goes on without the batch that was too large.
+        ValueError: as ``Process``.
+    """
+
+    kind: ClassVar[str] = "shares"
+
+    def measure(self) -> Dict[str, Any]:
+        """``seconds`` of each part, of the rest and of the whole, in each update that counts."""
+        seconds: Dict[str, Dict[str, List[float]]] = {name: {part: [] for part in (*PARTS, REST, "whole")} for name in self.models}
+        for name, folder in self.turns():
+            for update in self._updates(name, folder)[self.warm_up_updates :]:
+                update[REST] = update["whole"] - sum(update[part] for part in PARTS)
+                for part, taken in update.items():
+                    seconds[name][part].append(taken)
+        return {"seconds": seconds}
+
+    def _updates(self, name: str, folder: str) -> List[Dict[str, float]]:
+        with TemporaryDirectory() as results:
+            out = Path(results, "updates.json")
+            run(self.command(name, folder, "--parts", str(out)))
+            updates = json.loads(out.read_text())
+        if len(updates) <= self.warm_up_updates:
+            raise ValueError(f"{name}: {len(updates)} updates were timed; more than {self.warm_up_updates} are needed")
+        return updates
+
+
+def run(command: List[str]) -> Tuple[str, int]:
+    """The output of a command, and the largest resident set of its process, in bytes, read every ``SAMPLE_EVERY`` seconds. The
+    command has as many threads as PyTorch has here.
+
+    Raises:
+        torch.OutOfMemoryError: it reports that a GPU has no memory left; fairseq continues without the batch that was too large.
         ValueError: it fails; with its last line.
     """
     most = 0
@@ -204,33 +237,28 @@ def run(command: List[str]) -> Tuple[str, int]:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **threads})
             try:
                 while process.poll() is None:
-                    most = max(most, _high_water_mark(process.pid))
-                    time.sleep(0.05)
-            finally:  # who is ended in the middle, by a signal, leaves none behind that trains on
+                    most = max(most, _resident_bytes(process.pid))
+                    time.sleep(SAMPLE_EVERY)
+            finally:  # a signal that ends this process leaves no other behind that trains on
                 process.kill()
                 process.wait()
-        said = path.read_text(errors="replace")
-    if "CUDA out of memory" in said:
+        output = path.read_text(errors="replace")
+    if "CUDA out of memory" in output:
         raise torch.OutOfMemoryError(f"{command[0]} has no room on the GPU")
     if process.returncode != 0:
-        raise ValueError(f"{command[0]} ended with {process.returncode}: {first_line((said.strip().splitlines() or [''])[-1])}")
-    return said, most
+        raise ValueError(f"{command[0]} ended with {process.returncode}: {first_line((output.strip().splitlines() or [''])[-1])}")
+    return output, most
 
 
-def _high_water_mark(pid: int) -> int:
+def _resident_bytes(pid: int) -> int:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:  # ended meanwhile
+        return psutil.Process(pid).memory_info().rss
+    except psutil.NoSuchProcess:  # it has just ended
         return 0
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(found[0]) * 1024 if found else 0
 
 
-def words_a_second(log: str, warm_up: int = 1) -> float:
-    """Words over seconds of all updates in fairseq's JSON log lines but the first, which have warming up in them.
-
-    Args:
-        warm_up: how many do not count.
+def words_per_second(log: str, warm_up: int = 1) -> float:
+    """Words over seconds of all updates in fairseq's JSON log lines after the first ``warm_up``.
 
     Raises:
         ValueError: there are no more than those.
