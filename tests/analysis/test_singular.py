@@ -91,7 +91,7 @@ def test_curves_that_differ_in_double_precision_are_refused():
     sums.check(maps, curve)
     assert 0 < sums.difference < 1e-5
     curve[1, 0, 2] += 2e-3
-    with pytest.raises(ValueError, match="singular values in single precision give curves 2.0e-03 off; at most 1e-03 is allowed"):
+    with pytest.raises(ValueError, match="2.0e-03"):
         sums.check(maps, curve)
 
 
@@ -119,5 +119,5 @@ def test_what_is_no_attention():
     for maps in (torch.zeros(1, 1, 3, 3), torch.full((1, 1, 3, 3), float("nan"))):
         with pytest.raises((ValueError, RuntimeError), match="not finite|did not converge|non-finite"):
             cumulative(singular_values(maps))
-    with pytest.raises(ValueError, match="share is 1; it must be above 0 and below 1"):
+    with pytest.raises(ValueError, match="share is 1"):
         dimension_for(torch.ones(3), 1.0)

@@ -1,15 +1,13 @@
-"""The maps of a model are those that it computes: against fairseq's own, against transformers' own, against equation (7)."""
+"""The maps of a model are those that it computes: against fairseq's own, against transformers' own."""
 
 import argparse
-import json
 import math
-import shutil
 
 import pytest
 import torch
 
-from fairseq_linformer.analysis.matrices import projection_matrices
 from fairseq_linformer.analysis.loading import load_model
+from fairseq_linformer.analysis.matrices import projection_matrices
 from fairseq_linformer.analysis.singular import rank, singular_values
 
 from .conftest import HEADS, LAYERS, N
@@ -27,7 +25,7 @@ def batch():
     return tokens, tokens.eq(1)
 
 
-def test_of_a_fairseq_roberta_they_are_fairseqs_own(roberta):
+def test_of_a_fairseq_roberta_they_are_fairseqs_own(roberta, model):
     from fairseq.data import Dictionary
     from fairseq.models.roberta import RobertaModel
 
@@ -43,12 +41,11 @@ def test_of_a_fairseq_roberta_they_are_fairseqs_own(roberta):
         x = encoder.forward_embedding(tokens)[0] * (~padding).unsqueeze(-1)
         x = x.transpose(0, 1)
         for layer in encoder.layers:
-            # Without static_kv it takes PyTorch's route, which returns the mean over heads whatever need_head_weights says.
-            asked = dict(need_weights=True, need_head_weights=True, static_kv=True)
-            expected.append(layer.self_attn(x, x, x, key_padding_mask=padding, **asked)[1].transpose(0, 1))
+            # Without static_kv it takes PyTorch's route, which returns the mean over heads even with need_head_weights.
+            options = dict(need_weights=True, need_head_weights=True, static_kv=True)
+            expected.append(layer.self_attn(x, x, x, key_padding_mask=padding, **options)[1].transpose(0, 1))
             x = layer(x, encoder_padding_mask=padding)
             x = x[0] if isinstance(x, tuple) else x
-    model = load_model(roberta)
     assert (model.kind, model.layers, model.heads, model.n) == ("roberta", LAYERS, HEADS, N)
     found = maps_of(model, tokens, padding)
     for layer in range(LAYERS):
@@ -71,24 +68,6 @@ def test_of_a_linformer_they_have_k_columns(linformer, sharing, k, width):
     names = list(projection_matrices(model.encoder))
     assert names == {"headwise": ["layers.0.E", "layers.0.F", "layers.1.E", "layers.1.F"], "layerwise": ["E"],
                      "none": [f"layers.{i}.{which}.heads.{j}" for i in (0, 1) for which in "EF" for j in (0, 1)]}[sharing]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    """Folders of transformers: an encoder, and one that mixes without attention."""
-    from transformers import BertConfig, BertModel, BertTokenizer, FNetConfig, FNetModel
-
-    root = tmp_path_factory.mktemp("bert")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set("the cat sat on mat a dog ran to and".split()))]
-    (root / "vocab.txt").write_text("\n".join(words) + "\n")
-    tokenizer = BertTokenizer(str(root / "vocab.txt"))
-    sizes = dict(vocab_size=len(words), hidden_size=16, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=24)
-    torch.manual_seed(0)
-    BertModel(BertConfig(**sizes, num_attention_heads=2, initializer_range=0.5)).save_pretrained(root / "bert")
-    FNetModel(FNetConfig(**sizes)).save_pretrained(root / "fnet")
-    for name in ("bert", "fnet"):
-        tokenizer.save_pretrained(root / name)
-    return root
 
 
 def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
@@ -129,54 +108,3 @@ def test_an_exported_linformer_gives_the_maps_of_its_checkpoint(linformer, tmp_p
     ours, theirs = maps_of(checkpoint, tokens, padding), maps_of(folder, tokens, padding)
     for layer in range(LAYERS):
         torch.testing.assert_close(theirs[layer], ours[layer], rtol=0, atol=1e-6)
-
-
-def test_a_checkpoint_of_a_development_version_is_refused(linformer, tmp_path):
-    checkpoint = torch.load(linformer(projected_dim=5, sharing="headwise", projection_lr_scale=0.5), weights_only=True)
-    checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if not key.endswith(".start")}
-    torch.save(checkpoint, tmp_path / "old.pt")
-    with pytest.raises(ValueError, match="development version before 0.2"):
-        load_model(tmp_path / "old.pt", tokenizer=False)
-
-
-def test_a_model_without_attention_weights(bert):
-    with pytest.raises(ValueError, match="fnet gives no attention weights; an encoder with softmax attention in every layer is wanted"):
-        load_model(str(bert / "fnet"))
-
-
-def test_what_cannot_be_opened(roberta, bert, tmp_path):
-    with pytest.raises(ValueError, match="device is 'abacus'; PyTorch cannot compute there"):
-        load_model(roberta, device="abacus")
-    with pytest.raises(ValueError, match="is neither a file nor a folder"):
-        load_model(str(tmp_path / "missing"))
-    with pytest.raises(ValueError, match="dictionary is x, which is for a checkpoint of fairseq"):
-        load_model(str(bert / "bert"), dictionary="x")
-    (tmp_path / "text").write_text("no checkpoint")
-    with pytest.raises(ValueError, match="cannot be read as a checkpoint"):
-        load_model(tmp_path / "text")
-    (tmp_path / "model.pt").write_bytes(roberta.read_bytes())
-    with pytest.raises(ValueError, match="there is neither sentencepiece.bpe.model, nor encoder.json and vocab.bpe, beside"):
-        load_model(tmp_path / "model.pt")
-    assert load_model(tmp_path / "model.pt", tokenizer=False).tokenizer is None
-    with pytest.raises(ValueError, match="nothere.pt is neither a file nor a folder"):
-        load_model("nothere.pt")
-    with pytest.raises(ValueError, match="device is 'meta'; PyTorch cannot compute there"):
-        load_model(roberta, device="meta")
-
-
-def test_a_folder_of_transformers_that_is_not_whole(bert, tmp_path):
-    """transformers makes up a tokenizer without words, and layers at random."""
-    def copied(name, **config):
-        shutil.copytree(bert / "bert", tmp_path / name)
-        said = json.loads((tmp_path / name / "config.json").read_text())
-        (tmp_path / name / "config.json").write_text(json.dumps({**said, **config}))
-        return tmp_path / name
-
-    with pytest.raises(ValueError, match="has no weights for encoder.layer.2.attention.* and 15 others; they would be random"):
-        load_model(str(copied("layers", num_hidden_layers=3)))
-    for path in copied("words").iterdir():
-        if path.name not in ("config.json", "model.safetensors"):
-            path.unlink()
-    with pytest.raises(ValueError, match="words has no tokenizer: that which transformers makes of it knows special symbols only"):
-        load_model(str(tmp_path / "words"))
-    assert load_model(str(tmp_path / "words"), tokenizer=False).n == 24
