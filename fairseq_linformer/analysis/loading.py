@@ -1,16 +1,33 @@
 """A model to read attention from, loaded from a file, a folder or the Hugging Face hub."""
 
 import os
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict
 
 import torch
 from torch import nn
 
+from ..checkpoints.authors import from_authors
+from ..checkpoints.files import node, read_checkpoint
+from ..checkpoints.roberta import from_roberta
+from ..checkpoints.tokenizer_files import DICTIONARY, check_size, find_tokenizer
+from ..config import LinformerConfig
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, tokenizer_beside
 from ..errors import first_line
 from ..files import sha256
+from ..huggingface import LinformerTokenizer  # also registers the Linformer with AutoModel, without the code of its folder
+from ..models.authors import is_authors
+from ..models.compatibility import describe_mismatch
+from ..models.options import resolve, to_linformer_config
+from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, ENCODER, PADDING_IDX, current_names, max_positions, projections
 from ..modules import LinformerEncoder
 from .attention_model import AttentionModel
+
+BOS, EOS = 0, 2
+"""In every dictionary of fairseq."""
+NO_WARNING = int(1e30)
+"""For ``model_max_length``: sentences are cut by the caller, and the tokenizer would warn about each."""
 
 
 def load_model(model, device: str = "cpu", tokenizer: bool = True, dictionary=None, sentencepiece=None, gpt2=None) -> AttentionModel:
@@ -33,9 +50,7 @@ def load_model(model, device: str = "cpu", tokenizer: bool = True, dictionary=No
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ValueError(f"device is {device!r}; PyTorch cannot compute there") from None
     if os.path.isfile(model):
-        from .loading_checkpoint import load_checkpoint  # needs fairseq
-
-        return load_checkpoint(Path(model), target, tokenizer, dictionary, sentencepiece, gpt2)
+        return _load_checkpoint(Path(model), target, tokenizer, dictionary, sentencepiece, gpt2)
     name = str(model)
     if not os.path.isdir(name) and (name.endswith(".pt") or name.startswith((".", "/")) or name.count("/") > 1):
         raise ValueError(f"{name} is neither a file nor a folder; it must be a checkpoint of fairseq, a folder of transformers or a name on the hub")
@@ -45,10 +60,50 @@ def load_model(model, device: str = "cpu", tokenizer: bool = True, dictionary=No
     return _load_transformers(name, target, tokenizer)
 
 
+def _load_checkpoint(path: Path, device: torch.device, with_tokenizer: bool, dictionary=None, sentencepiece=None, gpt2=None) -> AttentionModel:
+    """
+    Raises:
+        ValueError: it is no checkpoint of these models, was trained with quantisation noise, or the tokenizer is missing or of
+            another size.
+    """
+    checkpoint = read_checkpoint(path)
+    kind = "linformer" if projections(checkpoint["model"]) or is_authors(checkpoint["model"]) else "roberta"
+    if kind == "linformer":
+        checkpoint = from_authors(checkpoint)
+    else:
+        n = max_positions(current_names(checkpoint["model"]))
+        checkpoint = from_roberta(checkpoint, projected_dim=n, sharing="layerwise", projection="linear", projection_init="average")
+    if node(checkpoint, "model").get("quant_noise_pq"):
+        raise ValueError(f"{path} was trained with quant_noise_pq; its attention can only be read where that is 0")
+    config = to_linformer_config(resolve(Namespace(**node(checkpoint, "model")), None), checkpoint["model"][EMBEDDINGS].size(0), PADDING_IDX)
+    encoder = LinformerEncoder(config)
+    state = {key: value.float() for key, value in checkpoint["model"].items() if key.startswith(ENCODER) and key != ENCODER + "version"}
+    expected = {ENCODER + key: value for key, value in encoder.state_dict().items()}
+    heads = {ATTENTION_HEADS: torch.tensor(config.attention_heads)}
+    if problem := describe_mismatch({**expected, **heads}, {**state, **heads}, tied=False):
+        raise ValueError(f"{path}: {problem}")
+    encoder.load_state_dict({key.removeprefix(ENCODER): value for key, value in state.items()})
+    encoder = encoder.to(device).eval()
+    tokenizer = _load_tokenizer(path, config, dictionary, sentencepiece, gpt2) if with_tokenizer else None
+    files = {name: sha256(file) for name, file in tokenizer.files.items()} if tokenizer else {}
+    identity = {"files": {path.name: sha256(path), **files}}
+    return AttentionModel(str(path), kind, encoder, encoder, config.max_positions, tokenizer, BOS, EOS, PADDING_IDX, identity)
+
+
+def _load_tokenizer(path: Path, config: LinformerConfig, dictionary, sentencepiece, gpt2) -> LinformerTokenizer:
+    if gpt2 is None and sentencepiece is None and not tokenizer_beside(path.parent):
+        raise ValueError(f"there is neither {SENTENCEPIECE}, nor {' and '.join(GPT2_FILES)}, beside {path}; give --sentencepiece or --gpt2")
+    gpt2_files = [None, None] if gpt2 is None else [Path(gpt2) / name for name in GPT2_FILES]
+    if gpt2 is not None and dictionary is None and (Path(gpt2) / DICTIONARY).is_file():
+        dictionary = Path(gpt2) / DICTIONARY
+    tokenizer = find_tokenizer(path, config.max_positions, dictionary, sentencepiece, *gpt2_files)
+    check_size(tokenizer.files["vocab_file"], config.vocab_size)
+    tokenizer.model_max_length = NO_WARNING
+    return tokenizer
+
+
 def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) -> AttentionModel:
     from transformers import AutoModel, AutoTokenizer
-
-    from ..huggingface import LinformerTokenizer  # also registers the Linformer with AutoModel, without the code of its folder
 
     tokenizer = None
     try:
@@ -65,7 +120,7 @@ def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) ->
     special = (None, None, None)
     if tokenizer is not None:
         _check_tokenizer(name, tokenizer, module)
-        tokenizer.model_max_length = int(1e30)  # sentences are cut here; it would warn about each
+        tokenizer.model_max_length = NO_WARNING
         first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
         special = (tokenizer.bos_token_id if first is None else first, tokenizer.eos_token_id if last is None else last, tokenizer.pad_token_id)
     if module.config.is_encoder_decoder:

@@ -15,7 +15,7 @@ import torch
 from ..files import check_new_folder
 from .attention_model import AttentionModel
 from .figures import draw_maps, draw_spectra
-from .matrices import projection_matrices
+from .heads import projection_matrices
 from .result import FIGURE, Spectrum
 from .spectrum import STATE, measure
 from .texts import Sentences

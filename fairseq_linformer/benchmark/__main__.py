@@ -18,16 +18,16 @@ import torch
 from ..machine import current_commit
 from . import inference, training
 from .arguments import heads_of, numbers, positive, words_of
-from .cells import DTYPES, Cell, Provenance, measure
+from .cells import DTYPES, Provenance, Setting, measure
 from .models import BARE
 
 LENGTHS = {"cuda": inference.LENGTHS, "cpu": (512, 1024)}
 DEFAULT_DTYPES = {"cuda": ["bf16", "fp16", "fp32"], "cpu": ["fp32"]}
 
 
-def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768) -> List[Cell]:
+def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768) -> List[Setting]:
     """The cells, most informative first: training at n = 512, then Table 3, one precision after the other."""
-    cells: List[Cell] = []
+    cells: List[Setting] = []
     for dtype in dtypes:
         common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, tokens=tokens, embed_dim=width, heads=heads_of(width))
         cells += training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), models=BARE, **common)

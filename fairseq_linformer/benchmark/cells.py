@@ -10,7 +10,7 @@ import math
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Protocol, Sequence
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -34,26 +34,10 @@ KEYS = ("name", "configuration", "measured", "seconds", "clock", "threads", "har
 LEAST = {"rounds": 1, "layers": 1, "embed_dim": 1, "heads": 1, "n": 1, "tokens": 1, "warm_up": 0}
 
 
-class Cell(Protocol):
-    """What is measured together: a row of a table."""
-
-    name: str
-    """Also of its file."""
-    device: str
-    dtype: str
-    clock: str
-    """``processor`` or ``wall``."""
-
-    def operations(self) -> float:
-        """About how many floating-point operations measuring takes."""
-
-    def measure(self) -> Dict[str, Any]:
-        """The measurement, as JSON."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The options of every cell: how often, where, and how large the models are.
+    """A cell: what is measured together, a row of a table. These are the options of every kind: how often, where, and how large the
+    models are.
 
     Raises:
         ValueError: a value that cannot be measured.
@@ -80,7 +64,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """KIND-DEVICE-DTYPE-LAYERS-SHAPE."""
+        """KIND-DEVICE-DTYPE-LAYERS-SHAPE; also of its file."""
         return f"{self.kind}-{self.device}-{self.dtype}-l{self.layers}-{self._shape_name}"
 
     @property
@@ -91,6 +75,14 @@ class Setting:
     def clock(self) -> str:
         """Of a run in this process."""
         return clock_for(self.device)
+
+    def operations(self) -> float:
+        """About how many floating-point operations measuring takes."""
+        raise NotImplementedError
+
+    def measure(self) -> Dict[str, Any]:
+        """The measurement, as JSON."""
+        raise NotImplementedError
 
     def setting(self) -> Dict[str, Any]:
         """These fields alone, for another cell of the same setting."""
@@ -122,7 +114,7 @@ class Provenance:
     command: str
 
 
-def configuration(cell) -> Dict[str, Any]:
+def configuration(cell: Setting) -> Dict[str, Any]:
     """Every option of a cell, as JSON has it, except paths on this machine."""
     options = asdict(cell)
     for f in fields(cell):
@@ -131,7 +123,7 @@ def configuration(cell) -> Dict[str, Any]:
     return json.loads(json.dumps(options))
 
 
-def measure(cells: Sequence[Cell], folder: Path, provenance: Provenance, minutes: Optional[float] = None) -> List[str]:
+def measure(cells: Sequence[Setting], folder: Path, provenance: Provenance, minutes: Optional[float] = None) -> List[str]:
     """Measure the cells that are not in the folder yet.
 
     Args:
@@ -181,13 +173,13 @@ def measure(cells: Sequence[Cell], folder: Path, provenance: Provenance, minutes
     return left
 
 
-def _circumstances(cell) -> Dict[str, Any]:
+def _circumstances(cell: Setting) -> Dict[str, Any]:
     """What is known of a cell before it is measured."""
     return {"name": cell.name, "configuration": configuration(cell), "clock": cell.clock, "threads": torch.get_num_threads(),
             "hardware": hardware(), "versions": versions()}  # fmt: skip
 
 
-def _not_measured(cells: Sequence[Cell], folder: Path) -> List[Cell]:
+def _not_measured(cells: Sequence[Setting], folder: Path) -> List[Setting]:
     """The cells to measure, all of which can be, and can be reported with those that the folder has."""
     missing = []
     for cell in cells:
@@ -208,7 +200,7 @@ def _not_measured(cells: Sequence[Cell], folder: Path) -> List[Cell]:
     return missing
 
 
-def _check_same(path: Path, cell) -> None:
+def _check_same(path: Path, cell: Setting) -> None:
     content = read(path)
     before = {**content["configuration"], "threads": content["threads"]}
     now = {**configuration(cell), "threads": torch.get_num_threads()}

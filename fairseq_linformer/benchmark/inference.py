@@ -18,7 +18,7 @@ from ..planning.formulas import Batch, Model, flops_of_layer
 from .cells import DTYPES, Setting
 from .encoders import BASELINES, transformer
 from .memory import GIB, NO_MEMORY, bytes_of_forward, fits, largest_batch
-from .models import MODELS, WITH_FAIRSEQ, check_authors, check_models
+from .models import MODELS, WITH_FAIRSEQ, check_models
 
 LENGTHS = tuple(2**i for i in range(9, 17))
 DIMENSIONS = (128, 256, 512, 1024, 2048)
@@ -172,9 +172,8 @@ class WholeInference(Setting):
 
     def __post_init__(self):
         super().__post_init__()
-        check_models(self.models, WITH_FAIRSEQ, "is no model of fairseq; {} are")
-        self._row()
-        check_authors(self.models, self.n, self.k)
+        self._row()  # refuses k above n
+        check_models(self.models, WITH_FAIRSEQ, self.n, self.k)
 
     def _row(self) -> Inference:
         return Inference(self.n, (self.k,), self.tokens, self.warm_up, **self.setting())

@@ -13,7 +13,7 @@ import sys
 from argparse import Namespace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Optional
+from typing import Callable, Dict, Optional, Sequence
 from unittest import mock
 
 import torch
@@ -100,69 +100,52 @@ def why_not(name: str) -> Optional[str]:
     return None
 
 
-def check_models(names: Iterable[str], allowed: Iterable[str], otherwise: str) -> None:
+def check_models(names: Sequence[str], allowed: Sequence[str], n: int, k: int) -> None:
     """
-    Args:
-        otherwise: the error message after a name that is not allowed, with {} for those that are.
-
     Raises:
-        ValueError: a model is not allowed, or not installed.
+        ValueError: no model, one that is not allowed or not installed, or the authors' and k does not divide n.
     """
+    if not names:
+        raise ValueError(f"models is empty; it must be some of {', '.join(allowed)}")
     for name in names:
         if name not in allowed:
-            raise ValueError(f"{name} {otherwise.format(', '.join(allowed))}")
+            raise ValueError(f"{name} is among the models; they must be some of {', '.join(allowed)}")
         if missing := why_not(name):
             raise ValueError(missing)
-
-
-def check_authors(names: Iterable[str], n: int, k: int) -> None:
-    """Before anything is measured.
-
-    Raises:
-        ValueError: the authors' model is among them, and cannot have this k.
-    """
     if "authors" in names and n % k:
         raise ValueError(f"k is {k}; the authors' code needs one that divides n, {n}")
 
 
-def _shape(c: LinformerConfig) -> dict:
-    return dict(encoder_layers=c.layers, encoder_embed_dim=c.embed_dim, encoder_ffn_embed_dim=c.ffn_embed_dim,
-                encoder_attention_heads=c.attention_heads, dropout=c.dropout, attention_dropout=c.attention_dropout)  # fmt: skip
-
-
-def _ours(c: LinformerConfig) -> nn.Module:
-    from ..models import LinformerRobertaModel
+def _built(model, classify: bool, c: LinformerConfig, set_defaults: Callable[[Namespace], None] = lambda args: None, **options) -> nn.Module:
+    """A model class of fairseq in the Linformer's shape."""
     from ..models.bare_task import BareTask
 
-    args = Namespace(arch="linformer_roberta_base", projected_dim=c.projected_dim, sharing=c.sharing, **_shape(c))
-    return LinformerRobertaModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
-
-
-def _roberta(c: LinformerConfig) -> nn.Module:
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-    from fairseq.models.roberta import RobertaModel
-
-    from ..models.bare_task import BareTask
-
-    args = Namespace(max_positions=c.max_positions, tokens_per_sample=c.max_positions, **_shape(c))
-    ARCH_CONFIG_REGISTRY["roberta_base"](args)
-    return RobertaModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
-
-
-def _authors(c: LinformerConfig) -> nn.Module:
-    """
-    Raises:
-        ValueError: k does not divide n, or the sharing is none of theirs.
-    """
-    from ..models.bare_task import BareTask
-
-    if c.max_positions % c.projected_dim or c.sharing == "none":
-        raise ValueError(f"k is {c.projected_dim} and sharing {c.sharing}; the authors' code needs a k that divides n, {c.max_positions}, and shares")
     args = Namespace(
-        max_positions=c.max_positions, tokens_per_sample=c.max_positions, compressed=c.max_positions // c.projected_dim,
-        shared_kv_compressed=int(c.sharing != "headwise"), shared_layer_kv_compressed=int(c.sharing == "layerwise"), **_shape(c),
+        max_positions=c.max_positions, tokens_per_sample=c.max_positions, encoder_layers=c.layers, encoder_embed_dim=c.embed_dim,
+        encoder_ffn_embed_dim=c.ffn_embed_dim, encoder_attention_heads=c.attention_heads, dropout=c.dropout,
+        attention_dropout=c.attention_dropout, **options,
     )  # fmt: skip
-    return _authors_code().LinformerModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
+    set_defaults(args)
+    return OfFairseq(model.build_model(args, BareTask(c.vocab_size, c.max_positions)), classify)
+
+
+def _ours(c: LinformerConfig, classify: bool) -> nn.Module:
+    from ..models import LinformerRobertaModel
+
+    return _built(LinformerRobertaModel, classify, c, arch="linformer_roberta_base", projected_dim=c.projected_dim, sharing=c.sharing)
+
+
+def _roberta(c: LinformerConfig, classify: bool) -> nn.Module:
+    from fairseq.models.roberta import RobertaModel, roberta_base_architecture
+
+    return _built(RobertaModel, classify, c, roberta_base_architecture)
+
+
+def _authors(c: LinformerConfig, classify: bool) -> nn.Module:
+    """With layerwise sharing."""
+    check_models(("authors",), WITH_FAIRSEQ, c.max_positions, c.projected_dim)
+    compressed = c.max_positions // c.projected_dim
+    return _built(_authors_code().LinformerModel, classify, c, compressed=compressed, shared_kv_compressed=1, shared_layer_kv_compressed=1)
 
 
 def authors_example() -> Path:
@@ -203,9 +186,9 @@ def _of_modules(make_encoder: Callable[[LinformerConfig], LinformerEncoder], c: 
 
 
 MODELS: Dict[str, Callable[[LinformerConfig, bool], nn.Module]] = {
-    "ours": lambda c, classify: OfFairseq(_ours(c), classify),
-    "roberta": lambda c, classify: OfFairseq(_roberta(c), classify),
-    "authors": lambda c, classify: OfFairseq(_authors(c), classify),
+    "ours": _ours,
+    "roberta": _roberta,
+    "authors": _authors,
     "linformer": partial(_of_index, "linformer"),
     "linformer-pytorch": partial(_of_index, "linformer-pytorch"),
     "ours-modules": partial(_of_modules, LinformerEncoder),

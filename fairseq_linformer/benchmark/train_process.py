@@ -26,7 +26,7 @@ from .cells import PATH, Setting
 from .entries import slug
 from .fairseq_train import PARTS, REST
 from .memory import NO_MEMORY
-from .models import WITH_FAIRSEQ, authors_example, check_authors, check_models
+from .models import WITH_FAIRSEQ, authors_example, check_models
 from .timing import in_turns
 from .training import Training
 
@@ -63,11 +63,8 @@ class Process(Setting):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.models:
-            raise ValueError(f"models is empty; it must be some of {', '.join(WITH_FAIRSEQ)}")
-        check_models(self.models, WITH_FAIRSEQ, "is not trained by fairseq; {} are")
         self.shape(self.n, self.k)  # refuses k above n
-        check_authors(self.models, self.n, self.k)
+        check_models(self.models, WITH_FAIRSEQ, self.n, self.k)
         if not 1 <= self.warm_up_updates < self.updates:
             raise ValueError(f"warm_up_updates is {self.warm_up_updates}; it must be at least 1 and less than updates, which is {self.updates}")
         if (self.device, self.dtype) == ("cpu", "fp16"):

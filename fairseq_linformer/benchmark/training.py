@@ -17,7 +17,7 @@ from ..planning.formulas import Batch, Flops, Model, flops_of_head, flops_of_lay
 from .cells import DTYPES, Setting
 from .encoders import BASELINES
 from .memory import GIB, NO_MEMORY, fits, peak_bytes
-from .models import BARE, FILLED_UP, MODELS, OF_INDEX, WITH_FAIRSEQ, check_authors, check_models
+from .models import BARE, FILLED_UP, MODELS, OF_INDEX, WITH_FAIRSEQ, check_models
 
 MASKED = 0.15
 PRETRAINING = (512, 1024, 2048, 4096)
@@ -55,13 +55,12 @@ class Training(Setting):
 
     def __post_init__(self):
         super().__post_init__()
-        check_models(self.models, MODELS, "is no model of the benchmark; they are {}")
         if self.n > self.positions:
             raise ValueError(f"n is {self.n}; it must be at most positions, which is {self.positions}")
         if not self.classify and round(MASKED * self.n) < 1:
             raise ValueError(f"n is {self.n}; it must be at least {math.ceil(0.5 / MASKED)}, or no token is masked")
-        self.config()
-        check_authors(self.models, self.positions, self.k)
+        self.config()  # refuses k above positions
+        check_models(self.models, tuple(MODELS), self.positions, self.k)
 
     @property
     def _shape_name(self) -> str:

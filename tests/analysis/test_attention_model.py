@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_linformer.analysis.loading import load_model
-from fairseq_linformer.analysis.matrices import projection_matrices
+from fairseq_linformer.analysis.heads import projection_matrices
 from fairseq_linformer.analysis.singular import rank, singular_values
 
 from .conftest import HEADS, LAYERS, N
