@@ -18,7 +18,6 @@ from ..errors import first_line
 from ..modules import LinearMultiheadAttention, LinformerEncoder
 
 Receiver = Callable[[int, Tensor], None]
-"""Called with (layer, weights (B, H, n, m)), layer by layer."""
 
 
 @dataclass
@@ -79,9 +78,8 @@ class AttentionModel:
         return shapes
 
     def maps(self, tokens: Tensor, receive: Receiver, padding_mask: Optional[Tensor] = None) -> None:
-        """Run sentences and pass the context mapping matrices of every layer to ``receive``.
-
-        The maps of a fairseq checkpoint or a Linformer exist one layer at a time; ``transformers`` returns all at once.
+        """Run sentences and pass the context mapping matrices to ``receive``: of a LinformerEncoder layer by layer, of ``transformers``
+        after all layers.
 
         Args:
             tokens: (B, n) integers.

@@ -61,9 +61,7 @@ def draw_spectra(path, spectra: Sequence[Spectrum], titles: Optional[Sequence[st
     """Figure 1: for each spectrum the curve of each layer, and beside them the heat map of the first one.
 
     Args:
-        path: PNG or SVG to write.
-        spectra: one for each data set and model.
-        titles: one for each; None for those that the facts give.
+        titles: one for each spectrum; None for those that the facts give.
 
     Raises:
         ValueError: no spectra, or another number of titles.
@@ -120,7 +118,6 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
     """Attention of one sentence: a picture for each layer (down) and head (across), white for no attention.
 
     Args:
-        path: PNG or SVG to write.
         maps: (H, n, m) of each layer; the columns of a Linformer are projected positions. Large maps are drawn by the largest value
             of each block.
         tokens: the n tokens, written beside the rows (and below the columns where those are tokens) if there are at most 40.

@@ -104,14 +104,8 @@ def alone_in(out: Path) -> Iterator[None]:
 
 
 def attention(model: AttentionModel, texts: Sentences, chosen: Sequence[int], out: Path) -> List[Path]:
-    """Draw the attention in all layers and heads, of each chosen sentence.
-
-    Args:
-        texts: its sentences are counted from 1, after those that are skipped.
-        out: folder, made if it is missing; nothing in it is overwritten.
-
-    Returns:
-        ``out/sentence-N.png`` of each.
+    """Draw the attention in all layers and heads, of each chosen sentence, to ``out/sentence-N.png``. Sentences are counted from 1,
+    after those that are skipped; ``out`` is made if it is missing.
 
     Raises:
         ValueError: there is no such sentence, or a file exists.

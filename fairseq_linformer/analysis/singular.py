@@ -46,11 +46,10 @@ def longer_side(maps: Tensor) -> Tensor:
 
 
 def cumulative(values: Tensor) -> Tensor:
-    """Running sums over the last dimension, divided by the whole sum: the last one is 1.
+    """Running sums over the last dimension, divided by the whole sum: (..., r) to (..., r), rising to 1.
 
-    Args:
-        values: (..., r), not negative: singular values as in Figure 1, or their squares, of which 1 minus the running sum
-            is the squared relative error (Frobenius) of the best approximation of that rank (Eckart-Young).
+    Of singular values as in Figure 1, or of their squares: then 1 minus the running sum is the squared relative error (Frobenius)
+    of the best approximation of that rank (Eckart-Young).
 
     Raises:
         ValueError: they are not finite, or all zero.
@@ -63,30 +62,15 @@ def cumulative(values: Tensor) -> Tensor:
 
 
 def rank(values: Tensor, longer: Union[int, Tensor]) -> Tensor:
-    """The numerical rank, as ``torch.linalg.matrix_rank`` counts it: how many singular values are above the largest times
-    the longer side of the matrix times the precision of their type.
-
-    Args:
-        values: (..., r), in falling order.
-        longer: rows or columns, whichever are more: a number, or (...) of each.
-
-    Returns:
-        (...) integers.
-    """
+    """The numerical rank (...), as ``torch.linalg.matrix_rank`` counts it: how many singular values (..., r), in falling order, are
+    above the largest times the ``longer`` side of the matrix (a number, or (...)) times the precision of their type."""
     longer = torch.as_tensor(longer, dtype=values.dtype, device=values.device)
     least = values[..., :1] * longer.unsqueeze(-1) * torch.finfo(values.dtype).eps
     return (values > least).sum(-1)
 
 
 def dimension_for(curve: Tensor, share: float) -> Tensor:
-    """The smallest k whose running sum reaches a share.
-
-    Args:
-        curve: (..., r), rising to 1.
-        share: above 0 and below 1.
-
-    Returns:
-        (...) integers from 1 to r.
+    """(...) integers: the smallest k at which a curve (..., r) of ``cumulative`` reaches a share.
 
     Raises:
         ValueError: the share is not above 0 and below 1.

@@ -34,16 +34,14 @@ _SAVE_EVERY = 30.0
 
 @dataclass
 class Sums:
-    """Sums over the sentences so far; arrays of (L, H, n) in double precision.
+    """Sums over the sentences so far, in double precision.
 
     Attributes:
-        curve, curve_squares: of the normalised cumulative singular values and of their squares (for the deviation).
-        energy: of the normalised cumulative squared singular values.
+        curve, curve_squares, energy: (L, H, n), of the normalised cumulative singular values, their squares (for the deviation), and
+            the normalised cumulative squared singular values.
         ranks, rank_least, rank_most: (L, H), of numerical ranks.
         values: r, the most singular values seen; beyond them curves are 1.
-        sentences: how many.
         checked, difference: sentences that were computed in double precision too, and the largest difference of a curve.
-        seconds: spent on them.
     """
 
     curve: np.ndarray
@@ -98,12 +96,11 @@ class Sums:
 def measure(
     model: AttentionModel, texts: Sentences, sentences: int, state: Path, key: Dict[str, Any], batch: int = 1, check: int = 4
 ) -> Sums:
-    """Run sentences and sum their curves; continue from the sums in ``state`` if there are some.
+    """Sum the curves of so many sentences, or of all that the text has.
 
     Args:
-        sentences: how many; fewer if the text ends before.
-        state: file of the sums; written whole, every half minute and at the end.
-        key: the question as JSON; sums of any other are refused.
+        state: file of the sums, written every half minute and at the end; if it exists, the sums continue from it.
+        key: the question as JSON; a state of any other is refused.
         batch: sentences at once.
         check: how many of the first sentences to compute in double precision too.
 

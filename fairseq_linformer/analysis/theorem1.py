@@ -20,8 +20,7 @@ so that k must be about (c + 1) / eps^2 with c = ||P||_F^2 ||w||^2 / ||P w||^2, 
 """
 
 import math
-from dataclasses import dataclass
-from typing import Sequence
+from typing import Dict, Sequence
 
 import torch
 from torch import Tensor
@@ -61,43 +60,29 @@ def stated_k(n: int, epsilon: float) -> float:
 
 
 MEASURED = ("theorem", "lengths", "pair", "pair_lengths", "norms")
-
-
-@dataclass
-class Probabilities:
-    """(draws, ks, epsilons) each: the share of columns w (for pairs: of columns w and rows u) for which it holds with a draw of R.
-
-    Attributes:
-        theorem: ||P R^T R w - P w|| <= eps ||P w||.
-        lengths: ||P R^T R w - P w|| <= eps ||P||_F ||w||.
-        pair: |u R^T R w - u w| <= eps |u w|, the lemma as printed.
-        pair_lengths: |u R^T R w - u w| <= eps ||u|| ||w||.
-        norms: ||R w|| <= (1 + eps) ||w||, the lemma's other half.
-        squared_error: (draws, ks) mean of ||P R^T R w - P w||^2 / ||P w||^2.
-        expected_error: (ks,) its mean over R as the formula above has it.
-        stretch: median over w of ||P||_F ||w|| / ||P w||, the root of c above.
-    """
-
-    theorem: Tensor
-    lengths: Tensor
-    pair: Tensor
-    pair_lengths: Tensor
-    norms: Tensor
-    squared_error: Tensor
-    expected_error: Tensor
-    stretch: float
+"""Inequalities whose probability is measured; see ``probabilities``."""
 
 
 def probabilities(
     P: Tensor, W: Tensor, ks: Sequence[int], epsilons: Sequence[float], draws: int, generator: torch.Generator
-) -> Probabilities:
-    """Measure them. A draw of R for the largest k has those for smaller k in its first rows.
+) -> Dict[str, Tensor]:
+    """Measure the probabilities. A draw of R for the largest k has those for smaller k in its first rows.
 
     Args:
         P: (n, n).
-        W: (n, d), the columns w.
+        W: (n, d), the columns w; u are the rows of P.
         ks: rising.
         draws: of R.
+
+    Returns:
+        (draws, ks, epsilons) each, the share of columns w (for pairs: of columns w and rows u) for which it holds:
+            ``theorem``: ||P R^T R w - P w|| <= eps ||P w||;
+            ``lengths``: ||P R^T R w - P w|| <= eps ||P||_F ||w||;
+            ``pair``: |u R^T R w - u w| <= eps |u w|, the lemma as printed;
+            ``pair_lengths``: |u R^T R w - u w| <= eps ||u|| ||w||;
+            ``norms``: ||R w|| <= (1 + eps) ||w||, the lemma's other half;
+        ``squared_error``: (draws, ks) mean of ||P R^T R w - P w||^2 / ||P w||^2, and ``expected_error``: (ks,) its mean over R by the
+        formula above; ``stretch``: () median over w of ||P||_F ||w|| / ||P w||, the root of c above.
 
     Raises:
         ValueError: ks are not rising numbers from 1 on, an eps is not between 0 and 1, or there are no draws.
@@ -131,7 +116,8 @@ def probabilities(
             squared[draw, i] = (sizes / whole).square().mean()
     ratio = lengths / whole
     expected = torch.tensor([float((ratio.square() + 1).mean()) / k for k in ks], dtype=P.dtype)
-    return Probabilities(*counts, squared, expected, median(ratio))
+    found = dict(zip(MEASURED, counts))
+    return {**found, "squared_error": squared, "expected_error": expected, "stretch": torch.tensor(median(ratio), dtype=P.dtype)}
 
 
 def _share(holds: Tensor) -> Tensor:

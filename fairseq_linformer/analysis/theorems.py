@@ -116,12 +116,12 @@ def _theorem1(heads: List[Head], draws: int, generator: torch.Generator) -> Dict
     measured = [theorem1.probabilities(h.P, h.V, ks, EPSILONS, draws, generator) for h in heads]
     row: Dict[str, Any] = {"n": n, "d": d, "heads": len(heads), "k": ks, "epsilon": list(EPSILONS), "draws": draws}
     for name in theorem1.MEASURED:
-        values = torch.cat([getattr(m, name) for m in measured])  # (heads draws, ks, epsilons)
+        values = torch.cat([m[name] for m in measured])  # (heads draws, ks, epsilons)
         row[name] = [[summary(values[:, i, j].tolist(), "mean") for j in range(len(EPSILONS))] for i in range(len(ks))]
-    squared = torch.cat([m.squared_error for m in measured])  # (heads draws, ks)
+    squared = torch.cat([m["squared_error"] for m in measured])  # (heads draws, ks)
     row["squared_error"] = [summary(values.tolist(), "mean") for values in squared.T]
-    row["expected_error"] = [summary([float(m.expected_error[i]) for m in measured], "mean") for i in range(len(ks))]
-    row["stretch"] = summary([m.stretch for m in measured])
+    row["expected_error"] = [summary([float(m["expected_error"][i]) for m in measured], "mean") for i in range(len(ks))]
+    row["stretch"] = summary([float(m["stretch"]) for m in measured])
     row["bound"] = [[theorem1.theorem_bound(n, k, e) for e in EPSILONS] for k in ks]
     row["stated_k"] = [theorem1.stated_k(n, e) for e in EPSILONS]
     return row

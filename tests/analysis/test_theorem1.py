@@ -48,19 +48,19 @@ def test_probabilities_are_those_of_a_slow_loop():
                         held[2, draw, i, j] += (one <= eps * abs(u @ w)) / 30
                         held[3, draw, i, j] += (one <= eps * u.norm() * w.norm()) / 30
     for i, name in enumerate(theorem1.MEASURED):
-        torch.testing.assert_close(getattr(found, name), held[i])
+        torch.testing.assert_close(found[name], held[i])
 
 
 def test_the_expected_error_is_what_is_measured():
     head = random_head(12, 4, generator(1))
     found = theorem1.probabilities(head.P, head.V, [4, 12], [0.5], 800, generator(2))
-    torch.testing.assert_close(found.squared_error.mean(0), found.expected_error, rtol=0.1, atol=0)
+    torch.testing.assert_close(found["squared_error"].mean(0), found["expected_error"], rtol=0.1, atol=0)
     # The lemma with lengths, and the one on norms, hold as often as they promise; the printed one does not.
     far = theorem1.probabilities(head.P, head.V, [16, 64], [0.5], 300, generator(3))
     for i, k in enumerate((16, 64)):
-        assert far.norms[:, i].mean().item() >= theorem1.norm_bound(k, 0.5)
-    assert 0.9 < far.norms[:, 0].mean().item() < far.norms[:, 1].mean().item()  # for k = 16 it is not certain
-    assert far.pair_lengths[:, 1].mean().item() >= theorem1.lemma_bound(64, 0.5) > far.pair[:, 1].mean().item()
+        assert far["norms"][:, i].mean().item() >= theorem1.norm_bound(k, 0.5)
+    assert 0.9 < far["norms"][:, 0].mean().item() < far["norms"][:, 1].mean().item()  # for k = 16 it is not certain
+    assert far["pair_lengths"][:, 1].mean().item() >= theorem1.lemma_bound(64, 0.5) > far["pair"][:, 1].mean().item()
 
 
 def test_the_printed_lemma_fails_for_vectors_at_right_angles():
@@ -70,10 +70,10 @@ def test_the_printed_lemma_fails_for_vectors_at_right_angles():
     W = torch.zeros(6, 1, dtype=torch.float64)
     W[0], W[1] = 1e-9, 1  # w = e_2, all but
     found = theorem1.probabilities(P, W, [6], [0.9], 50, generator())
-    assert found.pair.mean().item() == found.theorem.mean().item() == 0 and found.pair_lengths.mean().item() > 0.8
+    assert found["pair"].mean().item() == found["theorem"].mean().item() == 0 and found["pair_lengths"].mean().item() > 0.8
     # Where P w is as long as ||P|| ||w||, both are the same.
     same = theorem1.probabilities(P, torch.eye(6, 1, dtype=torch.float64), [6], [0.9], 50, generator())
-    assert same.theorem.mean().item() == same.lengths.mean().item() > 0.5
+    assert same["theorem"].mean().item() == same["lengths"].mean().item() > 0.5
 
 
 @pytest.mark.parametrize("ks, epsilons, draws, named", [([4, 2], [0.5], 1, "k is"), ([0, 2], [0.5], 1, "k is"), ([2], [0.5], 0, "draws"), ([2], [1.0], 1, "eps is 1")])
