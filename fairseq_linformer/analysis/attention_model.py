@@ -1,6 +1,7 @@
 """An encoder whose attention weights can be read: a fairseq RoBERTa or Linformer, or a model of ``transformers``.
 
-    B sentences, n positions, L layers, H heads, m columns (n, or the k' projected positions that n positions of a Linformer reach)
+    B sentences, n positions, L layers, H heads, m columns (n, or the k' projected positions that n positions of a
+    Linformer reach)
 
 ``loading.py`` makes one.
 """
@@ -28,8 +29,9 @@ class AttentionModel:
         name: path or hub name.
         kind: ``roberta`` (a checkpoint of fairseq), ``linformer`` or ``transformers``.
         module: the module to call.
-        encoder: the LinformerEncoder of the first two kinds. That of a RoBERTa has k = n and E = F = identity, which makes it
-            RoBERTa exactly; fairseq's own attention returns the mean over heads, even with ``need_head_weights``.
+        encoder: the LinformerEncoder of the first two kinds. That of a RoBERTa has k = n and E = F = identity, which
+            makes it RoBERTa exactly; fairseq's own attention returns the mean over heads, even with
+            ``need_head_weights``.
         n: the longest input.
         tokenizer: of ``transformers``; None if it was not loaded.
         bos, eos, pad: token ids; None where the model has none.
@@ -57,12 +59,13 @@ class AttentionModel:
         shapes = self.map_shapes(min(4, self.n))
         heads = {shape[1] for shape in shapes}
         if len(heads) > 1:
-            raise ValueError(f"{self.name} has layers of {', '.join(map(str, sorted(heads)))} heads; all layers must have the same number")
+            raise ValueError(f"{self.name} has layers of {sorted(heads)} heads; all must have the same number")
         self.layers, self.heads = len(shapes), heads.pop()
 
     @property
     def short_name(self) -> str:
-        """For figures: a checkpoint with its folder (fairseq calls them all checkpoint_last.pt), anything else by its last name."""
+        """For figures: a checkpoint with its folder (fairseq calls them all checkpoint_last.pt), anything else by its
+        last name."""
         path = Path(self.name)
         return "/".join(path.absolute().parts[-2:]) if path.is_file() else path.name
 
@@ -78,8 +81,8 @@ class AttentionModel:
         return shapes
 
     def maps(self, tokens: Tensor, receive: Receiver, padding_mask: Optional[Tensor] = None) -> None:
-        """Run sentences and pass the context mapping matrices to ``receive``: of a LinformerEncoder layer by layer, of ``transformers``
-        after all layers.
+        """Run sentences and pass the context mapping matrices to ``receive``: of a LinformerEncoder layer by layer, of
+        ``transformers`` after all layers.
 
         Args:
             tokens: (B, n) integers.
@@ -112,7 +115,8 @@ class AttentionModel:
     def _run_transformers(self, tokens: Tensor, padding_mask: Tensor, receive: Receiver) -> None:
         B, n = tokens.shape
         try:
-            output = self.module(input_ids=tokens, attention_mask=(~padding_mask).long(), output_attentions=True, return_dict=True)
+            output = self.module(input_ids=tokens, attention_mask=(~padding_mask).long(), output_attentions=True,
+                                 return_dict=True)  # fmt: skip
         except TypeError as error:
             if "output_attentions" not in str(error):
                 raise
@@ -121,10 +125,11 @@ class AttentionModel:
             raise ValueError(f"{self.name} cannot run on sentences of {n} tokens: {first_line(error)}") from None
         weights = getattr(output, "attentions", None)
         if not weights or any(map_ is None for map_ in weights):
-            raise ValueError(f"{self.name} gives no attention weights; every layer of the encoder must have softmax attention")
+            raise ValueError(f"{self.name} gives no attention weights; its layers must have softmax attention")
         for layer, map_ in enumerate(weights):
             if map_.dim() != 4 or (map_.size(0), *map_.shape[2:]) != (B, n, n):
-                raise ValueError(f"{self.name} gives attention weights of shape {tuple(map_.shape)}; it must be ({B}, heads, {n}, {n})")
+                shape = tuple(map_.shape)
+                raise ValueError(f"{self.name} gives weights of shape {shape}; it must be ({B}, heads, {n}, {n})")
             receive(layer, map_.float())
 
 

@@ -68,7 +68,7 @@ def draw_spectra(path, spectra: Sequence[Spectrum], titles: Optional[Sequence[st
     """
     titles = [_title(spectrum) for spectrum in spectra] if titles is None else list(titles)
     if not spectra or len(titles) != len(spectra):
-        raise ValueError(f"there are {len(spectra)} spectra and {len(titles)} titles; at least one spectrum is needed, and a title for each")
+        raise ValueError(f"{len(spectra)} spectra and {len(titles)} titles; there must be as many, and one at least")
     figure = new_figure(3.6 * len(spectra) + 4, 3.8)
     axes = figure.subplots(1, len(spectra) + 1, squeeze=False)[0]
     for i, (ax, spectrum, title) in enumerate(zip(axes, spectra, titles)):
@@ -91,7 +91,8 @@ def _draw_curves(ax, spectrum: Spectrum, title: str, legend: bool) -> None:
     L, r = spectrum.layers.shape
     index = np.arange(1, r + 1)
     for layer, (curve, colour) in enumerate(zip(spectrum.layers, shades(L))):
-        ax.plot(index, curve, color=colour, linestyle=DASHES[layer % len(DASHES)], linewidth=1.6, label=f"layer {layer + 1}")
+        ax.plot(index, curve, color=colour, linestyle=DASHES[layer % len(DASHES)], linewidth=1.6,
+                label=f"layer {layer + 1}")  # fmt: skip
     ax.axvline(spectrum.index, color="0.6", linewidth=0.8, linestyle=":")
     ax.set(title=title, xlabel="index of singular value", ylim=(0, 1.02), xlim=(0, r))
     style(ax, 9)
@@ -105,7 +106,8 @@ def _draw_heat_map(figure, ax, spectrum: Spectrum, title: str) -> None:
     if heat.size <= 64:
         middle = (heat.max() + heat.min()) / 2
         for (layer, head), value in np.ndenumerate(heat):
-            ax.text(head, layer, f"{value:.2f}", ha="center", va="center", fontsize=8, color="white" if value <= middle else "black")
+            ax.text(head, layer, f"{value:.2f}", ha="center", va="center", fontsize=8,
+                    color="white" if value <= middle else "black")  # fmt: skip
     for size, set_ticks in zip(heat.shape, (ax.set_yticks, ax.set_xticks)):
         step = max(1, size // 12)
         set_ticks(range(0, size, step), range(1, size + 1, step))
@@ -118,9 +120,10 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
     """Attention of one sentence: a picture for each layer (down) and head (across), white for no attention.
 
     Args:
-        maps: (H, n, m) of each layer; the columns of a Linformer are projected positions. Large maps are drawn by the largest value
-            of each block.
-        tokens: the n tokens, written beside the rows (and below the columns where those are tokens) if there are at most 40.
+        maps: (H, n, m) of each layer; the columns of a Linformer are projected positions. Large maps are drawn by the
+            largest value of each block.
+        tokens: the n tokens, written beside the rows (and below the columns where those are tokens) if there are at
+            most 40.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -132,7 +135,8 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
     for (layer, head), ax in np.ndenumerate(axes):
         map_ = maps[layer][head]
         n, m = map_.shape
-        ax.imshow(_largest_of_blocks(map_, 200), cmap="Greys", vmin=0, vmax=float(map_.max()), aspect="auto", interpolation="nearest",
+        ax.imshow(_largest_of_blocks(map_, 200), cmap="Greys", vmin=0, vmax=float(map_.max()), aspect="auto",
+                  interpolation="nearest",
                   extent=(-0.5, m - 0.5, n - 0.5, -0.5))  # fmt: skip
         ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=7)
         for axis, size, rotation, labelled in ((ax.yaxis, n, 0, head == 0), (ax.xaxis, m, 90, True)):
@@ -140,7 +144,8 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
             if labelled and size == len(words) <= 40:
                 axis.set_ticks(range(size), words, rotation=rotation)
         ax.tick_params(labelsize=5)
-    figure.supxlabel("position attended to" if maps[0].shape[-1] == len(tokens) else "projected position attended to", fontsize=8)
+    figure.supxlabel("position attended to" if maps[0].shape[-1] == len(tokens) else "projected position attended to",
+                     fontsize=8)  # fmt: skip
     figure.supylabel("position", fontsize=8)
     save(figure, path)
 

@@ -24,10 +24,11 @@ from .attention_model import AttentionModel, attention_layers
 class Head:
     """One head on one sentence, in double precision; the weights W^Q, W^K, W^V are multiplied in, as the proofs do.
 
-    Q includes its bias; the biases b of K and c of V are left out, as the paper has none. What that leaves as it is in the model: P
-    (b adds one number to a whole row of A), a Linformer's own map, and its error S V - P V where c is added after F, as this
-    Linformer does (rows of both softmaxes sum to 1, so c cancels). What it changes: exp(A), and with it the proof of theorem 2 before
-    its softmax; lengths of w, V and P V, by which errors are divided; and P R^T R V - P V, as rows of P R^T R do not sum to 1.
+    Q includes its bias; the biases b of K and c of V are left out, as the paper has none. What that leaves as it is in
+    the model: P (b adds one number to a whole row of A), a Linformer's own map, and its error S V - P V where c is
+    added after F, as this Linformer does (rows of both softmaxes sum to 1, so c cancels). What it changes: exp(A), and
+    with it the proof of theorem 2 before its softmax; lengths of w, V and P V, by which errors are divided; and P R^T R
+    V - P V, as rows of P R^T R do not sum to 1.
 
     Attributes:
         Q, K, V: (n, d).
@@ -81,13 +82,14 @@ def model_heads(model: AttentionModel, sentences: Iterable[List[int]]) -> List[H
         ValueError: the model is one of ``transformers``, whose Q, K and V have no common place.
     """
     if model.encoder is None:
-        raise ValueError(f"{model.name} is a model of transformers; Q, K and V can be read from fairseq checkpoints and Linformers only")
+        raise ValueError(f"{model.name} is of transformers; heads are those of a fairseq checkpoint or a Linformer")
     found: List[Head] = []
 
     def add_heads(layer, module, arguments, output):
         x = arguments[0]  # (1, n, H d)
         projected = (module.q_proj(x), product(module.k_proj, x), product(module.v_proj, x))
-        Q, K, V = (t.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)[0].double().cpu() for t in projected)  # (H, n, d)
+        # (H, n, d)
+        Q, K, V = (t.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)[0].double().cpu() for t in projected)
         E, F = _matrices(module, x.size(1)) if model.kind == "linformer" else ([None] * len(Q), [None] * len(Q))
         found.extend(Head(*parts, layer, h) for h, parts in enumerate(zip(Q, K, V, E, F)))
 
@@ -100,21 +102,24 @@ def model_heads(model: AttentionModel, sentences: Iterable[List[int]]) -> List[H
 
 
 def _matrices(module, n: int):
-    """E and F of each head, (H, k', n) each; lists of None where they are no matrices, or have another k in each head."""
+    """E and F of each head, (H, k', n) each; lists of None where they are no matrices, or have another k in each
+    head."""
     H, E = module.num_heads, module.E or module._shared[0]
     projections = (E, module.F or E)
     matrices = [matrix_of(projection) for projection in projections]
     if any(matrix is None for matrix in matrices):
         return [None] * H, [None] * H
-    return [matrix[..., : projection.reached(n), :n].double().cpu().expand(H, -1, -1) for projection, matrix in zip(projections, matrices)]
+    reached = (matrix[..., : projection.reached(n), :n] for projection, matrix in zip(projections, matrices))
+    return [matrix.double().cpu().expand(H, -1, -1) for matrix in reached]
 
 
 def projection_matrices(encoder: LinformerEncoder) -> Dict[str, Tensor]:
     """The matrices that an encoder multiplies keys and values with, by their names in it.
 
     Returns:
-        ``E`` (one for all layers) or ``layers.I.E`` and ``layers.I.F``: (k, n), or (H, k, n) where heads have their own; those
-        of heads with different k are ``layers.I.E.heads.J``. Max-pooling and convolution are no such matrices and left out.
+        ``E`` (one for all layers) or ``layers.I.E`` and ``layers.I.F``: (k, n), or (H, k, n) where heads have their
+        own; those of heads with different k are ``layers.I.E.heads.J``. Max-pooling and convolution are no such
+        matrices and left out.
     """
     named: Dict[str, Optional[Projection]] = {"E": encoder.E}
     for i, attention in enumerate(attention_layers(encoder)):

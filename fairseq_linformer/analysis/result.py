@@ -32,7 +32,8 @@ class Spectrum:
         energy: (L, H, r), of their squares.
         rank: (3, L, H): mean, least and most numerical rank of a map.
         projections: name of a matrix E or F of a Linformer: (r,) or (H, r) singular values.
-        facts: what was measured, as JSON has it: ``model``, ``text``, ``kind``, ``n``, ``sentences``, ``index``, counts, key.
+        facts: what was measured, as JSON has it: ``model``, ``text``, ``kind``, ``n``, ``sentences``, ``index``,
+            counts, key.
     """
 
     curve: np.ndarray
@@ -47,7 +48,8 @@ class Spectrum:
         N, r = sums.sentences, max(sums.values, facts["index"])  # beyond a sentence's own values its curve is 1
         curve = sums.curve[..., :r] / N
         deviation = np.sqrt(np.maximum(sums.curve_squares[..., :r] / N - curve**2, 0))
-        return cls(curve, deviation, sums.energy[..., :r] / N, np.stack([sums.ranks / N, sums.rank_least, sums.rank_most]), projections, facts)
+        return cls(curve, deviation, sums.energy[..., :r] / N,
+                   np.stack([sums.ranks / N, sums.rank_least, sums.rank_most]), projections, facts)  # fmt: skip
 
     @property
     def index(self) -> int:
@@ -78,7 +80,7 @@ class Spectrum:
             "rank_least": self.rank[1].tolist(),
             "rank_most": self.rank[2].tolist(),
             "suggested_k": {m: {f"{share:g}": suggest(self, share, m) for share in SHARES} for m in MEASURES},
-            "projections": {name: _matrix(values, self.facts["matrix_columns"]) for name, values in self.projections.items()},
+            "projections": {name: _matrix(m, self.facts["matrix_columns"]) for name, m in self.projections.items()},
         }
 
     def write(self, folder: Path) -> None:
@@ -103,7 +105,8 @@ def read(folder) -> Spectrum:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ("curve", "deviation", "energy", "rank")}
-            matrices = {name.removeprefix("projection/"): file[name] for name in file.files if name.startswith("projection/")}
+            matrices = {name.removeprefix("projection/"): file[name] for name in file.files
+                        if name.startswith("projection/")}  # fmt: skip
             facts = json.loads(str(file["facts"]))
             facts["model"], facts["key"]["texts"], facts["n"], facts["sentences"], facts["index"]
             return Spectrum(**arrays, projections=matrices, facts=facts)

@@ -36,14 +36,16 @@ def length_of(model: AttentionModel, length: Optional[int]) -> int:
 
 
 def spectrum(
-    model: AttentionModel, texts: Sentences, out: Path, sentences: int, index: Optional[int] = None, batch: int = 1, check: int = 4
-) -> Spectrum:
+    model: AttentionModel, texts: Sentences, out: Path, sentences: int, index: Optional[int] = None, batch: int = 1,
+    check: int = 4,
+) -> Spectrum:  # fmt: skip
     """Measure, and fill ``out`` with ``spectrum.npz``, ``.json`` and ``.png``; call it again to resume.
 
     Args:
         out: folder: new or empty, or one where the same was begun.
         sentences, batch, check: as for ``measure``.
-        index: of the heat map, counted from 1; None for a quarter of the singular values, which is the paper's 128 of 512.
+        index: of the heat map, counted from 1; None for a quarter of the singular values, which is the paper's 128 of
+            512.
 
     Raises:
         ValueError: as ``measure``; the index is not one of a singular value; ``out`` has something else in it.
@@ -64,10 +66,13 @@ def spectrum(
         matrices = projection_matrices(model.encoder) if model.kind == "linformer" else {}
         values = {name: torch.linalg.svdvals(matrix.double()).cpu().numpy() for name, matrix in matrices.items()}
         facts = {
-            "model": model.short_name, "text": texts.short_name, "kind": model.kind, "layers": model.layers, "heads": model.heads,
-            "n": texts.n, "matrix_columns": model.n, "index": index, "sentences": sums.sentences, "sentences_asked": sentences,
+            "model": model.short_name, "text": texts.short_name, "kind": model.kind, "layers": model.layers,
+            "heads": model.heads,
+            "n": texts.n, "matrix_columns": model.n, "index": index, "sentences": sums.sentences,
+            "sentences_asked": sentences,
             "texts": asdict(texts.counts), "short_sentences": "skipped" if texts.short == "skip" else "padded",
-            "float64_checked_sentences": sums.checked, "float64_difference": sums.difference, "seconds": round(sums.seconds, 1),
+            "float64_checked_sentences": sums.checked, "float64_difference": sums.difference,
+            "seconds": round(sums.seconds, 1),
             "device": str(model.device), "torch_threads": torch.get_num_threads(), "key": key,
         }  # fmt: skip
         found = Spectrum.of(sums, values, facts)
@@ -104,8 +109,8 @@ def alone_in(out: Path) -> Iterator[None]:
 
 
 def attention(model: AttentionModel, texts: Sentences, chosen: Sequence[int], out: Path) -> List[Path]:
-    """Draw the attention in all layers and heads, of each chosen sentence, to ``out/sentence-N.png``. Sentences are counted from 1,
-    after those that are skipped; ``out`` is made if it is missing.
+    """Draw the attention in all layers and heads, of each chosen sentence, to ``out/sentence-N.png``. Sentences are
+    counted from 1, after those that are skipped; ``out`` is made if it is missing.
 
     Raises:
         ValueError: there is no such sentence, or a file exists.
@@ -120,12 +125,13 @@ def attention(model: AttentionModel, texts: Sentences, chosen: Sequence[int], ou
             raise ValueError(f"{path} exists; nothing is overwritten")
     found = {number: sentence for number, sentence in enumerate(islice(texts, numbers[-1]), start=1) if number in paths}
     if numbers[-1] not in found:
-        raise ValueError(f"sentence {numbers[-1]} is chosen; the text has {texts.counts.sentences}, of at most {texts.n} tokens{texts.left_out()}")
+        raise ValueError(f"sentence {numbers[-1]} is chosen; the text has {texts.counts.sentences}{texts.left_out()}")
     for number, sentence in found.items():
         maps: List[np.ndarray] = []
         model.maps(torch.tensor([sentence]), lambda layer, weights: maps.append(weights[0].float().cpu().numpy()))
         if not all(np.isfinite(map_).all() for map_ in maps):
             raise ValueError(f"the attention of {model.name} is not finite; its weights are damaged")
         words = model.tokenizer.convert_ids_to_tokens(sentence)
-        draw_maps(paths[number], maps, words, f"{model.short_name} on {texts.short_name}, sentence {number}: {len(sentence)} tokens")
+        draw_maps(paths[number], maps, words,
+                  f"{model.short_name} on {texts.short_name}, sentence {number}: {len(sentence)} tokens")  # fmt: skip
     return list(paths.values())

@@ -1,6 +1,7 @@
 """Singular values of context mapping matrices, and the quantities that Figure 1 of the paper plots.
 
-    B sentences, H heads, n rows (queries), m columns (n positions, or k' projected positions of a Linformer), r = min(n, m)
+    B sentences, H heads, n rows (queries), m columns (n positions, or k' projected positions of a Linformer), r =
+    min(n, m)
 
 The paper, section 3: "we apply singular value decomposition into P across different layers and different heads of the
 model, and plot the normalized cumulative singular value averaged over 10k sentences".
@@ -13,7 +14,8 @@ from torch import Tensor
 
 
 def without_padding(maps: Tensor, padding_mask: Optional[Tensor], positions: bool = True) -> Tensor:
-    """Maps with zeros in padded rows and columns: their singular values are those of the block of real tokens, followed by zeros.
+    """Maps with zeros in padded rows and columns: their singular values are those of the block of real tokens, followed
+    by zeros.
 
     Args:
         maps: (B, H, n, m).
@@ -39,8 +41,9 @@ def singular_values(maps: Tensor) -> Tensor:
 
 
 def longer_side(maps: Tensor) -> Tensor:
-    """(B, H) integers: rows or columns with a weight in them, whichever are more; of maps ``without_padding``. Every real row has a
-    weight, padding has none, nor has a Linformer's column that only longer sentences of the batch reach."""
+    """(B, H) integers: rows or columns with a weight in them, whichever are more; of maps ``without_padding``. Every
+    real row has a weight, padding has none, nor has a Linformer's column that only longer sentences of the batch
+    reach."""
     weights = maps.ne(0)
     return torch.maximum(weights.any(-1).sum(-1), weights.any(-2).sum(-1))
 
@@ -48,8 +51,8 @@ def longer_side(maps: Tensor) -> Tensor:
 def cumulative(values: Tensor) -> Tensor:
     """Running sums over the last dimension, divided by the whole sum: (..., r) to (..., r), rising to 1.
 
-    Of singular values as in Figure 1, or of their squares: then 1 minus the running sum is the squared relative error (Frobenius)
-    of the best approximation of that rank (Eckart-Young).
+    Of singular values as in Figure 1, or of their squares: then 1 minus the running sum is the squared relative error
+    (Frobenius) of the best approximation of that rank (Eckart-Young).
 
     Raises:
         ValueError: they are not finite, or all zero.
@@ -62,8 +65,9 @@ def cumulative(values: Tensor) -> Tensor:
 
 
 def rank(values: Tensor, longer: Union[int, Tensor]) -> Tensor:
-    """The numerical rank (...), as ``torch.linalg.matrix_rank`` counts it: how many singular values (..., r), in falling order, are
-    above the largest times the ``longer`` side of the matrix (a number, or (...)) times the precision of their type."""
+    """The numerical rank (...), as ``torch.linalg.matrix_rank`` counts it: how many singular values (..., r), in
+    falling order, are above the largest times the ``longer`` side of the matrix (a number, or (...)) times the
+    precision of their type."""
     longer = torch.as_tensor(longer, dtype=values.dtype, device=values.device)
     least = values[..., :1] * longer.unsqueeze(-1) * torch.finfo(values.dtype).eps
     return (values > least).sum(-1)

@@ -1,10 +1,11 @@
 """The spectrum of attention over many sentences: Figure 1 of the paper, of any encoder.
 
-    B sentences of a batch, L layers, H heads, n tokens of a sentence, r singular values of a map: n, or min(n, k) of a Linformer
+    B sentences of a batch, L layers, H heads, n tokens of a sentence, r singular values of a map: n, or min(n, k) of a
+    Linformer
 
-Sums of the normalised cumulative singular values (``singular.py``) are kept for each layer, head and index, and no map is:
-memory does not grow with the number of sentences. A sentence shorter than n (where those are padded) counts with the block
-of its real tokens: its curve is 1 from its own length on.
+Sums of the normalised cumulative singular values (``singular.py``) are kept for each layer, head and index, and no map
+is: memory does not grow with the number of sentences. A sentence shorter than n (where those are padded) counts with
+the block of its real tokens: its curve is 1 from its own length on.
 """
 
 import json
@@ -37,11 +38,12 @@ class Sums:
     """Sums over the sentences so far, in double precision.
 
     Attributes:
-        curve, curve_squares, energy: (L, H, n), of the normalised cumulative singular values, their squares (for the deviation), and
-            the normalised cumulative squared singular values.
+        curve, curve_squares, energy: (L, H, n), of the normalised cumulative singular values, their squares (for the
+            deviation), and the normalised cumulative squared singular values.
         ranks, rank_least, rank_most: (L, H), of numerical ranks.
         values: r, the most singular values seen; beyond them curves are 1.
-        checked, difference: sentences that were computed in double precision too, and the largest difference of a curve.
+        checked, difference: sentences that were computed in double precision too, and the largest difference of a
+            curve.
     """
 
     curve: np.ndarray
@@ -90,12 +92,13 @@ class Sums:
         exact = cumulative(singular_values(maps.cpu().double()))
         self.difference = max(self.difference, float((exact - curve.cpu()).abs().max()))
         if self.difference > TOLERANCE:
-            raise ValueError(f"singular values in single precision give curves {self.difference:.1e} off; at most {TOLERANCE:.0e} is allowed")
+            raise ValueError(f"curves in single precision are {self.difference:.1e} off; {TOLERANCE:.0e} is allowed")
 
 
 def measure(
-    model: AttentionModel, texts: Sentences, sentences: int, state: Path, key: Dict[str, Any], batch: int = 1, check: int = 4
-) -> Sums:
+    model: AttentionModel, texts: Sentences, sentences: int, state: Path, key: Dict[str, Any], batch: int = 1,
+    check: int = 4,
+) -> Sums:  # fmt: skip
     """Sum the curves of so many sentences, or of all that the text has.
 
     Args:
@@ -105,12 +108,13 @@ def measure(
         check: how many of the first sentences to compute in double precision too.
 
     Raises:
-        ValueError: ``state`` is of something else or of more sentences, the text has no sentence, weights are not finite.
+        ValueError: ``state`` is of something else or of more sentences, the text has no sentence, weights are not
+            finite.
         OSError: ``state`` cannot be written.
     """
     sums = read_state(state, key) or Sums.empty(model.layers, model.heads, texts.n)
     if sums.sentences > sentences:
-        raise ValueError(f"{state} has {sums.sentences:,} sentences already; --sentences must be at least that, {sentences:,} is fewer")
+        raise ValueError(f"{state} has {sums.sentences:,} sentences; --sentences is {sentences:,}, which is fewer")
     saved = time.monotonic()
     with Progress("spectrum", sentences, "sentences") as progress:
         progress.add(sums.sentences)
@@ -123,8 +127,9 @@ def measure(
                 saved = time.monotonic()
         if sums.sentences == 0:
             counts = texts.counts
-            raise ValueError(f"the text has {counts.texts:,} texts and no sentence of {texts.n} tokens ({counts.short:,} shorter); "
-                             f"give more text, a smaller --length or --short pad{texts.left_out()}")  # fmt: skip
+            raise ValueError(f"the text has {counts.texts:,} texts and no sentence of {texts.n} tokens "
+                             f"({counts.short:,} shorter); give more text, a smaller --length or --short pad"
+                             f"{texts.left_out()}")  # fmt: skip
     write_state(sums, state, key)
     return sums
 

@@ -3,10 +3,10 @@
 The paper's Figure 1 has sentences of n = 512 tokens of a masked-language-modelling text (WikiText-103) and of a
 classification text (IMDB). It does not say what was done with shorter texts. Here
 
-    packed    (for the first kind) paragraphs follow each other, </s> behind each, and are cut every n - 1 tokens, <s> before:
-              what fairseq's masked_lm trains on. Every sentence has n tokens.
-    lines     (for the second kind) a paragraph, or a row of JSON lines or parquet, is a text: <s> text </s>. A longer one is
-              cut to n and keeps its </s>; a shorter one is skipped, or padded, and either way counted.
+    packed    (for the first kind) paragraphs follow each other, </s> after each, and are cut every n - 1 tokens, <s>
+              before: what fairseq's masked_lm trains on. Every sentence has n tokens.
+    lines     (for the second kind) a paragraph, or a row of JSON lines or parquet, is a text: <s> text </s>. A longer
+              one is cut to n and keeps its </s>; a shorter one is skipped, or padded, and either way counted.
 
 No token is masked.
 """
@@ -85,8 +85,8 @@ class Sentences:
         return ", ".join(map(_last_name, self.plan.sources))
 
     def identity(self) -> List[Dict[str, object]]:
-        """JSON that differs between any two texts: settings, the SHA-256 of each file, and names without the folders above, which may
-        be written in any way (names on the hub are whole)."""
+        """JSON that differs between any two texts: settings, the SHA-256 of each file, and names without the folders
+        above, which may be written in any way (names on the hub are whole)."""
         return [
             {**{key: value for key, value in source.items() if key != "files"},
              "location": _last_name(source) if source["files"] else str(source["location"]),
@@ -96,7 +96,8 @@ class Sentences:
 
     def left_out(self) -> str:
         """The end of an error message: how many documents are no text, if any."""
-        return f"; {self.counts.unfit:,} documents are no text (NUL bytes, not UTF-8, too long) and were left out" if self.counts.unfit else ""
+        unfit = self.counts.unfit
+        return f"; {unfit:,} documents are no text (NUL bytes, not UTF-8, too long) and were left out" if unfit else ""
 
     def check_apart(self, out) -> None:
         """
@@ -147,7 +148,8 @@ class Sentences:
     def _texts(self) -> Iterator[str]:
         for chunk in self.plan.chunks:
             by_line = chunk.format == "text" and self.cut == "lines"
-            for raw in lines_as_documents(chunk) if by_line else documents(chunk, source_of(self.plan.sources[chunk.source])):
+            source = source_of(self.plan.sources[chunk.source])
+            for raw in lines_as_documents(chunk) if by_line else documents(chunk, source):
                 try:
                     lines = lines_of(raw)
                 except Unfit:

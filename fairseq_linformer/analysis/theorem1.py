@@ -4,15 +4,15 @@
 
 The proof (appendix A): for a row u of P and a column w of V W^V, Lemma 1 gives
 
-    Pr(||u R^T R w - u w|| <= eps ||u w||) > 1 - 2 exp(-(eps^2 - eps^3) k / 4)                               (printed)
+    Pr(||u R^T R w - u w|| <= eps ||u w||) > 1 - 2 exp(-(eps^2 - eps^3) k / 4)                          (printed)
 
 and a union bound over the n rows Pr(||P R^T R w - P w|| <= eps ||P w||) > 1 - 2 n exp(-(eps^2 - eps^3) k / 4), with
 k = 5 log(n) / (eps^2 - eps^3). What Johnson-Lindenstrauss says of an inner product has the lengths on the right side,
 
-    |u R^T R w - u w| <= eps ||u|| ||w||                                                                     (of lengths)
+    |u R^T R w - u w| <= eps ||u|| ||w||                                                                (of lengths)
 
-and that is less: ||u|| ||w|| can be many times |u w|. (The lemma's other half, Pr(||R w|| <= (1 + eps) ||w||) > 1 - exp(-(eps^2 - eps^3)
-k / 4), is measured too.) For R of Gaussians the error is known exactly,
+and that is less: ||u|| ||w|| can be many times |u w|. (The lemma's other half, Pr(||R w|| <= (1 + eps) ||w||) > 1 -
+exp(-(eps^2 - eps^3) k / 4), is measured too.) For R of Gaussians the error is known exactly,
 
     E ||P R^T R w - P w||^2 = (||P||_F^2 ||w||^2 + ||P w||^2) / k,
 
@@ -81,7 +81,8 @@ def probabilities(
             ``pair``: |u R^T R w - u w| <= eps |u w|, the lemma as printed;
             ``pair_lengths``: |u R^T R w - u w| <= eps ||u|| ||w||;
             ``norms``: ||R w|| <= (1 + eps) ||w||, the lemma's other half;
-        ``squared_error``: (draws, ks) mean of ||P R^T R w - P w||^2 / ||P w||^2, and ``expected_error``: (ks,) its mean over R by the
+        ``squared_error``: (draws, ks) mean of ||P R^T R w - P w||^2 / ||P w||^2, and ``expected_error``: (ks,) its mean
+            over R by the
         formula above; ``stretch``: () median over w of ||P||_F ||w|| / ||P w||, the root of c above.
 
     Raises:
@@ -110,14 +111,16 @@ def probabilities(
             begin = k
             error = (P @ (sums / k) - PW).abs()  # R = Z / sqrt(k)
             sizes = error.norm(dim=0)
-            for j, (size, limit) in enumerate(((sizes, whole), (sizes, lengths), (error, PW.abs()), (error, row_lengths))):
+            sides = ((sizes, whole), (sizes, lengths), (error, PW.abs()), (error, row_lengths))
+            for j, (size, limit) in enumerate(sides):
                 counts[j, draw, i] = _share(size.unsqueeze(-1) <= eps * limit.unsqueeze(-1))
             counts[4, draw, i] = _share((norms / k).sqrt().unsqueeze(-1) <= (1 + eps) * column_lengths.unsqueeze(-1))
             squared[draw, i] = (sizes / whole).square().mean()
     ratio = lengths / whole
     expected = torch.tensor([float((ratio.square() + 1).mean()) / k for k in ks], dtype=P.dtype)
     found = dict(zip(MEASURED, counts))
-    return {**found, "squared_error": squared, "expected_error": expected, "stretch": torch.tensor(median(ratio), dtype=P.dtype)}
+    return {**found, "squared_error": squared, "expected_error": expected,
+            "stretch": torch.tensor(median(ratio), dtype=P.dtype)}  # fmt: skip
 
 
 def _share(holds: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""``analyze theorems``: both theorems and the best approximation of each rank, on random or on real heads, to one folder.
+"""``analyze theorems``: both theorems and the best approximation of each rank, on random or on real heads, to one
+folder.
 
     n positions, d width of a head, k the projected dimension
 
@@ -54,7 +55,9 @@ def powers(least: int, most: int) -> List[int]:
     return [1 << i for i in range(least.bit_length() - 1, most.bit_length())]
 
 
-def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, seed: int, facts: Dict[str, Any]) -> Dict[str, Any]:
+def run(
+    groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, seed: int, facts: Dict[str, Any]
+) -> Dict[str, Any]:
     """Measure everything and write ``theorems.json`` and three figures into a new folder.
 
     Args:
@@ -66,7 +69,8 @@ def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, see
         facts: what the heads are; copied into the file.
 
     Raises:
-        ValueError: draws is below 1, epsilon not between ``LEAST_EPSILON`` and 1, the seed out of range, n below 8, V of a head 0, or ``out`` is not empty.
+        ValueError: draws is below 1, epsilon not between ``LEAST_EPSILON`` and 1, the seed out of range, n below 8, V
+            of a head 0, or ``out`` is not empty.
         OSError: ``out`` cannot be written.
     """
     if not LEAST_EPSILON <= epsilon < 1:
@@ -81,7 +85,8 @@ def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, see
             raise ValueError("the values V of a head are all 0; no error is relative to them")
     generator = _generator(seed)
     few = max(3, draws // 10)
-    found: Dict[str, Any] = {**facts, "draws": draws, "draws_theorem2": few, "epsilon": epsilon, "seed": seed, "torch_threads": torch.get_num_threads()}
+    found: Dict[str, Any] = {**facts, "draws": draws, "draws_theorem2": few, "epsilon": epsilon, "seed": seed,
+                             "torch_threads": torch.get_num_threads()}  # fmt: skip
     found |= {"theorem1": [], "theorem2": {"errors": [], "step1": [], "step3": [], "needed_k": []}, "rank_k": []}
     seconds: Dict[str, float] = {}
     with new_folder(out) as folder, Progress("theorems", len(groups), "lengths") as progress:
@@ -127,7 +132,9 @@ def _theorem1(heads: List[Head], draws: int, generator: torch.Generator) -> Dict
     return row
 
 
-def _theorem2(rows: Dict[str, List[Dict[str, Any]]], heads: List[Head], epsilon: float, draws: int, generator: torch.Generator) -> None:
+def _theorem2(
+    rows: Dict[str, List[Dict[str, Any]]], heads: List[Head], epsilon: float, draws: int, generator: torch.Generator
+) -> None:
     """Add the rows of one length to ``errors``, ``step1``, ``step3`` and ``needed_k``."""
     n, d = heads[0].V.shape
     shape = {"n": n, "d": d}
@@ -135,7 +142,10 @@ def _theorem2(rows: Dict[str, List[Dict[str, Any]]], heads: List[Head], epsilon:
     own = math.ceil(stated.k)
     for k in sorted({*powers(min(16, powers(LEAST, n)[-1]), n), *([own] if own <= n else [])}):
         measured = theorem2.errors(heads, k, epsilon, draws, generator)
-        cells = {name: {what: summary(values, "mean" if "within" in what else "median") for what, values in cell.items()} for name, cell in measured.items()}
+        cells = {
+            name: {what: summary(values, "mean" if "within" in what else "median") for what, values in cell.items()}
+            for name, cell in measured.items()
+        }
         rows["errors"].append({**shape, "k": k, "candidates": cells})
     k = min(128, n)
     deltas = {"2^-n": theorem2.proof_delta(n), "1/n^2": n**-2.0, "1/n": 1 / n, "1/10": 0.1, "1": 1.0}
@@ -143,11 +153,13 @@ def _theorem2(rows: Dict[str, List[Dict[str, Any]]], heads: List[Head], epsilon:
         one = [theorem2.step1(h, theorem2.draw(k, n, generator), delta) for h in heads for _ in range(draws)]
         rows["step1"].append({**shape, "k": k, "delta": name, **_summaries(one)})
         if 2 * d <= n:
-            three = [theorem2.step3(h, theorem2.draw(k, n, generator), delta, generator) for h in heads for _ in range(draws)]
+            three = [theorem2.step3(h, theorem2.draw(k, n, generator), delta, generator) for h in heads
+                     for _ in range(draws)]  # fmt: skip
             rows["step3"].append({**shape, "k": k, "delta": name, **_summaries(three)})
     ks = sorted({min(n, round(2 ** (i / 2))) for i in range(4, 2 * n.bit_length())})
     needed = [theorem2.needed_k(h, ks, epsilon, draws, generator) for h in heads]
-    rows["needed_k"].append({**shape, "epsilon": epsilon, "stated_of_d": stated.of_d, "stated_of_n": stated.of_n, **_summaries(needed)})
+    rows["needed_k"].append({**shape, "epsilon": epsilon, "stated_of_d": stated.of_d, "stated_of_n": stated.of_n,
+                             **_summaries(needed)})  # fmt: skip
 
 
 def _rank_k(heads: List[Head], generator: torch.Generator) -> List[Dict[str, Any]]:
@@ -156,7 +168,9 @@ def _rank_k(heads: List[Head], generator: torch.Generator) -> List[Dict[str, Any
     ks = sorted({*powers(LEAST, n), *(len(h.E) for h in heads if h.E is not None)})
     rows = []
     for k, errors in rank_k.errors(heads, ks, generator).items():
-        cells = {name: {what: summary(values, "mean") for what, values in cell.items()} for name, cell in errors.items()}
+        cells = {
+            name: {what: summary(values, "mean") for what, values in cell.items()} for name, cell in errors.items()
+        }
         rows.append({"n": n, "k": k, "heads": len(heads), "errors": cells})
     return rows
 

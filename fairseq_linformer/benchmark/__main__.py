@@ -25,11 +25,14 @@ LENGTHS = {"cuda": inference.LENGTHS, "cpu": (512, 1024)}
 DEFAULT_DTYPES = {"cuda": ["bf16", "fp16", "fp32"], "cpu": ["fp32"]}
 
 
-def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768) -> List[Setting]:
+def plan(
+    device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768
+) -> List[Setting]:
     """The cells, most informative first: training at n = 512, then Table 3, one precision after the other."""
     cells: List[Setting] = []
     for dtype in dtypes:
-        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, tokens=tokens, embed_dim=width, heads=heads_of(width))
+        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, tokens=tokens, embed_dim=width,
+                      heads=heads_of(width))  # fmt: skip
         cells += training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), models=BARE, **common)
         cells += inference.rows(lengths=lengths, usable_gib=inference.USABLE[device], **common)
     return cells
@@ -40,7 +43,8 @@ def main(arguments=None) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of JSON; new, or one where the same was begun")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", action="append", choices=tuple(DTYPES), help="repeat it for several (all; on a CPU fp32)")
+    parser.add_argument("--dtype", action="append", choices=tuple(DTYPES),
+                        help="repeat it for several (all; on a CPU fp32)")  # fmt: skip
     parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="d, of heads of 64 (%(default)s)")
@@ -54,13 +58,15 @@ def main(arguments=None) -> None:
     command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", *options])
     try:
         commit = args.commit or current_commit()
-        cells = plan(args.device, args.dtype or DEFAULT_DTYPES[args.device], args.layers, args.tokens, args.rounds, args.lengths or LENGTHS[args.device], args.width)
+        cells = plan(args.device, args.dtype or DEFAULT_DTYPES[args.device], args.layers, args.tokens, args.rounds,
+                     args.lengths or LENGTHS[args.device], args.width)  # fmt: skip
         left = measure(cells, args.out, Provenance(commit, command), args.minutes)
     except (OSError, subprocess.CalledProcessError):
-        sys.exit("benchmark: this is no checkout of git, or OUT cannot be written; give --commit, and a folder that can be")
+        sys.exit("benchmark: this is no git checkout, or OUT cannot be written; give --commit, or another folder")
     except ValueError as error:
         sys.exit(f"benchmark: {error}")
-    print(f"{len(cells) - len(left)} of {len(cells)} cells are in {args.out}" + f"; rerun the same command for the other {len(left)}" * bool(left))
+    print(f"{len(cells) - len(left)} of {len(cells)} cells are in {args.out}"
+          + f"; rerun the same command for the other {len(left)}" * bool(left))  # fmt: skip
 
 
 if __name__ == "__main__":

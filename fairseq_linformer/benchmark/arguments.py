@@ -70,8 +70,8 @@ def words_of(options: Dict[str, Any], but: Sequence[str] = ()) -> List[str]:
     """Options as a command has them, so that a measurement can record its whole command.
 
     Args:
-        options: name, with underscores, to value. None, False and an empty list were not given; a tuple is written with commas,
-            ``none`` if it is empty; a list as words of a shell.
+        options: name, with underscores, to value. None, False and an empty list were not given; a tuple is written with
+            commas, ``none`` if it is empty; a list as words of a shell.
         but: names to leave out.
     """
     words: List[str] = []

@@ -25,19 +25,23 @@ from .memory import NO_MEMORY
 from .timing import clock_for, interleaved
 
 SLOWER = 2.5
-"""ASSUMED: how many times the time of a large matrix product the operations of a model take, to foresee if a cell still fits."""
+"""ASSUMED: how many times the time of a large matrix product the operations of a model take, to foresee if a cell still
+fits."""
 PATH = "path"
 """In the metadata of a field that is a path on this machine; the measurement does not depend on it."""
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-KEYS = ("name", "configuration", "measured", "seconds", "clock", "threads", "hardware", "versions", "date", "commit", "command")
+KEYS = ("name", "configuration", "measured", "seconds", "clock", "threads", "hardware", "versions", "date", "commit",
+        "command")  # fmt: skip
 """Every file of a cell has these."""
+NAMED = ("device", "dtype", "layers")
+"""Options that name an entry."""
 LEAST = {"rounds": 1, "layers": 1, "embed_dim": 1, "heads": 1, "n": 1, "tokens": 1, "warm_up": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A cell: what is measured together, a row of a table. These are the options of every kind: how often, where, and how large the
-    models are.
+    """A cell: what is measured together, a row of a table. These are the options of every kind: how often, where, and
+    how large the models are.
 
     Raises:
         ValueError: a value that cannot be measured.
@@ -123,7 +127,9 @@ def configuration(cell: Setting) -> Dict[str, Any]:
     return json.loads(json.dumps(options))
 
 
-def measure(cells: Sequence[Setting], folder: Path, provenance: Provenance, minutes: Optional[float] = None) -> List[str]:
+def measure(
+    cells: Sequence[Setting], folder: Path, provenance: Provenance, minutes: Optional[float] = None
+) -> List[str]:
     """Measure the cells that are not in the folder yet.
 
     Args:
@@ -133,8 +139,9 @@ def measure(cells: Sequence[Setting], folder: Path, provenance: Provenance, minu
         the names of those that are left.
 
     Raises:
-        ValueError: before anything is measured: the folder has a cell of the same name with other options or threads, or one
-            that would be of the same entry and cannot; it cannot be written; or the device is a GPU and there is none.
+        ValueError: before anything is measured: the folder has a cell of the same name with other options or threads,
+            or one that would be of the same entry and cannot; it cannot be written; or the device is a GPU and there is
+            none.
     """
     if minutes is not None and not minutes >= 0:
         raise ValueError(f"minutes is {minutes}; it must be at least 0")
@@ -162,9 +169,11 @@ def measure(cells: Sequence[Setting], folder: Path, provenance: Provenance, minu
             if cell.device != "cpu":
                 torch.cuda.empty_cache()  # for the processes of the next one
         seconds = time.monotonic() - started
-        overheads[kind] = max(overheads.get(kind, 0.0), seconds - products)  # making and counting models, which are no operations
+        # making and counting models, which are no operations
+        overheads[kind] = max(overheads.get(kind, 0.0), seconds - products)
         content = {
-            **_circumstances(cell), "measured": found, "seconds": round(seconds, 1), **peak_of(cell.device, DTYPES[cell.dtype], peaks[key]),
+            **_circumstances(cell), "measured": found, "seconds": round(seconds, 1),
+            **peak_of(cell.device, DTYPES[cell.dtype], peaks[key]),
             "kernels": fused_attention.chosen(), "date": datetime.date.today().isoformat(), **asdict(provenance),
         }  # fmt: skip
         with atomic(folder / f"{cell.name}.json") as file:
@@ -175,7 +184,8 @@ def measure(cells: Sequence[Setting], folder: Path, provenance: Provenance, minu
 
 def _circumstances(cell: Setting) -> Dict[str, Any]:
     """What is known of a cell before it is measured."""
-    return {"name": cell.name, "configuration": configuration(cell), "clock": cell.clock, "threads": torch.get_num_threads(),
+    return {"name": cell.name, "configuration": configuration(cell), "clock": cell.clock,
+            "threads": torch.get_num_threads(),
             "hardware": hardware(), "versions": versions()}  # fmt: skip
 
 
@@ -193,7 +203,8 @@ def _not_measured(cells: Sequence[Setting], folder: Path) -> List[Setting]:
     for device in (cell.device for cell in missing if cell.device != "cpu" and not torch.cuda.is_available()):
         raise ValueError(f"device is {device}; PyTorch sees no GPU here, only cpu is allowed")
     check_can_be_written(folder)
-    measured = {entry_of(cell): cell for kind in {kind_of(cell.name) for cell in missing} for cell in read_all(folder, kind)}
+    measured = {entry_of(cell): cell for kind in {kind_of(cell.name) for cell in missing}
+                for cell in read_all(folder, kind)}  # fmt: skip
     for cell in map(_circumstances, missing):
         if entry_of(cell) in measured:
             check(cell, measured[entry_of(cell)])
@@ -207,7 +218,8 @@ def _check_same(path: Path, cell: Setting) -> None:
     irrelevant = ("rounds", "warm_up") if now.get("memory") else ()
     for name in now:
         if name not in irrelevant and before.get(name) != now[name]:
-            raise ValueError(f"{path} was measured with {name} {before.get(name)}, and not {now[name]}; take another folder, nothing is overwritten")
+            was = before.get(name)
+            raise ValueError(f"{path} was measured with {name} {was}, and not {now[name]}; take another folder")
 
 
 def read(path: Path) -> Dict[str, Any]:
@@ -218,7 +230,8 @@ def read(path: Path) -> Dict[str, Any]:
     """
     try:
         content = json.loads(Path(path).read_text())
-        missing = [key for key in KEYS if key not in content] + [key for key in ("device", "dtype", "layers") if key not in content["configuration"]]
+        options = content["configuration"]
+        missing = [key for key in KEYS if key not in content] or [key for key in NAMED if key not in options]
         if missing:
             raise ValueError(f"it has no {missing[0]}")
         if content["name"] != Path(path).stem:

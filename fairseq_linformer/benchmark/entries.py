@@ -24,10 +24,11 @@ def slug(options: Sequence[str]) -> str:
 
 
 def entry_of(cell: Dict[str, Any]) -> str:
-    """The identifier of a cell's entry: kind, device, precision and layers, width and k where they are not ``BASE_SIZE``, options of a
-    process, and -bare or -peers."""
+    """The identifier of a cell's entry: kind, device, precision and layers, width and k where they are not
+    ``BASE_SIZE``, options of a process, and -bare or -peers."""
     c, name = cell["configuration"], cell["name"]
-    sizes = "".join(f"-{letter}{c[key]}" for letter, (key, base) in zip("dk", BASE_SIZE.items()) if c.get(key, base) != base)
+    differing = [(letter, key) for letter, (key, base) in zip("dk", BASE_SIZE.items()) if c.get(key, base) != base]
+    sizes = "".join(f"-{letter}{c[key]}" for letter, key in differing)
     variant = sizes + slug(c.get("options", ())) + "-bare" * ("-bare" in name) + "-peers" * ("-peers" in name)
     return f"benchmark-{kind_of(name)}-{c['device']}-{c['dtype']}-l{c['layers']}{variant}"
 
@@ -45,4 +46,5 @@ def check(a: Dict[str, Any], b: Dict[str, Any]) -> None:
     if any(a[key] != b[key] for key in MACHINE):
         differing = ["machine, versions or threads"]
     if differing:
-        raise ValueError(f"{a['name']} and {b['name']} differ in {differing[0]}; one folder is for one machine and one set of options")
+        cells = f"{a['name']} and {b['name']}"
+        raise ValueError(f"{cells} differ in {differing[0]}; a folder is for one machine and one set of options")

@@ -1,11 +1,13 @@
-"""``fairseq-train`` as the benchmark runs it: ``--bf16`` is a precision and not for a TPU, and a stopwatch can time its parts.
+"""``fairseq-train`` as the benchmark runs it: ``--bf16`` is a precision and not for a TPU, and a stopwatch can time its
+parts.
 
-    python -P fairseq_train.py ARGUMENTS...                      as fairseq-train
-    python -P fairseq_train.py --parts OUT.json ARGUMENTS...     seconds of the parts of every update, written to OUT.json
+    python -P fairseq_train.py ARGUMENTS...                    as fairseq-train
+    python -P fairseq_train.py --parts OUT.json ARGUMENTS...   seconds of the parts of every update, to OUT.json
 
-It runs as a file, and imports PyTorch and fairseq only: the authors' plugin registers the same names as this one. Timers
-stand around the calls of fairseq's training loop, no profiler; a part inside another is subtracted from it, so each
-moment counts once. A GPU is synchronized at each of their ends, which makes the parts true and the whole a little longer.
+It runs as a file, and imports PyTorch and fairseq only: the authors' plugin registers the same names as this one.
+Timers stand around the calls of fairseq's training loop, no profiler; a part inside another is subtracted from it, so
+each moment counts once. A GPU is synchronized at each of their ends, which makes the parts true and the whole a little
+longer.
 """
 
 import functools
@@ -110,13 +112,16 @@ def seconds_of_updates(arguments: List[str]) -> List[Dict[str, float]]:
     def build_and_time(trainer):
         build_optimizer(trainer)
         for owner, name, part in ((trainer.model, "forward", "forward"), (trainer.criterion, "forward", "criterion"),
-                                  (trainer.optimizer, "backward", "backward"), (trainer.optimizer, "multiply_grads", "optimizer")):  # fmt: skip
+                                  (trainer.optimizer, "backward", "backward"),
+                                  (trainer.optimizer, "multiply_grads", "optimizer")):  # fmt: skip
             setattr(owner, name, watch.part(part, getattr(owner, name)))
 
     with ExitStack() as stack:
         for owner, name, part in (
-            (Trainer, "_prepare_sample", "data"), (Trainer, "zero_grad", "optimizer"), (FairseqTask, "optimizer_step", "optimizer"),
-            (Trainer, "clip_grad_norm", "clipping"), (Trainer, "_reduce_and_log_stats", "logging"), (JsonProgressBar, "log", "logging"),
+            (Trainer, "_prepare_sample", "data"), (Trainer, "zero_grad", "optimizer"),
+            (FairseqTask, "optimizer_step", "optimizer"),
+            (Trainer, "clip_grad_norm", "clipping"), (Trainer, "_reduce_and_log_stats", "logging"),
+            (JsonProgressBar, "log", "logging"),
         ):  # fmt: skip
             stack.enter_context(mock.patch.object(owner, name, watch.part(part, getattr(owner, name))))
         stack.enter_context(mock.patch.object(Trainer, "_build_optimizer", build_and_time))

@@ -2,8 +2,8 @@
 
     (B, n) tokens to (B, n, d), of Reformer (B, n, 2 d): its layers are reversible and have two streams
 
-Recurrent is ``torch.nn.LSTM``; sparse is BigBird's and Longformer's attention, Reformer is Reformer; these and Nystromformer, FNet
-and ModernBERT are those of ``transformers``.
+Recurrent is ``torch.nn.LSTM``; sparse is BigBird's and Longformer's attention, Reformer is Reformer; these and
+Nystromformer, FNet and ModernBERT are those of ``transformers``.
 """
 
 from functools import partial
@@ -75,11 +75,13 @@ def _of_transformers(name: str, c: LinformerConfig) -> nn.Module:
     """
     import transformers as t
 
-    shape = dict(vocab_size=c.vocab_size, hidden_size=c.embed_dim, num_hidden_layers=c.layers, num_attention_heads=c.attention_heads,
-                 intermediate_size=c.ffn_embed_dim, max_position_embeddings=c.max_positions + 2, pad_token_id=1)  # fmt: skip
+    shape = dict(vocab_size=c.vocab_size, hidden_size=c.embed_dim, num_hidden_layers=c.layers,
+                 num_attention_heads=c.attention_heads,
+                 intermediate_size=c.ffn_embed_dim, max_position_embeddings=c.max_positions + 2,
+                 pad_token_id=1)  # fmt: skip
     if name == "bigbird":  # blocks of 64 and 3 random ones
         if c.max_positions <= BIGBIRD_FULL:
-            raise ValueError(f"n is {c.max_positions}; up to {BIGBIRD_FULL} positions BigBird computes full attention, which is not sparse")
+            raise ValueError(f"n is {c.max_positions}; up to {BIGBIRD_FULL} BigBird computes full attention")
         model = t.BigBirdModel(t.BigBirdConfig(**shape, attention_type="block_sparse"), add_pooling_layer=False)
     elif name == "longformer":  # windows of 512
         model = t.LongformerModel(t.LongformerConfig(**shape, attention_window=512), add_pooling_layer=False)
@@ -88,9 +90,12 @@ def _of_transformers(name: str, c: LinformerConfig) -> nn.Module:
     elif name == "fnet":
         del shape["num_attention_heads"]
         model = t.FNetModel(t.FNetConfig(**shape), add_pooling_layer=False)
-    elif name == "modernbert":  # layers 0, 3, 6 and so on are global (so of two layers one), the others have windows of 128
-        # Its feed-forward is gated and has three maps where the others have two: two thirds of f are as many parameters.
-        shape |= dict(bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2, intermediate_size=2 * c.ffn_embed_dim // 3)
+    elif name == "modernbert":
+        # Layers 0, 3, 6 and so on are global (so of two layers one), the others have windows of 128.
+        # Its feed-forward is gated and has three maps where the others have two: two thirds of f are as many
+        # parameters.
+        shape |= dict(bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2,
+                      intermediate_size=2 * c.ffn_embed_dim // 3)  # fmt: skip
         model = t.ModernBertModel(t.ModernBertConfig(**shape, reference_compile=False))
     else:
         model = t.ReformerModel(_reformer(c, t))
@@ -101,10 +106,12 @@ def _reformer(c: LinformerConfig, t):
     """LSH attention in every second layer and local in the others, as its own default; positions factored in two."""
     side = 2 ** (c.max_positions.bit_length() // 2)
     if c.max_positions % side:
-        raise ValueError(f"n is {c.max_positions}; Reformer's positions are a product of two numbers, one of them {side} here")
+        raise ValueError(f"n is {c.max_positions}; it must be a multiple of {side} for Reformer's positions")
     return t.ReformerConfig(
-        attn_layers=[("local", "lsh")[i % 2] for i in range(c.layers)], hidden_size=c.embed_dim, num_attention_heads=c.attention_heads,
-        attention_head_size=c.embed_dim // c.attention_heads, feed_forward_size=c.ffn_embed_dim, vocab_size=c.vocab_size,
+        attn_layers=[("local", "lsh")[i % 2] for i in range(c.layers)], hidden_size=c.embed_dim,
+        num_attention_heads=c.attention_heads,
+        attention_head_size=c.embed_dim // c.attention_heads, feed_forward_size=c.ffn_embed_dim,
+        vocab_size=c.vocab_size,
         max_position_embeddings=c.max_positions, axial_pos_shape=(c.max_positions // side, side),
         axial_pos_embds_dim=(c.embed_dim // 4, c.embed_dim - c.embed_dim // 4), is_decoder=False, num_hashes=1,
     )  # fmt: skip

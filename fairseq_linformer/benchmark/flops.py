@@ -35,8 +35,8 @@ def utilisation(operations: float, seconds: float, peak: float) -> float:
 
 
 def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
-    """Operations a second that the vendor states for a GPU of this name (``planning/gpus.py``), without TF32 in fp32; None
-    for one that is not in the table, which has those on SXM boards: on PCIe cards the same chips are slower."""
+    """Operations a second that the vendor states for a GPU of this name (``planning/gpus.py``), without TF32 in fp32;
+    None for one that is not in the table, which has those on SXM boards: on PCIe cards the same chips are slower."""
     if "pcie" in name.lower() or "nvl" in name.lower():
         return None
     for gpu in GPUS.values():
@@ -45,12 +45,15 @@ def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
     return None
 
 
-def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: Optional[int] = None, rounds: int = 3) -> float:
-    """Operations a second of a large matrix product, the best of ``rounds``; the data sheet of a CPU gives no such number. With one
-    thread in seconds of the processor, as all other times.
+def measured_peak(
+    device: str = "cpu", dtype: torch.dtype = torch.float32, size: Optional[int] = None, rounds: int = 3
+) -> float:
+    """Operations a second of a large matrix product, the best of ``rounds``; the data sheet of a CPU gives no such
+    number. With one thread in seconds of the processor, as all other times.
 
     Args:
-        size: of the matrices, (size, size); None for 1,024, and for 8,192 on a GPU, where less would measure the launch.
+        size: of the matrices, (size, size); None for 1,024, and for 8,192 on a GPU, where less would measure the
+            launch.
     """
     size = size or (1024 if device == "cpu" else 8192)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
@@ -65,4 +68,5 @@ def peak_of(device: str, dtype: torch.dtype, measured: float) -> Dict[str, Any]:
         measured: of ``measured_peak``, for a CPU and for a GPU that is not in the table.
     """
     stated = data_sheet_peak(torch.cuda.get_device_name(), dtype) if device != "cpu" else None
-    return {"peak_operations_per_second": stated or measured, "peak_from": "data sheet" if stated else "a matrix product"}
+    return {"peak_operations_per_second": stated or measured,
+            "peak_from": "data sheet" if stated else "a matrix product"}  # fmt: skip

@@ -1,4 +1,5 @@
-"""The fastest kernel of PyTorch's fused attention for a shape; PyTorch itself takes the first in a fixed order that can run."""
+"""The fastest kernel of PyTorch's fused attention for a shape; PyTorch itself takes the first in a fixed order that can
+run."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Dict, Optional, Sequence, Tuple
@@ -28,7 +29,9 @@ def with_fastest(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropou
     return nullcontext() if _fastest[key] is None else sdpa_kernel(_fastest[key])
 
 
-def fastest(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: float, among: Sequence[SDPBackend] = FUSED) -> Optional[SDPBackend]:
+def fastest(
+    q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: float, among: Sequence[SDPBackend] = FUSED
+) -> Optional[SDPBackend]:
     """The fastest kernel that takes this shape, type and mask; None if none does."""
     seconds: Dict[SDPBackend, float] = {}
 
@@ -54,5 +57,6 @@ def forget() -> None:
 
 def chosen() -> Dict[str, str]:
     """The kernel of each shape of queries and keys since ``forget``, in words."""
-    return {f"{str(dtype).removeprefix('torch.')}, {tuple(q)} x {tuple(k)}": backend.name.lower() if backend else "none that is fused"
+    return {f"{str(dtype).removeprefix('torch.')}, {tuple(q)} x {tuple(k)}": backend.name.lower()
+            if backend else "none that is fused"
             for (dtype, q, k, *_), backend in _fastest.items()}  # fmt: skip

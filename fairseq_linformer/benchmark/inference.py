@@ -23,8 +23,8 @@ from .models import MODELS, WITH_FAIRSEQ, check_models
 LENGTHS = tuple(2**i for i in range(9, 17))
 DIMENSIONS = (128, 256, 512, 1024, 2048)
 MANY_TOKENS = 8 * ROWS
-"""From here on each sentence takes as much memory as the one before: with fewer the feed-forward, which is cut into ``ROWS``, has not
-the same share."""
+"""From here on each sentence takes as much memory as the one before: with fewer the feed-forward, which is cut into
+``ROWS``, has not the same share."""
 PAPER_MEMORY = 16.0
 """GiB of the V100 in section 5.3, whose largest batches the paper compares."""
 TOKENS = {"cpu": 4096, "cuda": 32_768}
@@ -76,13 +76,15 @@ class Inference(Setting):
     def operations(self) -> float:
         """Of all rounds of all models."""
         batch = Batch(self.batch, self.n, self.n)
-        shapes = [Model(self.shape(self.n, 1), linear=False)] * 2 + [Model(self.shape(self.n, k)) for k in self.dimensions]
-        return (self.rounds + self.warm_up) * self.layers * sum(flops_of_layer(model, batch, 0).forward for model in shapes)
+        shapes = [Model(self.shape(self.n, 1), linear=False)] * 2
+        shapes += [Model(self.shape(self.n, k)) for k in self.dimensions]
+        forward = sum(flops_of_layer(model, batch, 0).forward for model in shapes)
+        return (self.rounds + self.warm_up) * self.layers * forward
 
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of each model that fits in each round, ``failed`` the others; ``bytes`` at most with ``sentences`` and twice
-        as many; ``counted``: models whose bytes on a GPU come from fake tensors because it has too few; ``largest`` batches;
-        ``fixed`` bytes of parameters."""
+        """``seconds`` of each model that fits in each round, ``failed`` the others; ``bytes`` at most with
+        ``sentences`` and twice as many; ``counted``: models whose bytes on a GPU come from fake tensors because it has
+        too few; ``largest`` batches; ``fixed`` bytes of parameters."""
         bytes_, largest, fixed, counted = {}, {}, {}, []
         batches = (self.sentences, 2 * self.sentences)
         for name, maker in self.makers().items():
@@ -95,7 +97,8 @@ class Inference(Setting):
                 bytes_[name] = allocated or bytes_[name]
             largest[name] = largest_batch(self.memory_gib * GIB, fixed[name], self.sentences, *bytes_[name])
         seconds, failed = self._seconds(bytes_, fixed)
-        return {"seconds": seconds, "failed": failed, "bytes": bytes_, "counted": counted, "fixed": fixed, "largest": largest,
+        return {"seconds": seconds, "failed": failed, "bytes": bytes_, "counted": counted, "fixed": fixed,
+                "largest": largest,
                 "batch": self.batch, "sentences": self.sentences}  # fmt: skip
 
     def _fixed_bytes(self, maker) -> int:
@@ -157,7 +160,8 @@ def rows(lengths=LENGTHS, dimensions=DIMENSIONS, **options) -> List[Inference]:
 
 @dataclass(frozen=True)
 class WholeInference(Setting):
-    """Features of fairseq's models for one batch: RoBERTa with PyTorch's fused attention as fairseq calls it, the authors', ours.
+    """Features of fairseq's models for one batch: RoBERTa with PyTorch's fused attention as fairseq calls it, the
+    authors', ours.
 
     Raises:
         ValueError: a model that is not allowed or not installed.
@@ -187,4 +191,5 @@ class WholeInference(Setting):
         tokens, shape = self.random_tokens(self._row().batch, self.n), self.shape(self.n, self.k)
         modules = {name: self.placed(MODELS[name](shape, False).model.eval()) for name in self.models}
         with torch.inference_mode():
-            return {"seconds": self.time({name: partial(module, tokens, features_only=True) for name, module in modules.items()})}
+            runs = {name: partial(module, tokens, features_only=True) for name, module in modules.items()}
+            return {"seconds": self.time(runs)}

@@ -1,7 +1,7 @@
 """Bytes that a computation holds at most beside parameters, gradients and its inputs.
 
-On a CPU PyTorch's memory tracker counts them from tensors, not from the process; with fake tensors (shapes without memory)
-that is possible for sizes that no machine holds. On a GPU its allocator knows them.
+On a CPU PyTorch's memory tracker counts them from tensors, not from the process; with fake tensors (shapes without
+memory) that is possible for sizes that no machine holds. On a GPU its allocator knows them.
 """
 
 from contextlib import contextmanager, nullcontext
@@ -44,7 +44,8 @@ def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Te
     return size_of["ACT"] + size_of["TEMP"] + size_of["OTH"] - sum(x.untyped_storage().nbytes() for x in inputs)
 
 
-def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, Tensor], object], batch: int, n: int, device="cpu", dtype=torch.float32) -> int:
+def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, Tensor], object], batch: int, n: int,
+                     device="cpu", dtype=torch.float32) -> int:  # fmt: skip
     """The most bytes of a forward pass without gradients of (batch, n) tokens; on a CPU with fake tensors.
 
     Args:
@@ -88,13 +89,13 @@ def largest_batch(memory: float, fixed: float, sentences: int, at: int, at_twice
     Args:
         memory: bytes in all.
         fixed: bytes of parameters and buffers.
-        at, at_twice: bytes beside them, with ``sentences`` and with twice as many; each further one takes as much as those
-            between.
+        at, at_twice: bytes beside them, with ``sentences`` and with twice as many; each further one takes as much as
+            those between.
 
     Raises:
         ValueError: twice as many take no more.
     """
     each = (at_twice - at) / sentences
     if each <= 0:
-        raise ValueError(f"{at} bytes with {sentences} sentences and {at_twice} with twice as many, which must take more")
+        raise ValueError(f"{at} bytes with {sentences} sentences and {at_twice} with twice as many; it must be more")
     return max(0, int(sentences + (memory - fixed - at) // each))

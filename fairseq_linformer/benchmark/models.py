@@ -3,8 +3,8 @@
     loss = model(tokens (B, n), positions (B, m), targets (B, m))        masked language modelling
     loss = model(tokens (B, n), labels (B,))                             classification
 
-``ours-modules`` and the Transformers need PyTorch only, ``ours``, ``roberta`` and ``authors`` fairseq; ``linformer`` and
-``linformer-pytorch`` are other packages, with ``pip install fairseq-linformer[benchmark]``.
+``ours-modules`` and the Transformers need PyTorch only, ``ours``, ``roberta`` and ``authors`` fairseq; ``linformer``
+and ``linformer-pytorch`` are other packages, with ``pip install fairseq-linformer[benchmark]``.
 """
 
 import importlib
@@ -60,7 +60,8 @@ class OfFairseq(nn.Module):
 
 
 class OfIndex(nn.Module):
-    """A language model of another package: it computes the logits, or for classification the features, of all positions.
+    """A language model of another package: it computes the logits, or for classification the features, of all
+    positions.
 
     Args:
         length: it takes inputs of this length only, so shorter ones are filled up, as its user must; None for any.
@@ -116,12 +117,15 @@ def check_models(names: Sequence[str], allowed: Sequence[str], n: int, k: int) -
         raise ValueError(f"k is {k}; the authors' code needs one that divides n, {n}")
 
 
-def _built(model, classify: bool, c: LinformerConfig, set_defaults: Callable[[Namespace], None] = lambda args: None, **options) -> nn.Module:
+def _built(
+    model, classify: bool, c: LinformerConfig, set_defaults: Callable[[Namespace], None] = lambda args: None, **options
+) -> nn.Module:
     """A model class of fairseq in the Linformer's shape."""
     from ..models.bare_task import BareTask
 
     args = Namespace(
-        max_positions=c.max_positions, tokens_per_sample=c.max_positions, encoder_layers=c.layers, encoder_embed_dim=c.embed_dim,
+        max_positions=c.max_positions, tokens_per_sample=c.max_positions, encoder_layers=c.layers,
+        encoder_embed_dim=c.embed_dim,
         encoder_ffn_embed_dim=c.ffn_embed_dim, encoder_attention_heads=c.attention_heads, dropout=c.dropout,
         attention_dropout=c.attention_dropout, **options,
     )  # fmt: skip
@@ -132,7 +136,8 @@ def _built(model, classify: bool, c: LinformerConfig, set_defaults: Callable[[Na
 def _ours(c: LinformerConfig, classify: bool) -> nn.Module:
     from ..models import LinformerRobertaModel
 
-    return _built(LinformerRobertaModel, classify, c, arch="linformer_roberta_base", projected_dim=c.projected_dim, sharing=c.sharing)
+    return _built(LinformerRobertaModel, classify, c, arch="linformer_roberta_base", projected_dim=c.projected_dim,
+                  sharing=c.sharing)  # fmt: skip
 
 
 def _roberta(c: LinformerConfig, classify: bool) -> nn.Module:
@@ -145,7 +150,8 @@ def _authors(c: LinformerConfig, classify: bool) -> nn.Module:
     """With layerwise sharing."""
     check_models(("authors",), WITH_FAIRSEQ, c.max_positions, c.projected_dim)
     compressed = c.max_positions // c.projected_dim
-    return _built(_authors_code().LinformerModel, classify, c, compressed=compressed, shared_kv_compressed=1, shared_layer_kv_compressed=1)
+    return _built(_authors_code().LinformerModel, classify, c, compressed=compressed, shared_kv_compressed=1,
+                  shared_layer_kv_compressed=1)  # fmt: skip
 
 
 def authors_example() -> Path:
@@ -165,23 +171,28 @@ def _authors_code():
 
 
 def _of_index(name: str, c: LinformerConfig, classify: bool) -> nn.Module:
-    """Their defaults, except sizes and dropout. ``linformer`` shares no E between layers; ``share_kv`` would also make keys values."""
+    """Their defaults, except sizes and dropout. ``linformer`` shares no E between layers; ``share_kv`` would also make
+    keys values."""
     if name == "linformer":
         from linformer import LinformerLM
 
-        model = LinformerLM(c.vocab_size, c.embed_dim, c.max_positions, c.layers, k=c.projected_dim, heads=c.attention_heads, dropout=c.dropout)
+        model = LinformerLM(c.vocab_size, c.embed_dim, c.max_positions, c.layers, k=c.projected_dim,
+                            heads=c.attention_heads, dropout=c.dropout)  # fmt: skip
         if classify:
             model.to_logits = nn.Identity()
         return OfIndex(model, c.embed_dim, classify)
     from linformer_pytorch import LinformerLM
 
-    model = LinformerLM(c.vocab_size, c.max_positions, c.embed_dim, dim_k=c.projected_dim, dim_ff=c.ffn_embed_dim, nhead=c.attention_heads,
+    model = LinformerLM(c.vocab_size, c.max_positions, c.embed_dim, dim_k=c.projected_dim, dim_ff=c.ffn_embed_dim,
+                        nhead=c.attention_heads,
                         depth=c.layers, dropout=c.attention_dropout, dropout_ff=c.dropout, dropout_tokens=c.dropout,
                         parameter_sharing="layerwise", return_emb=classify)  # fmt: skip
     return OfIndex(model, c.embed_dim, classify, c.max_positions)
 
 
-def _of_modules(make_encoder: Callable[[LinformerConfig], LinformerEncoder], c: LinformerConfig, classify: bool) -> nn.Module:
+def _of_modules(
+    make_encoder: Callable[[LinformerConfig], LinformerEncoder], c: LinformerConfig, classify: bool
+) -> nn.Module:
     return (Classified if classify else MaskedLM)(make_encoder(c))
 
 

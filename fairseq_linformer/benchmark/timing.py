@@ -52,7 +52,8 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
 
 
 def clock_for(device: str) -> str:
-    """``processor`` for one thread on a CPU: seconds in which this process computed, whatever others did meanwhile. ``wall``
+    """``processor`` for one thread on a CPU: seconds in which this process computed, whatever others did meanwhile.
+    ``wall``
     otherwise: several threads would add theirs up, and it does not see a GPU."""
     return "processor" if device == "cpu" and torch.get_num_threads() == 1 else "wall"
 

@@ -20,7 +20,6 @@ import psutil
 import torch
 
 from ..corpus.binarised import Writer
-from ..errors import first_line
 from ..fairseq_log import every
 from .cells import PATH, Setting
 from .entries import slug
@@ -34,9 +33,12 @@ PLUGIN = Path(__file__).parents[1]
 FAIRSEQ_TRAIN = Path(__file__).with_name("fairseq_train.py")
 SAMPLE_EVERY = 0.01
 """Seconds between two readings of a process's memory."""
-RESERVED = ("--amp", "--arch", "-a", "--batch-size", "--max-sentences", "--bf16", "--cpu", "--distributed-world-size", "--encoder-attention-heads",
-            "--encoder-embed-dim", "--encoder-ffn-embed-dim", "--encoder-layers", "--fp16", "--log-format", "--log-interval", "--max-positions",
-            "--max-tokens", "--max-update", "--memory-efficient-bf16", "--memory-efficient-fp16", "--projected-dim", "--task", "--tokens-per-sample",
+RESERVED = ("--amp", "--arch", "-a", "--batch-size", "--max-sentences", "--bf16", "--cpu", "--distributed-world-size",
+            "--encoder-attention-heads",
+            "--encoder-embed-dim", "--encoder-ffn-embed-dim", "--encoder-layers", "--fp16", "--log-format",
+            "--log-interval", "--max-positions",
+            "--max-tokens", "--max-update", "--memory-efficient-bf16", "--memory-efficient-fp16", "--projected-dim",
+            "--task", "--tokens-per-sample",
             "--tpu", "--update-freq")  # fmt: skip
 """Options of fairseq that the fields of a cell determine, or that its log depends on."""
 
@@ -66,7 +68,7 @@ class Process(Setting):
         self.shape(self.n, self.k)  # refuses k above n
         check_models(self.models, WITH_FAIRSEQ, self.n, self.k)
         if not 1 <= self.warm_up_updates < self.updates:
-            raise ValueError(f"warm_up_updates is {self.warm_up_updates}; it must be at least 1 and less than updates, which is {self.updates}")
+            raise ValueError(f"warm_up_updates is {self.warm_up_updates}; it must be 1 to {self.updates - 1}")
         if (self.device, self.dtype) == ("cpu", "fp16"):
             raise ValueError("dtype is fp16; fairseq trains in it on a GPU only, on cpu it must be fp32 or bf16")
         if self.options and "ours" not in self.models:
@@ -87,14 +89,15 @@ class Process(Setting):
 
     def operations(self) -> float:
         """Of the steps alone."""
-        return self._operations_of(Training(self.n, self.batch, self.models, positions=self.n, k=self.k, **self.setting()))
+        return self._operations_of(Training(self.n, self.batch, self.models, positions=self.n, k=self.k,
+                                            **self.setting()))  # fmt: skip
 
     def _operations_of(self, step: Training) -> float:
         return self.rounds * self.updates * sum(step.model_operations(name) for name in self.models)
 
     def measure(self) -> Dict[str, Any]:
-        """``words`` a second of each round, over its updates after those that warm up, and ``bytes`` of the host's memory that
-        the training process had; ``failed``: models for which the GPU has too little memory."""
+        """``words`` a second of each round, over its updates after those that warm up, and ``bytes`` of the host's
+        memory that the training process had; ``failed``: models for which the GPU has too little memory."""
         words: Dict[str, List[float]] = {name: [] for name in self.models}
         memory: Dict[str, List[int]] = {name: [] for name in self.models}
         failed: Dict[str, str] = {}
@@ -135,19 +138,26 @@ class Process(Setting):
 
     def arguments(self, name: str, folder: str) -> List[str]:
         """Of ``fairseq-train``. ``options`` come last, and so override what every model has."""
-        compressed = ["--compressed", str(self.n // self.k), "--shared-kv-compressed", "1", "--shared-layer-kv-compressed", "1"]
+        compressed = ["--compressed", str(self.n // self.k), "--shared-kv-compressed", "1",
+                      "--shared-layer-kv-compressed", "1"]  # fmt: skip
         of_model = {
             "roberta": ["--arch", "roberta_base"],
-            "authors": ["--arch", "linformer_roberta_base", "--user-dir", str(authors_example() / "linformer_src"), *compressed],
-            "ours": ["--arch", "linformer_roberta_base", "--user-dir", str(PLUGIN), "--projected-dim", str(self.k), "--sharing", "layerwise"],
-        }[name]
+            "authors": ["--arch", "linformer_roberta_base", "--user-dir", str(authors_example() / "linformer_src"),
+                        *compressed],
+            "ours": ["--arch", "linformer_roberta_base", "--user-dir", str(PLUGIN), "--projected-dim", str(self.k),
+                     "--sharing", "layerwise"],
+        }[name]  # fmt: skip
         precision = {"fp32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}[self.dtype]
-        device = ["--cpu"] if self.device == "cpu" else ["--distributed-world-size", "1"]  # or it takes every GPU, with a batch each
+        # or it takes every GPU, with a batch each
+        device = ["--cpu"] if self.device == "cpu" else ["--distributed-world-size", "1"]
         return [
             *self.task(folder), *of_model,
-            "--encoder-layers", str(self.layers), "--encoder-embed-dim", str(self.embed_dim), "--encoder-ffn-embed-dim", str(4 * self.embed_dim),
-            "--encoder-attention-heads", str(self.heads), "--batch-size", str(self.batch), "--max-positions", str(self.n), "--optimizer", "adam",
-            "--lr", "1e-5", "--max-update", str(self.updates), "--log-format", "json", "--log-interval", "1", "--disable-validation", "--no-save",
+            "--encoder-layers", str(self.layers), "--encoder-embed-dim", str(self.embed_dim),
+            "--encoder-ffn-embed-dim", str(4 * self.embed_dim),
+            "--encoder-attention-heads", str(self.heads), "--batch-size", str(self.batch), "--max-positions",
+            str(self.n), "--optimizer", "adam",
+            "--lr", "1e-5", "--max-update", str(self.updates), "--log-format", "json", "--log-interval", "1",
+            "--disable-validation", "--no-save",
             "--seed", "1", *precision, *device, *(self.options if name == "ours" else ()),
         ]  # fmt: skip
 
@@ -177,20 +187,24 @@ class Finetuning(Process):
     def operations(self) -> float:
         """Of sentences of 32 tokens, which is more than those of SST-2."""
         short = min(32, self.n)
-        return self._operations_of(Training(short, self.batch, self.models, positions=self.n, k=self.k, classify=True, **self.setting()))
+        return self._operations_of(Training(short, self.batch, self.models, positions=self.n, k=self.k, classify=True,
+                                            **self.setting()))  # fmt: skip
 
     def write_data(self, folder: Path) -> None:
         """The data exists."""
 
     def task(self, folder: str) -> List[str]:
         """The task of fairseq's ``sentence_prediction`` layout."""
-        return [self.folder, "--task", "sentence_prediction", "--criterion", "sentence_prediction", "--num-classes", str(self.classes), "--init-token", "0",
-                "--separator-token", "2", "--shorten-method", "truncate", "--required-batch-size-multiple", "1"]  # fmt: skip
+        return [self.folder, "--task", "sentence_prediction", "--criterion", "sentence_prediction", "--num-classes",
+                str(self.classes), "--init-token", "0",
+                "--separator-token", "2", "--shorten-method", "truncate", "--required-batch-size-multiple",
+                "1"]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Shares(Process):
-    """Processes of one shape with a stopwatch inside: the seconds of each of ``PARTS`` of an update, and of the ``REST``.
+    """Processes of one shape with a stopwatch inside: the seconds of each of ``PARTS`` of an update, and of the
+    ``REST``.
 
     Raises:
         ValueError: as ``Process``.
@@ -200,7 +214,8 @@ class Shares(Process):
 
     def measure(self) -> Dict[str, Any]:
         """``seconds`` of each part, of the rest and of the whole, in each update that counts."""
-        seconds: Dict[str, Dict[str, List[float]]] = {name: {part: [] for part in (*PARTS, REST, "whole")} for name in self.models}
+        parts = (*PARTS, REST, "whole")
+        seconds: Dict[str, Dict[str, List[float]]] = {name: {part: [] for part in parts} for name in self.models}
         for name, folder in self.turns():
             for update in self._updates(name, folder)[self.warm_up_updates :]:
                 update[REST] = update["whole"] - sum(update[part] for part in PARTS)
@@ -219,11 +234,12 @@ class Shares(Process):
 
 
 def run(command: List[str]) -> Tuple[str, int]:
-    """The output of a command, and the largest resident set of its process, in bytes, read every ``SAMPLE_EVERY`` seconds. The
-    command has as many threads as PyTorch has here.
+    """The output of a command, and the largest resident set of its process, in bytes, read every ``SAMPLE_EVERY``
+    seconds. The command has as many threads as PyTorch has here.
 
     Raises:
-        torch.OutOfMemoryError: it reports that a GPU has no memory left; fairseq continues without the batch that was too large.
+        torch.OutOfMemoryError: it reports that a GPU has no memory left; fairseq continues without the batch that was
+        too large.
         ValueError: it fails; with its last line.
     """
     most = 0
@@ -243,7 +259,8 @@ def run(command: List[str]) -> Tuple[str, int]:
     if "CUDA out of memory" in output:
         raise torch.OutOfMemoryError(f"{command[0]} has no room on the GPU")
     if process.returncode != 0:
-        raise ValueError(f"{command[0]} ended with {process.returncode}: {first_line((output.strip().splitlines() or [''])[-1])}")
+        last = (output.strip().splitlines() or [""])[-1]
+        raise ValueError(f"{command[0]} ended with {process.returncode}: {last}")
     return output, most
 
 

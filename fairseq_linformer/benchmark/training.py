@@ -74,8 +74,10 @@ class Training(Setting):
         return self.shape(self.positions, self.k)
 
     def model_operations(self, name: str) -> float:
-        """Operations that a step of a model needs, by ``planning/formulas.py``; another package needs those of the Linformer."""
-        model = Model(self.config(), linear=name not in ("roberta", *OUR_TRANSFORMERS), read_only=name in OUR_TRANSFORMERS)
+        """Operations that a step of a model needs, by ``planning/formulas.py``; another package needs those of the
+        Linformer."""
+        model = Model(self.config(), linear=name not in ("roberta", *OUR_TRANSFORMERS),
+                      read_only=name in OUR_TRANSFORMERS)  # fmt: skip
         batch = Batch(self.batch, self.n, 1 if self.classify else round(MASKED * self.n))
         head = Flops(0, 0) if self.classify else flops_of_head(model, batch)
         whole = sum((flops_of_layer(model, batch, i, fused=False) for i in range(self.layers)), head)
@@ -87,7 +89,8 @@ class Training(Setting):
         return steps * sum(self.model_operations(name) for name in self.models)
 
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step; ``failed``, and why."""
+        """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step; ``failed``,
+        and why."""
         failed = {name: why for name in self.models if (why := self._no_room(name))}
         inputs, found = self._inputs(), {}
         for name in (name for name in self.models if name not in failed):
@@ -98,24 +101,27 @@ class Training(Setting):
                 found[name] = step if self.device == "cpu" or fits(step) else None
         failed |= {name: NO_MEMORY for name, value in found.items() if value is None}
         found = {name: value for name, value in found.items() if value is not None}
-        return {"tokens": self.batch * self.n, "operations": {name: self.model_operations(name) for name in self.models},
+        return {"tokens": self.batch * self.n,
+                "operations": {name: self.model_operations(name) for name in self.models},
                 **({"bytes": found} if self.memory else {"seconds": self.time(found)}), "failed": failed}  # fmt: skip
 
     def _no_room(self, name: str) -> Optional[str]:
         """Why a model is not run on a CPU, where the system would kill the process; None if it is.
 
-        A Transformer keeps n x n weights for backward; so does the fused kernel on a CPU, which has no dropout there. A model that
-        takes inputs of its full length only computes many times the tokens of a shorter one.
+        A Transformer keeps n x n weights for backward; so does the fused kernel on a CPU, which has no dropout there. A
+        model that takes inputs of its full length only computes many times the tokens of a shorter one.
         """
         if self.device != "cpu":
             return None
         if name in ("roberta", *OUR_TRANSFORMERS):
-            what, needed = "its weights take", KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize
+            what = "its weights take"
+            needed = KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize
         elif name in FILLED_UP and self.n < self.positions:
             models = 1 if self.memory else len(self.models)  # weights, gradients and two moments, all built later
             held = 4 * models * parameters(Model(self.config())).learnt * DTYPES[self.dtype].itemsize
             one = replace(self, batch=1)
-            what, needed = f"filled up to n = {self.positions} and beside the other models it takes", held + self.batch * one._bytes(name)
+            what = f"filled up to n = {self.positions} and beside the other models it takes"
+            needed = held + self.batch * one._bytes(name)
         else:
             return None
         free = free_memory()
@@ -128,7 +134,8 @@ class Training(Setting):
         tokens = self.random_tokens(self.batch, self.n)
         if self.classify:
             return [tokens, torch.randint(0, 2, (self.batch,), device=self.device)]
-        positions = torch.rand(self.batch, self.n, device=self.device).argsort(1)[:, : round(MASKED * self.n)].sort(1).values
+        order = torch.rand(self.batch, self.n, device=self.device).argsort(1)
+        positions = order[:, : round(MASKED * self.n)].sort(1).values
         return [tokens, positions, tokens.gather(1, positions)]
 
     def _step(self, module: nn.Module, inputs) -> Callable[[], None]:
@@ -149,13 +156,16 @@ class Training(Setting):
                 p.grad = torch.zeros_like(p)
         backward = lambda: module(*inputs).backward()  # noqa: E731
         found = peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or fits(backward) else None
-        for p in module.parameters():  # the tracker's hooks keep the module: 1 GiB for each, and the next cells bring more
+        # the tracker's hooks keep the module: 1 GiB for each, and the next cells bring more
+        for p in module.parameters():
             p.grad, p.data = None, p.data.new_empty(0)
         return found
 
 
 def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = TOKENS["cpu"], **options) -> List[Training]:
-    """A step of about ``tokens`` tokens for each length, of at most 32 sentences in finetuning, followed by their bytes."""
+    """A step of about ``tokens`` tokens for each length, of at most 32 sentences in finetuning, followed by their
+    bytes."""
     steps = [dict(n=n, batch=max(1, tokens // n), positions=n) for n in lengths]
-    steps += [dict(n=n, batch=min(FINETUNING_BATCH, max(1, tokens // n)), classify=True, positions=512) for n in finetuning]
+    steps += [dict(n=n, batch=min(FINETUNING_BATCH, max(1, tokens // n)), classify=True, positions=512)
+              for n in finetuning]  # fmt: skip
     return [Training(**step, memory=memory, **options) for memory in (False, True) for step in steps]

@@ -73,7 +73,9 @@ def model(roberta):
 
 @pytest.fixture(scope="session")
 def sentences(text):
-    """A function from a loaded model and options of ``Sentences`` to the sentences of the text, or of another ``path``."""
+    """A function from a loaded model and options of ``Sentences`` to the sentences of the text, or of another
+    ``path``."""
+
     def make(model, path=text, n=N, **options):
         return Sentences([str(path)], model.tokenizer, n, bos=model.bos, eos=model.eos, **options)
 
@@ -82,7 +84,8 @@ def sentences(text):
 
 @pytest.fixture(scope="session")
 def measured(model, sentences, tmp_path_factory):
-    """A folder with the spectrum of 7 sentences of the RoBERTa, two of them checked in double precision; only read it."""
+    """A folder with the spectrum of 7 sentences of the RoBERTa, two of them checked in double precision; only read
+    it."""
     folder = tmp_path_factory.mktemp("measured") / "out"
     spectrum(model, sentences(model), folder, sentences=7, index=3, batch=3, check=2)
     return folder
@@ -97,7 +100,9 @@ def bert(tmp_path_factory):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set("the cat sat on mat a dog ran to and".split()))]
     (root / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer = BertTokenizer(str(root / "vocab.txt"))
-    sizes = dict(vocab_size=len(words), hidden_size=16, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=24)
+    sizes = dict(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=24
+    )
     torch.manual_seed(0)
     BertModel(BertConfig(**sizes, num_attention_heads=2, initializer_range=0.5)).save_pretrained(root / "bert")
     FNetModel(FNetConfig(**sizes)).save_pretrained(root / "fnet")

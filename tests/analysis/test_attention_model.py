@@ -32,7 +32,9 @@ def test_of_a_fairseq_roberta_they_are_fairseqs_own(roberta, model):
     checkpoint = torch.load(roberta, weights_only=True)
     dictionary = Dictionary.load(str(roberta.with_name("dict.txt")))
     dictionary.add_symbol("<mask>")
-    theirs = RobertaModel.build_model(argparse.Namespace(**checkpoint["cfg"]["model"]), argparse.Namespace(source_dictionary=dictionary)).eval()
+    theirs = RobertaModel.build_model(
+        argparse.Namespace(**checkpoint["cfg"]["model"]), argparse.Namespace(source_dictionary=dictionary)
+    ).eval()
     theirs.load_state_dict(checkpoint["model"])
     tokens, padding = batch()
     expected = []
@@ -103,7 +105,9 @@ def test_an_exported_linformer_gives_the_maps_of_its_checkpoint(linformer, tmp_p
     to_huggingface(path, tmp_path / "folder")
     checkpoint, folder = load_model(path), load_model(str(tmp_path / "folder"))
     assert (folder.kind, folder.layers, folder.heads, folder.n) == ("linformer", LAYERS, HEADS, N)
-    assert (folder.bos, folder.eos, folder.pad) == (0, 2, 1) and folder.tokenizer("a dog")["input_ids"] == checkpoint.tokenizer("a dog")["input_ids"]
+    assert (folder.bos, folder.eos, folder.pad) == (0, 2, 1) and folder.tokenizer("a dog")[
+        "input_ids"
+    ] == checkpoint.tokenizer("a dog")["input_ids"]
     tokens, padding = batch()
     ours, theirs = maps_of(checkpoint, tokens, padding), maps_of(folder, tokens, padding)
     for layer in range(LAYERS):

@@ -26,12 +26,29 @@ def test_spectrum_and_figure(roberta, text, tmp_path, capsys):
     k = suggest(read(tmp_path / "a"), 0.5)
     assert f"  --sharing none --projected-dim {k['none']}\n" in printed
     figure = tmp_path / "f.svg"
-    main(["analyze", "figure", str(tmp_path / "a"), str(tmp_path / "a"), "--title", "one", "--title", "two", "--out", str(figure)])
+    main(
+        [
+            "analyze",
+            "figure",
+            str(tmp_path / "a"),
+            str(tmp_path / "a"),
+            "--title",
+            "one",
+            "--title",
+            "two",
+            "--out",
+            str(figure),
+        ]
+    )
     assert "<svg" in figure.read_text()
     assert "f.svg exists" in refused(capsys, "figure", tmp_path / "a", "--out", figure)
     assert "f.pdf" in refused(capsys, "figure", tmp_path / "a", "--out", tmp_path / "f.pdf")
     assert "spectrum.npz" in refused(capsys, "figure", tmp_path, "--out", tmp_path / "g.png")
-    for options, named in ((["--suggest-k", 1.5], "--suggest-k"), (["--energy", "squares"], "--energy"), (["--length", 17], "length is 17")):
+    for options, named in (
+        (["--suggest-k", 1.5], "--suggest-k"),
+        (["--energy", "squares"], "--energy"),
+        (["--length", 17], "length is 17"),
+    ):
         assert named in refused(capsys, *spectrum, tmp_path / "b", *options)
     assert not (tmp_path / "b").exists()
 
@@ -41,12 +58,20 @@ def test_theorems(roberta, text, tmp_path, capsys):
     on_model = ["--model", str(roberta), "--text", str(text)]
     main(["analyze", "theorems", str(tmp_path / "random"), "--lengths", "8,16", "--width", "3", "--draws", "2"])
     main(["analyze", "theorems", str(tmp_path / "model"), *on_model, "--sentences", "1", "--draws", "2"])
-    for name, lengths, heads in (("random", [8, 16], "random"), ("model", [16], f"{roberta.parent.name}/{roberta.name}")):
+    for name, lengths, heads in (
+        ("random", [8, 16], "random"),
+        ("model", [16], f"{roberta.parent.name}/{roberta.name}"),
+    ):
         found = json.loads((tmp_path / name / "theorems.json").read_text())
-        assert [row["n"] for row in found["theorem1"]] == lengths and found["theorem1"][-1]["k"] == powers(8, 16) == [8, 16]
+        assert [row["n"] for row in found["theorem1"]] == lengths and found["theorem1"][-1]["k"] == powers(8, 16) == [
+            8,
+            16,
+        ]
         assert {row["k"] for row in found["rank_k"]} == {8, 16} and found["theorem2"]["step1"]
         assert (found["heads"], found.get("text")) == (heads, None if name == "random" else "text.txt")
-        assert all((tmp_path / name / f"{figure}.png").stat().st_size > 5000 for figure in ("theorem1", "theorem2", "rank_k"))
+        assert all(
+            (tmp_path / name / f"{figure}.png").stat().st_size > 5000 for figure in ("theorem1", "theorem2", "rank_k")
+        )
     assert "has files in it" in refused(capsys, "theorems", tmp_path / "model")
     for options, named in (
         (on_model[:2], "--text"),

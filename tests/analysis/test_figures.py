@@ -33,7 +33,9 @@ def test_a_figure_says_of_what_it_is(measured, tmp_path):
 
 def test_pictures_of_attention(model, linformer, sentences, tmp_path):
     paths = attention(model, sentences(model, short="pad"), [2, 1], tmp_path / "pictures")
-    assert [path.name for path in paths] == ["sentence-1.png", "sentence-2.png"] and all(path.stat().st_size > 5000 for path in paths)
+    assert [path.name for path in paths] == ["sentence-1.png", "sentence-2.png"] and all(
+        path.stat().st_size > 5000 for path in paths
+    )
     with pytest.raises(ValueError, match="sentence-1.png exists"):
         attention(model, sentences(model), [1], tmp_path / "pictures")
     with pytest.raises(ValueError, match="sentence 1000 .* 6[0-9]"):

@@ -37,13 +37,14 @@ def test_refusals(roberta, bert, tmp_path):
 
 def test_a_folder_of_transformers_that_is_not_whole(bert, tmp_path):
     """transformers invents a tokenizer without words, and layers at random."""
+
     def copied(name, **config):
         shutil.copytree(bert / "bert", tmp_path / name)
         config_before = json.loads((tmp_path / name / "config.json").read_text())
         (tmp_path / name / "config.json").write_text(json.dumps({**config_before, **config}))
         return tmp_path / name
 
-    with pytest.raises(ValueError, match="no weights for encoder.layer.2.attention.* 15 others"):
+    with pytest.raises(ValueError, match="16 parameters, such as encoder.layer.2.attention"):
         load_model(str(copied("layers", num_hidden_layers=3)))
     for path in copied("words").iterdir():
         if path.name not in ("config.json", "model.safetensors"):

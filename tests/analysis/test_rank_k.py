@@ -44,6 +44,8 @@ def test_learned_matrices_of_different_k_count_where_they_are():
         head.E, head.F = (torch.randn(k, 16, generator=generator(k), dtype=torch.float64) for _ in range(2))
     found = rank_k.errors(heads, [4, 8], generator())
     for k, those in ((4, [heads[0], heads[2]]), (8, [heads[1]])):
-        by_hand = [float((rank_k.linformer_map(head, head.E, head.F) - head.P).norm() / head.P.norm()) for head in those]
+        by_hand = [
+            float((rank_k.linformer_map(head, head.E, head.F) - head.P).norm() / head.P.norm()) for head in those
+        ]
         assert found[k][rank_k.LEARNED]["map"] == pytest.approx(by_hand)
         assert len(found[k][rank_k.BEST]["map"]) == 3

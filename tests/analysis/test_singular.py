@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from fairseq_linformer.analysis.singular import cumulative, dimension_for, longer_side, rank, singular_values, without_padding
+from fairseq_linformer.analysis.singular import (
+    cumulative,
+    dimension_for,
+    longer_side,
+    rank,
+    singular_values,
+    without_padding,
+)
 from fairseq_linformer.analysis.spectrum import Sums
 
 
@@ -14,7 +21,9 @@ def curve_by_hand(matrix):
     return torch.tensor([sum(values[: i + 1]) / sum(values) for i in range(len(values))], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("matrix", [torch.eye(8), torch.eye(8)[torch.randperm(8, generator=torch.Generator().manual_seed(3))]])
+@pytest.mark.parametrize(
+    "matrix", [torch.eye(8), torch.eye(8)[torch.randperm(8, generator=torch.Generator().manual_seed(3))]]
+)
 def test_identity_and_permutations_have_a_straight_curve(matrix):
     values = singular_values(matrix[None, None])
     torch.testing.assert_close(cumulative(values)[0, 0], torch.arange(1, 9).double() / 8)
@@ -35,7 +44,9 @@ def test_a_matrix_made_from_its_singular_values():
     values = singular_values((U * known @ V.T)[None, None])[0, 0]
     torch.testing.assert_close(values, known, rtol=0, atol=1e-5)
     torch.testing.assert_close(cumulative(values), torch.tensor([0.4, 0.7, 0.9, 1.0, 1.0]).double(), rtol=0, atol=1e-5)
-    torch.testing.assert_close(cumulative(values**2), torch.tensor([16, 25, 29, 30, 30]).double() / 30, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        cumulative(values**2), torch.tensor([16, 25, 29, 30, 30]).double() / 30, rtol=0, atol=1e-5
+    )
     assert rank(values, 9).item() == 4
     for share, k in ((0.1, 1), (0.4 - 1e-4, 1), (0.5, 2), (0.89, 3), (0.999, 4)):
         assert dimension_for(cumulative(values), share).item() == k
@@ -52,7 +63,8 @@ def test_single_precision_agrees_with_the_reference_on_random_attention():
 
 @pytest.mark.parametrize("columns, positions", [(10, True), (4, False), (10, False)])
 def test_padded_rows_and_columns_never_count(columns, positions):
-    """Of a Linformer columns are projected positions and no padding: 4 of them, and 10 too, as many as there are rows by chance."""
+    """Of a Linformer columns are projected positions and no padding: 4 of them, and 10 too, as many as there are rows
+    by chance."""
     generator = torch.Generator().manual_seed(2)
     maps = torch.rand(2, 3, 10, columns, generator=generator)
     padding = torch.arange(10) >= torch.tensor([10, 6]).unsqueeze(1)
@@ -111,7 +123,11 @@ def test_sums_are_the_means_of_single_maps():
     for sums in (together, alone):
         torch.testing.assert_close(torch.from_numpy(sums.curve[0]), expected.sum(0), rtol=0, atol=1e-5)
         torch.testing.assert_close(torch.from_numpy(sums.curve_squares[0]), (expected**2).sum(0), rtol=0, atol=1e-5)
-        assert sums.ranks.tolist() == [[16, 16]] and sums.rank_least.tolist() == [[4, 4]] and sums.rank_most.tolist() == [[6, 6]]
+        assert (
+            sums.ranks.tolist() == [[16, 16]]
+            and sums.rank_least.tolist() == [[4, 4]]
+            and sums.rank_most.tolist() == [[6, 6]]
+        )
         assert sums.values == 6
 
 

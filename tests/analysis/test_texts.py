@@ -48,7 +48,10 @@ def test_a_line_that_is_no_text_takes_no_other_with_it(model, sentences, tmp_pat
     assert len([*itertools.islice(texts, 5)]) == 5 and texts.counts.unfit == 1
     (tmp_path / "bytes.txt").write_bytes("the cat".encode("utf-16") * 9)
     texts = sentences(model, tmp_path / "bytes.txt", n=8, cut="lines", short="pad")
-    for measure in (lambda: run.spectrum(model, texts, tmp_path / "out", 2), lambda: run.attention(model, texts, [1], tmp_path / "out")):
+    for measure in (
+        lambda: run.spectrum(model, texts, tmp_path / "out", 2),
+        lambda: run.attention(model, texts, [1], tmp_path / "out"),
+    ):
         with pytest.raises(ValueError, match="documents are no text"):
             measure()
 

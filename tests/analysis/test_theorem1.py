@@ -34,7 +34,12 @@ def test_probabilities_are_those_of_a_slow_loop():
     again, P = generator(7), head.P
     held = torch.zeros(5, 4, 2, 3, dtype=torch.float64)
     for draw in range(4):
-        rows = torch.cat([torch.randn(2, 10, generator=again, dtype=torch.float64), torch.randn(3, 10, generator=again, dtype=torch.float64)])
+        rows = torch.cat(
+            [
+                torch.randn(2, 10, generator=again, dtype=torch.float64),
+                torch.randn(3, 10, generator=again, dtype=torch.float64),
+            ]
+        )
         for i, k in enumerate(ks):
             R = rows[:k] / math.sqrt(k)
             for w in head.V.T:
@@ -70,13 +75,18 @@ def test_the_printed_lemma_fails_for_vectors_at_right_angles():
     W = torch.zeros(6, 1, dtype=torch.float64)
     W[0], W[1] = 1e-9, 1  # w = e_2, all but
     found = theorem1.probabilities(P, W, [6], [0.9], 50, generator())
-    assert found["pair"].mean().item() == found["theorem"].mean().item() == 0 and found["pair_lengths"].mean().item() > 0.8
+    assert (
+        found["pair"].mean().item() == found["theorem"].mean().item() == 0 and found["pair_lengths"].mean().item() > 0.8
+    )
     # Where P w is as long as ||P|| ||w||, both are the same.
     same = theorem1.probabilities(P, torch.eye(6, 1, dtype=torch.float64), [6], [0.9], 50, generator())
     assert same["theorem"].mean().item() == same["lengths"].mean().item() > 0.5
 
 
-@pytest.mark.parametrize("ks, epsilons, draws, named", [([4, 2], [0.5], 1, "k is"), ([0, 2], [0.5], 1, "k is"), ([2], [0.5], 0, "draws"), ([2], [1.0], 1, "eps is 1")])
+@pytest.mark.parametrize(
+    "ks, epsilons, draws, named",
+    [([4, 2], [0.5], 1, "k is"), ([0, 2], [0.5], 1, "k is"), ([2], [0.5], 0, "draws"), ([2], [1.0], 1, "eps is 1")],
+)
 def test_refusals(ks, epsilons, draws, named):
     head = random_head(8, 2, generator())
     with pytest.raises(ValueError, match=named):

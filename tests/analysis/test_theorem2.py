@@ -50,7 +50,9 @@ def test_the_steps_of_the_proof():
     needed = [float((torch.exp(x @ E.T) - torch.exp(x) @ R.T).norm() / torch.exp(x).norm()) for x in A]
     printed = [float((torch.exp(x @ E.T) - torch.exp(0.01 * x) @ R.T).norm() / torch.exp(x).norm()) for x in A]
     V, F = head.V, math.exp(-0.01) * R
-    whole = [float((torch.exp(x @ E.T) @ F @ V - torch.exp(x) @ V).norm() / (torch.exp(x).norm() * V.norm())) for x in A]
+    whole = [
+        float((torch.exp(x @ E.T) @ F @ V - torch.exp(x) @ V).norm() / (torch.exp(x).norm() * V.norm())) for x in A
+    ]
     sums = [float(torch.exp(x @ E.T).sum() / torch.exp(x).sum()) for x in A]
     for name, values in (("needed", needed), ("printed", printed), ("whole", whole), ("sums", sums)):
         assert theorem2.step1(head, R, 0.01)[name] == pytest.approx(statistics.median(values), rel=1e-9)
@@ -58,12 +60,19 @@ def test_the_steps_of_the_proof():
     assert found["rank"] == 6 and found["limit"] == 0 and 1 <= found["longest"] < math.inf
     # Rank 1 of 3 in the second block, whatever delta: V has one direction.
     flat = Head(head.Q, head.K, head.V[:, :1].expand(-1, 3).clone())
-    assert theorem2.step3(flat, R, 1.0, generator()) == {"rank": 2, "wanted": 6, "limit": 0, "longest": math.inf, "longest_random": math.inf}
+    assert theorem2.step3(flat, R, 1.0, generator()) == {
+        "rank": 2,
+        "wanted": 6,
+        "limit": 0,
+        "longest": math.inf,
+        "longest_random": math.inf,
+    }
     assert theorem2.needed_k(head, [1, 4000], 0.5, 3, generator())["spectral"] == 4000
 
 
 def exact_gamma(head, R, delta, rows):
     """Gamma with 80 digits: exp(delta A R^T) R V and exp(A) V, and Gauss' elimination."""
+
     def numbers(matrix):
         return [[Decimal(value) for value in row] for row in matrix.tolist()]
 
@@ -91,11 +100,14 @@ def exact_gamma(head, R, delta, rows):
 
 @pytest.mark.parametrize("delta", [2.0**-60, 2.0**-40, 1e-4, 1.0])
 def test_gamma_is_that_of_exact_numbers(delta):
-    """With delta = 2^-60 too, where exp(delta A R^T) rounds to 1 and the matrix as it stands to a lower rank: its limit does not."""
+    """With delta = 2^-60 too, where exp(delta A R^T) rounds to 1 and the matrix as it stands to a lower rank: its limit
+    does not."""
     head, R = random_head(9, 2, generator(3)), theorem2.draw(5, 9, generator(4))
     M, limit = theorem2.gamma_columns(head, R, delta)
     assert limit == (delta < 1e-8) and M.shape == (9, 4)
     rows = torch.tensor([1, 4, 6, 7])
-    torch.testing.assert_close(theorem2.gamma(M, rows), exact_gamma(head, R, Decimal(delta), rows.tolist()), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(
+        theorem2.gamma(M, rows), exact_gamma(head, R, Decimal(delta), rows.tolist()), rtol=1e-6, atol=1e-7
+    )
     found = theorem2.step3(head, R, delta, generator())
     assert found["rank"] == 4 and 1 <= found["longest"] <= found["longest_random"] < math.inf

@@ -28,7 +28,8 @@ def test_a_summary_says_of_how_many_it_is():
 
 
 def test_short_heads_and_scores_beyond_double_precision(tmp_path):
-    """n from 8 on; n below is refused before anything is computed. exp(delta A R^T) beyond double precision has no value in JSON."""
+    """n from 8 on; n below is refused before anything is computed. exp(delta A R^T) beyond double precision has no
+    value in JSON."""
     for n in (8, 15):
         found = run([[random_head(n, 2, generator())]], tmp_path / str(n), 1, 0.5, 1, {"heads": "random"})
         assert [row["k"] for row in found["theorem2"]["errors"]] == [8]
@@ -42,10 +43,16 @@ def test_short_heads_and_scores_beyond_double_precision(tmp_path):
     assert json.loads((tmp_path / "large" / "theorems.json").read_text()) == found
 
 
-@pytest.mark.parametrize("options, named", [(dict(draws=0), "draws is 0"), (dict(epsilon=0.0001), "epsilon"), (dict(seed=-1), "seed is -1")])
+@pytest.mark.parametrize(
+    "options, named", [(dict(draws=0), "draws is 0"), (dict(epsilon=0.0001), "epsilon"), (dict(seed=-1), "seed is -1")]
+)
 def test_refusals(options, named, tmp_path):
     with pytest.raises(ValueError, match=named):
-        run(random_groups([8], 2, 1), tmp_path / "out", **{"draws": 1, "epsilon": 0.5, "seed": 1, "facts": {}, **options})
+        run(
+            random_groups([8], 2, 1),
+            tmp_path / "out",
+            **{"draws": 1, "epsilon": 0.5, "seed": 1, "facts": {}, **options},
+        )
     head = random_head(8, 2, generator())
     with pytest.raises(ValueError, match="all 0"):
         run([[Head(head.Q, head.K, 0 * head.V)]], tmp_path / "out", 1, 0.5, 1, {})
@@ -74,7 +81,9 @@ def test_heads_of_a_model_give_its_own_maps(roberta, linformer, sharing):
         elif sharing == "uneven" and head.layer == 0:
             assert head.E is None  # of another k in each head
         else:
-            torch.testing.assert_close(rank_k.linformer_map(head, head.E, torch.eye(4).double()), own, rtol=0, atol=1e-5)
+            torch.testing.assert_close(
+                rank_k.linformer_map(head, head.E, torch.eye(4).double()), own, rtol=0, atol=1e-5
+            )
 
 
 def test_a_head_is_of_double_precision():

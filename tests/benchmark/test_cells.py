@@ -61,7 +61,11 @@ def test_a_cell_is_measured_once_and_one_that_would_take_too_long_is_left(tmp_pa
     assert cells.measure(row, tmp_path, WHO, minutes=1) == ["counts-n2"] and measured == [1, 3]
     assert cells.measure(row, tmp_path, WHO, minutes=1) == [] and measured == [1, 3, 2]  # the first is always begun
     cell = cells.read(tmp_path / "counts-n3.json")
-    assert cell["configuration"] == {"n": 3, "work": 0, "layers": 1, "device": "cpu", "dtype": "fp32"} and cell["commit"] == "abc" and cell["clock"] == "sun"
+    assert (
+        cell["configuration"] == {"n": 3, "work": 0, "layers": 1, "device": "cpu", "dtype": "fp32"}
+        and cell["commit"] == "abc"
+        and cell["clock"] == "sun"
+    )
     assert cell["measured"] == {"n": 3} and set(cells.KEYS) <= set(cell)
 
 
@@ -80,7 +84,9 @@ def test_a_cell_without_room_is_reported_and_the_next_is_measured(tmp_path, monk
         return {"n": self.n}
 
     monkeypatch.setattr(Counts, "measure", measure)
-    assert cells.measure([Counts(1), Counts(2)], tmp_path, WHO) == [] and [path.name for path in tmp_path.iterdir()] == ["counts-n2.json"]
+    assert cells.measure([Counts(1), Counts(2)], tmp_path, WHO) == [] and [
+        path.name for path in tmp_path.iterdir()
+    ] == ["counts-n2.json"]
     assert "counts-n1: not measured" in capsys.readouterr().out
 
 
@@ -108,7 +114,18 @@ def test_other_threads_and_a_path_that_is_no_folder_are_refused_before_anything_
 
 
 def test_rounds_mean_nothing_to_bytes(tmp_path):
-    shape = dict(n=32, batch=1, positions=32, k=8, layers=1, embed_dim=64, heads=4, vocabulary=100, models=("ours-modules",), memory=True)
+    shape = dict(
+        n=32,
+        batch=1,
+        positions=32,
+        k=8,
+        layers=1,
+        embed_dim=64,
+        heads=4,
+        vocabulary=100,
+        models=("ours-modules",),
+        memory=True,
+    )
     cells.measure([Training(rounds=2, **shape)], tmp_path, WHO)
     assert cells.measure([Training(rounds=3, **shape)], tmp_path, WHO) == []
     with pytest.raises(ValueError, match="batch 1, and not 2"):
@@ -117,18 +134,32 @@ def test_rounds_mean_nothing_to_bytes(tmp_path):
 
 def test_a_damaged_cell_is_named(one):
     whole = cells.read(one / "counts-n1.json")
-    for content, problem in (("{", ""), (json.dumps(whole), "counts-n1"), (json.dumps({**whole, "name": "counts-n2", "threads": 1}).replace("threads", "thread"), "threads")):
+    for content, problem in (
+        ("{", ""),
+        (json.dumps(whole), "counts-n1"),
+        (json.dumps({**whole, "name": "counts-n2", "threads": 1}).replace("threads", "thread"), "threads"),
+    ):
         (one / "counts-n2.json").write_text(content)
         with pytest.raises(ValueError, match=f"counts-n2.json is no cell.*{problem}"):
             cells.read_all(one, "counts")
-    (one / "whole-n1.json").write_text(json.dumps({**whole, "name": "whole-n1", "measured": {"seconds": {"ours": [1.0, 2.0], "roberta": [1.0]}}}))
+    (one / "whole-n1.json").write_text(
+        json.dumps({**whole, "name": "whole-n1", "measured": {"seconds": {"ours": [1.0, 2.0], "roberta": [1.0]}}})
+    )
     with pytest.raises(ValueError, match="whole-n1.json is a damaged cell: .*1 rounds against 2"):
         list(entries(one))
 
 
 def test_cells_of_two_machines_are_not_one_entry(tmp_path):
     for n in (16, 32):
-        cells.measure([Training(n, 1, ("ours-modules",), positions=n, k=4, layers=1, embed_dim=64, heads=1, vocabulary=20, rounds=1)], tmp_path, WHO)
+        cells.measure(
+            [
+                Training(
+                    n, 1, ("ours-modules",), positions=n, k=4, layers=1, embed_dim=64, heads=1, vocabulary=20, rounds=1
+                )
+            ],
+            tmp_path,
+            WHO,
+        )
     path = tmp_path / "training-cpu-fp32-l1-n32-bare.json"
     path.write_text(json.dumps({**cells.read(path), "threads": 96}))
     with pytest.raises(ValueError, match="differ in .*threads"):
@@ -136,14 +167,20 @@ def test_cells_of_two_machines_are_not_one_entry(tmp_path):
 
 
 def test_an_entry_is_named_by_sizes_that_are_not_base_size_and_by_options():
-    assert slug(()) == "" and slug(("--compile",)) == "-compile" and slug(("--adam-betas", "(0.9, 0.98)")) == "-adam-betas-0-9-0-98"
+    assert (
+        slug(()) == ""
+        and slug(("--compile",)) == "-compile"
+        and slug(("--adam-betas", "(0.9, 0.98)")) == "-adam-betas-0-9-0-98"
+    )
     base = {"device": "cpu", "dtype": "fp32", "layers": 12, "embed_dim": 768, "k": 256}
     for name, more, entry in (("training-cpu-fp32-l12-n512-bare", {}, "training-cpu-fp32-l12-bare"),
                               ("process-cpu-fp32-l12-n512", {"k": 64, "embed_dim": 128, "options": ["--compile"]}, "process-cpu-fp32-l12-d128-k64-compile")):  # fmt: skip
         assert entry_of({"name": name, "configuration": {**base, **more}}) == f"benchmark-{entry}"
 
 
-@pytest.mark.parametrize("name, peak", [("NVIDIA H200", (989e12, "data sheet")), ("another", (7e12, "a matrix product"))])
+@pytest.mark.parametrize(
+    "name, peak", [("NVIDIA H200", (989e12, "data sheet")), ("another", (7e12, "a matrix product"))]
+)
 def test_a_cell_of_a_gpu_records_the_peak_of_its_data_sheet(name, peak, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: name)
@@ -154,4 +191,6 @@ def test_a_cell_of_a_gpu_records_the_peak_of_its_data_sheet(name, peak, tmp_path
     assert (found["peak_operations_per_second"], found["peak_from"]) == peak
     step = {"configuration": {"n": 8, "classify": False, "models": ["ours"]}, "peak_operations_per_second": peak[0],
             "measured": {"tokens": 8, "operations": {"ours": peak[0]}, "seconds": {"ours": [2.0, 4.0, 5.0]}}}  # fmt: skip
-    assert dict(MEASURED["training"](step))["pretraining n=8: utilisation by ours"] == Measurement(0.25, "share of the peak", [0.2, 0.5], 3)
+    assert dict(MEASURED["training"](step))["pretraining n=8: utilisation by ours"] == Measurement(
+        0.25, "share of the peak", [0.2, 0.5], 3
+    )

@@ -1,4 +1,5 @@
-"""The commands write cells, ledger, tables and figures, record themselves, and refuse; scripts/benchmark.sh runs to its end."""
+"""The commands write cells, ledger, tables and figures, record themselves, and refuse; scripts/benchmark.sh runs to its
+end."""
 
 import argparse
 import os
@@ -29,24 +30,79 @@ TINY = ["--layers", "1", "--width", "64", "--rounds", "2"]
 
 def test_the_command_writes_ledger_table_and_figure(tmp_path):
     out, results = str(tmp_path / "out"), tmp_path / "results"
-    main(["benchmark", "inference", out, "--results", str(results), "--lengths", "32,64", "--k", "8,16", "--tokens", "64", *TINY])
+    main(
+        [
+            "benchmark",
+            "inference",
+            out,
+            "--results",
+            str(results),
+            "--lengths",
+            "32,64",
+            "--k",
+            "8,16",
+            "--tokens",
+            "64",
+            *TINY,
+        ]
+    )
     inference = ledger.read(results / "benchmark-inference-cpu-fp32-l1-d64.json")
-    assert {"n=64 k=16: sdpa / linformer", "n=32 k=8: eager / linformer", "n=64 k=8: eager / linformer, largest batch"} <= set(inference.measured)
-    assert inference.measured["n=64 k=16: sdpa / linformer"].repetitions == 2 and inference.configuration["clock"] == "processor"
+    assert {
+        "n=64 k=16: sdpa / linformer",
+        "n=32 k=8: eager / linformer",
+        "n=64 k=8: eager / linformer, largest batch",
+    } <= set(inference.measured)
+    assert (
+        inference.measured["n=64 k=16: sdpa / linformer"].repetitions == 2
+        and inference.configuration["clock"] == "processor"
+    )
     assert (results / "benchmark-inference-cpu-fp32-l1-d64.png").stat().st_size > 1000
     said = (results / "benchmark.md").read_text()
     assert "| 64 | " in said and "| 65,536 |" not in said  # lengths of the paper that nothing was measured at
     assert "| at least 1.12 | not measured |" in said and "| the paper's or more | not measured |" in said
-    assert "| n | k = 8 (paper) |" in said and re.search(r"\n\| 32 \| [^-]", said)  # lengths and k that are none of the paper's
+    assert "| n | k = 8 (paper) |" in said and re.search(
+        r"\n\| 32 \| [^-]", said
+    )  # lengths and k that are none of the paper's
     assert "\n1 layer, 1 thread, width 64; processor clock.\n" in said
 
 
 @pytest.mark.slow
 def test_the_other_commands_and_the_report(tmp_path):
     out, results = str(tmp_path / "out"), tmp_path / "results"
-    main(["benchmark", "scaling", out, "--results", str(results), "--lengths", "32,64", "--k", "8", "--models", "recurrent,bigbird,linformer", *TINY])
-    assert "- scaling-cpu-fp32-l1-n32: bigbird: ValueError: n is 32; up to 704 positions" in (results / "benchmark.md").read_text()
-    training = ["benchmark", "training", out, "--results", str(results), "--lengths", "32", "--k", "8", "--tokens", "64", *TINY]
+    main(
+        [
+            "benchmark",
+            "scaling",
+            out,
+            "--results",
+            str(results),
+            "--lengths",
+            "32,64",
+            "--k",
+            "8",
+            "--models",
+            "recurrent,bigbird,linformer",
+            *TINY,
+        ]
+    )
+    assert (
+        "- scaling-cpu-fp32-l1-n32: bigbird: ValueError: n is 32; up to 704 positions"
+        in (results / "benchmark.md").read_text()
+    )
+    training = [
+        "benchmark",
+        "training",
+        out,
+        "--results",
+        str(results),
+        "--lengths",
+        "32",
+        "--k",
+        "8",
+        "--tokens",
+        "64",
+        *TINY,
+    ]
     main([*training, "--finetuning", "8", "--part", "steps"])
     main([*training, "--finetuning", "none", "--part", "memory"])
     scaling = ledger.read(results / "benchmark-scaling-cpu-fp32-l1-d64-k8.json")
@@ -59,7 +115,11 @@ def test_the_other_commands_and_the_report(tmp_path):
     whole = ledger.read(results / "benchmark-whole-cpu-fp32-l1-d64-k8.json")
     assert {"n=32: roberta / ours", "n=32: authors / ours"} <= set(whole.measured) and " --whole" in whole.command
     steps, memory = trained.command.split("; ")
-    assert " --finetuning 8 --part steps" in steps and " --finetuning none --part memory" in memory and "--width 64" in steps
+    assert (
+        " --finetuning 8 --part steps" in steps
+        and " --finetuning none --part memory" in memory
+        and "--width 64" in steps
+    )
     before = {path: path.read_bytes() for path in results.glob("*.json")}
     main(["benchmark", "report", out, "--results", str(results)])
     assert before == {path: path.read_bytes() for path in results.glob("*.json")}
@@ -68,13 +128,18 @@ def test_the_other_commands_and_the_report(tmp_path):
 @pytest.mark.slow
 def test_a_process_is_trained_by_the_optimizer_among_its_options(tmp_path, monkeypatch):
     logs = []
-    monkeypatch.setattr(train_process, "run", lambda command, run=train_process.run: logs.append(run(command)) or logs[-1])
+    monkeypatch.setattr(
+        train_process, "run", lambda command, run=train_process.run: logs.append(run(command)) or logs[-1]
+    )
     shape = ["--lengths", "32", "--k", "8", "--tokens", "64", *TINY, "--rounds", "1"]
     main(["benchmark", "training", str(tmp_path / "out"), "--results", str(tmp_path / "results"), "--part", "process", "--models", "ours", "--updates", "3",
           "--warm-up-updates", "2", "--fairseq-options=--optimizer fused_adam", *shape])  # fmt: skip
     assert len(logs) == 1 and "'_name': 'fused_adam'" in logs[0][0] and "'_name': 'adam'" not in logs[0][0]
     (entry,) = entries(tmp_path / "out")
-    assert entry.identifier == "benchmark-process-cpu-fp32-l1-d64-k8-optimizer-fused-adam" and entry.configuration["clock"] == "wall"
+    assert (
+        entry.identifier == "benchmark-process-cpu-fp32-l1-d64-k8-optimizer-fused-adam"
+        and entry.configuration["clock"] == "wall"
+    )
     assert "--warm-up-updates 2" in entry.command and "'--fairseq-options=--optimizer fused_adam'" in entry.command
 
 
@@ -129,7 +194,14 @@ def test_refusals(arguments, named, tmp_path, capsys):
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(SystemExit) as end:
-        main(["benchmark", *arguments.replace("OUT", str(tmp_path / "out")).split(), "--results", str(tmp_path / "results")])
+        main(
+            [
+                "benchmark",
+                *arguments.replace("OUT", str(tmp_path / "out")).split(),
+                "--results",
+                str(tmp_path / "results"),
+            ]
+        )
     assert named in (end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err)
     assert not (tmp_path / "out").exists() and not (tmp_path / "results").exists()
 
@@ -165,10 +237,41 @@ def test_time_per_token_is_of_every_length_that_was_given():
 @pytest.mark.slow
 def test_the_bare_script_needs_pytorch_only(tmp_path):
     """A process in which fairseq, transformers, psutil and other packages cannot be imported still measures."""
-    others = ("fairseq", "transformers", "matplotlib", "hydra", "omegaconf", "psutil", "scipy", "linformer", "linformer_pytorch")
+    others = (
+        "fairseq",
+        "transformers",
+        "matplotlib",
+        "hydra",
+        "omegaconf",
+        "psutil",
+        "scipy",
+        "linformer",
+        "linformer_pytorch",
+    )
     code = f"import runpy, sys; sys.modules.update(dict.fromkeys({others})); runpy.run_module('fairseq_linformer.benchmark', run_name='__main__')"
-    options = ["--device", "cpu", "--lengths", "256", "--layers", "1", "--width", "64", "--rounds", "1", "--tokens", "512", "--commit", "abc"]
-    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path), *options], check=True, capture_output=True, text=True, cwd=SCRIPT.parents[1])
+    options = [
+        "--device",
+        "cpu",
+        "--lengths",
+        "256",
+        "--layers",
+        "1",
+        "--width",
+        "64",
+        "--rounds",
+        "1",
+        "--tokens",
+        "512",
+        "--commit",
+        "abc",
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), *options],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=SCRIPT.parents[1],
+    )
     assert "3 of 3 cells" in ended.stdout
     step = cells.read(tmp_path / "training-cpu-fp32-l1-n256-bare.json")
     assert set(step["measured"]["seconds"]) == {"ours-modules", "transformer-eager", "transformer-sdpa"}
@@ -178,8 +281,28 @@ def test_the_bare_script_needs_pytorch_only(tmp_path):
 
 def test_the_bare_command_is_recorded_too(tmp_path, monkeypatch):
     recorded = []
-    monkeypatch.setattr(bare, "measure", lambda cells, out, provenance, minutes: recorded.append(provenance.command) or [])
-    bare.main([str(tmp_path), "--device", "cpu", "--dtype", "fp32", "--dtype", "bf16", "--lengths", "256", "--rounds", "2", "--commit", "abc", "--minutes", "3"])
+    monkeypatch.setattr(
+        bare, "measure", lambda cells, out, provenance, minutes: recorded.append(provenance.command) or []
+    )
+    bare.main(
+        [
+            str(tmp_path),
+            "--device",
+            "cpu",
+            "--dtype",
+            "fp32",
+            "--dtype",
+            "bf16",
+            "--lengths",
+            "256",
+            "--rounds",
+            "2",
+            "--commit",
+            "abc",
+            "--minutes",
+            "3",
+        ]
+    )
     assert recorded == ["python -m fairseq_linformer.benchmark OUT --device cpu --lengths 256 --layers 12 --width 768 --tokens 32768 --rounds 2 "
                         "--dtype fp32 --dtype bf16"]  # fmt: skip
 
@@ -194,7 +317,10 @@ def test_the_bare_script_refuses_what_the_command_refuses(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("script, words", [("benchmark.sh", ["OUT", "steps", "stepz"]), ("benchmark.sh", ["--help"]), ("gpu_benchmark.sh", ["--help"])])
+@pytest.mark.parametrize(
+    "script, words",
+    [("benchmark.sh", ["OUT", "steps", "stepz"]), ("benchmark.sh", ["--help"]), ("gpu_benchmark.sh", ["--help"])],
+)
 def test_a_script_that_is_called_wrongly_begins_nothing(script, words, tmp_path):
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
@@ -232,43 +358,59 @@ def test_what_a_measurement_rewrites_does_not_make_its_commit_another(tmp_path):
 
 
 def pieces_of_the_script(tmp_path):
-    """Piece: the arguments that the script gives to ``fairseq-linformer``, taken down by a python that does nothing else."""
+    """Piece: the arguments that the script gives to ``fairseq-linformer``, taken down by a python that does nothing
+    else."""
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/said\n')
     python.chmod(0o755)
     environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "VIRTUAL_ENV": "yes", "SST2": "DATA"}
     told = subprocess.run(["bash", SCRIPT, "OUT"], env=environment, check=True, capture_output=True, text=True).stdout
-    lines = [line.split("fairseq_linformer.cli ")[1].split() for line in (tmp_path / "said").read_text().splitlines() if "fairseq_linformer.cli" in line]
+    lines = [
+        line.split("fairseq_linformer.cli ")[1].split()
+        for line in (tmp_path / "said").read_text().splitlines()
+        if "fairseq_linformer.cli" in line
+    ]
     return dict(zip(re.findall("^== (.*)$", told, re.M), lines, strict=True))
 
 
 def tiny(words, tmp_path, data):
-    """The same options at a size that takes seconds: a 32nd of n and k, 3 layers where there are 12, one sentence or two."""
+    """The same options at a size that takes seconds: a 32nd of n and k, 3 layers where there are 12, one sentence or
+    two."""
     kind, given = words[1], dict(zip(words, words[1:]))
     divided = lambda text: text if text == "none" else ",".join(str(max(1, int(n) // 32)) for n in text.split(","))  # noqa: E731
     sizes = {"--width": "64", "--layers": given.get("--layers", "2" if kind == "scaling" else "3").replace("12", "3")}
     if kind == "finetuning":
         sizes |= {"--max-positions": "16", "--k": "4"}
     else:
-        sizes |= {"--tokens": str(max(int(n) for n in divided(given["--lengths"]).split(","))) if kind == "scaling" else "32"}
+        sizes |= {
+            "--tokens": str(max(int(n) for n in divided(given["--lengths"]).split(","))) if kind == "scaling" else "32"
+        }
         sizes |= {"--lengths": divided(given.get("--lengths", "512,1024"))}
-        sizes |= {"--k": divided(given.get("--k", "256" if kind != "inference" or "--whole" in words else "128,256,512,1024"))}
+        sizes |= {
+            "--k": divided(given.get("--k", "256" if kind != "inference" or "--whole" in words else "128,256,512,1024"))
+        }
     if kind == "training" and given["--part"] in ("steps", "memory"):
         sizes |= {"--finetuning": divided(given.get("--finetuning", "256,512"))}
     places = {"OUT": str(tmp_path / "out"), "results": str(tmp_path / "results"), "DATA": str(data)}
-    return [places.get(word, word) for word in [*words, *(part for option in sizes.items() for part in option)]]  # the last one wins
+    return [
+        places.get(word, word) for word in [*words, *(part for option in sizes.items() for part in option)]
+    ]  # the last one wins
 
 
 @pytest.mark.slow
 def test_the_script_runs_to_its_end_in_one_folder(tmp_path, pieces, monkeypatch):
-    """Every piece at a tiny size, one after the other; whole processes are not started here, they have tests of their own."""
+    """Every piece at a tiny size, one after the other; whole processes are not started here, they have tests of their
+    own."""
     data = tmp_path / "data"
     shutil.copytree(pieces, data)
     (data / "manifest.json").write_text('{"task": "sst-2"}')
     log = "\n".join('| train_inner | {"epoch": 1, "wps": "%d", "wpb": "100"}' % wps for wps in (1, 50, 60, 70, 80))
     monkeypatch.setattr(train_process, "run", lambda command: (log, 2**20))
-    monkeypatch.setattr("fairseq_linformer.benchmark.train_process.Shares._updates", lambda *_: [{**dict.fromkeys(PARTS, 0.1), "whole": 1.0}] * 6)
+    monkeypatch.setattr(
+        "fairseq_linformer.benchmark.train_process.Shares._updates",
+        lambda *_: [{**dict.fromkeys(PARTS, 0.1), "whole": 1.0}] * 6,
+    )
     threads = [1]  # those of the script are recorded, and one computes: two would only wait for each other
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])

@@ -27,7 +27,10 @@ def test_a_part_within_another_is_taken_out_of_it(monkeypatch):
     for _ in watch.batches(lambda: (wait(seconds) or seconds for seconds in (5, 7)))():
         criterion()
         wait(0.5)
-    assert [(u["data"], u["criterion"], u["forward"], u["whole"]) for u in watch.updates] == [(5, 2, 6, 13.5), (7, 2, 6, 15.5)]
+    assert [(u["data"], u["criterion"], u["forward"], u["whole"]) for u in watch.updates] == [
+        (5, 2, 6, 13.5),
+        (7, 2, 6, 15.5),
+    ]
     left = Stopwatch()
     for _ in left.batches(lambda: [1, 2])():
         wait(2)
@@ -37,7 +40,8 @@ def test_a_part_within_another_is_taken_out_of_it(monkeypatch):
 
 @pytest.mark.slow
 def test_known_times_appear_in_their_parts(tmp_path, monkeypatch):
-    """fairseq's own loop in this process, by a clock that advances in the criterion, in the model, and a little at each reading."""
+    """fairseq's own loop in this process, by a clock that advances in the criterion, in the model, and a little at each
+    reading."""
     now = [0.0]
 
     def read():
@@ -65,15 +69,21 @@ def test_known_times_appear_in_their_parts(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_shares_of_every_model(tmp_path, monkeypatch):
-    """In processes of their own, because two of them have the same name; they add up to an update. Ours is trained in half precision,
-    which fairseq's own command takes for a TPU."""
+    """In processes of their own, because two of them have the same name; they add up to an update. Ours is trained in
+    half precision, which fairseq's own command takes for a TPU."""
     logs = []
     monkeypatch.setattr(train_process, "run", lambda command, run=train_process.run: logs.append(run(command)[0]))
-    measure([Shares(32, 2, ("authors",), **TINY), Shares(32, 2, ("ours",), dtype="bf16", **TINY)], tmp_path, Provenance("abc", "command"))
+    measure(
+        [Shares(32, 2, ("authors",), **TINY), Shares(32, 2, ("ours",), dtype="bf16", **TINY)],
+        tmp_path,
+        Provenance("abc", "command"),
+    )
     assert len(logs) == 2 and "'bf16': True" in logs[1] and "'tpu': False" in logs[1]
     found = {entry.identifier: entry for entry in entries(tmp_path)}
     assert set(found) == {f"benchmark-shares-cpu-{dtype}-l1-d64-k8" for dtype in ("fp32", "bf16")}
     for name, entry in zip(("ours", "authors"), sorted(found.values(), key=lambda entry: entry.identifier)):
         shares = [entry.measured[f"n=32: {part} of {name}"] for part in (*PARTS, REST)]
-        assert sum(m.value for m in shares) == pytest.approx(1, abs=1e-3) and all(0 < m.value < 1 and m.repetitions == 2 for m in shares)
+        assert sum(m.value for m in shares) == pytest.approx(1, abs=1e-3) and all(
+            0 < m.value < 1 and m.repetitions == 2 for m in shares
+        )
         assert f"| | {name} |" in text([entry]) and "| backward | " in text([entry])

@@ -55,6 +55,8 @@ def test_a_shape_is_tried_once_and_its_kernel_is_recorded(monkeypatch):
     for _ in range(2):
         with fused_attention.with_fastest(OnGpu, OnGpu, OnGpu, None, 0.0):
             pass
-    assert len(tried) == 1 and fused_attention.chosen() == {"bfloat16, (2, 4, 8, 16) x (2, 4, 8, 16)": "efficient_attention"}
+    assert len(tried) == 1 and fused_attention.chosen() == {
+        "bfloat16, (2, 4, 8, 16) x (2, 4, 8, 16)": "efficient_attention"
+    }
     fused_attention.forget()
     assert fused_attention.chosen() == {}

@@ -23,11 +23,15 @@ def test_the_largest_batch_of_a_model():
 
 
 def test_a_batch_that_does_not_fit_is_counted_and_not_run(monkeypatch):
-    """On a GPU, mocked here: where two sentences need too much, the allocator is not used, and one that fits is still run."""
+    """On a GPU, mocked here: where two sentences need too much, the allocator is not used, and one that fits is still
+    run."""
     allocated = []
     monkeypatch.setattr(inference, "MANY_TOKENS", 256)  # one sentence, and two
     cell = Inference(256, (16,), **{**SMALL, "tokens": 256, "device": "cuda"})
-    known = {"cpu": cell._bytes, "cuda": lambda maker, batch, device: allocated.append(maker) or known["cpu"](maker, batch, "cpu")}
+    known = {
+        "cpu": cell._bytes,
+        "cuda": lambda maker, batch, device: allocated.append(maker) or known["cpu"](maker, batch, "cpu"),
+    }
     monkeypatch.setattr(Inference, "_bytes", lambda self, maker, batch, device: known[device](maker, batch, device))
     monkeypatch.setattr(Inference, "_seconds", lambda self, bytes_, fixed: ({}, {}))
     found = cell.measure()
@@ -38,7 +42,10 @@ def test_a_batch_that_does_not_fit_is_counted_and_not_run(monkeypatch):
     assert found["counted"] == ["eager"] and found["bytes"]["eager"] == [one, two]
     monkeypatch.undo()
     monkeypatch.setattr(inference, "MANY_TOKENS", 256)
-    for usable, models in ((between, {"eager", "sdpa", "k=16"}), ((found["fixed"]["eager"] + one / 2) / GIB, {"sdpa", "k=16"})):
+    for usable, models in (
+        (between, {"eager", "sdpa", "k=16"}),
+        ((found["fixed"]["eager"] + one / 2) / GIB, {"sdpa", "k=16"}),
+    ):
         measured = replace(cell, device="cpu", usable_gib=usable).measure()
         assert set(measured["seconds"]) == models and set(measured["failed"]) == {"eager", "sdpa", "k=16"} - models
     assert "GiB" in measured["failed"]["eager"]

@@ -9,7 +9,8 @@ from fairseq_linformer.benchmark.memory import bytes_of_forward, largest_batch, 
 
 
 class Allocates(nn.Module):
-    """At most 1,000 + 3,000 + 500 numbers at once beside its parameters: the first two are there while the third is made."""
+    """At most 1,000 + 3,000 + 500 numbers at once beside its parameters: the first two are there while the third is
+    made."""
 
     def __init__(self):
         super().__init__()
@@ -45,8 +46,17 @@ def test_tensors_without_memory_count_as_those_with():
 
 
 def test_the_largest_batch():
-    # 10 bytes of parameters, 20 for the first sentence, 15 for each more: 3 fit into 65. The same from 2 and 4 sentences.
+    # 10 bytes of parameters, 20 for the first sentence, 15 for each more: 3 fit into 65. The same from 2 and 4
+    # sentences.
     for sentences, at, at_twice in ((1, 20, 35), (2, 35, 65)):
-        assert [largest_batch(memory, 10, sentences, at, at_twice) for memory in (0, 29, 30, 59, 65, 74, 75)] == [0, 0, 1, 2, 3, 3, 4]
-    with pytest.raises(ValueError, match="must take more"):
+        assert [largest_batch(memory, 10, sentences, at, at_twice) for memory in (0, 29, 30, 59, 65, 74, 75)] == [
+            0,
+            0,
+            1,
+            2,
+            3,
+            3,
+            4,
+        ]
+    with pytest.raises(ValueError, match="5 bytes .* 5 with twice as many"):
         largest_batch(1, 1, 1, 5, 5)

@@ -15,7 +15,16 @@ from fairseq_linformer.modules import LinformerEncoder
 
 from .. import authors
 
-SHAPE = dict(vocab_size=50, max_positions=16, layers=2, embed_dim=32, ffn_embed_dim=64, attention_heads=4, dropout=0, attention_dropout=0)
+SHAPE = dict(
+    vocab_size=50,
+    max_positions=16,
+    layers=2,
+    embed_dim=32,
+    ffn_embed_dim=64,
+    attention_heads=4,
+    dropout=0,
+    attention_dropout=0,
+)
 
 
 @pytest.mark.parametrize("kind", ["eager", "sdpa"])
@@ -61,13 +70,17 @@ def test_every_model_has_a_loss_and_a_gradient(name, classify):
     positions = torch.tensor([[0, 3, 7]]).expand(4, -1)
     loss = model(tokens, *([torch.tensor([0, 1, 0, 1])] if classify else [positions, tokens.gather(1, positions)]))
     loss.backward()
-    assert loss.item() == pytest.approx(torch.tensor(2.0 if classify else 50.0).log().item(), rel=1.0 if classify else 0.4)
+    assert loss.item() == pytest.approx(
+        torch.tensor(2.0 if classify else 50.0).log().item(), rel=1.0 if classify else 0.4
+    )
     assert sum(p.grad.abs().sum() > 0 for p in model.parameters() if p.grad is not None) > 10
 
 
 def test_what_is_missing_is_named():
     with mock.patch("importlib.util.find_spec", lambda name: None):
-        assert "pip install linformer-pytorch" in why_not("linformer-pytorch") and "scripts/setup.sh" in why_not("roberta")
+        assert "pip install linformer-pytorch" in why_not("linformer-pytorch") and "scripts/setup.sh" in why_not(
+            "roberta"
+        )
         assert why_not("transformer-sdpa") is None
 
 
@@ -83,11 +96,15 @@ def test_every_family_reads_tokens(name):
 @pytest.mark.slow
 def test_families_are_of_equal_size_and_what_they_say():
     config = LinformerConfig(100, 704, 64, "layerwise", layers=3, embed_dim=96, ffn_embed_dim=384, attention_heads=4)
-    layer = lambda model: sum(p.numel() for p in model.parameters() if p.dim() == 2 and 100 not in p.shape and 706 not in p.shape)  # noqa: E731
+    layer = lambda model: sum(
+        p.numel() for p in model.parameters() if p.dim() == 2 and 100 not in p.shape and 706 not in p.shape
+    )  # noqa: E731
     longformer, modern = (families()[name](config).model for name in ("longformer", "modernbert"))
     per_layer = 12 * 96 * 96  # four maps of d x d, and two of d x 4 d or three of d x 8/3 d
     assert layer(modern) == 3 * per_layer
-    assert layer(longformer) == pytest.approx(3 * (per_layer + 3 * 96 * 96), rel=0.01)  # it has maps of global attention beside them
+    assert layer(longformer) == pytest.approx(
+        3 * (per_layer + 3 * 96 * 96), rel=0.01
+    )  # it has maps of global attention beside them
     assert modern.config.layer_types == ["full_attention", "sliding_attention", "sliding_attention"]
     with pytest.raises(ValueError, match="n is 704"):
         families()["bigbird"](config)

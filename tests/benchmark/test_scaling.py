@@ -19,6 +19,8 @@ def test_refusals():
 
 
 def test_a_model_without_memory_for_its_weights_is_not_run():
-    cell = Scaling(64, 64, 8, ("transformer-eager", "linformer"), layers=1, embed_dim=64, heads=1, rounds=1, usable_gib=1e-6)
+    cell = Scaling(
+        64, 64, 8, ("transformer-eager", "linformer"), layers=1, embed_dim=64, heads=1, rounds=1, usable_gib=1e-6
+    )
     found = cell.measure()
     assert list(found["seconds"]) == ["linformer"] and "GiB" in found["failed"]["transformer-eager"]

@@ -21,7 +21,7 @@ def test_runs_take_turns_and_warming_up_does_not_count(monkeypatch):
     order, ticks = [], iter(range(1000))
     monkeypatch.setattr(timing.time, "perf_counter", lambda: next(ticks))
     seconds = interleaved({name: lambda name=name: order.append(name) for name in "abc"}, rounds=2, warm_up=1)
-    assert "".join(order) == "cba" "abc" "cba" and seconds == {name: [1, 1] for name in "abc"}
+    assert "".join(order) == "cbaabccba" and seconds == {name: [1, 1] for name in "abc"}
     for rounds, warm_up in ((0, 0), (1, -1)):
         with pytest.raises(ValueError, match=f"{rounds} rounds after {warm_up}"):
             list(in_turns("a", rounds, warm_up))
@@ -29,7 +29,9 @@ def test_runs_take_turns_and_warming_up_does_not_count(monkeypatch):
 
 def test_ratios_are_of_the_same_round_and_equal_within_their_spread():
     # The machine is twice as slow in the second round; the ratio is not.
-    assert ratio([2.0, 4.0, 2.2], [1.0, 2.0, 1.0]) == Spread(2.0, 2.0, 2.2, 3) and not ratio([2.0, 4.0], [1.0, 2.0]).equal
+    assert (
+        ratio([2.0, 4.0, 2.2], [1.0, 2.0, 1.0]) == Spread(2.0, 2.0, 2.2, 3) and not ratio([2.0, 4.0], [1.0, 2.0]).equal
+    )
     assert ratio([1.0, 2.2], [1.1, 2.0]).equal and spread_of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, 3)
     with pytest.raises(ValueError, match="2 rounds against 1"):
         ratio([1.0, 2.0], [1.0])

@@ -29,7 +29,10 @@ def logs(monkeypatch):
 
 def test_words_a_second_of_a_log():
     """The first does not count; 600 words in 2 seconds, then 100 in 2."""
-    lines = ['2026 | INFO | train_inner | {"epoch": 1, "wps": "%s", "wpb": "%s"}' % w for w in ((10, 10), (300, 600), (50, 100))]
+    lines = [
+        '2026 | INFO | train_inner | {"epoch": 1, "wps": "%s", "wpb": "%s"}' % w
+        for w in ((10, 10), (300, 600), (50, 100))
+    ]
     assert train_process.words_per_second("\n".join(lines)) == 175
     assert train_process.words_per_second("\n".join(lines), warm_up=2) == 50
     with pytest.raises(ValueError, match="1 updates"):
@@ -39,14 +42,19 @@ def test_words_a_second_of_a_log():
 def test_options_of_a_process_are_our_models_and_win():
     """The last of two options is the one that fairseq takes; and they are in the name."""
     cell = Process(32, 2, k=8, layers=1, options=("--optimizer", "fused_adam"))
-    assert cell.arguments("ours", "data")[-2:] == ["--optimizer", "fused_adam"] and "fused_adam" not in cell.arguments("roberta", "data")
+    assert cell.arguments("ours", "data")[-2:] == ["--optimizer", "fused_adam"] and "fused_adam" not in cell.arguments(
+        "roberta", "data"
+    )
     assert cell.name == "process-cpu-fp32-l1-n32-optimizer-fused-adam" and cell.clock == "wall"
 
 
 @pytest.mark.slow
 def test_processes_of_theirs_and_ours():
     found = Process(32, 2, ("authors", "ours"), 8, 2, **TINY).measure()
-    assert all(len(found["words"][name]) == 1 and 1e8 < found["bytes"][name][0] < 4e9 for name in ("authors", "ours")) and not found["failed"]
+    assert (
+        all(len(found["words"][name]) == 1 and 1e8 < found["bytes"][name][0] < 4e9 for name in ("authors", "ours"))
+        and not found["failed"]
+    )
 
 
 def test_the_memory_of_a_process(tmp_path, monkeypatch):
@@ -95,20 +103,31 @@ def test_a_process_without_room_on_the_gpu_fails_and_the_others_are_measured(mon
     def trained(command, run=train_process.run):
         if "linformer_roberta_base" in command:
             return log, 10**8
-        return run([sys.executable, "-c", "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'); exit(1)"])
+        return run(
+            [sys.executable, "-c", "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'); exit(1)"]
+        )
 
     monkeypatch.setattr(train_process, "run", trained)
     found = Process(32, 2, ("ours", "roberta"), 8, rounds=2, vocabulary=100).measure()
-    assert found["failed"] == {"roberta": "out of memory"} and found["words"] == {"ours": [50.0, 50.0]} and list(found["bytes"]) == ["ours"]
+    assert (
+        found["failed"] == {"roberta": "out of memory"}
+        and found["words"] == {"ours": [50.0, 50.0]}
+        and list(found["bytes"]) == ["ours"]
+    )
 
 
 @pytest.mark.slow
 def test_processes_on_a_task_in_half_precision(pieces, tmp_path, logs):
-    """Real sentences: the ledger has a description of them, and not where they lie. fairseq's own command takes --bf16 for a TPU."""
+    """Real sentences: the ledger has a description of them, and not where they lie. fairseq's own command takes --bf16
+    for a TPU."""
     cell = Finetuning(16, 2, ("ours",), 4, 2, rounds=1, **TINY, dtype="bf16", data="cats and dogs", folder=str(pieces))
     cells.measure([cell], tmp_path / "out", cells.Provenance("abc", "command"))
     (entry,) = entries(tmp_path / "out")
-    assert entry.data == "cats and dogs" and entry.measured["n=16: ours"].value > 0 and str(pieces) not in json.dumps(entry.configuration)
+    assert (
+        entry.data == "cats and dogs"
+        and entry.measured["n=16: ours"].value > 0
+        and str(pieces) not in json.dumps(entry.configuration)
+    )
     assert len(logs) == 1 and "'bf16': True" in logs[0] and "'tpu': False" in logs[0]
 
 
