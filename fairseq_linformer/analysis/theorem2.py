@@ -39,6 +39,7 @@ from torch import Tensor
 from .heads import Head
 from .samples import median
 
+
 def proof_delta(n: int) -> float:
     """2^-n; 0 in double precision from n = 1,075 on."""
     return 2.0**-n

@@ -51,11 +51,11 @@ def add_parser(commands) -> None:
     form.set_defaults(run=_attention)
 
     form = forms.add_parser("theorems", help="theorems 1 and 2 and the steps of their proofs, in numbers",
-                            description="On random Q, K and V, or those of --model: a fairseq checkpoint or a Linformer.")
+                            description="On random Q, K and V, or on those of --model, a fairseq checkpoint.")
     form.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     form.add_argument("--lengths", type=numbers, metavar="N,N", help="n of the random ones (128,512,2048)")
     form.add_argument("--width", type=int, metavar="d", help="of a random head (64)")
-    form.add_argument("--model", help="a model to take the heads of")
+    form.add_argument("--model", help="a fairseq checkpoint or a Linformer, whose heads are taken")
     form.add_argument("--text", action="append", metavar="SOURCE", help="for --model, as for spectrum")
     form.add_argument("--length", type=int, metavar="n", help="tokens of a sentence (the longest input of the model)")
     form.add_argument("--sentences", type=int, metavar="N", help="how many of the text (2)")

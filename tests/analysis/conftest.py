@@ -36,9 +36,14 @@ def roberta(text, tmp_path_factory):
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     dictionary.add_symbol("<mask>")
     args = argparse.Namespace(
-        arch="roberta", encoder_layers=LAYERS, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=HEADS,
-        max_positions=N, tokens_per_sample=N,
-    )  # fmt: skip
+        arch="roberta",
+        encoder_layers=LAYERS,
+        encoder_embed_dim=16,
+        encoder_ffn_embed_dim=32,
+        encoder_attention_heads=HEADS,
+        max_positions=N,
+        tokens_per_sample=N,
+    )
     roberta_base_architecture(args)
     torch.manual_seed(0)
     model = RobertaModel.build_model(args, argparse.Namespace(source_dictionary=dictionary))

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.heads import projection_matrices
+from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.singular import rank, singular_values
 
 from .conftest import HEADS, LAYERS, N
@@ -68,8 +68,14 @@ def test_of_a_linformer_they_have_k_columns(linformer, sharing, k, width):
     if sharing == "none":
         assert rank(singular_values(found[0]), N)[0].tolist() == [3, 6]
     names = list(projection_matrices(model.encoder))
-    assert names == {"headwise": ["layers.0.E", "layers.0.F", "layers.1.E", "layers.1.F"], "layerwise": ["E"],
-                     "none": [f"layers.{i}.{which}.heads.{j}" for i in (0, 1) for which in "EF" for j in (0, 1)]}[sharing]  # fmt: skip
+    assert (
+        names
+        == {
+            "headwise": ["layers.0.E", "layers.0.F", "layers.1.E", "layers.1.F"],
+            "layerwise": ["E"],
+            "none": [f"layers.{i}.{which}.heads.{j}" for i in (0, 1) for which in "EF" for j in (0, 1)],
+        }[sharing]
+    )
 
 
 def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
@@ -92,8 +98,17 @@ def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
 def test_the_table_of_a_roberta_of_transformers_begins_with_padding(tmp_path):
     from transformers import RobertaConfig, RobertaModel
 
-    RobertaModel(RobertaConfig(vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-                               max_position_embeddings=14, pad_token_id=1)).save_pretrained(tmp_path)  # fmt: skip
+    RobertaModel(
+        RobertaConfig(
+            vocab_size=20,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=14,
+            pad_token_id=1,
+        )
+    ).save_pretrained(tmp_path)
     model = load_model(str(tmp_path), tokenizer=False)
     assert model.n == 12 and maps_of(model, torch.full((1, 12), 5))[0].shape == (1, 2, 12, 12)
 

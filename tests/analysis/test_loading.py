@@ -24,9 +24,14 @@ def test_a_model_without_attention_weights(bert):
 
 def test_refusals(roberta, bert, tmp_path):
     (tmp_path / "text").write_text("no checkpoint")
-    for path, options, named in ((roberta, {"device": "abacus"}, "abacus"), (roberta, {"device": "meta"}, "meta"), (tmp_path / "missing", {}, "missing"),
-                                 ("nothere.pt", {}, "nothere.pt"), (str(bert / "bert"), {"dictionary": "x"}, "dictionary is x"),
-                                 (tmp_path / "text", {}, "text")):  # fmt: skip
+    for path, options, named in (
+        (roberta, {"device": "abacus"}, "abacus"),
+        (roberta, {"device": "meta"}, "meta"),
+        (tmp_path / "missing", {}, "missing"),
+        ("nothere.pt", {}, "nothere.pt"),
+        (str(bert / "bert"), {"dictionary": "x"}, "dictionary is x"),
+        (tmp_path / "text", {}, "text"),
+    ):
         with pytest.raises(ValueError, match=named):
             load_model(path, **options)
     (tmp_path / "model.pt").write_bytes(roberta.read_bytes())

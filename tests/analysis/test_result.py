@@ -15,8 +15,16 @@ def test_the_suggested_k_makes_a_model(measured):
     for measure, curve in (("values", found.curve), ("squares", found.energy)):
         made = {}
         for sharing, k in suggest(found, 0.9, measure).items():
-            config = LinformerConfig(vocab_size=24, max_positions=N, projected_dim=str(k), sharing=sharing,
-                                     layers=LAYERS, attention_heads=HEADS, embed_dim=16, ffn_embed_dim=32)  # fmt: skip
+            config = LinformerConfig(
+                vocab_size=24,
+                max_positions=N,
+                projected_dim=str(k),
+                sharing=sharing,
+                layers=LAYERS,
+                attention_heads=HEADS,
+                embed_dim=16,
+                ffn_embed_dim=32,
+            )
             LinformerEncoder(config)(torch.full((1, N), 5))
             made[sharing] = config.projected_dims
         for layer in range(LAYERS):

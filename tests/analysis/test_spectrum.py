@@ -92,7 +92,7 @@ def test_a_killed_run_resumes_and_another_question_is_refused(model, sentences, 
     for named, options, count in (
         ("another n: 16, now 8", {"n": 8}, 40),
         ("another cut", {"cut": "lines", "short": "pad"}, 40),
-        ("30 sentences .* 20", {}, 20),
+        ("30 sentences.* 20", {}, 20),
     ):
         with pytest.raises(ValueError, match=named):
             spectrum(model, sentences(model, **options), killed, count)
@@ -182,8 +182,10 @@ def test_memory_does_not_grow_with_sentences(model, sentences, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_gives_the_same(model, roberta, sentences, tmp_path):
     there = load_model(roberta, device="cuda")
-    curves = [spectrum(m, sentences(m, n=12, short="pad", cut="lines"), tmp_path / name, 6, batch=3).curve
-              for m, name in ((model, "cpu"), (there, "gpu"))]  # fmt: skip
+    curves = [
+        spectrum(m, sentences(m, n=12, short="pad", cut="lines"), tmp_path / name, 6, batch=3).curve
+        for m, name in ((model, "cpu"), (there, "gpu"))
+    ]
     np.testing.assert_allclose(*curves, rtol=0, atol=1e-4)
 
 

@@ -9,7 +9,7 @@ import pytest
 from fairseq_linformer.analysis import run
 from fairseq_linformer.analysis.texts import Counts
 
-from .conftest import N, TEXT
+from .conftest import TEXT, N
 
 
 def test_packed_sentences_are_what_masked_lm_has(model, sentences):

@@ -65,8 +65,13 @@ def test_refusals(options, named, tmp_path):
 @pytest.mark.parametrize("sharing", ["headwise", "layerwise", "none", "roberta", "uneven"])
 def test_heads_of_a_model_give_its_own_maps(roberta, linformer, sharing):
     """P of a RoBERTa, and softmax(Q (E K)^T) of a Linformer, are what the model computes."""
-    path = roberta if sharing == "roberta" else linformer(projected_dim="3/4,4/4" if sharing == "uneven" else 4,
-                                                          sharing="none" if sharing == "uneven" else sharing)  # fmt: skip
+    path = (
+        roberta
+        if sharing == "roberta"
+        else linformer(
+            projected_dim="3/4,4/4" if sharing == "uneven" else 4, sharing="none" if sharing == "uneven" else sharing
+        )
+    )
     model = load_model(path)
     sentence = [0, *torch.randint(4, 20, (N - 2,), generator=generator()).tolist(), 2]
     heads = model_heads(model, [sentence])

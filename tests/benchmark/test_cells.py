@@ -90,10 +90,13 @@ def test_a_cell_without_room_is_reported_and_the_next_is_measured(tmp_path, monk
     assert "counts-n1: not measured" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("row, named", [
-    ([Counts(9, layers=2), Counts(3, work=7)], "counts-n3 and counts-n1 differ in work"),
-    ([Counts(9, layers=2), Counts(1, work=7)], "counts-n1.json was measured with work 0, and not 7"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "row, named",
+    [
+        ([Counts(9, layers=2), Counts(3, work=7)], "counts-n3 and counts-n1 differ in work"),
+        ([Counts(9, layers=2), Counts(1, work=7)], "counts-n1.json was measured with work 0, and not 7"),
+    ],
+)
 def test_a_cell_that_no_report_would_accept_is_refused_before_anything_is_measured(row, named, one, measured):
     with pytest.raises(ValueError, match=named):
         cells.measure(row, one, WHO)
@@ -173,8 +176,14 @@ def test_an_entry_is_named_by_sizes_that_are_not_base_size_and_by_options():
         and slug(("--adam-betas", "(0.9, 0.98)")) == "-adam-betas-0-9-0-98"
     )
     base = {"device": "cpu", "dtype": "fp32", "layers": 12, "embed_dim": 768, "k": 256}
-    for name, more, entry in (("training-cpu-fp32-l12-n512-bare", {}, "training-cpu-fp32-l12-bare"),
-                              ("process-cpu-fp32-l12-n512", {"k": 64, "embed_dim": 128, "options": ["--compile"]}, "process-cpu-fp32-l12-d128-k64-compile")):  # fmt: skip
+    for name, more, entry in (
+        ("training-cpu-fp32-l12-n512-bare", {}, "training-cpu-fp32-l12-bare"),
+        (
+            "process-cpu-fp32-l12-n512",
+            {"k": 64, "embed_dim": 128, "options": ["--compile"]},
+            "process-cpu-fp32-l12-d128-k64-compile",
+        ),
+    ):
         assert entry_of({"name": name, "configuration": {**base, **more}}) == f"benchmark-{entry}"
 
 
@@ -189,8 +198,11 @@ def test_a_cell_of_a_gpu_records_the_peak_of_its_data_sheet(name, peak, tmp_path
     cells.measure([Counts(1, device="cuda", dtype="bf16")], tmp_path, WHO)
     found = cells.read(tmp_path / "counts-n1.json")
     assert (found["peak_operations_per_second"], found["peak_from"]) == peak
-    step = {"configuration": {"n": 8, "classify": False, "models": ["ours"]}, "peak_operations_per_second": peak[0],
-            "measured": {"tokens": 8, "operations": {"ours": peak[0]}, "seconds": {"ours": [2.0, 4.0, 5.0]}}}  # fmt: skip
+    step = {
+        "configuration": {"n": 8, "classify": False, "models": ["ours"]},
+        "peak_operations_per_second": peak[0],
+        "measured": {"tokens": 8, "operations": {"ours": peak[0]}, "seconds": {"ours": [2.0, 4.0, 5.0]}},
+    }
     assert dict(MEASURED["training"](step))["pretraining n=8: utilisation by ours"] == Measurement(
         0.25, "share of the peak", [0.2, 0.5], 3
     )

@@ -109,8 +109,12 @@ def test_the_other_commands_and_the_report(tmp_path):
     assert {"linformer: exponent", "n=64: recurrent"} <= set(scaling.measured)
     assert set(ledger.read(results / "benchmark-pertoken-cpu-fp32-l1-d64-k8.json").measured) == {"n=64 / n=32"}
     trained = ledger.read(results / "benchmark-training-cpu-fp32-l1-d64-k8.json")
-    assert {"pretraining n=32: authors / ours", "finetuning n=8: roberta / ours", "pretraining n=32: bytes of ours / authors",
-            "pretraining n=32: utilisation by ours"} <= set(trained.measured)  # fmt: skip
+    assert {
+        "pretraining n=32: authors / ours",
+        "finetuning n=8: roberta / ours",
+        "pretraining n=32: bytes of ours / authors",
+        "pretraining n=32: utilisation by ours",
+    } <= set(trained.measured)
     main(["benchmark", "inference", out, "--results", str(results), "--whole", "--lengths", "32", "--k", "8", *TINY])
     whole = ledger.read(results / "benchmark-whole-cpu-fp32-l1-d64-k8.json")
     assert {"n=32: roberta / ours", "n=32: authors / ours"} <= set(whole.measured) and " --whole" in whole.command
@@ -132,8 +136,25 @@ def test_a_process_is_trained_by_the_optimizer_among_its_options(tmp_path, monke
         train_process, "run", lambda command, run=train_process.run: logs.append(run(command)) or logs[-1]
     )
     shape = ["--lengths", "32", "--k", "8", "--tokens", "64", *TINY, "--rounds", "1"]
-    main(["benchmark", "training", str(tmp_path / "out"), "--results", str(tmp_path / "results"), "--part", "process", "--models", "ours", "--updates", "3",
-          "--warm-up-updates", "2", "--fairseq-options=--optimizer fused_adam", *shape])  # fmt: skip
+    main(
+        [
+            "benchmark",
+            "training",
+            str(tmp_path / "out"),
+            "--results",
+            str(tmp_path / "results"),
+            "--part",
+            "process",
+            "--models",
+            "ours",
+            "--updates",
+            "3",
+            "--warm-up-updates",
+            "2",
+            "--fairseq-options=--optimizer fused_adam",
+            *shape,
+        ]
+    )
     assert len(logs) == 1 and "'_name': 'fused_adam'" in logs[0][0] and "'_name': 'adam'" not in logs[0][0]
     (entry,) = entries(tmp_path / "out")
     assert (
@@ -143,53 +164,56 @@ def test_a_process_is_trained_by_the_optimizer_among_its_options(tmp_path, monke
     assert "--warm-up-updates 2" in entry.command and "'--fairseq-options=--optimizer fused_adam'" in entry.command
 
 
-@pytest.mark.parametrize("arguments, named", [
-    ("inference OUT --lengths 64 --k 128", "k is 128"),
-    ("inference OUT --lengths 64,256 --k 128", "n is 64"),
-    ("inference OUT --lengths 64,256 --k 8,512", "k is 512"),
-    ("inference OUT --lengths many", "'many'"),
-    ("inference OUT --lengths 64,64", "64 twice"),
-    ("inference OUT --lengths 64 --k 8 --rounds 0", "rounds is 0"),
-    ("inference OUT --lengths 64 --k 8 --warm-up -1", "warm_up is -1"),
-    ("inference OUT --lengths 64 --k 8 --minutes nan", "minutes is nan"),
-    ("inference OUT --lengths 64 --k 8 --usable-gib nan", "usable_gib is nan"),
-    ("inference OUT --lengths 64 --k 8 --memory-gib inf", "memory_gib is inf"),
-    ("inference OUT --lengths 64 --k 8 --device cuda", "device is cuda"),
-    ("inference OUT --width 100", "width is 100"),
-    ("inference OUT --k none", "'none'"),
-    ("inference OUT --k 0", "'0'"),
-    ("inference OUT --tokens 0", "'0'"),
-    ("inference OUT --whole --k 8,16", "--k is 8,16"),
-    ("inference OUT --whole --lengths 512 --k 200", "k is 200"),
-    ("inference OUT --whole --usable-gib 4", "--usable-gib"),
-    ("inference OUT --whole --memory-gib 4", "--memory-gib"),
-    ("scaling OUT --usable-gib -1", "usable_gib is -1.0"),
-    ("scaling OUT --models transformer", "transformer"),
-    ("scaling OUT --lengths 48,64", "tokens is 64"),
-    ("scaling OUT --lengths none", "'none'"),
-    ("scaling OUT --part pertoken --lengths 512", "lengths is 512"),
-    ("scaling OUT --part pertoken --models linformer", "--models"),
-    ("training OUT --models gpt", "gpt"),
-    ("training OUT --models ours,", "'ours,'"),
-    ("training OUT --models ours,ours --part process", "ours twice"),
-    ("training OUT --models ours-modules --updates 9", "--updates"),
-    ("training OUT --part steps --lengths 96 --k 24", "k is 24"),
-    ("training OUT --part steps --fairseq-options=--compile", "--fairseq-options"),
-    ("training OUT --part memory --warm-up 0", "--warm-up"),
-    ("training OUT --part process --finetuning none", "--finetuning"),
-    ("training OUT --part process --models linformer", "linformer"),
-    ("training OUT --part process --updates 2 --warm-up-updates 2", "warm_up_updates is 2"),
-    ("training OUT --part process --k 200 --lengths 512", "k is 200"),
-    ("training OUT --part process --models roberta --fairseq-options=--compile", "--compile"),
-    ("training OUT --part shares --fairseq-options=--max-update=3", "--max-update"),
-    ("training OUT --lengths none --part process", "--lengths"),
-    ("training OUT --lengths none --finetuning none", "--lengths"),
-    ("training OUT --lengths none --updates 9", "--updates"),
-    ("training OUT --threads 0", "threads is 0"),
-    ("finetuning OUT --data OUT", "--data"),
-    ("finetuning OUT --data OUT --batch-size 0", "'0'"),
-    ("report OUT", "no cells"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        ("inference OUT --lengths 64 --k 128", "k is 128"),
+        ("inference OUT --lengths 64,256 --k 128", "n is 64"),
+        ("inference OUT --lengths 64,256 --k 8,512", "k is 512"),
+        ("inference OUT --lengths many", "'many'"),
+        ("inference OUT --lengths 64,64", "64 twice"),
+        ("inference OUT --lengths 64 --k 8 --rounds 0", "rounds is 0"),
+        ("inference OUT --lengths 64 --k 8 --warm-up -1", "warm_up is -1"),
+        ("inference OUT --lengths 64 --k 8 --minutes nan", "minutes is nan"),
+        ("inference OUT --lengths 64 --k 8 --usable-gib nan", "usable_gib is nan"),
+        ("inference OUT --lengths 64 --k 8 --memory-gib inf", "memory_gib is inf"),
+        ("inference OUT --lengths 64 --k 8 --device cuda", "device is cuda"),
+        ("inference OUT --width 100", "width is 100"),
+        ("inference OUT --k none", "'none'"),
+        ("inference OUT --k 0", "'0'"),
+        ("inference OUT --tokens 0", "'0'"),
+        ("inference OUT --whole --k 8,16", "--k is 8,16"),
+        ("inference OUT --whole --lengths 512 --k 200", "k is 200"),
+        ("inference OUT --whole --usable-gib 4", "--usable-gib"),
+        ("inference OUT --whole --memory-gib 4", "--memory-gib"),
+        ("scaling OUT --usable-gib -1", "usable_gib is -1.0"),
+        ("scaling OUT --models transformer", "transformer"),
+        ("scaling OUT --lengths 48,64", "tokens is 64"),
+        ("scaling OUT --lengths none", "'none'"),
+        ("scaling OUT --part pertoken --lengths 512", "lengths is 512"),
+        ("scaling OUT --part pertoken --models linformer", "--models"),
+        ("training OUT --models gpt", "gpt"),
+        ("training OUT --models ours,", "'ours,'"),
+        ("training OUT --models ours,ours --part process", "ours twice"),
+        ("training OUT --models ours-modules --updates 9", "--updates"),
+        ("training OUT --part steps --lengths 96 --k 24", "k is 24"),
+        ("training OUT --part steps --fairseq-options=--compile", "--fairseq-options"),
+        ("training OUT --part memory --warm-up 0", "--warm-up"),
+        ("training OUT --part process --finetuning none", "--finetuning"),
+        ("training OUT --part process --models linformer", "linformer"),
+        ("training OUT --part process --updates 2 --warm-up-updates 2", "warm_up_updates is 2"),
+        ("training OUT --part process --k 200 --lengths 512", "k is 200"),
+        ("training OUT --part process --models roberta --fairseq-options=--compile", "--compile"),
+        ("training OUT --part shares --fairseq-options=--max-update=3", "--max-update"),
+        ("training OUT --lengths none --part process", "--lengths"),
+        ("training OUT --lengths none --finetuning none", "--lengths"),
+        ("training OUT --lengths none --updates 9", "--updates"),
+        ("training OUT --threads 0", "threads is 0"),
+        ("finetuning OUT --data OUT", "--data"),
+        ("finetuning OUT --data OUT --batch-size 0", "'0'"),
+        ("report OUT", "no cells"),
+    ],
+)
 def test_refusals(arguments, named, tmp_path, capsys):
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -212,13 +236,18 @@ def parsed(*words):
     return parser.parse_args(["benchmark", *words])
 
 
-@pytest.mark.parametrize("words", [
-    "inference OUT --lengths 512,1024 --k 64 --memory-gib 3 --usable-gib 2.5 --warm-up 0 --width 128 --tokens 99 --rounds 7 --threads 2 --layers 3",
-    "inference OUT --whole --device cuda --dtype bf16",
-    "scaling OUT --part pertoken --usable-gib 1 --models linformer,fnet",
-    "training OUT --part process --finetuning none --updates 9 --warm-up-updates 3 --models ours --fairseq-options='--compile --optimizer fused_adam'",
-    "finetuning OUT --data DATA --max-positions 64 --batch-size 2 --updates 7",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        "inference OUT --lengths 512,1024 --k 64 --memory-gib 3 --usable-gib 2.5 --warm-up 0 --width 128 --tokens 99",
+        "inference OUT --rounds 7 --threads 2 --layers 3",
+        "inference OUT --whole --device cuda --dtype bf16",
+        "scaling OUT --part pertoken --usable-gib 1 --models linformer,fnet",
+        "training OUT --part process --finetuning none --updates 9 --warm-up-updates 3 --models ours "
+        "--fairseq-options='--compile --optimizer fused_adam'",
+        "finetuning OUT --data DATA --max-positions 64 --batch-size 2 --updates 7",
+    ],
+)
 def test_every_option_is_in_the_command_that_is_recorded(words):
     options = parsed(*shlex.split(words))
     folders = ["OUT", *(["--data", "DATA"] if options.kind == "finetuning" else [])]
@@ -248,7 +277,8 @@ def test_the_bare_script_needs_pytorch_only(tmp_path):
         "linformer",
         "linformer_pytorch",
     )
-    code = f"import runpy, sys; sys.modules.update(dict.fromkeys({others})); runpy.run_module('fairseq_linformer.benchmark', run_name='__main__')"
+    hide = f"import runpy, sys; sys.modules.update(dict.fromkeys({others})); "
+    code = hide + "runpy.run_module('fairseq_linformer.benchmark', run_name='__main__')"
     options = [
         "--device",
         "cpu",
@@ -303,14 +333,21 @@ def test_the_bare_command_is_recorded_too(tmp_path, monkeypatch):
             "3",
         ]
     )
-    assert recorded == ["python -m fairseq_linformer.benchmark OUT --device cpu --lengths 256 --layers 12 --width 768 --tokens 32768 --rounds 2 "
-                        "--dtype fp32 --dtype bf16"]  # fmt: skip
+    assert recorded == [
+        "python -m fairseq_linformer.benchmark OUT --device cpu --lengths 256 --layers 12 --width 768 "
+        "--tokens 32768 --rounds 2 "
+        "--dtype fp32 --dtype bf16"
+    ]
 
 
 def test_the_bare_script_refuses_what_the_command_refuses(tmp_path, capsys):
-    for words, named in ((["--width", "100"], "width is 100"), (["--lengths", "many"], "'many'"),
-                            (["--lengths", "0"], "'0'"), (["--tokens", "0"], "'0'"),
-                            (["--lengths", "256", "--minutes", "nan"], "minutes is nan")):  # fmt: skip
+    for words, named in (
+        (["--width", "100"], "width is 100"),
+        (["--lengths", "many"], "'many'"),
+        (["--lengths", "0"], "'0'"),
+        (["--tokens", "0"], "'0'"),
+        (["--lengths", "256", "--minutes", "nan"], "minutes is nan"),
+    ):
         with pytest.raises(SystemExit) as end:
             bare.main([str(tmp_path / "out"), "--device", "cpu", "--commit", "abc", *words])
         assert named in (end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err)
@@ -378,7 +415,10 @@ def tiny(words, tmp_path, data):
     """The same options at a size that takes seconds: a 32nd of n and k, 3 layers where there are 12, one sentence or
     two."""
     kind, given = words[1], dict(zip(words, words[1:]))
-    divided = lambda text: text if text == "none" else ",".join(str(max(1, int(n) // 32)) for n in text.split(","))  # noqa: E731
+
+    def divided(text):
+        return text if text == "none" else ",".join(str(max(1, int(n) // 32)) for n in text.split(","))
+
     sizes = {"--width": "64", "--layers": given.get("--layers", "2" if kind == "scaling" else "3").replace("12", "3")}
     if kind == "finetuning":
         sizes |= {"--max-positions": "16", "--k": "4"}
@@ -420,8 +460,16 @@ def test_the_script_runs_to_its_end_in_one_folder(tmp_path, pieces, monkeypatch)
             main(tiny(words, tmp_path, data))
     results = tmp_path / "results"
     written = {path.stem.removeprefix("benchmark-"): ledger.read(path) for path in results.glob("*.json")}
-    sized = {"training": "l3-d64-k8", "inference": "l2-d64", "whole": "l3-d64-k8", "pertoken": "l3-d64-k8", "scaling": "l2-d64-k8", "process": "l3-d64-k8",
-             "shares": "l3-d64-k8", "finetuning": "l3-d64-k4"}  # fmt: skip
+    sized = {
+        "training": "l3-d64-k8",
+        "inference": "l2-d64",
+        "whole": "l3-d64-k8",
+        "pertoken": "l3-d64-k8",
+        "scaling": "l2-d64-k8",
+        "process": "l3-d64-k8",
+        "shares": "l3-d64-k8",
+        "finetuning": "l3-d64-k4",
+    }
     expected = {f"{kind}-cpu-fp32-{sizes}" for kind, sizes in sized.items()} | {"inference-cpu-fp32-l1-d64"}
     assert set(written) == expected | ({"training-cpu-fp32-l3-d64-k8-peers"} if peers else set())
     assert {entry.configuration["threads"] for name, entry in written.items() if "-l3-" in name} == {2}

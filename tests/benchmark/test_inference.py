@@ -52,8 +52,14 @@ def test_a_batch_that_does_not_fit_is_counted_and_not_run(monkeypatch):
 
 
 def test_a_cell_refuses_values_that_cannot_be_measured():
-    for options, field in ((dict(n=0), "n is 0"), (dict(tokens=0), "tokens"), (dict(dtype="fp8"), "fp8"), (dict(warm_up=-1), "warm_up"),
-                           (dict(memory_gib=float("nan")), "memory_gib"), (dict(dimensions=(128,)), "128")):  # fmt: skip
+    for options, field in (
+        (dict(n=0), "n is 0"),
+        (dict(tokens=0), "tokens"),
+        (dict(dtype="fp8"), "fp8"),
+        (dict(warm_up=-1), "warm_up"),
+        (dict(memory_gib=float("nan")), "memory_gib"),
+        (dict(dimensions=(128,)), "128"),
+    ):
         with pytest.raises(ValueError, match=field):
             Inference(**{**SMALL, "n": 64, "dimensions": (16,), **options})
     with pytest.raises(ValueError, match="gpt"):

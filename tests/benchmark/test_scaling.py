@@ -12,8 +12,12 @@ def test_the_exponent_of_a_power():
 
 
 def test_refusals():
-    for make, field in ((lambda: Scaling(48, 64), "tokens"), (lambda: Scaling(64, 64, models=("transformer",)), "transformer"),
-                        (lambda: PerToken((64, 64)), "lengths"), (lambda: Scaling(64, 64, k=128), "128")):  # fmt: skip
+    for make, field in (
+        (lambda: Scaling(48, 64), "tokens"),
+        (lambda: Scaling(64, 64, models=("transformer",)), "transformer"),
+        (lambda: PerToken((64, 64)), "lengths"),
+        (lambda: Scaling(64, 64, k=128), "128"),
+    ):
         with pytest.raises(ValueError, match=field):
             make()
 
