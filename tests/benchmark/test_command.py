@@ -85,10 +85,7 @@ def test_the_other_commands_and_the_report(tmp_path):
             *TINY,
         ]
     )
-    assert (
-        "- scaling-cpu-fp32-l1-n32: bigbird: ValueError: n is 32; up to 704 positions"
-        in (results / "benchmark.md").read_text()
-    )
+    assert "- scaling-cpu-fp32-l1-n32: bigbird: ValueError: n is 32" in (results / "benchmark.md").read_text()
     training = [
         "benchmark",
         "training",
