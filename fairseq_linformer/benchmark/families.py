@@ -81,7 +81,8 @@ def _of_transformers(name: str, c: LinformerConfig) -> nn.Module:
                  pad_token_id=1)  # fmt: skip
     if name == "bigbird":  # blocks of 64 and 3 random ones
         if c.max_positions <= BIGBIRD_FULL:
-            raise ValueError(f"n is {c.max_positions}; up to {BIGBIRD_FULL} BigBird computes full attention")
+            raise ValueError(f"n is {c.max_positions}; up to {BIGBIRD_FULL} positions BigBird computes full attention, "
+                             "which is not sparse")  # fmt: skip
         model = t.BigBirdModel(t.BigBirdConfig(**shape, attention_type="block_sparse"), add_pooling_layer=False)
     elif name == "longformer":  # windows of 512
         model = t.LongformerModel(t.LongformerConfig(**shape, attention_window=512), add_pooling_layer=False)
