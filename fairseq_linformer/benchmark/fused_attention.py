@@ -1,4 +1,5 @@
-"""The fastest kernel of PyTorch's fused attention for a shape; PyTorch itself takes the first in a fixed order that can run."""
+"""The fastest kernel of PyTorch's fused attention for a shape; PyTorch itself takes the first in a fixed order that can
+run."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Dict, Optional, Sequence, Tuple
@@ -18,7 +19,7 @@ _fastest: Dict[Tuple, Optional[SDPBackend]] = {}
 def with_fastest(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: float) -> AbstractContextManager:
     """A context in which ``scaled_dot_product_attention`` of these takes its fastest kernel.
 
-    On a GPU the first call for a shape tries all of them, in a forward pass; on a CPU there is one.
+    On a GPU the first call for a shape tries all of them, in a forward pass; a CPU has only one.
     """
     if q.device.type == "cpu":
         return nullcontext()
@@ -28,8 +29,10 @@ def with_fastest(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropou
     return nullcontext() if _fastest[key] is None else sdpa_kernel(_fastest[key])
 
 
-def fastest(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: float, among: Sequence[SDPBackend] = FUSED) -> Optional[SDPBackend]:
-    """The fastest of those that can do it, None if none can."""
+def fastest(
+    q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: float, among: Sequence[SDPBackend] = FUSED
+) -> Optional[SDPBackend]:
+    """The fastest kernel that takes this shape, type and mask; None if none does."""
     seconds: Dict[SDPBackend, float] = {}
 
     def attend():
@@ -42,17 +45,18 @@ def fastest(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: fl
                 seconds[backend] = min(seconds_of(attend, device=q.device.type) for _ in range(ROUNDS))
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError:  # it does not do this shape, type or mask
+        except RuntimeError:  # not for this shape, type or mask
             continue
     return min(seconds, key=seconds.__getitem__) if seconds else None
 
 
 def forget() -> None:
-    """What was tried before."""
+    """Try the kernels again for every shape."""
     _fastest.clear()
 
 
-def taken() -> Dict[str, str]:
-    """Which kernel each shape of queries and keys was given since then, in words."""
-    return {f"{str(dtype).removeprefix('torch.')}, {tuple(q)} x {tuple(k)}": backend.name.lower() if backend else "none that is fused"
+def chosen() -> Dict[str, str]:
+    """The kernel of each shape of queries and keys since ``forget``, in words."""
+    return {f"{str(dtype).removeprefix('torch.')}, {tuple(q)} x {tuple(k)}": backend.name.lower()
+            if backend else "none that is fused"
             for (dtype, q, k, *_), backend in _fastest.items()}  # fmt: skip

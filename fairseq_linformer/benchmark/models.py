@@ -3,8 +3,8 @@
     loss = model(tokens (B, n), positions (B, m), targets (B, m))        masked language modelling
     loss = model(tokens (B, n), labels (B,))                             classification
 
-``ours-modules`` and the Transformers need PyTorch only, ``ours``, ``roberta`` and ``authors`` fairseq; ``linformer`` and
-``linformer-pytorch`` are packages of the index, with ``pip install fairseq-linformer[benchmark]``.
+``ours-modules`` and the Transformers need PyTorch only, ``ours``, ``roberta`` and ``authors`` fairseq; ``linformer``
+and ``linformer-pytorch`` are other packages, with ``pip install fairseq-linformer[benchmark]``.
 """
 
 import importlib
@@ -13,7 +13,7 @@ import sys
 from argparse import Namespace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Optional
+from typing import Callable, Dict, Optional, Sequence
 from unittest import mock
 
 import torch
@@ -41,7 +41,7 @@ class Classified(nn.Module):
 
 
 class OfFairseq(nn.Module):
-    """A model of fairseq with what its criterions ``masked_lm`` and ``sentence_prediction`` compute."""
+    """A model of fairseq with the losses of its criterions ``masked_lm`` and ``sentence_prediction``."""
 
     def __init__(self, model: nn.Module, classify: bool):
         super().__init__()
@@ -60,7 +60,8 @@ class OfFairseq(nn.Module):
 
 
 class OfIndex(nn.Module):
-    """A language model of another package: it computes the logits, or for classification the features, of all positions.
+    """A language model of another package: it computes the logits, or for classification the features, of all
+    positions.
 
     Args:
         length: it takes inputs of this length only, so shorter ones are filled up, as its user must; None for any.
@@ -82,24 +83,10 @@ class OfIndex(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def models() -> Dict[str, Callable[[LinformerConfig, bool], nn.Module]]:
-    """What makes each from the Linformer's shape, and whether it shall classify."""
-    return {
-        "ours": lambda c, classify: OfFairseq(_ours(c), classify),
-        "roberta": lambda c, classify: OfFairseq(_roberta(c), classify),
-        "authors": lambda c, classify: OfFairseq(_authors(c), classify),
-        "linformer": partial(_of_index, "linformer"),
-        "linformer-pytorch": partial(_of_index, "linformer-pytorch"),
-        "ours-modules": lambda c, classify: (Classified if classify else MaskedLM)(LinformerEncoder(c)),
-        "transformer-eager": lambda c, classify: (Classified if classify else MaskedLM)(transformer(c, "eager")),
-        "transformer-sdpa": lambda c, classify: (Classified if classify else MaskedLM)(transformer(c, "sdpa")),
-    }
-
-
 WITH_FAIRSEQ = ("ours", "roberta", "authors")
 OF_INDEX = ("linformer", "linformer-pytorch")
 FILLED_UP = ("linformer-pytorch",)
-"""What takes inputs of its full length only."""
+"""Models that take inputs of their full length only."""
 BARE = ("ours-modules", "transformer-eager", "transformer-sdpa")
 
 
@@ -114,69 +101,57 @@ def why_not(name: str) -> Optional[str]:
     return None
 
 
-def check_models(names: Iterable[str], allowed: Iterable[str], otherwise: str) -> None:
+def check_models(names: Sequence[str], allowed: Sequence[str], n: int, k: int) -> None:
     """
-    Args:
-        otherwise: what is said behind a name that is not allowed, with {} for those that are.
-
     Raises:
-        ValueError: a model is not allowed, or not here.
+        ValueError: no model, one that is not allowed or not installed, or the authors' and k does not divide n.
     """
+    if not names:
+        raise ValueError(f"models is empty; it must be some of {', '.join(allowed)}")
     for name in names:
         if name not in allowed:
-            raise ValueError(f"{name} {otherwise.format(', '.join(allowed))}")
+            raise ValueError(f"{name} is among the models; they must be some of {', '.join(allowed)}")
         if missing := why_not(name):
             raise ValueError(missing)
-
-
-def check_authors(names: Iterable[str], n: int, k: int) -> None:
-    """Before anything is measured.
-
-    Raises:
-        ValueError: the authors' code is among the models, and cannot have this k.
-    """
     if "authors" in names and n % k:
-        raise ValueError(f"k is {k}; the authors' code wants one that divides n, {n}")
+        raise ValueError(f"k is {k}; the authors' code needs one that divides n, {n}")
 
 
-def _shape(c: LinformerConfig) -> dict:
-    return dict(encoder_layers=c.layers, encoder_embed_dim=c.embed_dim, encoder_ffn_embed_dim=c.ffn_embed_dim,
-                encoder_attention_heads=c.attention_heads, dropout=c.dropout, attention_dropout=c.attention_dropout)  # fmt: skip
-
-
-def _ours(c: LinformerConfig) -> nn.Module:
-    from ..models import LinformerRobertaModel
+def _built(
+    model, classify: bool, c: LinformerConfig, set_defaults: Callable[[Namespace], None] = lambda args: None, **options
+) -> nn.Module:
+    """A model class of fairseq in the Linformer's shape."""
     from ..models.bare_task import BareTask
 
-    args = Namespace(arch="linformer_roberta_base", projected_dim=c.projected_dim, sharing=c.sharing, **_shape(c))
-    return LinformerRobertaModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
-
-
-def _roberta(c: LinformerConfig) -> nn.Module:
-    from fairseq.models import ARCH_CONFIG_REGISTRY
-    from fairseq.models.roberta import RobertaModel
-
-    from ..models.bare_task import BareTask
-
-    args = Namespace(max_positions=c.max_positions, tokens_per_sample=c.max_positions, **_shape(c))
-    ARCH_CONFIG_REGISTRY["roberta_base"](args)
-    return RobertaModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
-
-
-def _authors(c: LinformerConfig) -> nn.Module:
-    """
-    Raises:
-        ValueError: k does not divide n, or the sharing is none of theirs.
-    """
-    from ..models.bare_task import BareTask
-
-    if c.max_positions % c.projected_dim or c.sharing == "none":
-        raise ValueError(f"k is {c.projected_dim} and sharing {c.sharing}; the authors' code wants a k that divides n, {c.max_positions}, and shares")
     args = Namespace(
-        max_positions=c.max_positions, tokens_per_sample=c.max_positions, compressed=c.max_positions // c.projected_dim,
-        shared_kv_compressed=int(c.sharing != "headwise"), shared_layer_kv_compressed=int(c.sharing == "layerwise"), **_shape(c),
+        max_positions=c.max_positions, tokens_per_sample=c.max_positions, encoder_layers=c.layers,
+        encoder_embed_dim=c.embed_dim,
+        encoder_ffn_embed_dim=c.ffn_embed_dim, encoder_attention_heads=c.attention_heads, dropout=c.dropout,
+        attention_dropout=c.attention_dropout, **options,
     )  # fmt: skip
-    return _authors_code().LinformerModel.build_model(args, BareTask(c.vocab_size, c.max_positions))
+    set_defaults(args)
+    return OfFairseq(model.build_model(args, BareTask(c.vocab_size, c.max_positions)), classify)
+
+
+def _ours(c: LinformerConfig, classify: bool) -> nn.Module:
+    from ..models import LinformerRobertaModel
+
+    return _built(LinformerRobertaModel, classify, c, arch="linformer_roberta_base", projected_dim=c.projected_dim,
+                  sharing=c.sharing)  # fmt: skip
+
+
+def _roberta(c: LinformerConfig, classify: bool) -> nn.Module:
+    from fairseq.models.roberta import RobertaModel, roberta_base_architecture
+
+    return _built(RobertaModel, classify, c, roberta_base_architecture)
+
+
+def _authors(c: LinformerConfig, classify: bool) -> nn.Module:
+    """With layerwise sharing."""
+    check_models(("authors",), WITH_FAIRSEQ, c.max_positions, c.projected_dim)
+    compressed = c.max_positions // c.projected_dim
+    return _built(_authors_code().LinformerModel, classify, c, compressed=compressed, shared_kv_compressed=1,
+                  shared_layer_kv_compressed=1)  # fmt: skip
 
 
 def authors_example() -> Path:
@@ -185,7 +160,7 @@ def authors_example() -> Path:
 
 @lru_cache
 def _authors_code():
-    """Their module, without registering: it has the same names as this plugin's."""
+    """Their module, without registering its models: they have the same names as this plugin's."""
     import fairseq.models
 
     unregistered = lambda *names: lambda thing: thing  # noqa: E731
@@ -196,17 +171,39 @@ def _authors_code():
 
 
 def _of_index(name: str, c: LinformerConfig, classify: bool) -> nn.Module:
-    """Their defaults, but for sizes and dropout. ``linformer`` shares no E between layers; ``share_kv`` would also make keys values."""
+    """Their defaults, except sizes and dropout. ``linformer`` shares no E between layers; ``share_kv`` would also make
+    keys values."""
     if name == "linformer":
         from linformer import LinformerLM
 
-        model = LinformerLM(c.vocab_size, c.embed_dim, c.max_positions, c.layers, k=c.projected_dim, heads=c.attention_heads, dropout=c.dropout)
+        model = LinformerLM(c.vocab_size, c.embed_dim, c.max_positions, c.layers, k=c.projected_dim,
+                            heads=c.attention_heads, dropout=c.dropout)  # fmt: skip
         if classify:
             model.to_logits = nn.Identity()
         return OfIndex(model, c.embed_dim, classify)
     from linformer_pytorch import LinformerLM
 
-    model = LinformerLM(c.vocab_size, c.max_positions, c.embed_dim, dim_k=c.projected_dim, dim_ff=c.ffn_embed_dim, nhead=c.attention_heads,
+    model = LinformerLM(c.vocab_size, c.max_positions, c.embed_dim, dim_k=c.projected_dim, dim_ff=c.ffn_embed_dim,
+                        nhead=c.attention_heads,
                         depth=c.layers, dropout=c.attention_dropout, dropout_ff=c.dropout, dropout_tokens=c.dropout,
                         parameter_sharing="layerwise", return_emb=classify)  # fmt: skip
     return OfIndex(model, c.embed_dim, classify, c.max_positions)
+
+
+def _of_modules(
+    make_encoder: Callable[[LinformerConfig], LinformerEncoder], c: LinformerConfig, classify: bool
+) -> nn.Module:
+    return (Classified if classify else MaskedLM)(make_encoder(c))
+
+
+MODELS: Dict[str, Callable[[LinformerConfig, bool], nn.Module]] = {
+    "ours": _ours,
+    "roberta": _roberta,
+    "authors": _authors,
+    "linformer": partial(_of_index, "linformer"),
+    "linformer-pytorch": partial(_of_index, "linformer-pytorch"),
+    "ours-modules": partial(_of_modules, LinformerEncoder),
+    "transformer-eager": partial(_of_modules, partial(transformer, kind="eager")),
+    "transformer-sdpa": partial(_of_modules, partial(transformer, kind="sdpa")),
+}
+"""Functions from the Linformer's shape, and whether to classify, to each model."""

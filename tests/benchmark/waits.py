@@ -1,7 +1,7 @@
 """Where a computation waits for the device: operations whose result has a size or a value that Python must see.
 
-On a GPU Python runs ahead of the kernels; each of these stops it until all that is queued is done, and the GPU then idles
-until new work is there. They are told by their kind, so a CPU finds them too.
+On a GPU Python runs ahead of the kernels; each of these stops it until all that is queued is done, and the GPU then
+idles until new work is there. They are told by their kind, so a CPU finds them too.
 """
 
 from typing import List, Tuple
@@ -9,7 +9,12 @@ from typing import List, Tuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_VALUES = {torch.ops.aten._local_scalar_dense, torch.ops.aten.nonzero, torch.ops.aten.masked_select, torch.ops.aten.equal}
+_VALUES = {
+    torch.ops.aten._local_scalar_dense,
+    torch.ops.aten.nonzero,
+    torch.ops.aten.masked_select,
+    torch.ops.aten.equal,
+}
 _PRODUCTS = {torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm}
 
 
