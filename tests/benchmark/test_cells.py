@@ -11,8 +11,7 @@ import torch
 from fairseq_linformer.benchmark import cells
 from fairseq_linformer.benchmark.entries import entry_of, slug
 from fairseq_linformer.benchmark.training import Training
-from fairseq_linformer.reproduce.benchmarks import MEASURED, entries
-from fairseq_linformer.reproduce.ledger import Measurement
+from fairseq_linformer.reproduction.cells import kinds, records_in
 
 WHO = cells.Provenance("abc", "command")
 
@@ -149,7 +148,7 @@ def test_a_damaged_cell_is_named(one):
         json.dumps({**whole, "name": "whole-n1", "measured": {"seconds": {"ours": [1.0, 2.0], "roberta": [1.0]}}})
     )
     with pytest.raises(ValueError, match="whole-n1.json is a damaged cell: .*1 rounds against 2"):
-        list(entries(one))
+        records_in(one)
 
 
 def test_cells_of_two_machines_are_not_one_entry(tmp_path):
@@ -166,7 +165,7 @@ def test_cells_of_two_machines_are_not_one_entry(tmp_path):
     path = tmp_path / "training-cpu-fp32-l1-n32-bare.json"
     path.write_text(json.dumps({**cells.read(path), "threads": 96}))
     with pytest.raises(ValueError, match="differ in .*threads"):
-        list(entries(tmp_path))
+        records_in(tmp_path)
 
 
 def test_an_entry_is_named_by_sizes_that_are_not_base_size_and_by_options():
@@ -203,6 +202,6 @@ def test_a_cell_of_a_gpu_records_the_peak_of_its_data_sheet(name, peak, tmp_path
         "peak_operations_per_second": peak[0],
         "measured": {"tokens": 8, "operations": {"ours": peak[0]}, "seconds": {"ours": [2.0, 4.0, 5.0]}},
     }
-    assert dict(MEASURED["training"](step))["pretraining n=8: utilisation by ours"] == Measurement(
-        0.25, "share of the peak", [0.2, 0.5], 3
-    )
+    kind, _ = kinds()["training"]
+    (used,) = [m for m in kind.measurements(step) if m.metric == "utilization"]
+    assert (used.value, used.interval, used.repetitions, used.n, used.phase) == (0.25, (0.2, 0.5), 3, 8, "pretraining")

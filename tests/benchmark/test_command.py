@@ -1,11 +1,8 @@
-"""The commands write cells, ledger, tables and figures, record themselves, and refuse; scripts/benchmark.sh runs to its
-end."""
+"""The commands write cells and records, record themselves, and refuse."""
 
 import argparse
 import os
-import re
 import shlex
-import shutil
 import subprocess
 import sys
 from functools import partial
@@ -17,18 +14,16 @@ import torch
 from fairseq_linformer.benchmark import __main__ as bare
 from fairseq_linformer.benchmark import cells, train_process
 from fairseq_linformer.benchmark.arguments import words_of
-from fairseq_linformer.benchmark.fairseq_train import PARTS
-from fairseq_linformer.benchmark.models import OF_INDEX, why_not
 from fairseq_linformer.cli import benchmark, main
 from fairseq_linformer.machine import current_commit
-from fairseq_linformer.reproduce import ledger
-from fairseq_linformer.reproduce.benchmarks import entries
+from fairseq_linformer.reproduction.cells import records_in
+from fairseq_linformer.reproduction.records import read
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark.sh"
+GPU_SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_benchmark.sh"
 TINY = ["--layers", "1", "--width", "64", "--rounds", "2"]
 
 
-def test_the_command_writes_ledger_table_and_figure(tmp_path):
+def test_the_command_writes_a_record(tmp_path):
     out, results = str(tmp_path / "out"), tmp_path / "results"
     main(
         [
@@ -46,28 +41,17 @@ def test_the_command_writes_ledger_table_and_figure(tmp_path):
             *TINY,
         ]
     )
-    inference = ledger.read(results / "benchmark-inference-cpu-fp32-l1-d64.json")
-    assert {
-        "n=64 k=16: sdpa / linformer",
-        "n=32 k=8: eager / linformer",
-        "n=64 k=8: eager / linformer, largest batch",
-    } <= set(inference.measured)
-    assert (
-        inference.measured["n=64 k=16: sdpa / linformer"].repetitions == 2
-        and inference.configuration["clock"] == "processor"
-    )
-    assert (results / "benchmark-inference-cpu-fp32-l1-d64.png").stat().st_size > 1000
-    said = (results / "benchmark.md").read_text()
-    assert "| 64 | " in said and "| 65,536 |" not in said  # lengths of the paper that nothing was measured at
-    assert "| at least 1.12 | not measured |" in said and "| the paper's or more | not measured |" in said
-    assert "| n | k = 8 (paper) |" in said and re.search(
-        r"\n\| 32 \| [^-]", said
-    )  # lengths and k that are none of the paper's
-    assert "\n1 layer, 1 thread, width 64; processor clock.\n" in said
+    inference = read(results / "benchmark-inference-cpu-fp32-l1-d64.json")
+    places = {(m.n, m.k, m.baseline) for m in inference.select("time_ratio")}
+    assert places == {(n, k, base) for n, k in ((32, 8), (32, 16), (64, 8), (64, 16)) for base in ("eager", "sdpa")}
+    assert inference.find("batch_ratio", n=64, k=8, baseline="eager") is not None
+    assert inference.find("time_ratio", n=64, k=16, baseline="sdpa").repetitions == 2
+    assert (inference.experiment, inference.made_by) == ("table-3", "benchmark")
+    assert inference.configuration["clock"] == "processor"
 
 
 @pytest.mark.slow
-def test_the_other_commands_and_the_report(tmp_path):
+def test_the_other_commands_and_their_records(tmp_path, capsys):
     out, results = str(tmp_path / "out"), tmp_path / "results"
     main(
         [
@@ -85,7 +69,7 @@ def test_the_other_commands_and_the_report(tmp_path):
             *TINY,
         ]
     )
-    assert "- scaling-cpu-fp32-l1-n32: bigbird: ValueError: n is 32" in (results / "benchmark.md").read_text()
+    assert "not measured: scaling-cpu-fp32-l1-n32: bigbird" in capsys.readouterr().out
     training = [
         "benchmark",
         "training",
@@ -102,19 +86,18 @@ def test_the_other_commands_and_the_report(tmp_path):
     ]
     main([*training, "--finetuning", "8", "--part", "steps"])
     main([*training, "--finetuning", "none", "--part", "memory"])
-    scaling = ledger.read(results / "benchmark-scaling-cpu-fp32-l1-d64-k8.json")
-    assert {"linformer: exponent", "n=64: recurrent"} <= set(scaling.measured)
-    assert set(ledger.read(results / "benchmark-pertoken-cpu-fp32-l1-d64-k8.json").measured) == {"n=64 / n=32"}
-    trained = ledger.read(results / "benchmark-training-cpu-fp32-l1-d64-k8.json")
-    assert {
-        "pretraining n=32: authors / ours",
-        "finetuning n=8: roberta / ours",
-        "pretraining n=32: bytes of ours / authors",
-        "pretraining n=32: utilisation by ours",
-    } <= set(trained.measured)
+    scaling = read(results / "benchmark-scaling-cpu-fp32-l1-d64-k8.json")
+    assert scaling.find("exponent", model="linformer") and scaling.find("microseconds_per_token", model="recurrent", n=64)
+    (per_token,) = read(results / "benchmark-pertoken-cpu-fp32-l1-d64-k8.json").measurements
+    assert (per_token.metric, per_token.n, per_token.baseline_n) == ("time_per_token_ratio", 64, 32)
+    trained = read(results / "benchmark-training-cpu-fp32-l1-d64-k8.json")
+    assert trained.find("time_ratio", phase="pretraining", n=32, baseline="authors", model="ours")
+    assert trained.find("time_ratio", phase="finetuning", n=8, baseline="roberta", model="ours")
+    assert trained.find("bytes_share", phase="pretraining", n=32, baseline="authors", model="ours")
+    assert trained.find("utilization", phase="pretraining", n=32, model="ours")
     main(["benchmark", "inference", out, "--results", str(results), "--whole", "--lengths", "32", "--k", "8", *TINY])
-    whole = ledger.read(results / "benchmark-whole-cpu-fp32-l1-d64-k8.json")
-    assert {"n=32: roberta / ours", "n=32: authors / ours"} <= set(whole.measured) and " --whole" in whole.command
+    whole = read(results / "benchmark-whole-cpu-fp32-l1-d64-k8.json")
+    assert {m.baseline for m in whole.select("time_ratio")} == {"roberta", "authors"} and " --whole" in whole.command
     steps, memory = trained.command.split("; ")
     assert (
         " --finetuning 8 --part steps" in steps
@@ -153,7 +136,7 @@ def test_a_process_is_trained_by_the_optimizer_among_its_options(tmp_path, monke
         ]
     )
     assert len(logs) == 1 and "'_name': 'fused_adam'" in logs[0][0] and "'_name': 'adam'" not in logs[0][0]
-    (entry,) = entries(tmp_path / "out")
+    (entry,) = records_in(tmp_path / "out")
     assert (
         entry.identifier == "benchmark-process-cpu-fp32-l1-d64-k8-optimizer-fused-adam"
         and entry.configuration["clock"] == "wall"
@@ -351,20 +334,15 @@ def test_the_bare_script_refuses_what_the_command_refuses(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "script, words",
-    [("benchmark.sh", ["OUT", "steps", "stepz"]), ("benchmark.sh", ["--help"]), ("gpu_benchmark.sh", ["--help"])],
-)
-def test_a_script_that_is_called_wrongly_begins_nothing(script, words, tmp_path):
-    python = tmp_path / "bin" / "python"
+def test_the_gpu_script_called_wrongly_begins_nothing(tmp_path):
+    python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     python.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\n")
     python.chmod(0o755)
-    shutil.copy(python, python.with_name("python3"))
-    environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "VIRTUAL_ENV": "yes"}
-    ended = subprocess.run(["bash", SCRIPT.with_name(script), *words], env=environment, capture_output=True, text=True)
+    environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    ended = subprocess.run(["bash", GPU_SCRIPT, "--help"], env=environment, capture_output=True, text=True)
     assert ended.returncode == 2 and not (tmp_path / "begun").exists()
-    assert ("stepz" if "stepz" in words else "usage: ") in ended.stderr and ended.stderr.count("\n") == 1
+    assert "usage: " in ended.stderr and ended.stderr.count("\n") == 1
 
 
 def test_the_commit_is_that_of_the_source_wherever_it_is_run(tmp_path, monkeypatch):
@@ -389,87 +367,3 @@ def test_what_a_measurement_rewrites_does_not_make_its_commit_another(tmp_path):
     assert current_commit(tmp_path) == clean and len(clean) == 40
     (tmp_path / "code.py").write_text("2\n")
     assert current_commit(tmp_path) == f"{clean}-dirty" == current_commit(tmp_path / "results")
-
-
-def pieces_of_the_script(tmp_path):
-    """Piece: the arguments that the script gives to ``fairseq-linformer``, taken down by a python that does nothing
-    else."""
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/said\n')
-    python.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "VIRTUAL_ENV": "yes", "SST2": "DATA"}
-    told = subprocess.run(["bash", SCRIPT, "OUT"], env=environment, check=True, capture_output=True, text=True).stdout
-    lines = [
-        line.split("fairseq_linformer.cli ")[1].split()
-        for line in (tmp_path / "said").read_text().splitlines()
-        if "fairseq_linformer.cli" in line
-    ]
-    return dict(zip(re.findall("^== (.*)$", told, re.M), lines, strict=True))
-
-
-def tiny(words, tmp_path, data):
-    """The same options at a size that takes seconds: a 32nd of n and k, 3 layers where there are 12, one sentence or
-    two."""
-    kind, given = words[1], dict(zip(words, words[1:]))
-
-    def divided(text):
-        return text if text == "none" else ",".join(str(max(1, int(n) // 32)) for n in text.split(","))
-
-    sizes = {"--width": "64", "--layers": given.get("--layers", "2" if kind == "scaling" else "3").replace("12", "3")}
-    if kind == "finetuning":
-        sizes |= {"--max-positions": "16", "--k": "4"}
-    else:
-        sizes |= {
-            "--tokens": str(max(int(n) for n in divided(given["--lengths"]).split(","))) if kind == "scaling" else "32"
-        }
-        sizes |= {"--lengths": divided(given.get("--lengths", "512,1024"))}
-        sizes |= {
-            "--k": divided(given.get("--k", "256" if kind != "inference" or "--whole" in words else "128,256,512,1024"))
-        }
-    if kind == "training" and given["--part"] in ("steps", "memory"):
-        sizes |= {"--finetuning": divided(given.get("--finetuning", "256,512"))}
-    places = {"OUT": str(tmp_path / "out"), "results": str(tmp_path / "results"), "DATA": str(data)}
-    return [
-        places.get(word, word) for word in [*words, *(part for option in sizes.items() for part in option)]
-    ]  # the last one wins
-
-
-@pytest.mark.slow
-def test_the_script_runs_to_its_end_in_one_folder(tmp_path, pieces, monkeypatch):
-    """Every piece at a tiny size, one after the other; whole processes are not started here, they have tests of their
-    own."""
-    data = tmp_path / "data"
-    shutil.copytree(pieces, data)
-    (data / "manifest.json").write_text('{"task": "sst-2"}')
-    log = "\n".join('| train_inner | {"epoch": 1, "wps": "%d", "wpb": "100"}' % wps for wps in (1, 50, 60, 70, 80))
-    monkeypatch.setattr(train_process, "run", lambda command: (log, 2**20))
-    monkeypatch.setattr(
-        "fairseq_linformer.benchmark.train_process.Shares._updates",
-        lambda *_: [{**dict.fromkeys(PARTS, 0.1), "whole": 1.0}] * 6,
-    )
-    threads = [1]  # those of the script are recorded, and one computes: two would only wait for each other
-    monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])
-    peers = all(why_not(name) is None for name in OF_INDEX)  # the script installs them, the tests do not
-    for piece, words in pieces_of_the_script(tmp_path).items():
-        if peers or not piece.startswith("peers"):
-            main(tiny(words, tmp_path, data))
-    results = tmp_path / "results"
-    written = {path.stem.removeprefix("benchmark-"): ledger.read(path) for path in results.glob("*.json")}
-    sized = {
-        "training": "l3-d64-k8",
-        "inference": "l2-d64",
-        "whole": "l3-d64-k8",
-        "pertoken": "l3-d64-k8",
-        "scaling": "l2-d64-k8",
-        "process": "l3-d64-k8",
-        "shares": "l3-d64-k8",
-        "finetuning": "l3-d64-k4",
-    }
-    expected = {f"{kind}-cpu-fp32-{sizes}" for kind, sizes in sized.items()} | {"inference-cpu-fp32-l1-d64"}
-    assert set(written) == expected | ({"training-cpu-fp32-l3-d64-k8-peers"} if peers else set())
-    assert {entry.configuration["threads"] for name, entry in written.items() if "-l3-" in name} == {2}
-    before = {path: path.read_bytes() for path in results.glob("*.json")}
-    main(["benchmark", "report", str(tmp_path / "out"), "--results", str(results)])
-    assert before == {path: path.read_bytes() for path in results.glob("*.json")}

@@ -8,8 +8,7 @@ from fairseq_linformer.benchmark import train_process
 from fairseq_linformer.benchmark.cells import Provenance, measure
 from fairseq_linformer.benchmark.fairseq_train import PARTS, REST, Stopwatch, seconds_of_updates
 from fairseq_linformer.benchmark.train_process import Shares
-from fairseq_linformer.reproduce.benchmark_report import text
-from fairseq_linformer.reproduce.benchmarks import entries
+from fairseq_linformer.reproduction.cells import records_in
 
 TINY = dict(k=8, updates=3, rounds=1, layers=1, embed_dim=64, heads=4, vocabulary=100)
 
@@ -79,11 +78,10 @@ def test_shares_of_every_model(tmp_path, monkeypatch):
         Provenance("abc", "command"),
     )
     assert len(logs) == 2 and "'bf16': True" in logs[1] and "'tpu': False" in logs[1]
-    found = {entry.identifier: entry for entry in entries(tmp_path)}
+    found = {entry.identifier: entry for entry in records_in(tmp_path)}
     assert set(found) == {f"benchmark-shares-cpu-{dtype}-l1-d64-k8" for dtype in ("fp32", "bf16")}
     for name, entry in zip(("ours", "authors"), sorted(found.values(), key=lambda entry: entry.identifier)):
-        shares = [entry.measured[f"n=32: {part} of {name}"] for part in (*PARTS, REST)]
+        shares = [entry.find("share", n=32, part=part, model=name) for part in (*PARTS, REST)]
         assert sum(m.value for m in shares) == pytest.approx(1, abs=1e-3) and all(
             0 < m.value < 1 and m.repetitions == 2 for m in shares
         )
-        assert f"| | {name} |" in text([entry]) and "| backward | " in text([entry])

@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_linformer.benchmark import cells, train_process
 from fairseq_linformer.benchmark.train_process import Finetuning, Process
-from fairseq_linformer.reproduce.benchmarks import entries
+from fairseq_linformer.reproduction.cells import records_in
 
 TINY = dict(layers=1, embed_dim=64, heads=4, vocabulary=100)
 
@@ -61,13 +61,13 @@ def test_the_memory_of_a_process(tmp_path, monkeypatch):
     """It holds 200 MB until they were seen."""
     seen = tmp_path / "seen"
 
-    def reading(pid, resident_bytes=train_process._resident_bytes):
-        found = resident_bytes(pid)
+    def reading(pid, peak_bytes=train_process._peak_bytes):
+        found = peak_bytes(pid)
         if found > 2e8:
             seen.touch()
         return found
 
-    monkeypatch.setattr(train_process, "_resident_bytes", reading)
+    monkeypatch.setattr(train_process, "_peak_bytes", reading)
     hold = f"""
 import pathlib, time
 held = bytearray(200_000_000)
@@ -122,10 +122,10 @@ def test_processes_on_a_task_in_half_precision(pieces, tmp_path, logs):
     for a TPU."""
     cell = Finetuning(16, 2, ("ours",), 4, 2, rounds=1, **TINY, dtype="bf16", data="cats and dogs", folder=str(pieces))
     cells.measure([cell], tmp_path / "out", cells.Provenance("abc", "command"))
-    (entry,) = entries(tmp_path / "out")
+    (entry,) = records_in(tmp_path / "out")
     assert (
         entry.data == "cats and dogs"
-        and entry.measured["n=16: ours"].value > 0
+        and entry.find("tokens_per_second", n=16, model="ours").value > 0
         and str(pieces) not in json.dumps(entry.configuration)
     )
     assert len(logs) == 1 and "'bf16': True" in logs[0] and "'tpu': False" in logs[0]
@@ -139,7 +139,7 @@ def test_a_process_ends_with_who_started_it(tmp_path, monkeypatch):
         started.append(pid)
         raise SystemExit(143)
 
-    monkeypatch.setattr(train_process, "_resident_bytes", ended)
+    monkeypatch.setattr(train_process, "_peak_bytes", ended)
     with pytest.raises(SystemExit):
         train_process.run([sys.executable, "-c", "import time; time.sleep(600)"])
     with pytest.raises(ProcessLookupError):
