@@ -29,7 +29,7 @@ def add_parser(commands) -> None:
 
 
 def _submit(options: argparse.Namespace) -> str:
-    from ..launching.submit import submit, submit_array
+    from ..launching.slurm import submit, submit_array
     from ..reproduce.paper_runs import remember_rules
     from ..reproduce.paper_scale import ARRAYS, finetuning_grid, pretraining_runs
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..fairseq_log import every
-from ..launching.folder import LOGS
+from ..launching.run_folder import LOGS
 from . import curves
 from .curves import Series
 

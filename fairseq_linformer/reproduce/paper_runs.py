@@ -9,7 +9,7 @@ import torch
 from omegaconf import OmegaConf
 
 from ..finetuning.finetune import finetune
-from ..launching.folder import DONE, read_config
+from ..launching.run_folder import DONE, read_config
 from ..planning.configs import compose_config
 from . import finetuned, trained
 from .ledger import Entry

@@ -8,7 +8,7 @@ from ..finetuning.data import folder_of
 from ..finetuning.finetune import Job
 from ..finetuning.recipe import GRID_LRS, grid
 from ..launching.checkpoints import LAST
-from ..launching.folder import CHECKPOINTS, DONE
+from ..launching.run_folder import CHECKPOINTS, DONE
 from ..task_data.table import TASKS
 
 FIGURES: Dict[str, Dict[str, str]] = {

@@ -1,6 +1,6 @@
 """A run of a plan: its configuration, its start, its training.
 
-    RUNS/SCALE/NAME/seedS/              a run folder, as launching/folder.py has it
+    RUNS/SCALE/NAME/seedS/              a run folder, as launching/run_folder.py has it
     RUNS/SCALE/NAME/seedS/.origin.json  what it was made of: the plan of it and of all that it starts from, the text, the checkpoint
     RUNS/SCALE/starts/NAME/seedS.pt     what a run starts from, where that had to be grown or converted
 """
@@ -16,10 +16,9 @@ from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import from_roberta
 from ..files import atomic, read_json
-from ..launching import alone
-from ..launching import folder as run_folder
+from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
-from ..launching.training import PATHS, Training, quoted
+from ..launching.training import PATH_OPTIONS, Training, quoted
 from .scales import VALID_BATCHES, Scale
 from .text import digest, shards_of, sums
 from .trained import Trained, check_trained
@@ -150,7 +149,7 @@ def _check_configuration(job: Training) -> None:
     """
     done = (job.folder / run_folder.DONE).exists()
     # What lies there may have been moved since: the origin has the sums of the text, and of the checkpoint that the start was made of.
-    run_folder.is_new(job, PATHS if done else (), "move it away" + ", put back what was moved" * (not done) + ", or give another --runs")
+    run_folder.is_new(job, PATH_OPTIONS if done else (), "move it away" + ", put back what was moved" * (not done) + ", or give another --runs")
 
 
 def train(run: Run, scale: Scale, runs: Path, text, until: Optional[float]) -> bool:
@@ -175,7 +174,7 @@ def train(run: Run, scale: Scale, runs: Path, text, until: Optional[float]) -> b
     if not (job.folder / run_folder.CONFIG).exists():  # what lies there is of a run that was stopped before it began, perhaps on another text
         with atomic(job.folder / ORIGIN) as file:
             json.dump(origin(run, runs, text), file, indent=1)
-    return alone.train(job, LOG, run.updates, run.name, until)
+    return local.train(job, LOG, run.updates, run.name, until)
 
 
 def trained(run: Run, runs: Path) -> Trained:

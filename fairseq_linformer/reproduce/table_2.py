@@ -17,7 +17,7 @@ from ..evaluation.rows import is_prepared
 from ..finetuning import data, finetune, run
 from ..finetuning.recipe import Recipe
 from ..launching.checkpoints import LAST
-from ..launching.folder import CHECKPOINTS
+from ..launching.run_folder import CHECKPOINTS
 from ..task_data.table import TASKS, Task
 from . import finetuned, run_of_plan, runner, trained, training_plan
 from .ledger import Entry

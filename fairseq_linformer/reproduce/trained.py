@@ -16,7 +16,7 @@ from ..checkpoints.files import read_checkpoint, training_seconds
 from ..evaluation.perplexity import SEED, measure
 from ..files import atomic, read_json
 from ..launching.checkpoints import LAST
-from ..launching.folder import CHECKPOINTS, read_config, where_trained
+from ..launching.run_folder import CHECKPOINTS, read_config, training_provenance
 from . import context_free
 from .claims import CLAIMS
 from .curves_of import validation
@@ -79,7 +79,7 @@ def entry_of(experiment: str, scale: str, models: Dict[str, List[Trained]], ever
     for length in sorted({of_seed[0].n for of_seed in models.values()}):
         name = "plateau: bits" if length == n else f"plateau n={length}: bits"
         numbers[name] = Measurement(context_free.measure(shards_of(text)[0], length).masked_bits, "bits", None, 1)
-    commits = {name: where_trained(*[run.folder for run in of_seed])["commit"] for name, of_seed in models.items()}
+    commits = {name: training_provenance(*[run.folder for run in of_seed])["commit"] for name, of_seed in models.items()}
     claims = [claim for claim in CLAIMS.values() if claim.experiment == experiment]
     return Entry(
         identifier=f"{experiment}-{scale}",
@@ -181,14 +181,14 @@ def _option(cfg: Any, section: str, key: str) -> Any:
 
 
 def where(folders: Sequence[Path]) -> Dict[str, Any]:
-    """``where_trained``, for an entry, which must have a commit.
+    """``training_provenance``, for an entry, which must have a commit.
 
     Raises:
         ValueError: a run has none, or does not say.
     """
-    if not all(where_trained(folder)["commit"] for folder in folders):
+    if not all(training_provenance(folder)["commit"] for folder in folders):
         raise ValueError("a run was trained outside a git repository and does not say its commit; an entry of the ledger must")
-    return where_trained(*folders)
+    return training_provenance(*folders)
 
 
 def remembered(experiment: str, runs: Path, model: str = "") -> Dict[str, str]:

@@ -63,7 +63,7 @@ def test_what_was_taken_from_a_run_is_told_before_others_are_trained(runs, smoke
     stint = {"hardware": {}, "versions": {}, "date": "2026-01-01", "commit": "a"}
     odd = (None, "", DEEP, json.dumps({**stint, "hardware": None}), json.dumps({**stint, "date": 3}))
     advice = "; move .*-converted/seed1 away, and the same command trains it anew$"
-    for path, broken, said in (*((run / "stints.jsonl", content, "does not say where and with what" + ".*" + advice) for content in odd), (last, None, advice), (last, "", advice),
+    for path, broken, said in (*((run / "attempts.jsonl", content, "does not say where and with what" + ".*" + advice) for content in odd), (last, None, advice), (last, "", advice),
                                (start, "junk", "; remove it, and the same command makes it again$"), (run / "perplexity.json", "{", "; remove it, and the same command measures it again$"),
                                (run / ".origin.json", DEEP, "does not say what it was made of; move it away")):  # fmt: skip
         whole = path.read_bytes() if path.exists() else None

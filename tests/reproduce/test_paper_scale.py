@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.finetuning.finetune import finetune
-from fairseq_linformer.launching.folder import note_stint
+from fairseq_linformer.launching.run_folder import record_attempt
 from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.reproduce import ledger, paper_scale, trained
 from fairseq_linformer.reproduce.paper_scale import FIGURES, TABLE_2, finetuning_grid, finetunings
@@ -50,7 +50,7 @@ def finished(folder, checkpoint, data, updates=2):
     (folder / "logs/7").mkdir(parents=True)
     lines = [{"epoch": 1, "valid_loss": f"{9 - at}", "valid_num_updates": f"{at}"} for at in range(1, updates + 1)]
     (folder / "logs/7/rank-0.txt").write_text("".join(f"2026-01-01 | INFO | valid | {json.dumps(line)}\n" for line in lines))
-    note_stint(folder, 64)
+    record_attempt(folder, 64)
     (folder / "done").touch()
 
 
