@@ -15,6 +15,8 @@ from pathlib import Path
 
 from ..stock import free_port
 
+DEADLINE = 900.0
+"""Seconds. A job that takes longer is stuck, even on a busy machine."""
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "mungekey", "unshare")
 
 CONFIGURATION = """\
@@ -93,7 +95,7 @@ class Cluster:
             (self.folder / "spool" / name).mkdir()
             self._run("unshare", "--mount", "--uts", "bash", "-c",
                       f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")  # fmt: skip
-        self.wait_until(lambda: len(set(self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())) == self.count, 20)
+        self.wait_until(lambda: len(set(self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())) == self.count)
 
     @property
     def nodes(self):
@@ -132,18 +134,19 @@ class Cluster:
 
     # What a test does with it.
 
-    def submit(self, *command, check: bool = True, **variables: str) -> subprocess.CompletedProcess:
-        """Run a command that submits; with these variables in the environment."""
-        done = subprocess.run([str(part) for part in command], env={**self.environment, **variables}, capture_output=True, text=True)
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done
+    def submit(self, *command, environment=None) -> str:
+        """What a command prints that speaks to this Slurm."""
+        variables = {**(environment or os.environ), "SLURM_CONF": self.environment["SLURM_CONF"]}
+        done = subprocess.run([str(part) for part in command], env=variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def state(self, job) -> dict:
-        """What scontrol says of a job. It forgets an ended one after minutes."""
+        """What scontrol says of a job. It forgets a job minutes after its end."""
         words = self._run("scontrol", "--oneliner", "show", "job", str(job)).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def wait_for(self, job, *states: str, seconds: float = 240) -> dict:
+    def wait_for(self, job, *states: str, seconds: float = DEADLINE) -> dict:
         """Until a job is in one of these states."""
         said = {}
 
@@ -158,7 +161,7 @@ class Cluster:
         return said
 
     @staticmethod
-    def wait_until(condition, seconds: float = 240) -> None:
+    def wait_until(condition, seconds: float = DEADLINE) -> None:
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
