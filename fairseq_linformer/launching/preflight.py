@@ -14,8 +14,9 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence
 
+from ..errors import first_line
 from .arguments import make_training, parse_job_arguments
 
 
@@ -71,22 +72,13 @@ def node_problems(folder: Path, processes: int) -> Iterator[str]:
         return
     if torch.cuda.device_count() not in (1, processes):  # one: the scheduler shows each process only its own
         yield f"{torch.cuda.device_count()} GPUs are visible, for {processes} processes"
-    capability = torch.cuda.get_device_capability()
-    if not supports_gpu(capability, torch.cuda.get_arch_list()):
+    try:
+        torch.ones(1, device="cuda").add(1).item()  # fails if torch was built without kernels for this GPU
+    except RuntimeError as error:
+        capability = torch.cuda.get_device_capability()
         gpu = f"{torch.cuda.get_device_name()} (sm_{capability[0]}{capability[1]})"
-        hint = "; scripts/slurm/constraints-v100.txt names a torch that does" if capability == (7, 0) else ""
-        yield f"torch {torch.__version__} does not support {gpu}{hint}"
-
-
-def supports_gpu(capability: Tuple[int, int], architectures: Sequence[str]) -> bool:
-    """Whether a GPU runs what torch was built for: machine code for its own major version and no later minor version
-    (``sm_70``), or code that is compiled when it is loaded (``compute_70``)."""
-    for name in architectures:
-        kind, _, number = name.partition("_")
-        built = divmod(int(number.rstrip("af") or 0), 10)
-        if built <= capability and (kind == "compute" or built[0] == capability[0]):
-            return True
-    return False
+        hint = "; scripts/slurm/constraints-v100.txt names a torch for it" if capability == (7, 0) else ""
+        yield f"torch {torch.__version__} cannot compute on {gpu}: {first_line(error)}{hint}"
 
 
 def main(words: Optional[List[str]] = None) -> None:

@@ -88,9 +88,9 @@ def is_new(training: Training, ignore: Sequence[str] = (), advice: str = "choose
     """
     folder = training.folder
     if not (folder / CONFIG).exists():
-        # sbatch opens its log first, and a killed job can leave hidden files.
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name] * folder.exists()
-        if any(name != LOGS and name[0] != "." for name in names):
+        # sbatch creates logs, and a killed job can leave hidden files.
+        is_file = folder.exists() and not folder.is_dir()
+        if is_file or folder.exists() and any(name != LOGS and name[0] != "." for name in os.listdir(folder)):
             raise ValueError(f"{folder} is not a run folder: it has no {CONFIG}; choose another --name or --runs")
         return True
     there = identity(read_config(folder))

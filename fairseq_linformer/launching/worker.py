@@ -140,14 +140,14 @@ def _root_cause(error: BaseException) -> BaseException:
 
 
 def _check_world(rank: Rank, cfg) -> None:
-    """RuntimeError unless the process group has the processes of the job and of the configuration, each rank once."""
+    """RuntimeError unless job, configuration and process group have the same size, and each rank is there once."""
     sizes = (rank.world_size, cfg.distributed_training.distributed_world_size, dist.get_world_size())
     counts = torch.zeros(rank.world_size, device=_device(cfg))
     counts[rank.rank] = 1
     dist.all_reduce(counts)
     if len(set(sizes)) > 1 or not bool((counts == 1).all()):
-        raise RuntimeError(f"{rank}: job, configuration and process group have {sizes} processes, rank by rank "
-                           f"{counts.tolist()}; the sizes must be the same, and each rank there once")  # fmt: skip
+        problem = f"job, configuration and process group have {sizes} processes, rank by rank {counts.tolist()}"
+        raise RuntimeError(f"{rank}: {problem}; the sizes must be the same, and each rank there once")
 
 
 def _device(cfg) -> str:
