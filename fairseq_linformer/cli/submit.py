@@ -15,16 +15,19 @@ def add_parser(commands) -> None:
     """Add ``submit``."""
     parser = commands.add_parser(
         "submit", help="a training job for Slurm, checked before it is queued", allow_abbrev=False,
-        description="From the root of the repository. Any other --OPTION=VALUE goes to sbatch. A flag beats its variable.",
+        description="Run it from the root of the repository. Any other --OPTION=VALUE goes to sbatch.",
     )  # fmt: skip
     add_arguments(parser)
     default = os.environ.get
-    parser.add_argument("--nodes", type=int, default=default("NODES", 8), metavar="N", help="or NODES=... (%(default)s)")
+    parser.add_argument("--nodes", type=int, default=default("NODES", 8), metavar="N",
+                        help="or NODES=... (%(default)s)")  # fmt: skip
     parser.add_argument("--ntasks-per-node", type=int, default=default("NTASKS_PER_NODE", 8), metavar="P",
-                        help="processes, one a GPU; or NTASKS_PER_NODE=... (%(default)s)")  # fmt: skip
-    parser.add_argument("--array", metavar="NAME", help="figure-3a to figure-3d, pretraining (all of them and of table 2), or table-2 (finetuning)")
-    parser.add_argument("--tasks", metavar="FOLDER", help="of table-2: holds sst-2, imdb, qnli and qqp as `prepare` writes them")
-    parser.add_argument("--dry-run", action="store_true", help="check, and print what would be submitted; nothing is written")
+                        help="processes, one per GPU; or NTASKS_PER_NODE=... (%(default)s)")  # fmt: skip
+    parser.add_argument("--array", metavar="NAME",
+                        help="figure-3a to figure-3d, pretraining (these and table 2), table-2 (finetuning)")  # fmt: skip
+    parser.add_argument("--tasks", metavar="FOLDER",
+                        help="for table-2: holds sst-2, imdb, qnli and qqp as `prepare` writes them")  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="check, and print the command; write and submit nothing")
     parser.set_defaults(run=_submit, takes_more=True)
 
 
@@ -34,17 +37,20 @@ def _submit(options: argparse.Namespace) -> str:
     from ..reproduce.paper_scale import ARRAYS, finetuning_grid, pretraining_runs
 
     options.overrides += [word for word in options.more if not word.startswith("-")]
-    to_sbatch = [word for word in options.more if word.startswith("-")]
+    sbatch_options = [word for word in options.more if word.startswith("-")]
     if options.array is None:
         if options.tasks is not None:
             raise ValueError(f"--tasks is {options.tasks}; it is for --array table-2")
-        return submit(options, to_sbatch)
+        return submit(options, sbatch_options)
     if options.array not in ARRAYS:
         raise ValueError(f"--array is {options.array}; it must be one of {', '.join(ARRAYS)}")
     if (options.array == "table-2") != (options.tasks is not None):
-        raise ValueError("--array table-2 needs --tasks FOLDER, and no other array takes it")
-    members = finetuning_grid(options.runs, options.tasks, options.device) if options.tasks else pretraining_runs(options.array)
-    said = submit_array(options, members, to_sbatch)
+        raise ValueError(f"--array is {options.array}; table-2 requires --tasks FOLDER, other arrays do not accept it")
+    if options.tasks:
+        members = finetuning_grid(options.runs, options.tasks, options.device)
+    else:
+        members = pretraining_runs(options.array)
+    report = submit_array(options, members, sbatch_options)
     if not options.dry_run:
         remember_rules(options.array, options.runs)
-    return said
+    return report

@@ -94,8 +94,8 @@ class Cluster:
         for name in self.nodes:
             (self.folder / "spool" / name).mkdir()
             self._run("unshare", "--mount", "--uts", "bash", "-c",
-                      f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")  # fmt: skip
-        self.wait_until(lambda: len(set(self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())) == self.count)
+                      f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")
+        self.wait_until(lambda: {*self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()} == {*self.nodes})
 
     @property
     def nodes(self):
@@ -104,23 +104,27 @@ class Cluster:
     def _configure(self) -> None:
         ports = [free_port() for _ in range(self.count + 1)]
         nodes = "\n".join(
-            f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
+            f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} "
+            "CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
             for name, port in zip(self.nodes, ports[1:])
         )
+        first_job = random.randrange(1, 20_000)  # the port of a job depends on it, and clusters can share a machine
         text = CONFIGURATION.format(host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count,
-                                    first_job=random.randrange(1, 20_000))  # two clusters on one machine, two ports for their jobs
+                                    first_job=first_job)  # fmt: skip
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/dev/nvidia[0-7]\n")
-        (self.folder / "hosts").write_text("\n".join([f"127.0.0.1 localhost {self.host}", *(f"127.0.0.1 {name}" for name in self.nodes), ""]))
+        hosts = [f"localhost {self.host}", *self.nodes]
+        (self.folder / "hosts").write_text("".join(f"127.0.0.1 {host}\n" for host in hosts))
 
     def stop(self) -> None:
-        subprocess.run("squeue -h -o %A | sort -u | xargs -r scancel --signal=KILL --full; squeue -h -o %A | sort -u | xargs -r scancel",
-                       shell=True, env=self.environment, capture_output=True)  # fmt: skip
+        for options in ("--signal=KILL --full", ""):
+            subprocess.run(f"squeue -h -o %A | sort -u | xargs -r scancel {options}", shell=True, env=self.environment,
+                           capture_output=True)  # fmt: skip
         try:
             self.wait_until(lambda: not self._run("squeue", "-h").strip(), 15)
         except TimeoutError:
             pass  # the daemons end their steps
-        pids = [int(path.read_text()) for path in [*(self.folder / "run").glob("slurmd.*.pid"), *(self.folder / "run").glob("slurmctld.pid")]]
+        pids = [int(path.read_text()) for path in (self.folder / "run").glob("slurm*.pid")]
         for pid in pids:
             _kill(pid)
         self.wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15)

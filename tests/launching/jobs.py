@@ -21,7 +21,8 @@ if "fairseq_linformer.launching.worker" in " ".join(sys.orig_argv):
 
     def controlled(self, *args, **kwargs):
         updates = str(self.get_num_updates())
-        while updates in os.environ.get("HOLD", "").split(",") and not signal.getsignal(signal.SIGTERM).__self__.received:
+        request = signal.getsignal(signal.SIGTERM).__self__
+        while updates in os.environ.get("HOLD", "").split(",") and not request.received:
             time.sleep(0.05)
         if updates == os.environ.get("FAIL") and os.environ["RANK"] == "1":
             raise ArithmeticError("the update went wrong")
@@ -29,7 +30,7 @@ if "fairseq_linformer.launching.worker" in " ".join(sys.orig_argv):
 
     fairseq.trainer.Trainer.train_step = controlled
 """
-"""A sitecustomize.py: workers wait before the updates HOLD until they get a signal; rank 1 fails before the update FAIL."""
+"""A sitecustomize.py: after so many updates, HOLD, workers wait for a signal to stop; after FAIL rank 1 fails."""
 
 
 def controlled(folder, **variables):
@@ -53,12 +54,13 @@ def python_without_node_check(folder) -> str:
 
 
 def overrides(data, updates=12, **more):
-    """A model of 2 layers and 16 dimensions, 4 micro-batches of 4 sequences of 16 tokens an update."""
+    """A model of 2 layers and 16 dimensions; updates of 4 micro-batches of 4 sequences of 16 tokens."""
     options = {
-        "+run": "tiny", "task.data": data, "task.tokens_per_sample": 16, "dataset.batch_size": 4, "dataset.num_workers": 1,
-        "dataset.data_buffer_size": 0, "dataset.disable_validation": "true", "optimization.update_freq": "[4]",
-        "optimization.max_update": updates, "+model.encoder_embed_dim": 16, "+model.encoder_ffn_embed_dim": 32,
-        "+model.encoder_attention_heads": 2, "model.projected_dim": 8, "common.log_interval": 1, "model.dropout": 0.1, **more,
+        "+run": "tiny", "task.data": data, "task.tokens_per_sample": 16, "dataset.batch_size": 4,
+        "dataset.num_workers": 1, "dataset.data_buffer_size": 0, "dataset.disable_validation": "true",
+        "optimization.update_freq": "[4]", "optimization.max_update": updates, "+model.encoder_embed_dim": 16,
+        "+model.encoder_ffn_embed_dim": 32, "+model.encoder_attention_heads": 2, "model.projected_dim": 8,
+        "common.log_interval": 1, "model.dropout": 0.1, **more,
     }  # fmt: skip
     return [f"{key}={value}" for key, value in options.items()]
 
@@ -70,7 +72,8 @@ def environment(runs, **more):
 
 def rank_logs(run: Path):
     """What each rank printed, by number."""
-    return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in sorted(run.glob("logs/*/rank-*.txt"))}
+    paths = sorted(run.glob("logs/*/rank-*.txt"))
+    return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in paths}
 
 
 def updates_done(run: Path) -> int:

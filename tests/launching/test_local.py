@@ -63,22 +63,26 @@ def test_a_signal_is_forwarded_and_the_end_awaited(number, worker, tmp_path):
 def test_a_failure_is_named_by_the_worker_or_by_its_last_line(worker, tmp_path, capsys):
     valid = '2026 | INFO | valid | {"epoch": 1, "valid_loss": "7.25", "valid_wps": "9"}'
     failed = "2026 | ERROR | worker | rank 0 of 1 on here failed: OSError: no space"
-    said = local.follow(worker(f"print({valid!r}); print({failed!r}); raise SystemExit(1)"), tmp_path / "log", 9, "training", None)
-    assert said == "OSError: no space" and "epoch 1, valid: loss 7.25\n" in capsys.readouterr().err
-    assert local.follow(worker("print('killed'); print(); raise SystemExit(9)"), tmp_path / "log", 9, "training", None) == "status 9: killed"
-    assert (tmp_path / "log").read_text() == f"{valid}\n{failed}\nkilled\n\n"
+    named, killed = (worker(f"print({said!r}); raise SystemExit(9)") for said in (f"{valid}\n{failed}", "Killed\n"))
+    assert local.follow(named, tmp_path / "log", 9, "training", None) == "OSError: no space"
+    assert "epoch 1, valid: loss 7.25\n" in capsys.readouterr().err
+    assert local.follow(killed, tmp_path / "log", 9, "training", None) == "status 9: Killed"
+    assert (tmp_path / "log").read_text() == f"{valid}\n{failed}\nKilled\n\n"
 
 
 @pytest.mark.slow
 def test_training_to_a_time_limit_and_to_its_end(mlm_data, tmp_path):
-    training = Training("configs/pretrain/base.yaml", tuple(overrides(mlm_data, 1000)), 1, "cpu", str(tmp_path), "run")
-    assert local.train(training, "log.txt", 1000, "training", time.monotonic()) is False
+    def training(updates):
+        words = tuple(overrides(mlm_data, updates))
+        return Training("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
+
+    assert local.train(training(1000), "log.txt", 1000, "training", time.monotonic()) is False
     run = tmp_path / "run"
     first = int((run / run_folder.STOPS).read_text())
     assert 1 <= first < 1000 and load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == first
     assert not (run / run_folder.DONE).exists()
-    (run / run_folder.CONFIG).write_text((run / run_folder.CONFIG).read_text().replace("max_update: 1000", f"max_update: {first + 2}"))
-    shorter = Training("configs/pretrain/base.yaml", tuple(overrides(mlm_data, first + 2)), 1, "cpu", str(tmp_path), "run")
-    assert local.train(shorter, "log.txt", first + 2, "training") is True
+    config = run / run_folder.CONFIG  # a shorter run, so that the test ends
+    config.write_text(config.read_text().replace("max_update: 1000", f"max_update: {first + 2}"))
+    assert local.train(training(first + 2), "log.txt", first + 2, "training") is True
     assert load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == first + 2
     assert (run / run_folder.DONE).exists() and len((run / run_folder.ATTEMPTS).read_text().splitlines()) == 2

@@ -16,14 +16,15 @@ def test_the_folder_is_created_and_printed(mlm_data, tmp_path, capsys):
     preflight.main(words)
     printed = capsys.readouterr()
     assert printed.out == f"{tmp_path}/run\n" and "update 0" in printed.err and (tmp_path / "run/config.yaml").exists()
-    for wrong, said in ((["run"], "run"), (words[:-1] + ["--processes=3"], "3 processes"), (words[:-1] + ["--processes=0"], "is 0")):
+    for wrong, said in ((["run"], "run"), ([*words, "--processes=3"], "3 proc"), ([*words, "--processes=0"], "is 0")):
         with pytest.raises(SystemExit, match=f"^preflight: .*{said}"):
             preflight.main(wrong)
 
 
 def test_what_a_node_lacks_is_named(mlm_data, tmp_path, monkeypatch):
     run = tmp_path / "run"
-    run_folder.create_or_resume(Training("configs/pretrain/base.yaml", tuple(overrides(mlm_data)), 2, "cpu", str(tmp_path), "run"))
+    training = Training("configs/pretrain/base.yaml", tuple(overrides(mlm_data)), 2, "cpu", str(tmp_path), "run")
+    run_folder.create_or_resume(training)
 
     def problems(processes=2):
         return list(preflight.node_problems(run, processes))

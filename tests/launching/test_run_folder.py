@@ -48,7 +48,7 @@ def test_it_is_created_once_and_resumed(training, tmp_path):
 def test_another_configuration_is_refused_by_what_differs(training, run):
     other = training(**{"model.projected_dim": 4, "model.dropout": 0.5})
     for step in (check_run, create_or_resume):
-        with pytest.raises(ValueError, match="model.dropout is 0.1 there and 0.5 here; model.projected_dim is 8 there and 4"):
+        with pytest.raises(ValueError, match="model.dropout is 0.1 .* 0.5 here; model.projected_dim is 8 .* 4 here"):
             step(other)
     assert run_folder.is_new(other, ("model.projected_dim", "model.dropout")) is False
     with pytest.raises(ValueError, match="model.dropout .*; move it away$"):
@@ -116,7 +116,7 @@ def test_a_loader_that_outlives_its_job_does_not_keep_the_lock(training, run):
 
 
 def attempt(**more):
-    return {"hardware": {"cores": 2}, "versions": {"torch": "2"}, "date": "2026-01-02", "commit": "a", "processes": 1, **more}
+    return {"hardware": {"cores": 2}, "versions": {"torch": "2"}, "date": "2026-01-02", "commit": "a", **more}
 
 
 def write_attempts(path, *attempts):
@@ -145,7 +145,7 @@ def test_a_folder_of_an_earlier_version_keeps_its_record(tmp_path):
     assert training_provenance(tmp_path)["commit"] == "new"
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "3", "[" * 100_000, json.dumps(attempt(hardware=None)), '{"commit": "a"}'])
+@pytest.mark.parametrize("content", [None, "", "{", "3", "[" * 100_000, json.dumps(attempt(hardware=None)), "{}"])
 def test_a_damaged_record_is_named(content, tmp_path):
     path = tmp_path / run_folder.ATTEMPTS
     if content is not None:

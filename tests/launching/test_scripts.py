@@ -1,4 +1,4 @@
-"""What scripts/slurm/train.sbatch and scripts/torchrun.sh do with signals, failures and bad variables, without Slurm or PyTorch."""
+"""How train.sbatch and torchrun.sh treat signals, failures and variables, without Slurm or PyTorch."""
 
 import os
 import re
@@ -40,9 +40,9 @@ def start(tmp_path):
     jobs.stand_in(tmp_path / "bin/scontrol", SCONTROL)
     variables = {
         "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "PYTHON": str(jobs.stand_in(tmp_path / "bin/python", PYTHON)),
-        "RUNS": str(tmp_path), "run": f"{tmp_path}/run", "logs": f"{tmp_path}/run/logs/7", "STATE": "RUNNING", "REFUSED": "",
-        "HOLD": "", "WORKER": "", "SLURM_SUBMIT_DIR": str(jobs.ROOT), "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1",
-        "SLURM_NTASKS": "2", "SLURM_NNODES": "1", "NPROC_PER_NODE": "2",
+        "RUNS": str(tmp_path), "run": f"{tmp_path}/run", "logs": f"{tmp_path}/run/logs/7", "STATE": "RUNNING",
+        "REFUSED": "", "HOLD": "", "WORKER": "", "SLURM_SUBMIT_DIR": str(jobs.ROOT), "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "n1", "SLURM_NTASKS": "2", "SLURM_NNODES": "1", "NPROC_PER_NODE": "2",
     }  # fmt: skip
 
     def start(script=jobs.SCRIPT, **more):

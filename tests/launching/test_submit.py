@@ -36,19 +36,22 @@ def submit(monkeypatch, capsys, tmp_path):
 def sbatch(monkeypatch, tmp_path):
     """A stand-in for sbatch, and what it was called with."""
     called = tmp_path / "called"
-    stand_in(tmp_path / "bin/sbatch", f'printf "%s\\n" "$PYTHON" "$NAME" "$CONFIG" "$@" > {called}\necho Submitted batch job 7\n')
+    script = f'printf "%s\\n" "$PYTHON" "$NAME" "$CONFIG" "$@" > {called}\necho Submitted batch job 7\n'
+    stand_in(tmp_path / "bin/sbatch", script)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     return lambda: called.read_text().splitlines()
 
 
 def test_a_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_path):
-    said = submit("+run=n512-k128-headwise", "--nodes", 2, f"task.data={mlm_data}", "--partition=gpu", "--dry-run").splitlines()
+    words = ["+run=n512-k128-headwise", "--nodes", 2, f"task.data={mlm_data}", "--partition=gpu", "--dry-run"]
+    said = submit(*words).splitlines()
     run = tmp_path / "runs/n512-k128-headwise"
     assert said[0] == f"{run}: starts at update 0"
     assert said[1] == shlex.join([
-        f"PYTHON={sys.executable}", "sbatch", "--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8", "--partition=gpu", "--job-name=n512-k128-headwise",
-        f"--output={run}/logs/%j.txt", str(SCRIPT), "--name=", "--config=configs/pretrain/base.yaml", "--device=gpu", f"--runs={tmp_path}/runs",
-        "+run=n512-k128-headwise", f"task.data={mlm_data}",
+        f"PYTHON={sys.executable}", "sbatch", "--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8",
+        "--partition=gpu", "--job-name=n512-k128-headwise", f"--output={run}/logs/%j.txt", str(SCRIPT), "--name=",
+        "--config=configs/pretrain/base.yaml", "--device=gpu", f"--runs={tmp_path}/runs", "+run=n512-k128-headwise",
+        f"task.data={mlm_data}",
     ])  # fmt: skip
     assert "nothing was submitted" in said[2]
     assert not (tmp_path / "runs").exists()
@@ -116,7 +119,8 @@ def test_the_members_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch
     submit("--array=figure-3c", f"task.data={mlm_data}", "common.seed=4")
     (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
     assert "--array=0-2" in sbatch()
-    assert sbatch()[-5:] == [f"--list={listed}", "--device=gpu", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.seed=4"]
+    shared = ["--device=gpu", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.seed=4"]
+    assert sbatch()[-5:] == [f"--list={listed}", *shared]
 
     def parse():
         return parse_job_arguments(argparse.ArgumentParser(), ["--processes=1", "--list", str(listed), "common.seed=4"])
@@ -166,4 +170,5 @@ def test_the_options_of_a_member_are_those_of_its_job(tmp_path, monkeypatch):
     words = ["--processes=1", f"--list={tmp_path}/list.txt", "--device=cpu", "--runs=here", "a=b"]
     in_job = parse_job_arguments(argparse.ArgumentParser(), words)
     assert vars(found).items() <= vars(in_job).items()
-    assert (found.config, found.name, found.device, found.runs, found.overrides) == ("y", "m", "cpu", "here", ["+task=z", "a=b"])
+    assert (found.config, found.name, found.overrides) == ("y", "m", ["+task=z", "a=b"])
+    assert (found.device, found.runs) == ("cpu", "here")

@@ -17,8 +17,10 @@ UPDATES = 12
 
 def start(runs, name, *arguments, **variables):
     variables = {"NPROC_PER_NODE": "2", "MASTER_PORT": str(free_port()), "NAME": name, **variables}
-    return subprocess.Popen([jobs.ROOT / "scripts/torchrun.sh", *arguments], env=jobs.environment(runs, **variables),
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+    return subprocess.Popen(
+        [jobs.ROOT / "scripts/torchrun.sh", *arguments], env=jobs.environment(runs, **variables),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
 
 
 def finish(job):

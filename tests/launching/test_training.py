@@ -33,7 +33,7 @@ def test_an_update_keeps_its_tokens(processes, gpus, mlm_data):
 def test_processes_that_do_not_divide_the_batch_are_refused(mlm_data):
     with pytest.raises(ValueError, match="24 processes .*; 1, 2, 4, 8, 16, 32, 64, 128 do$"):
         Training(BASE, (f"task.data={mlm_data}",), 24).composed
-    with pytest.raises(ValueError, match=r"256 processes .* dataset.batch_size=8 optimization.update_freq=\[256\]$") as error:
+    with pytest.raises(ValueError, match="256 processes .* dataset.batch_size=8") as error:
         Training(BASE, (f"task.data={mlm_data}",), 256).composed
     hint = str(error.value).split()[-2:]  # and it is true
     assert Training(BASE, (f"task.data={mlm_data}", *hint), 256).composed.optimization.update_freq == [1]
@@ -53,7 +53,7 @@ def test_the_n_that_fairseq_would_replace_is_refused():
     (["task.data={data}:nowhere"], ["task.data is {data}:", "no folder", "/nowhere"]),
     (["task.data={tmp}"], ["task.data is {tmp}", "dict.txt"]),
     (["task.data={part}"], ["task.data is {part}", "train.bin", "prepare pretraining"]),
-    (["task.data={data}", "checkpoint.restore_file=lost.pt"], ["checkpoint.restore_file is lost.pt", "checkpoint_last.pt"]),
+    (["task.data={data}", "checkpoint.restore_file=lost.pt"], ["restore_file is lost.pt", "checkpoint_last.pt"]),
     (["task.data={data}", "checkpoint.reset_optimizer=true"], ["checkpoint.reset_optimizer is True"]),
     (["task.data={data}", "checkpoint.no_save=true"], ["checkpoint.no_save is True"]),
     (["task.data={data}", "checkpoint.no_last_checkpoints=true"], ["checkpoint.no_last_checkpoints is True"]),
@@ -71,13 +71,14 @@ def test_what_cannot_run_is_said_in_one_sentence(given, said, mlm_data, tmp_path
         (folders["part"] / name).touch()
     with pytest.raises(ValueError) as error:
         Training(BASE, tuple(word.format(**folders) for word in given)).composed
-    assert all(part.format(**folders) in str(error.value) for part in said) and "\n" not in str(error.value), error.value
+    sentence = str(error.value)
+    assert all(part.format(**folders) in sentence for part in said) and "\n" not in sentence, sentence
 
 
 @pytest.mark.parametrize("given, said", [
     ([], None),
     (["model.projected_dim=600"], "projected_dim is 600"),
-    (["+run=n512-roberta", "++model.encoder_attention_heads=7"], "cannot build the model roberta: AssertionError"),
+    (["+run=n512-roberta", "++model.encoder_attention_heads=7"], "roberta_base: AssertionError: embed_dim"),
     (["optimizer.adam_betas=abc"], "optimizer.adam_betas=abc"),
 ])  # fmt: skip
 def test_what_fairseq_cannot_build_is_refused(given, said, mlm_data):
@@ -92,7 +93,8 @@ def test_what_fairseq_cannot_build_is_refused(given, said, mlm_data):
 def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
     monkeypatch.chdir(mlm_data)
     config = tmp_path / "base.yaml"
-    config.write_text("task:\n  _name: masked_lm\n  data: ???\nmodel:\n  _name: linformer_roberta_tiny\ndistributed_training:\n  distributed_world_size: 1\n")
+    config.write_text("task: {_name: masked_lm, data: ???}\nmodel: {_name: linformer_roberta_tiny}\n"
+                      "distributed_training: {distributed_world_size: 1}\n")  # fmt: skip
     cfg = Training(str(config), ("task.data=.:.",)).composed
     assert cfg.task.data == f"{mlm_data}:{mlm_data}" and cfg.checkpoint.restore_file == "checkpoint_last.pt"
 
