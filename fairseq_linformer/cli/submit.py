@@ -24,7 +24,7 @@ def add_parser(commands) -> None:
     parser.add_argument("--ntasks-per-node", type=int, default=default("NTASKS_PER_NODE", 8), metavar="P",
                         help="processes, one per GPU; or NTASKS_PER_NODE=... (%(default)s)")  # fmt: skip
     parser.add_argument("--array", metavar="NAME",
-                        help="figure-3a to figure-3d, pretraining (these and table 2), table-2 (finetuning)")  # fmt: skip
+                        help="figure-3a to figure-3d, pretraining (all and table 2), table-2 (finetuning)")  # fmt: skip
     parser.add_argument("--tasks", metavar="FOLDER",
                         help="for table-2: holds sst-2, imdb, qnli and qqp as `prepare` writes them")  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="check, and print the command; write and submit nothing")

@@ -93,7 +93,7 @@ def test_what_fairseq_cannot_build_is_refused(given, said, mlm_data):
 def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
     monkeypatch.chdir(mlm_data)
     config = tmp_path / "base.yaml"
-    config.write_text("task: {_name: masked_lm, data: ???}\nmodel: {_name: linformer_roberta_tiny}\n"
+    config.write_text("task: {_name: masked_lm, data: \"???\"}\nmodel: {_name: linformer_roberta_tiny}\n"
                       "distributed_training: {distributed_world_size: 1}\n")  # fmt: skip
     cfg = Training(str(config), ("task.data=.:.",)).composed
     assert cfg.task.data == f"{mlm_data}:{mlm_data}" and cfg.checkpoint.restore_file == "checkpoint_last.pt"
