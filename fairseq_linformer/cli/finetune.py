@@ -103,7 +103,7 @@ def _begun_on(folder: Path) -> Optional[str]:
     """The device of a run, or of the first of a grid: what a cluster's GPUs have trained may be reported where there is none."""
     from omegaconf import OmegaConf
 
-    from ..launching.folder import CONFIG, read_config
+    from ..launching.run_folder import CONFIG, read_config
 
     for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
         if path.is_file():

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from ..launching.arguments import BASE, training_of
-from ..launching.folder import DONE, check
-from ..launching.submit import submit_array
+from ..launching.arguments import BASE, make_training
+from ..launching.run_folder import DONE, check_run
+from ..launching.slurm import submit_array
 from ..launching.training import Training
 from ..evaluation.rows import is_prepared
 from ..task_data.table import Task
@@ -63,7 +63,7 @@ class Job:
         """A run for each recipe."""
         check_overrides(self.overrides, start)
         return [
-            training_of(
+            make_training(
                 argparse.Namespace(
                     config=str(CONFIGS / "base.yaml"), device=self.device, runs=self.runs, name=name,
                     overrides=[*recipe.overrides(self.task, start, self.data, self.from_scratch), *self.overrides],
@@ -103,7 +103,7 @@ def finetune(job: Job, until: Optional[float] = None) -> List[Dict[str, Any]]:
     trainings = job.trainings(start)
     for training in trainings:
         if not (training.folder / run.RESULT).exists():
-            check(training)
+            check_run(training)
     results = []
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         if len(trainings) > 1:
@@ -118,7 +118,7 @@ def submit(job: Job, to_sbatch: Sequence[str], dry_run: bool) -> str:
     """The runs that are not trained yet as an array of Slurm, one GPU each; the same command without ``--slurm`` then judges and reports.
 
     Raises:
-        ValueError: as ``launching.submit.submit_array``; or all are trained, or the data is not prepared, where nothing is to be written.
+        ValueError: as ``launching.slurm.submit_array``; or all are trained, or the data is not prepared, where nothing is to be written.
     """
     if dry_run and not is_prepared(job.data):
         raise ValueError(f"{job.data} is not prepared yet, and --dry-run writes nothing; leave it out, or `fairseq-linformer prepare {job.task.name}` comes first")

@@ -1,6 +1,6 @@
 """One run: fairseq trains, its best checkpoint (or the last, where there is no set to choose it on) is judged, and what came out is written down.
 
-    RUN/                          as launching/folder.py has it
+    RUN/                          as launching/run_folder.py has it
     RUN/checkpoints/checkpoint_best.pt, and beside it dictionary, labels and tokenizer: ready to be used
     RUN/logs/finetune.txt         what fairseq said
     RUN/.origin.json              the checkpoint and the data that it began from; others under their names are refused
@@ -19,8 +19,7 @@ from ..evaluation.classifier import DICTIONARY, LABELS, FairseqClassifier
 from ..evaluation.evaluate import What, evaluate
 from ..evaluation.scores import in_words, unit_of
 from ..files import atomic
-from ..launching import alone
-from ..launching import folder as run_folder
+from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training import Training
 from ..task_data.table import TASKS, Task
@@ -44,7 +43,7 @@ def finetune(task: Task, training: Training, facts: Dict[str, Any], until: Optio
         what ``RESULT`` holds; None if the time was up.
 
     Raises:
-        ValueError, OSError, KeyboardInterrupt: as ``launching.alone.train``; or it began from another checkpoint or other data.
+        ValueError, OSError, KeyboardInterrupt: as ``launching.local.train``; or it began from another checkpoint or other data.
     """
     result = training.folder / RESULT
     if result.exists():
@@ -53,13 +52,13 @@ def finetune(task: Task, training: Training, facts: Dict[str, Any], until: Optio
         _check_origin(training, {key: _identity(found[key]) for key in _ORIGINS}, facts)
         return found
     remember_origin(training, facts)
-    if not (training.folder / run_folder.DONE).exists() and not alone.train(training, LOG, training.composed.lr_scheduler.total_num_update, "training", until):
+    if not (training.folder / run_folder.DONE).exists() and not local.train(training, LOG, training.composed.lr_scheduler.total_num_update, "training", until):
         if until is None:  # by a signal of its own
             raise KeyboardInterrupt
         return None
     _put_beside(Path(training.composed.task.data), training.folder / run_folder.CHECKPOINTS)
     return write_result(result, {**facts, "task": task.name, **judge(task, training), "seconds": seconds(training),
-                                 **run_folder.where_trained(training.folder)})  # fmt: skip
+                                 **run_folder.training_provenance(training.folder)})  # fmt: skip
 
 
 def remember_origin(training: Training, facts: Dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ seeds of the same recipe. The Trainer decays no biases and norms, where fairseq 
     RUN/recipe.json     what is asked for; another recipe is refused
     RUN/trainer/        the Trainer's checkpoints, one an epoch
     RUN/provenance.json what is to be said of the model, and the seconds of training
-    RUN/stints.jsonl    as launching/folder.py has it
+    RUN/attempts.jsonl  as launching/run_folder.py has it
     RUN/best/           the best model with its tokenizer; the last, where there is no set to choose it on
     RUN/result.json     as ``run.py`` has it
 """
@@ -27,8 +27,8 @@ from ..evaluation.rows import task_examples
 from ..evaluation.texts import Example
 from ..evaluation.transformers_classifier import TransformersClassifier, longest_input, quiet
 from ..files import sha256, write_lines
-from ..launching.arguments import check_name
-from ..launching.folder import alone_in, note_stint, where_trained
+from ..launching.arguments import check_run_name
+from ..launching.run_folder import locked, record_attempt, training_provenance
 from ..task_data.cut import MAX_POSITIONS
 from ..task_data.table import Task
 from .recipe import Recipe, run_names
@@ -52,7 +52,7 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
         ValueError: model or task cannot be loaded, a folder is of another recipe, model or data, there is no GPU where one is asked for, or
             the loss is not finite; one sentence.
     """
-    check_name(run_name, runs)
+    check_run_name(run_name, runs)
     if device == "gpu" and not torch.cuda.is_available():
         raise ValueError("--device is gpu, and PyTorch sees no GPU here; --device cpu trains here")
     if device == "gpu" and torch.cuda.device_count() > 1:
@@ -72,8 +72,8 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
             examples = _examples(task, source)
         write_lines(folder / RECIPE, [json.dumps(what, indent=1)])
         if not (folder / BEST).exists():
-            with alone_in(folder):
-                note_stint(folder, processes=1)
+            with locked(folder):
+                record_attempt(folder, processes=1)
                 _train(task, name, recipe, folder, examples, device, max_positions)
         provenance = json.loads((folder / PROVENANCE).read_text())
         seconds = provenance.pop("seconds")
@@ -83,7 +83,7 @@ def finetune_transformers(task: Task, name: str, recipes: Sequence[Recipe], runs
             "model": {"checkpoint": name, "from_scratch": False, "pretraining": {}, **provenance},
             "data": f"{source}, {', '.join(f'{len(rows):,} rows of {split}' for split, rows in examples.items())}",
             "recipe": {**asdict(recipe), "overrides": [], "device": device}, "task": task.name, "splits": splits, "checkpoint": BEST,
-            "seconds": seconds, **where_trained(folder),
+            "seconds": seconds, **training_provenance(folder),
         }))  # fmt: skip
     if len(revisions := sorted({str(result["model"].get("revision")) for result in results})) > 1:
         raise ValueError(f"the runs of {run_name} began from several revisions of {name}: {', '.join(revisions)}; it has changed on the hub since, another --name is wanted")

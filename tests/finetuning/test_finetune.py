@@ -19,8 +19,7 @@ from fairseq_linformer.finetuning import data, recipe, run
 from fairseq_linformer.finetuning.finetune import Job
 from fairseq_linformer.finetuning.recipe import Recipe, grid
 from fairseq_linformer.finetuning.start import open_start
-from fairseq_linformer.launching import alone
-from fairseq_linformer.launching import folder as run_folder
+from fairseq_linformer.launching import local, run_folder
 from fairseq_linformer.reproduce import ledger
 from fairseq_linformer.task_data.table import TASKS
 
@@ -105,10 +104,10 @@ def test_the_last_good_checkpoint_is_named(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     (tmp_path / "checkpoints/checkpoint_last.pt").touch()
     line = "2026 | ERROR | rank | rank 0 of 1 on here failed: FloatingPointError: update 9: gradients are Nan/Inf"
-    monkeypatch.setattr(alone.run_folder, "begin", lambda training: [])
-    monkeypatch.setattr(alone, "start", lambda training: subprocess.Popen([sys.executable, "-c", f"print({line!r}); exit(1)"], stdout=subprocess.PIPE, text=True))
+    monkeypatch.setattr(local.run_folder, "create_or_resume", lambda training: [])
+    monkeypatch.setattr(local, "start_worker", lambda training: subprocess.Popen([sys.executable, "-c", f"print({line!r}); exit(1)"], stdout=subprocess.PIPE, text=True))
     with pytest.raises(ValueError, match="failed: FloatingPointError: update 9: .*; the last good checkpoint is .*/checkpoint_last.pt;"):
-        alone.train(training, "finetune.txt", 9, "training")
+        local.train(training, "finetune.txt", 9, "training")
     assert not (tmp_path / "done").exists()
 
 
@@ -129,7 +128,7 @@ def test_a_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     assert "data is not prepared yet, and --dry-run writes nothing" in finetune(*words) and not (tmp_path / "data").exists()
     data.ready(TASKS["sst-2"], tmp_path / "data", open_start(masked_lm / "checkpoint_last.pt", tmp_path / "runs"), str(glue))
     said = finetune(*words)
-    assert said.count("it begins anew") == 4 and "--array=0-3" in said and "--partition=gpu" in said and "nothing was submitted" in said
+    assert said.count("starts at update 0") == 4 and "--array=0-3" in said and "--partition=gpu" in said and "nothing was submitted" in said
     assert not (tmp_path / "runs/g").exists()
 
 
@@ -287,4 +286,4 @@ def test_told_to_stop_it_saves_and_goes_on(masked_lm, glue, tmp_path):
         time.sleep(0.2)
     process.terminate()
     assert process.wait(60) == 130 and f'"num_updates": "{updates + 1}"' in log.read_text()
-    assert len((tmp_path / "runs/stop/stints.jsonl").read_text().splitlines()) == 2
+    assert len((tmp_path / "runs/stop/attempts.jsonl").read_text().splitlines()) == 2
