@@ -29,11 +29,10 @@ def add_parser(commands) -> None:
 
 
 def _plan(options: argparse.Namespace) -> str:
-    from ..planning.check import check
     from ..planning.configs import read_run
     from ..planning.gpus import gpu_of
     from ..planning.plan import UTILISATION
-    from ..planning.text import plan_text
+    from ..planning.report import check, plan_text
 
     words = options.config + options.more  # argparse takes positional arguments in one row only
     if flags := [word for word in words if word.startswith("-")]:

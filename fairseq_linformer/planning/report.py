@@ -1,0 +1,174 @@
+"""What ``fairseq-linformer plan`` prints: one run in detail, or a table of all runs of a folder, which are checked."""
+
+import re
+from pathlib import Path
+from typing import Iterator, List, Optional, Tuple
+
+from .configs import VOCABULARY, Run, compose_config, count_built, run_of, split_config
+from .formulas import parameters
+from .gpus import GIB, LINK_SHARE, Gpu
+from .plan import Plan, largest_batch, make_plan, memory_of
+
+PAPER_GPUS = 64
+
+
+def plan_text(run: Run, gpu: Gpu, gpus: int, utilisation: float, network: Optional[float]) -> str:
+    """One run.
+
+    Raises:
+        ValueError: as ``make_plan``.
+    """
+    chosen = make_plan(run, gpu, gpus, utilisation, network)
+    parts = [_heading(run, gpu, gpus), _memory(chosen), _time(chosen, utilisation, network), _overrides(chosen)]
+    return "\n\n".join("\n".join(part) for part in parts)
+
+
+def describe(run: Run) -> str:
+    """Architecture, n, and of a Linformer k and sharing."""
+    shape = run.model.shape
+    k = f", k = {shape.projected_dim}, {shape.sharing}" if run.model.linear else ""
+    return f"{run.architecture}, n = {run.positions:,}{k}"
+
+
+def _heading(run: Run, gpu: Gpu, gpus: int) -> Iterator[str]:
+    count = parameters(run.model)
+    yield f"{describe(run)}: {count.learnt:,} parameters, {count.projections:,} of them in E and F; {run.precision}, {run.ddp}"
+    yield (f"{run.tokens_of_update:,} tokens an update ({run.sequences_of_update:,} sequences), {run.updates:,} updates, "
+           f"{gpus:,} x {gpu.name}")  # fmt: skip
+
+
+def _memory(chosen: Plan) -> Iterator[str]:
+    """A table: the micro-batch of the YAML and the largest that fits, each stored and recomputed."""
+    run, gpu, gpus = chosen.run, chosen.gpu, chosen.gpus
+    most = [largest_batch(run, gpu, gpus, again) for again in (False, True)]
+    plans = [make_plan(run, gpu, gpus, checkpointed=again) if most[again] else None for again in (False, True)]
+    columns = [memory_of(run, run.sequences, gpus, again) for again in (False, True)]
+    columns += [plan and plan.memory for plan in plans]
+    counts = [run.sequences, run.sequences, *(plan and plan.sequences for plan in plans)]
+    yield f"{'memory of a GPU, GiB':34}{'as written':>22}{'largest that fits':>22}"
+    yield f"{'activations are':34}" + "".join(f"{word:>11}" for word in ("stored", "recomputed") * 2)
+    yield f"{'sequences at once (batch_size)':34}" + "".join(f"{count or '-':>11}" for count in counts)
+    for name in ("weights", "gradients", "optimizer", "buckets", "activations", "workspace", "total"):
+        label = {"buckets": "all-reduce buckets", "total": f"in all, of {gpu.usable / GIB:.1f}"}.get(name, name)
+        yield f"{label:34}" + "".join(f"{getattr(m, name) / GIB:>11.2f}" if m else f"{'-':>11}" for m in columns)
+    yield f"{'sequences that memory allows':56}" + "".join(f"{count:>11}" for count in most)
+    yield f"{'micro-batches an update':56}" + "".join(f"{plan.update_freq if plan else '-':>11}" for plan in plans)
+
+
+def _time(plan: Plan, utilisation: float, network: Optional[float]) -> Iterator[str]:
+    run, t = plan.run, plan.time
+    gbit = plan.gpu.network if network is None else network
+    kind = "recomputed" if plan.checkpointed else "stored"
+    peak = plan.gpu.single if run.precision == "fp32" else plan.gpu.half
+    yield (f"{plan.sequences} sequences at once, activations {kind}; assumed {utilisation:g} of {peak:g} TFLOPS, and "
+           f"{LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s a node:")  # fmt: skip
+    if plan.gpus > 1:
+        pieces = -(-plan.reduced // (run.bucket_mb * 2**20))
+        word = "gathered and scattered" if run.sharded else "all-reduce"
+        yield (f"  {word} {plan.reduced / 1e6:,.0f} MB in {pieces} buckets: {1000 * t.communication:.1f} ms, of which "
+               f"{1000 * t.exposed:.1f} ms are not hidden")  # fmt: skip
+    yield f"  an update takes {t.total:.3f} s: computing {t.compute:.3f}, communication {t.exposed:.3f}, optimizer {t.step:.3f}"
+    yield f"  {plan.tokens_a_second:,.0f} tokens a second, {plan.hours:,.1f} hours, {plan.gpu_hours:,.0f} GPU-hours"
+
+
+def _overrides(plan: Plan) -> Iterator[str]:
+    yield "for fairseq-hydra-train:"
+    again = " +model.checkpoint_activations=true" if plan.checkpointed and not plan.run.checkpointed else ""
+    yield (f"  dataset.batch_size={plan.sequences} optimization.update_freq=[{plan.update_freq}] "
+           f"distributed_training.distributed_world_size={plan.gpus}{again}")  # fmt: skip
+
+
+# ---- all runs of a folder
+
+_NAME = re.compile(r"n(?P<n>\d+)-(?:k(?P<k>\d+)-(?P<sharing>.+)|roberta)")
+"""A run of the paper is named after what it is."""
+
+
+def check(config, gpu: Gpu, gpus: Optional[int], utilisation: float, network: Optional[float]) -> str:
+    """A table with a line for each run, the base first. Each is built, without memory for it.
+
+    Args:
+        config: the base, or any run.
+        gpus: None for the paper's.
+
+    Raises:
+        ValueError: a configuration is not what its name or the base says; a line for each problem.
+    """
+    gpus = PAPER_GPUS if gpus is None else gpus
+    base = split_config(config)[0]
+    reference = run_of(compose_config(base), VOCABULARY)
+    lines = [f"{'run':24}{'parameters':>13}{'tokens an update':>18}{'batch_size':>12}{f'on {gpus} x {gpu.name}:':>24}"
+             f"{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}"]  # fmt: skip
+    problems = list(_gpus_that_disagree(base, base, reference))
+    for path in [base, *sorted(base.parent.glob("run/*.yaml"), key=_by_numbers)]:
+        try:
+            run, found = check_run(path, base, reference)
+            problems += found
+            lines.append(_line(run, path.stem, gpu, gpus, utilisation, network))
+            if not run.cpu and memory_of(run, run.sequences, gpus, run.checkpointed).total > gpu.usable:
+                problems.append(f"{path.stem}: batch_size {run.sequences} does not fit {gpu.name}")
+        except ValueError as error:
+            problems.append(f"{path.stem}: {error}")
+    if problems:
+        raise ValueError("\n".join([f"{len(problems)} of what {base.parent} says does not agree:", *problems]))
+    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and with as "
+                 "many tokens an update for every number of GPUs, and in the paper's runs for every n")  # fmt: skip
+    return "\n".join(lines)
+
+
+def check_run(path: Path, base: Path, reference: Run) -> Tuple[Run, List[str]]:
+    """One run, and what is wrong with it."""
+    cfg = compose_config(path)
+    run = run_of(cfg, VOCABULARY)
+    return run, [f"{path.stem}: {problem}" for problem in _problems(cfg, run, path, base, reference)]
+
+
+def _problems(cfg, run: Run, path: Path, base: Path, reference: Run) -> Iterator[str]:
+    built, counted = count_built(cfg), parameters(run.model).learnt
+    if built != counted:
+        yield f"{built:,} parameters are built, and the formulas have {counted:,}"
+    if run.warmup >= run.updates:
+        yield f"warmup_updates is {run.warmup:,}, and max_update {run.updates:,}; it must be less"
+    if any(rate <= 0 for rate in cfg.optimization.lr):
+        yield f"lr is {list(cfg.optimization.lr)}; it must be above 0"
+    if name := _NAME.fullmatch(path.stem):
+        yield from _differs_from_name(run, name)
+        for what in ("tokens_of_update", "updates"):
+            if getattr(run, what) != getattr(reference, what):
+                yield f"{what} is {getattr(run, what):,}, and in the base {getattr(reference, what):,}"
+    # A run that leaves alone what gpus/ overrides is covered by the base; a run for a CPU is not for GPUs.
+    if not run.cpu and (run.update_freq, run.gpus) != (reference.update_freq, reference.gpus):
+        yield from _gpus_that_disagree(path, base, reference)
+
+
+def _differs_from_name(run: Run, name: "re.Match[str]") -> Iterator[str]:
+    shape = run.model.shape
+    if not int(name["n"]) == run.positions == shape.max_positions:
+        yield f"n is {run.positions} in samples and {shape.max_positions} in the model"
+    if run.model.linear != bool(name["k"]):
+        yield f"the model is {run.architecture}"
+    elif run.model.linear and (str(shape.projected_dim), shape.sharing) != (name["k"], name["sharing"]):
+        yield f"k is {shape.projected_dim}, and sharing {shape.sharing}"
+
+
+def _gpus_that_disagree(path: Path, base: Path, reference: Run) -> Iterator[str]:
+    """Overrides in gpus/ with which a run has not the tokens an update of the base."""
+    for other in sorted(base.parent.glob("gpus/*.yaml"), key=_by_numbers):
+        tokens = run_of(compose_config(path, [f"+gpus={other.stem}"]), VOCABULARY).tokens_of_update
+        if tokens != reference.tokens_of_update:
+            yield f"with +gpus={other.stem} an update has {tokens:,} tokens, without {reference.tokens_of_update:,}"
+
+
+def _by_numbers(path: Path):
+    """n512 before n1024; names without numbers last."""
+    numbers = [int(number) for number in re.findall(r"\d+", path.stem)]
+    return (not numbers, numbers, path.stem)
+
+
+def _line(run: Run, name: str, gpu: Gpu, gpus: int, utilisation: float, network: Optional[float]) -> str:
+    start = f"{name:24}{parameters(run.model).learnt:>13,}{run.tokens_of_update:>18,}{run.sequences:>12}"
+    if run.cpu:
+        return f"{start}{'(on a CPU)':>24}"
+    stored, recomputed = (memory_of(run, run.sequences, gpus, again).total / GIB for again in (False, True))
+    plan = make_plan(run, gpu, gpus, utilisation, network)
+    return f"{start}{'':24}{stored:>7.2f}{recomputed:>12.2f}{plan.hours:>8,.1f}{plan.gpu_hours:>11,.0f}"
