@@ -31,7 +31,7 @@ def add_parser(commands) -> None:
 def _plan(options: argparse.Namespace) -> str:
     from ..planning.configs import read_run
     from ..planning.gpus import gpu_of
-    from ..planning.plan import UTILISATION
+    from ..planning.plan import UTILISATION, make_plan
     from ..planning.report import check, plan_text
 
     words = options.config + options.more  # argparse takes positional arguments in one row only
@@ -50,5 +50,4 @@ def _plan(options: argparse.Namespace) -> str:
             raise ValueError(f"--check takes all runs as they are, and no overrides such as {words[0]}")
         return check(config, gpu, options.gpus, utilisation, options.network_gbit)
     run = read_run(config, words, options.vocabulary)
-    gpus = run.gpus if options.gpus is None else options.gpus
-    return plan_text(run, gpu, gpus, utilisation, options.network_gbit)
+    return plan_text(make_plan(run, gpu, options.gpus, utilisation, options.network_gbit))

@@ -22,7 +22,6 @@ from ..models.bare_task import BareTask
 from ..models.options import ARCHITECTURES, resolve, to_linformer_config
 from ..models.shapes import PADDING_IDX
 from .formulas import Batch, Model
-from .memory import Kernels, bytes_of
 
 VOCABULARY = 50265
 """Entries of RoBERTa's dictionary, with <mask>."""
@@ -86,11 +85,6 @@ class Run:
 
     def batch(self, sequences: int) -> Batch:
         return Batch(sequences, self.positions, self.masked)
-
-    @property
-    def kernels(self) -> Kernels:
-        """Of a GPU."""
-        return Kernels(element=bytes_of(self.precision))
 
 
 def split_config(config) -> Tuple[Path, List[str]]:

@@ -12,39 +12,29 @@ from .plan import Plan, largest_batch, make_plan, memory_of
 PAPER_GPUS = 64
 
 
-def plan_text(run: Run, gpu: Gpu, gpus: int, utilisation: float, network: Optional[float]) -> str:
-    """One run.
-
-    Raises:
-        ValueError: as ``make_plan``.
-    """
-    chosen = make_plan(run, gpu, gpus, utilisation, network)
-    parts = [_heading(run, gpu, gpus), _memory(chosen), _time(chosen, utilisation, network), _overrides(chosen)]
+def plan_text(plan: Plan) -> str:
+    """One run: its model, memory, time, and the overrides that make it run so."""
+    parts = [_heading(plan), _memory(plan), _time(plan), _overrides(plan)]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
-def describe(run: Run) -> str:
-    """Architecture, n, and of a Linformer k and sharing."""
-    shape = run.model.shape
+def _heading(plan: Plan) -> Iterator[str]:
+    run, shape, count = plan.run, plan.run.model.shape, parameters(plan.run.model)
     k = f", k = {shape.projected_dim}, {shape.sharing}" if run.model.linear else ""
-    return f"{run.architecture}, n = {run.positions:,}{k}"
-
-
-def _heading(run: Run, gpu: Gpu, gpus: int) -> Iterator[str]:
-    count = parameters(run.model)
-    yield f"{describe(run)}: {count.learnt:,} parameters, {count.projections:,} of them in E and F; {run.precision}, {run.ddp}"
+    yield (f"{run.architecture}, n = {run.positions:,}{k}: {count.learnt:,} parameters, {count.projections:,} of them in E "
+           f"and F; {run.precision}, {run.ddp}")  # fmt: skip
     yield (f"{run.tokens_of_update:,} tokens an update ({run.sequences_of_update:,} sequences), {run.updates:,} updates, "
-           f"{gpus:,} x {gpu.name}")  # fmt: skip
+           f"{plan.gpus:,} x {plan.gpu.name}")  # fmt: skip
 
 
-def _memory(chosen: Plan) -> Iterator[str]:
+def _memory(plan: Plan) -> Iterator[str]:
     """A table: the micro-batch of the YAML and the largest that fits, each stored and recomputed."""
-    run, gpu, gpus = chosen.run, chosen.gpu, chosen.gpus
+    run, gpu, gpus = plan.run, plan.gpu, plan.gpus
     most = [largest_batch(run, gpu, gpus, again) for again in (False, True)]
     plans = [make_plan(run, gpu, gpus, checkpointed=again) if most[again] else None for again in (False, True)]
     columns = [memory_of(run, run.sequences, gpus, again) for again in (False, True)]
-    columns += [plan and plan.memory for plan in plans]
-    counts = [run.sequences, run.sequences, *(plan and plan.sequences for plan in plans)]
+    columns += [fits and fits.memory for fits in plans]
+    counts = [run.sequences, run.sequences, *(fits and fits.sequences for fits in plans)]
     yield f"{'memory of a GPU, GiB':34}{'as written':>22}{'largest that fits':>22}"
     yield f"{'activations are':34}" + "".join(f"{word:>11}" for word in ("stored", "recomputed") * 2)
     yield f"{'sequences at once (batch_size)':34}" + "".join(f"{count or '-':>11}" for count in counts)
@@ -52,22 +42,20 @@ def _memory(chosen: Plan) -> Iterator[str]:
         label = {"buckets": "all-reduce buckets", "total": f"in all, of {gpu.usable / GIB:.1f}"}.get(name, name)
         yield f"{label:34}" + "".join(f"{getattr(m, name) / GIB:>11.2f}" if m else f"{'-':>11}" for m in columns)
     yield f"{'sequences that memory allows':56}" + "".join(f"{count:>11}" for count in most)
-    yield f"{'micro-batches an update':56}" + "".join(f"{plan.update_freq if plan else '-':>11}" for plan in plans)
+    yield f"{'micro-batches an update':56}" + "".join(f"{fits.update_freq if fits else '-':>11}" for fits in plans)
 
 
-def _time(plan: Plan, utilisation: float, network: Optional[float]) -> Iterator[str]:
-    run, t = plan.run, plan.time
-    gbit = plan.gpu.network if network is None else network
+def _time(plan: Plan) -> Iterator[str]:
+    t, gbit = plan.time, plan.gpu.network if plan.network is None else plan.network
     kind = "recomputed" if plan.checkpointed else "stored"
-    peak = plan.gpu.single if run.precision == "fp32" else plan.gpu.half
-    yield (f"{plan.sequences} sequences at once, activations {kind}; assumed {utilisation:g} of {peak:g} TFLOPS, and "
-           f"{LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s a node:")  # fmt: skip
+    yield (f"{plan.sequences} sequences at once, activations {kind}; assumed {plan.utilisation:g} of {plan.peak:g} TFLOPS, "
+           f"and {LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s a node:")  # fmt: skip
     if plan.gpus > 1:
-        pieces = -(-plan.reduced // (run.bucket_mb * 2**20))
-        word = "gathered and scattered" if run.sharded else "all-reduce"
-        yield (f"  {word} {plan.reduced / 1e6:,.0f} MB in {pieces} buckets: {1000 * t.communication:.1f} ms, of which "
+        word = "gathered and scattered" if plan.run.sharded else "all-reduce"
+        yield (f"  {word} {plan.reduced / 1e6:,.0f} MB in {plan.buckets} buckets: {1000 * t.communication:.1f} ms, of which "
                f"{1000 * t.exposed:.1f} ms are not hidden")  # fmt: skip
-    yield f"  an update takes {t.total:.3f} s: computing {t.compute:.3f}, communication {t.exposed:.3f}, optimizer {t.step:.3f}"
+    yield (f"  an update takes {t.total:.3f} s: computing {t.compute:.3f}, communication {t.exposed:.3f}, "
+           f"optimizer {t.step:.3f}")  # fmt: skip
     yield f"  {plan.tokens_a_second:,.0f} tokens a second, {plan.hours:,.1f} hours, {plan.gpu_hours:,.0f} GPU-hours"
 
 
@@ -80,7 +68,7 @@ def _overrides(plan: Plan) -> Iterator[str]:
 
 # ---- all runs of a folder
 
-_NAME = re.compile(r"n(?P<n>\d+)-(?:k(?P<k>\d+)-(?P<sharing>.+)|roberta)")
+_NAMED = re.compile(r"n\d+-(k\d+-.+|roberta)")
 """A run of the paper is named after what it is."""
 
 
@@ -131,24 +119,19 @@ def _problems(cfg, run: Run, path: Path, base: Path, reference: Run) -> Iterator
         yield f"warmup_updates is {run.warmup:,}, and max_update {run.updates:,}; it must be less"
     if any(rate <= 0 for rate in cfg.optimization.lr):
         yield f"lr is {list(cfg.optimization.lr)}; it must be above 0"
-    if name := _NAME.fullmatch(path.stem):
-        yield from _differs_from_name(run, name)
+    if _NAMED.fullmatch(path.stem):
+        shape = run.model.shape
+        name = f"n{run.positions}-" + (f"k{shape.projected_dim}-{shape.sharing}" if run.model.linear else "roberta")
+        if name != path.stem:
+            yield f"its values are those of {name}"
+        if shape.max_positions != run.positions:
+            yield f"n is {run.positions} in samples and {shape.max_positions} in the model"
         for what in ("tokens_of_update", "updates"):
             if getattr(run, what) != getattr(reference, what):
                 yield f"{what} is {getattr(run, what):,}, and in the base {getattr(reference, what):,}"
     # A run that leaves alone what gpus/ overrides is covered by the base; a run for a CPU is not for GPUs.
     if not run.cpu and (run.update_freq, run.gpus) != (reference.update_freq, reference.gpus):
         yield from _gpus_that_disagree(path, base, reference)
-
-
-def _differs_from_name(run: Run, name: "re.Match[str]") -> Iterator[str]:
-    shape = run.model.shape
-    if not int(name["n"]) == run.positions == shape.max_positions:
-        yield f"n is {run.positions} in samples and {shape.max_positions} in the model"
-    if run.model.linear != bool(name["k"]):
-        yield f"the model is {run.architecture}"
-    elif run.model.linear and (str(shape.projected_dim), shape.sharing) != (name["k"], name["sharing"]):
-        yield f"k is {shape.projected_dim}, and sharing {shape.sharing}"
 
 
 def _gpus_that_disagree(path: Path, base: Path, reference: Run) -> Iterator[str]:
