@@ -96,7 +96,8 @@ def split_config(config) -> Tuple[Path, List[str]]:
     path = Path(config)
     if not path.is_file() or path.suffix != ".yaml":
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        known = f"in {path.parent} there are {', '.join(beside)}" if beside else "one is a file such as configs/pretrain/base.yaml"
+        example = "configs/pretrain/base.yaml is one"
+        known = f"in {path.parent} there are {', '.join(beside)}" if beside else example
         raise ValueError(f"there is no configuration {config}; {known}")
     base = path.parent.parent / "base.yaml"
     if path.name != "base.yaml" and base.is_file():
@@ -169,8 +170,8 @@ def run_of(cfg: DictConfig, vocabulary: Optional[int] = None) -> Run:
         cpu=bool(cfg.common.cpu),
     )
     if not run.allows(run.sequences):
-        raise ValueError(f"a batch would be of {run.sequences} sequences, of which fairseq makes one of a multiple of "
-                         f"{run.multiple}, required_batch_size_multiple; choose dataset.batch_size accordingly")  # fmt: skip
+        raise ValueError(f"dataset.batch_size is {run.sequences}; fairseq would make a smaller batch, of a multiple of "
+                         f"{run.multiple} sequences (required_batch_size_multiple)")  # fmt: skip
     return run
 
 
@@ -218,12 +219,12 @@ def _refuse(cfg: DictConfig) -> None:
     for key in UNKNOWN:
         if OmegaConf.select(cfg, key):
             raise ValueError(f"{key} is on; the planner does not know it, leave it out")
-    if len(cfg.optimization.update_freq) != 1:
-        raise ValueError(f"optimization.update_freq is {list(cfg.optimization.update_freq)}; the planner takes one number "
-                         "for all epochs")  # fmt: skip
-    for key, value in (("optimization.update_freq", cfg.optimization.update_freq[0]),
-                       ("optimization.max_update", cfg.optimization.max_update),
-                       ("distributed_training.distributed_world_size", cfg.distributed_training.distributed_world_size)):  # fmt: skip
+    freq = cfg.optimization.update_freq
+    if len(freq) != 1:
+        raise ValueError(f"optimization.update_freq is {list(freq)}; to be planned it must be one number for all epochs")
+    world = "distributed_training.distributed_world_size"
+    for key in ("optimization.update_freq[0]", "optimization.max_update", world):
+        value = OmegaConf.select(cfg, key)
         if value < 1:
             raise ValueError(f"{key} is {value}; it must be at least 1 to be planned")
     if not 0 < cfg.task.mask_prob < 1:
@@ -235,8 +236,8 @@ def _refuse_of_model(options: Namespace, n: int) -> None:
         if getattr(options, name, None):
             raise ValueError(f"model.{name} is {getattr(options, name)}; the planner does not know it, leave it out")
     if options.max_positions < n:
-        raise ValueError(f"model.max_positions is {options.max_positions}, and task.tokens_per_sample {n}; it must be as "
-                         "many at least")  # fmt: skip
+        raise ValueError(f"model.max_positions is {options.max_positions}; it must be at least task.tokens_per_sample, "
+                         f"which is {n}")  # fmt: skip
 
 
 def _sequences(cfg: DictConfig, n: int) -> int:
@@ -244,15 +245,15 @@ def _sequences(cfg: DictConfig, n: int) -> int:
     limits = [cfg.dataset.batch_size] if cfg.dataset.batch_size else []
     limits += [cfg.dataset.max_tokens // n] if cfg.dataset.max_tokens else []
     if not limits or min(limits) < 1:
-        raise ValueError(f"dataset.batch_size is {cfg.dataset.batch_size} and dataset.max_tokens {cfg.dataset.max_tokens}; "
-                         f"one of them must allow a sequence of {n:,} tokens")  # fmt: skip
+        raise ValueError(f"dataset.batch_size is {cfg.dataset.batch_size} and dataset.max_tokens "
+                         f"{cfg.dataset.max_tokens}; they must allow a sequence of {n:,} tokens")  # fmt: skip
     return min(limits)
 
 
 def _precision(cfg: DictConfig) -> str:
     common = cfg.common
     if common.amp:
-        raise ValueError("common.amp is on; the planner knows fp16, bf16, their memory-efficient kinds and single precision")
+        raise ValueError("common.amp is on; to be planned it must be fp16, bf16, memory-efficient or single precision")
     for kind in ("fp16", "bf16"):
         if common.get(f"memory_efficient_{kind}"):
             return f"memory-efficient {kind}"

@@ -32,7 +32,7 @@ class Model:
 
     shape: LinformerConfig
     linear: bool = True
-    """Attention is the Linformer's. If not, the model is fairseq's RoBERTa, and k, sharing and projection mean nothing."""
+    """Attention is the Linformer's. If not, this is fairseq's RoBERTa, and k, sharing and projection mean nothing."""
     untied: bool = False
     """The output embeddings are a matrix of their own."""
     read_only: bool = False
@@ -78,7 +78,7 @@ def parameters(model: Model) -> Parameters:
 
 
 def learned_projections(module: nn.Module) -> List[LearnedProjection]:
-    """Each E and F that is stored in a module: a matrix or kernel, of all heads where each has its own of the same size."""
+    """Each E and F of a module that is stored; those of all heads are one tensor where they have the same size."""
     return [m for m in module.modules() if isinstance(m, LearnedProjection)]
 
 
@@ -163,7 +163,8 @@ def flops(model: Model, batch: Batch, fused: bool = True, checkpointed: bool = F
 
 def flops_of_head(model: Model, batch: Batch) -> Flops:
     """B m masked tokens through the d x d map and the V x d embeddings."""
-    forward = 2 * batch.sentences * batch.masked * model.shape.embed_dim * (model.shape.embed_dim + model.shape.vocab_size)
+    d, V = model.shape.embed_dim, model.shape.vocab_size
+    forward = 2 * batch.sentences * batch.masked * d * (d + V)
     return Flops(forward, 2 * forward)
 
 

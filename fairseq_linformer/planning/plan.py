@@ -157,8 +157,8 @@ def share_of_update(run: Run, gpus: int) -> int:
     sequences = run.sequences_of_update
     if sequences % gpus:
         near = sorted((g for g in range(1, sequences + 1) if sequences % g == 0), key=lambda g: abs(g - gpus))[:4]
-        raise ValueError(f"{gpus:,} GPUs do not divide the {sequences:,} sequences of an update ({run.tokens_of_update:,} "
-                         f"tokens, n = {run.positions:,}); these do: {', '.join(map(str, sorted(near)))}")  # fmt: skip
+        raise ValueError(f"{gpus:,} GPUs do not divide the {sequences:,} sequences of an update "
+                         f"({run.tokens_of_update:,} tokens, n = {run.positions:,}); these do: {', '.join(map(str, sorted(near)))}")  # fmt: skip
     return sequences // gpus
 
 

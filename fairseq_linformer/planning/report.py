@@ -21,10 +21,10 @@ def plan_text(plan: Plan) -> str:
 def _heading(plan: Plan) -> Iterator[str]:
     run, shape, count = plan.run, plan.run.model.shape, parameters(plan.run.model)
     k = f", k = {shape.projected_dim}, {shape.sharing}" if run.model.linear else ""
-    yield (f"{run.architecture}, n = {run.positions:,}{k}: {count.learnt:,} parameters, {count.projections:,} of them in E "
-           f"and F; {run.precision}, {run.ddp}")  # fmt: skip
-    yield (f"{run.tokens_of_update:,} tokens an update ({run.sequences_of_update:,} sequences), {run.updates:,} updates, "
-           f"{plan.gpus:,} x {plan.gpu.name}")  # fmt: skip
+    yield (f"{run.architecture}, n = {run.positions:,}{k}: {count.learnt:,} parameters, {count.projections:,} of them "
+           f"in E and F; {run.precision}, {run.ddp}")  # fmt: skip
+    yield (f"{run.tokens_of_update:,} tokens an update ({run.sequences_of_update:,} sequences), {run.updates:,} "
+           f"updates, {plan.gpus:,} x {plan.gpu.name}")  # fmt: skip
 
 
 def _memory(plan: Plan) -> Iterator[str]:
@@ -48,12 +48,12 @@ def _memory(plan: Plan) -> Iterator[str]:
 def _time(plan: Plan) -> Iterator[str]:
     t, gbit = plan.time, plan.gpu.network if plan.network is None else plan.network
     kind = "recomputed" if plan.checkpointed else "stored"
-    yield (f"{plan.sequences} sequences at once, activations {kind}; assumed {plan.utilisation:g} of {plan.peak:g} TFLOPS, "
-           f"and {LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s a node:")  # fmt: skip
+    yield (f"{plan.sequences} sequences at once, activations {kind}; assumed {plan.utilisation:g} of {plan.peak:g} "
+           f"TFLOPS, and {LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s a node:")  # fmt: skip
     if plan.gpus > 1:
         word = "gathered and scattered" if plan.run.sharded else "all-reduce"
-        yield (f"  {word} {plan.reduced / 1e6:,.0f} MB in {plan.buckets} buckets: {1000 * t.communication:.1f} ms, of which "
-               f"{1000 * t.exposed:.1f} ms are not hidden")  # fmt: skip
+        yield (f"  {word} {plan.reduced / 1e6:,.0f} MB in {plan.buckets} buckets: {1000 * t.communication:.1f} ms, of "
+               f"which {1000 * t.exposed:.1f} ms are not hidden")  # fmt: skip
     yield (f"  an update takes {t.total:.3f} s: computing {t.compute:.3f}, communication {t.exposed:.3f}, "
            f"optimizer {t.step:.3f}")  # fmt: skip
     yield f"  {plan.tokens_a_second:,.0f} tokens a second, {plan.hours:,.1f} hours, {plan.gpu_hours:,.0f} GPU-hours"
@@ -99,8 +99,8 @@ def check(config, gpu: Gpu, gpus: Optional[int], utilisation: float, network: Op
             problems.append(f"{path.stem}: {error}")
     if problems:
         raise ValueError("\n".join([f"{len(problems)} of what {base.parent} says does not agree:", *problems]))
-    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and with as "
-                 "many tokens an update for every number of GPUs, and in the paper's runs for every n")  # fmt: skip
+    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and "
+                 "with as many tokens an update for every number of GPUs, and in the paper's runs for every n")  # fmt: skip
     return "\n".join(lines)
 
 
@@ -135,7 +135,7 @@ def _problems(cfg, run: Run, path: Path, base: Path, reference: Run) -> Iterator
 
 
 def _gpus_that_disagree(path: Path, base: Path, reference: Run) -> Iterator[str]:
-    """Overrides in gpus/ with which a run has not the tokens an update of the base."""
+    """Overrides in gpus/ with which an update of the run has other tokens than one of the base."""
     for other in sorted(base.parent.glob("gpus/*.yaml"), key=_by_numbers):
         tokens = run_of(compose_config(path, [f"+gpus={other.stem}"]), VOCABULARY).tokens_of_update
         if tokens != reference.tokens_of_update:
