@@ -27,7 +27,7 @@ def add_parser(commands) -> None:
     plan.add_argument("--vocabulary", type=int, metavar="V",
                       help="entries of the dictionary (default: of task.data, else RoBERTa's 50,265)")  # fmt: skip
     plan.add_argument("--check", action="store_true",
-                      help="build every run beside CONFIG and compare it with its name; status 1 if any differs")  # fmt: skip
+                      help="build and check every run beside CONFIG; status 1 if any does not agree")  # fmt: skip
     plan.set_defaults(run=_plan, takes_more=True)
 
 

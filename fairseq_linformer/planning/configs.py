@@ -221,7 +221,7 @@ def _refuse(cfg: DictConfig) -> None:
             raise ValueError(f"{key} is on; the planner does not know it, leave it out")
     freq = cfg.optimization.update_freq
     if len(freq) != 1:
-        raise ValueError(f"optimization.update_freq is {list(freq)}; to be planned it must be one number for all epochs")
+        raise ValueError(f"optimization.update_freq is {list(freq)}; to be planned it must be one number")
     world = "distributed_training.distributed_world_size"
     for key in ("optimization.update_freq[0]", "optimization.max_update", world):
         value = OmegaConf.select(cfg, key)

@@ -158,7 +158,8 @@ def share_of_update(run: Run, gpus: int) -> int:
     if sequences % gpus:
         near = sorted((g for g in range(1, sequences + 1) if sequences % g == 0), key=lambda g: abs(g - gpus))[:4]
         raise ValueError(f"{gpus:,} GPUs do not divide the {sequences:,} sequences of an update "
-                         f"({run.tokens_of_update:,} tokens, n = {run.positions:,}); these do: {', '.join(map(str, sorted(near)))}")  # fmt: skip
+                         f"({run.tokens_of_update:,} tokens, n = {run.positions:,}); these do: "
+                         f"{', '.join(map(str, sorted(near)))}")  # fmt: skip
     return sequences // gpus
 
 
