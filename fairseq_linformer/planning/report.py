@@ -87,7 +87,7 @@ def check(config, gpu: Gpu, gpus: Optional[int], utilisation: float, network: Op
     reference = run_of(compose_config(base), VOCABULARY)
     lines = [f"{'run':24}{'parameters':>13}{'tokens an update':>18}{'batch_size':>12}{f'on {gpus} x {gpu.name}:':>24}"
              f"{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}"]  # fmt: skip
-    problems = list(_gpus_that_disagree(base, base, reference))
+    problems = list(_gpus_that_disagree(reference, base, base))
     for path in [base, *sorted(base.parent.glob("run/*.yaml"), key=_by_numbers)]:
         try:
             run, found = check_run(path, base, reference)
@@ -131,15 +131,15 @@ def _problems(cfg, run: Run, path: Path, base: Path, reference: Run) -> Iterator
                 yield f"{what} is {getattr(run, what):,}, and in the base {getattr(reference, what):,}"
     # A run that leaves alone what gpus/ overrides is covered by the base; a run for a CPU is not for GPUs.
     if not run.cpu and (run.update_freq, run.gpus) != (reference.update_freq, reference.gpus):
-        yield from _gpus_that_disagree(path, base, reference)
+        yield from _gpus_that_disagree(run, path, base)
 
 
-def _gpus_that_disagree(path: Path, base: Path, reference: Run) -> Iterator[str]:
-    """Overrides in gpus/ with which an update of the run has other tokens than one of the base."""
+def _gpus_that_disagree(run: Run, path: Path, base: Path) -> Iterator[str]:
+    """Overrides in gpus/ that change the tokens of an update."""
     for other in sorted(base.parent.glob("gpus/*.yaml"), key=_by_numbers):
         tokens = run_of(compose_config(path, [f"+gpus={other.stem}"]), VOCABULARY).tokens_of_update
-        if tokens != reference.tokens_of_update:
-            yield f"with +gpus={other.stem} an update has {tokens:,} tokens, without {reference.tokens_of_update:,}"
+        if tokens != run.tokens_of_update:
+            yield f"with +gpus={other.stem} an update has {tokens:,} tokens, without {run.tokens_of_update:,}"
 
 
 def _by_numbers(path: Path):

@@ -18,7 +18,8 @@ V100, A100, H100 = (GPUS[name] for name in ("v100-16gb", "a100-80gb", "h100-80gb
 def rows(heading):
     """Cells of a table, by the number in the first of them."""
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    table = [[cell.strip() for cell in line] for line in lines]
     assert len(table) > 4
     return {int(first.replace(",", "")): cells for first, *cells in table[2:]}
 
