@@ -165,13 +165,18 @@ def share_of_update(run: Run, gpus: int) -> int:
 
 def largest_batch(run: Run, gpu: Gpu, gpus: int, checkpointed: bool) -> int:
     """Sequences of the largest micro-batch that fits; 0 if none does."""
+    held = states(run.model, run.precision, gpus, _gathered(run, checkpointed))
     counts = range(1, int(gpu.usable))  # a sequence takes more than a byte
-    return bisect_right(counts, gpu.usable, key=lambda sequences: memory_of(run, sequences, gpus, checkpointed).total)
+    return bisect_right(counts, gpu.usable, key=lambda count: _with_activations(held, run, count, checkpointed).total)
 
 
 def memory_of(run: Run, sequences: int, gpus: int, checkpointed: bool) -> Memory:
     """Of a GPU with a micro-batch of so many sequences."""
     held = states(run.model, run.precision, gpus, _gathered(run, checkpointed))
+    return _with_activations(held, run, sequences, checkpointed)
+
+
+def _with_activations(held: Memory, run: Run, sequences: int, checkpointed: bool) -> Memory:
     kept = activations(run.model, bytes_of(run.precision), run.batch(sequences), checkpointed)
     # The optimizer's step comes when activations are gone.
     return replace(held, activations=kept.saved, workspace=max(kept.workspace, held.workspace - kept.saved))

@@ -135,6 +135,18 @@ def test_links_of_a_node_and_between_nodes():
     assert V100.slowest_link(8, network=1) == V100.slowest_link(8) > V100.slowest_link(9, network=1)
 
 
+def test_gpus_are_those_of_their_data_sheets():
+    """GiB, TFLOPS in fp16 and fp32, GB/s of the memory, GB/s of NVLink in one direction, Gbit/s of a DGX."""
+    sheets = {"v100": (125, 15.7, 900, 150, 400), "a100": (312, 19.5, None, 300, 1600), "h100": (989, 67, 3350, 450, 3200),
+              "h200": (989, 67, 4800, 450, 3200)}  # fmt: skip
+    for name, gpu in GPUS.items():
+        kind, memory = name.split("-")
+        half, single, bandwidth, link, network = sheets[kind]
+        assert (gpu.half, gpu.single, gpu.link, gpu.network) == (half, single, link, network)
+        assert gpu.bandwidth == (bandwidth or {"40gb": 1555, "80gb": 2039}[memory])
+        assert f"{gpu.memory:g}gb" == memory and gpu.bf16 == (kind != "v100")
+
+
 def test_unknown_gpu():
     with pytest.raises(ValueError, match="v200.*h200-141gb"):
         gpu_of("v200")
