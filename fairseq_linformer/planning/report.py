@@ -99,8 +99,8 @@ def check(config, gpu: Gpu, gpus: Optional[int], utilisation: float, network: Op
             problems.append(f"{path.stem}: {error}")
     if problems:
         raise ValueError("\n".join([f"{len(problems)} of what {base.parent} says does not agree:", *problems]))
-    lines.append(f"all {len(lines) - 1} agree: built without memory, with the parameters that the formulas have, and "
-                 "the same tokens per update for every number of GPUs and, in the paper's runs, every n")  # fmt: skip
+    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and "
+                 "as many tokens per update for every number of GPUs and, in the paper's runs, every n")  # fmt: skip
     return "\n".join(lines)
 
 

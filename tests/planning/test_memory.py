@@ -41,7 +41,7 @@ def test_bytes_of_activations(options):
     (Batch(4, 12, 1), 64, NO_WINDOWS), (Batch(4, 12, 1), 64, dict(NO_WINDOWS, attention_dropout=0.1)),
     (Batch(4, 12, 1), 64, dict(NO_WINDOWS, sharing="none", attention_dropout=0.1)),
     (Batch(4, 40, 6), 64, dict(projected_dim=24)), (Batch(1, 64, 9), 64, dict(sharing="none")),
-    (Batch(1, 64, 9), 64, dict(sharing="none", projection="random")),  # one sentence: no copies of E
+    (Batch(1, 64, 9), 64, dict(sharing="none", projection_lr_scale=1.0)),  # one sentence: no copies of E
     (Batch(3, 96, 14), 96, dict(projected_dim=10, projection="conv")),
     (Batch(2, 256, 38), 256, dict(projected_dim=32, sharing="key-value")), (Batch(8, 64, 64), 64, {}),
 ], ids=str)  # fmt: skip
