@@ -137,8 +137,8 @@ def test_links_of_a_node_and_between_nodes():
 
 def test_gpus_are_those_of_their_data_sheets():
     """GiB, TFLOPS in fp16 and fp32, GB/s of the memory, GB/s of NVLink in one direction, Gbit/s of a DGX."""
-    sheets = {"v100": (125, 15.7, 900, 150, 400), "a100": (312, 19.5, None, 300, 1600), "h100": (989, 67, 3350, 450, 3200),
-              "h200": (989, 67, 4800, 450, 3200)}  # fmt: skip
+    sheets = {"v100": (125, 15.7, 900, 150, 400), "a100": (312, 19.5, None, 300, 1600),
+              "h100": (989, 67, 3350, 450, 3200), "h200": (989, 67, 4800, 450, 3200)}  # fmt: skip
     for name, gpu in GPUS.items():
         kind, memory = name.split("-")
         half, single, bandwidth, link, network = sheets[kind]
