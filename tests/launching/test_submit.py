@@ -10,7 +10,8 @@ from fairseq_linformer.cli import main
 from fairseq_linformer.launching.arguments import make_training, member_options, parse_job_arguments
 from fairseq_linformer.launching.run_folder import create_or_resume
 from fairseq_linformer.launching.slurm import SCRIPT
-from fairseq_linformer.reproduce.paper_scale import FIGURES, TABLE_2, pretraining_runs
+from fairseq_linformer.reproduction.paper_scale import array_members
+from fairseq_linformer.reproduction.registry import experiments, find
 
 from .jobs import ROOT, stand_in
 
@@ -125,7 +126,7 @@ def test_the_members_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch
     def parse():
         return parse_job_arguments(argparse.ArgumentParser(), ["--processes=1", "--list", str(listed), "common.seed=4"])
 
-    for member, run in enumerate(FIGURES["figure-3c"].values()):
+    for member, run in enumerate(find("figure-3c").paper_scale.pretraining):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
         assert parse().overrides == [f"+run={run}", "common.seed=4"]
     for member in ("3", "", "x"):
@@ -138,7 +139,7 @@ def test_the_members_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch
 
 def test_a_member_whose_training_is_complete_is_left_out(submit, sbatch, mlm_data, tmp_path):
     options = argparse.Namespace(device="gpu", runs=f"{tmp_path}/runs", overrides=[f"task.data={mlm_data}"])
-    first, *others = pretraining_runs("figure-3c")
+    first, *others = array_members("figure-3c", tmp_path / "runs", None, "gpu")
 
     def complete(member):
         training = make_training(member_options(member, options), 64)
@@ -157,8 +158,9 @@ def test_a_member_whose_training_is_complete_is_left_out(submit, sbatch, mlm_dat
 
 def test_every_run_of_the_paper_has_its_configuration():
     there = {path.stem for path in (ROOT / "configs/pretrain/run").glob("*.yaml")}
-    every = {member[0].removeprefix("+run=") for member in pretraining_runs("pretraining")}
-    assert every == there - {"tiny"} == {run for runs in FIGURES.values() for run in runs.values()} | set(TABLE_2)
+    every = {member[0].removeprefix("+run=") for member in array_members("pretraining", "runs", None, "gpu")}
+    needed = {run for each in experiments() if each.paper_scale for run in each.paper_scale.pretraining}
+    assert every == there - {"tiny"} == needed
 
 
 def test_the_options_of_a_member_are_those_of_its_job(tmp_path, monkeypatch):
