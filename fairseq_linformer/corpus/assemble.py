@@ -73,7 +73,7 @@ class Block:
 
 
 def blocks_of(folder: Path, sources: List[int], dtype, hashed: bool, size: int = 1 << 18) -> List[Block]:
-    """All documents of all chunks in order, in blocks of at most ``size`` documents, which bounds the memory of a block.
+    """All documents of all chunks in order, in blocks of at most ``size`` documents, which bounds their memory.
 
     Args:
         sources: the source of each chunk.

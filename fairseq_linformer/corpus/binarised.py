@@ -1,8 +1,8 @@
 """fairseq's ``.bin`` and ``.idx`` (its ``mmap`` format), written as a stream.
 
-``.bin`` holds the token numbers of all lines, one after the other. ``.idx`` is "MMIDIDX\\0\\0", version 1, a code for the
-dtype, the number of lines, the length of each (int32), the byte offset of each (int64). fairseq's own builder keeps
-lengths and offsets in lists; here they go through files, so that memory does not grow with the text.
+``.bin`` holds the token numbers of all lines, one after the other. ``.idx`` is "MMIDIDX\\0\\0", version 1, a code for
+the dtype, the number of lines, the length of each (int32), the byte offset of each (int64). fairseq's own builder
+keeps lengths and offsets in lists; here they go through files, so that memory does not grow with the text.
 """
 
 import os

@@ -69,9 +69,8 @@ def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, i
     batch: List[str] = []
     path = folder / name_of(index)
     with ExitStack() as files:
-        tokens, lines, table = (
-            files.enter_context(atomic(path.with_suffix(suffix), "wb")) for suffix in (".tokens", ".lines", ".documents")
-        )
+        suffixes = (".tokens", ".lines", ".documents")
+        tokens, lines, table = (files.enter_context(atomic(path.with_suffix(s), "wb")) for s in suffixes)
 
         def flush() -> None:
             ids, sizes = tokenizer.encode(batch)
