@@ -34,7 +34,8 @@ PRESETS = {
     "bookcorpus": "hub:bookcorpus,revision=refs/convert/parquet,rows=1000,licence=not stated",
 }
 FORMATS = ("text", "jsonl", "parquet")
-SUFFIXES = {".txt": "text", ".text": "text", ".parquet": "parquet"} | dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
+SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+SUFFIXES[".parquet"] = "parquet"
 HUB_KEYS = ("config", "revision", "split")
 ROW_KEYS = ("column", "title", "group", "rows")
 

@@ -153,7 +153,7 @@ class SentencePiece(Tokenizer):
 
 
 def load_tokenizer(gpt2=None, sentencepiece=None, dictionary=None) -> Tokenizer:
-    """``GPT2`` from a folder, or ``SentencePiece`` from a model; ``dictionary`` is a ``dict.txt`` instead of its own."""
+    """``GPT2`` of a folder or ``SentencePiece`` of a model; ``dictionary`` is a ``dict.txt`` instead of its own."""
     return GPT2(gpt2, dictionary) if gpt2 is not None else SentencePiece(sentencepiece, dictionary)
 
 
