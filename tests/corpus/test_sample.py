@@ -9,7 +9,7 @@ from fairseq_linformer.corpus.pretraining import Options, prepare
 from fairseq_linformer.corpus.sample import train
 from fairseq_linformer.corpus.tokenizer import SentencePiece
 
-from .test_pretraining import made_up, read, reference, write_rows, write_text
+from .corpora import made_up, read, reference, write_rows, write_text
 
 
 def test_the_model_is_the_same_and_prepares_text(tmp_path):

@@ -9,7 +9,7 @@ from fairseq_linformer.corpus.plan import Chunk, make_plan
 from fairseq_linformer.corpus.pretraining import Options, prepare
 from fairseq_linformer.corpus.sources import files_of, parse, takes
 
-from .test_pretraining import hub, made_up, write_rows, write_text
+from .corpora import hub, made_up, write_rows, write_text
 
 
 @pytest.mark.parametrize(

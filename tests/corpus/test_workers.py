@@ -14,7 +14,7 @@ import pytest
 from fairseq_linformer.corpus import workers
 from fairseq_linformer.corpus.pretraining import Options, prepare
 
-from .test_pretraining import RUN, damaged, made_up, start, write_text
+from .corpora import RUN, damaged, made_up, start, write_text
 
 
 def endless(folder):
