@@ -17,45 +17,45 @@ def change(path, edit):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["{ckpt}", "{tmp}/lost.tsv"], "lost.tsv is neither a task .* nor a folder .* nor a file"),
-    (["{tmp}/lost.pt", "{table}"], "lost.pt is not a file; a checkpoint of fairseq is wanted"),
-    (["{mlm}", "{table}"], "has no classification head; it is not finetuned"),
-    (["{ckpt}", "{table}", "--head", "topic"], "--head is topic; .* has animal"),
-    (["{ckpt}", "{table}", "--dictionary", "{tmp}/dict.txt"], "there is no .*dict.txt, the dictionary of"),
-    (["{ckpt}", "{table}", "--dictionary", "{short}"], "short.txt has 7 entries, .* has embeddings for .*: it is another dictionary"),
+    (["{ckpt}", "{tmp}/lost.tsv"], "lost.tsv.*sst-2"),
+    (["{tmp}/lost.pt", "{table}"], "lost.pt is not a file"),
+    (["{mlm}", "{table}"], "no classification head"),
+    (["{ckpt}", "{table}", "--head", "topic"], "--head is topic.*animal"),
+    (["{ckpt}", "{table}", "--dictionary", "{tmp}/dict.txt"], "no .*dict.txt"),
+    (["{ckpt}", "{table}", "--dictionary", "{short}"], "short.txt has 7 entries"),
     (["{ckpt}", "{table}", "--labels", "{short}"], None),
-    (["{ckpt}", "{table}", "--gpt2", "{tmp}"], "encoder.json is not a file; --gpt2 needs a folder"),
-    (["{ckpt}", "{table}", "--predictions", "{table}"], "rows.tsv exists; nothing is overwritten"),
-    (["{ckpt}", "{table}", "--predictions", "p.csv"], "--predictions is p.csv; it must end in .tsv or .jsonl"),
-    (["{ckpt}", "{table}", "--batch-size", "0"], "--batch-size is 0; it must be at least 1"),
-    (["{ckpt}", "{table}", "--split", "test"], "--split is given, and .*rows.tsv is a file, which has none"),
-    (["{ckpt}", "{table}", "--seed", "3"], "--seed is given; it is for --perplexity"),
-    (["{ckpt}", "{table}", "--device", "tpu9"], "--device is tpu9; torch has no such device here"),
-    (["{ckpt}", "{table}", "--max-positions", "8"], "--max-positions is 8; .* is of fairseq"),
-    (["{ckpt}", "{table}", "--cut", "tail"], "cut is 'tail'; it must be one of head, head\\+tail"),
-    (["{ckpt}", "{unknown}"], "unknown.tsv:3 has the label 'bird'; the model's classes are animal: cat, dog"),
-    (["{ckpt}", "{data}", "--split", "test"], "there is no .*input0/test.idx; .* has train, valid"),
-    (["{ckpt}"], "one of TASK-OR-FILE and --perplexity DATA-BIN is wanted"),
-    (["{ckpt}", "sts-b"], "the labels of sts-b are scores; the model's head gives classes"),
-    (["{ckpt}", "mnli"], "mnli has the classes entailment, neutral, contradiction; the model's are animal: cat, dog"),
-    (["{mlm}", "--perplexity", "{tmp}"], "there is no .*dict.txt, the dictionary of"),
-    (["{mlm}", "--perplexity", "{data}", "--positions", "17"], "--positions is 17; it must be between 2 and the model's 16"),
-    (["{mlm}", "--perplexity", "{data}", "--positions", "1"], "--positions is 1; it must be between 2"),
-    (["{mlm}", "--perplexity", ""], "there is no dict.txt, the dictionary of .*; it lies beside the data"),
-    (["{mlm}", "--perplexity", "{data}", "--max-tokens", "0"], "--max-tokens is 0; it must be at least 1"),
-    (["{mlm}", "--perplexity", "{data}", "--seed", "-1"], "--seed is -1; it must be from 0 to"),
-    (["{mlm}", "--perplexity", "{swapped}"], "is not the dictionary of .*: entry 4 is"),
-    (["{ckpt}", "{table}", "--json", "s.jsonl", "--predictions", "s.jsonl"], "--json is s.jsonl; a file of its own is wanted"),
-    (["{ckpt}", "{table}", "--json", "-"], "--json is -; a file of its own is wanted"),
-    (["{ckpt}", "{table}", "--device", "meta"], "--device is meta; torch has no such device here"),
-    (["{ckpt}", "{table}", "--text", "sentence", "--text", "sentence"], "--text names sentence, sentence; one column is wanted, or two"),
-    (["{ckpt}", "qqp", "--source", "{tmp}"], "qqp has the classes not_duplicate, duplicate; the model's are animal: cat, dog"),
-    (["{mlm}", "--perplexity", "{data}", "--mask-prob", "1"], "--mask-prob is 1.0; it must be above 0 and below 1"),
-    (["{mlm}", "--perplexity", "{data}", "--split", "test"], "there is no .*test.idx"),
-    (["{mlm}", "--perplexity", "{data}", "--head", "animal"], "--head is given; it is not for --perplexity"),
-    (["{hf}", "{table}", "--gpt2", "x"], "--gpt2 is given; it is for a checkpoint of fairseq"),
-    (["{hf}", "{data}"], "has the tokens of fairseq, and .* is of transformers"),
-    (["{tmp}", "{table}"], "cannot be loaded by transformers"),
+    (["{ckpt}", "{table}", "--gpt2", "{tmp}"], "encoder.json.*--gpt2"),
+    (["{ckpt}", "{table}", "--predictions", "{table}"], "rows.tsv exists"),
+    (["{ckpt}", "{table}", "--predictions", "p.csv"], "--predictions is p.csv.*\\.tsv or \\.jsonl"),
+    (["{ckpt}", "{table}", "--batch-size", "0"], "--batch-size is 0.* 1"),
+    (["{ckpt}", "{table}", "--split", "test"], "--split.*rows.tsv"),
+    (["{ckpt}", "{table}", "--seed", "3"], "--seed.*for --perplexity"),
+    (["{ckpt}", "{table}", "--device", "tpu9"], "--device is tpu9"),
+    (["{ckpt}", "{table}", "--max-positions", "8"], "--max-positions is 8"),
+    (["{ckpt}", "{table}", "--cut", "tail"], "cut is 'tail'.*head, head\\+tail"),
+    (["{ckpt}", "{unknown}"], "unknown.tsv:3.*bird.*animal: cat, dog"),
+    (["{ckpt}", "{data}", "--split", "test"], "input0/test.idx.*train, valid"),
+    (["{ckpt}"], "TASK-OR-FILE.*--perplexity"),
+    (["{ckpt}", "sts-b"], "sts-b.*scores.*classes"),
+    (["{ckpt}", "mnli"], "mnli.*entailment, neutral, contradiction.*animal: cat, dog"),
+    (["{mlm}", "--perplexity", "{tmp}"], "no .*dict.txt"),
+    (["{mlm}", "--perplexity", "{data}", "--positions", "17"], "--positions is 17.*2.*16"),
+    (["{mlm}", "--perplexity", "{data}", "--positions", "1"], "--positions is 1;.*2"),
+    (["{mlm}", "--perplexity", ""], "no dict.txt"),
+    (["{mlm}", "--perplexity", "{data}", "--max-tokens", "0"], "--max-tokens is 0.*1"),
+    (["{mlm}", "--perplexity", "{data}", "--seed", "-1"], "--seed is -1.*0"),
+    (["{mlm}", "--perplexity", "{swapped}"], "swapped/dict.txt.*entry 4"),
+    (["{ckpt}", "{table}", "--json", "s.jsonl", "--predictions", "s.jsonl"], "--json is s.jsonl"),
+    (["{ckpt}", "{table}", "--json", "-"], "--json is -"),
+    (["{ckpt}", "{table}", "--device", "meta"], "--device is meta"),
+    (["{ckpt}", "{table}", "--text", "sentence", "--text", "sentence"], "--text.*sentence, sentence"),
+    (["{ckpt}", "qqp", "--source", "{tmp}"], "qqp.*not_duplicate, duplicate.*animal: cat, dog"),
+    (["{mlm}", "--perplexity", "{data}", "--mask-prob", "1"], "--mask-prob is 1.0.*0.*1"),
+    (["{mlm}", "--perplexity", "{data}", "--split", "test"], "test.idx"),
+    (["{mlm}", "--perplexity", "{data}", "--head", "animal"], "--head.*not for --perplexity"),
+    (["{hf}", "{table}", "--gpt2", "x"], "--gpt2.*fairseq"),
+    (["{hf}", "{data}"], "fairseq.*transformers"),
+    (["{tmp}", "{table}"], "cannot be loaded"),
 ])  # fmt: skip
 def test_what_is_refused(arguments, said, evaluate, finetuned, masked_lm, classifier_folder, pieces, table, tmp_path):
     (tmp_path / "short.txt").write_text("a 1\nb 1\n")
@@ -80,31 +80,33 @@ def test_data_of_another_dictionary_or_with_other_labels_is_refused(evaluate, fi
     shutil.copytree(pieces, other)
     lines = (other / "input0/dict.txt").read_text().splitlines()
     (other / "input0/dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
-    assert "is not the dictionary of" in evaluate(finetuned, other, "--device", "cpu")
+    assert re.search("other/input0/dict.txt .*: entry 4", evaluate(finetuned, other, "--device", "cpu"))
     shutil.copy(pieces / "dict.txt", other / "input0")
     labels = Dictionary()
     for name in ("dog", "bird"):
         labels.add_symbol(name)
     labels.save(str(other / "label/dict.txt"))
-    assert "has the label 'bird'; the model's classes are animal: cat, dog" in evaluate(finetuned, other, "--device", "cpu")
+    assert re.search("bird.*animal: cat, dog", evaluate(finetuned, other, "--device", "cpu"))
 
 
 def test_a_damaged_model_is_said(evaluate, finetuned, table, tmp_path):
     folder = tmp_path / "damaged"
     shutil.copytree(finetuned.parent, folder)
     change(folder / finetuned.name, lambda state: state["encoder.sentence_encoder.layers.0.fc1.bias"].fill_(float("nan")))
-    assert "the model gives [nan, nan]; its weights are damaged" in evaluate(folder / finetuned.name, table, "--device", "cpu", "--predictions", tmp_path / "p.tsv")
+    said = evaluate(folder / finetuned.name, table, "--device", "cpu", "--predictions", tmp_path / "p.tsv")
+    assert "rows.tsv:2" in said and "[nan, nan]" in said
     assert not (tmp_path / "p.tsv").exists()
 
 
 @pytest.mark.parametrize("words", [("--cut", "head"), ("--gpt2", "x"), ("--sentencepiece", "x")])
 def test_a_tokenizer_is_not_for_tokens(words, evaluate, finetuned, pieces):
-    assert f"{words[0]} is given; {pieces} is prepared and has tokens, not texts" in evaluate(finetuned, pieces, *words)
+    said = evaluate(finetuned, pieces, *words)
+    assert words[0] in said and str(pieces) in said
 
 
 def test_two_names_of_one_file_are_one_file(evaluate, finetuned, table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "--json is out.jsonl; a file of its own is wanted" in evaluate(finetuned, table, "--predictions", "./out.jsonl", "--json", "out.jsonl")
+    assert "--json is out.jsonl" in evaluate(finetuned, table, "--predictions", "./out.jsonl", "--json", "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
 
 
