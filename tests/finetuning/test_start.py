@@ -13,8 +13,10 @@ from fairseq_linformer.task_data.table import TASKS
 from .. import stock
 
 
-@pytest.mark.parametrize("n", [None, 8])
-@pytest.mark.parametrize("kind", ["ours", "none", "roberta", "authors"])
+KINDS = [("ours", None), ("ours", 8), ("none", 8), ("roberta", None), ("roberta", 8), ("authors", None)]
+
+
+@pytest.mark.parametrize("kind, n", KINDS)
 def test_any_checkpoint_at_any_length(kind, n, trained, pieces, glue, mlm_data, tmp_path):
     """The overrides build its model, and its weights are in it."""
     options = {"ours": (), "none": ("--sharing", "none", "--projected-dim", "8/4"), "authors": ("--projection-init", "normal", "--freeze-projections")}

@@ -16,10 +16,10 @@ from .refusals import refused
 @pytest.mark.parametrize(
     "content, said",
     [
-        (None, "train.tsv is not a file; sst-2 is made of train.tsv, dev.tsv"),
+        (None, "train.tsv is not a file"),
         (b"", "train.tsv is empty"),
-        (b"sentence\tlabel\n", "has no rows of train"),
-        (b"sentence,label\nlow,1\n", "train.tsv has the header 'sentence,label'; 'sentence, label' is wanted, with tabs between"),
+        (b"sentence\tlabel\n", "no rows of train"),
+        (b"sentence,label\nlow,1\n", "train.tsv has the header 'sentence,label'"),
         (b"label\tsentence\n1\tlow\n", "train.tsv has the header 'label, sentence'"),
         (b"low\t1\n", "train.tsv has the header 'low, 1'"),
         ("sentence\tlabel\nlow\t1\n".encode("utf-16"), "train.tsv has the header"),
@@ -43,14 +43,14 @@ def test_paths_with_nothing_of_the_task(capsys, gpt2_files, tmp_path):
         "or a folder with the hub's plain_text/*.parquet"
     )
     for name, said in {
-        "empty": "has nothing of imdb in it",
-        "missing": "does not exist; hub, or",
-        "text": "is no archive of this task",
-        "nothing": "is empty",
+        "empty": "nothing of imdb",
+        "missing": "does not exist",
+        "text": "no archive",
+        "nothing": "empty",
     }.items():
         sentence = refused(capsys, gpt2_files, tmp_path / name, task="imdb")
         assert name in sentence and said in sentence and wanted in sentence
-    assert "is no archive of this task" in refused(capsys, gpt2_files, files.write_tar(tmp_path / "x.tar.gz"), task="qnli")
+    assert "x.tar.gz is no archive" in refused(capsys, gpt2_files, files.write_tar(tmp_path / "x.tar.gz"), task="qnli")
 
 
 def test_zip_archives(capsys, gpt2_files, tmp_path):
@@ -62,17 +62,17 @@ def test_zip_archives(capsys, gpt2_files, tmp_path):
         files.write_zip("qnli", tmp_path / name)
         with zipfile.ZipFile(tmp_path / name, "a") as archive:
             archive.writestr(member, "x")
-        assert f"{name} has a member {member!r}, which points outside" in refused(capsys, gpt2_files, tmp_path / name, task="qnli")
+        assert f"{name} has a member {member!r}" in refused(capsys, gpt2_files, tmp_path / name, task="qnli")
     files.write_zip("qnli", tmp_path / "twice.zip", "other/QNLI")
     with zipfile.ZipFile(tmp_path / "twice.zip", "a") as archive:
         archive.writestr("QNLI/train.tsv", "x")
     for name, said in {
-        "half.zip": "half.zip cannot be read: File is not a zip file",
+        "half.zip": "half.zip cannot be read",
         "flipped.zip": "flipped.zip/QNLI/train.tsv cannot be read: ",
-        "twice.zip": "twice.zip has 2 files QNLI/train.tsv; one is wanted",
+        "twice.zip": "twice.zip has 2 files QNLI/train.tsv",
     }.items():
         assert said in refused(capsys, gpt2_files, tmp_path / name, task="qnli")
-    assert "has no files SST-2/train.tsv" in refused(capsys, gpt2_files, tmp_path / "whole.zip", task="sst-2")
+    assert "no files SST-2/train.tsv" in refused(capsys, gpt2_files, tmp_path / "whole.zip", task="sst-2")
 
 
 def test_tar_archives(capsys, gpt2_files, tmp_path):
@@ -88,10 +88,10 @@ def test_tar_archives(capsys, gpt2_files, tmp_path):
     (tmp_path / "flipped.tar.gz").write_bytes(whole[:-100_000] + bytes([whole[-100_000] ^ 1]) + whole[-99_999:])
     (tmp_path / "other.tar.gz").write_bytes(b"\x1f\x8b" + b"x" * 100)
     for name, said in {
-        write("up.tar.gz", "aclImdb/../../x").name: "has a member 'aclImdb/../../x', which points outside",
-        write("root.tar.gz", "/aclImdb/x").name: "has a member '/aclImdb/x', which points outside",
-        write("link.tar.gz", "aclImdb/train/neg/50_1.txt", tarfile.SYMTYPE, b"").name: "50_1.txt' that is a link",
-        write("twice.tar.gz", "aclImdb/train/neg/0_4.txt").name: "has train/neg/0_4.txt twice",
+        write("up.tar.gz", "aclImdb/../../x").name: "member 'aclImdb/../../x'",
+        write("root.tar.gz", "/aclImdb/x").name: "member '/aclImdb/x'",
+        write("link.tar.gz", "aclImdb/train/neg/50_1.txt", tarfile.SYMTYPE, b"").name: "50_1.txt'",
+        write("twice.tar.gz", "aclImdb/train/neg/0_4.txt").name: "train/neg/0_4.txt twice",
         "half.tar.gz": "half.tar.gz cannot be read",
         "flipped.tar.gz": "flipped.tar.gz cannot be read",
         "other.tar.gz": "other.tar.gz cannot be read",
@@ -111,18 +111,18 @@ def test_parquet_that_is_not_the_hub_s(capsys, gpt2_files, tmp_path, monkeypatch
     file.write_bytes(b"")
     assert "half qnli/train cannot be read: " in refused(capsys, gpt2_files, source, task="qnli")
     file.unlink()
-    assert "qnli has no train-*.parquet, as the hub has it" in refused(capsys, gpt2_files, source, task="qnli")
+    assert "qnli has no train-*.parquet" in refused(capsys, gpt2_files, source, task="qnli")
     file.with_name("train-00000-of-00003.parquet").write_bytes(whole)
-    assert "qnli has 1 files train-*.parquet; train-00000-of-00003.parquet is one of 3" in refused(capsys, gpt2_files, source, task="qnli")
+    assert "train-00000-of-00003.parquet is one of 3" in refused(capsys, gpt2_files, source, task="qnli")
     row = list(files.FORMATS["qnli"])
     row[5] = "yes no"
     monkeypatch.setitem(files.FORMATS, "qnli", tuple(row))
     said = refused(capsys, gpt2_files, files.write_parquet("qnli", tmp_path / "names"), task="qnli")
-    assert said.endswith("names qnli/train has a class 'yes'; entailment, not_entailment are wanted")
+    assert "names qnli/train has a class 'yes'" in said and said.endswith("entailment, not_entailment")
     row[5:] = ["entailment not_entailment", "qnli text sentence"]
     monkeypatch.setitem(files.FORMATS, "qnli", tuple(row))
     said = refused(capsys, gpt2_files, files.write_parquet("qnli", tmp_path / "columns"), task="qnli")
-    assert said.endswith("columns qnli/train has the columns text, sentence, label, idx; question is wanted")
+    assert "columns qnli/train has the columns text, sentence, label, idx" in said and said.endswith("question")
 
 
 def test_a_stream_that_stops(capsys, gpt2_files, tmp_path, monkeypatch):
@@ -140,5 +140,6 @@ def test_a_stream_that_stops(capsys, gpt2_files, tmp_path, monkeypatch):
     (tmp_path / "refused").mkdir()
     with pytest.raises(SystemExit) as end:
         main(["prepare", "sst-2", "refused/out", "--gpt2", str(gpt2_files)])
-    assert end.value.code == "fairseq-linformer: nyu-mll/glue sst2/train cannot be read after row 1: ConnectionError: the line is dead"
+    said = end.value.code
+    assert "nyu-mll/glue sst2/train" in said and said.endswith("after row 1: ConnectionError: the line is dead")
     assert not os.listdir("refused")

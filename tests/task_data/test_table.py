@@ -11,8 +11,8 @@ from fairseq_linformer.task_data.table import Hub, Task, Tsv
         ({"classes": {}}, "either classes or a score"),
         ({"score": (0, 1)}, "either classes or a score"),
         ({"tsv": None}, "needs a source"),
-        ({"tsv": Tsv("X", ["text", "class"], ["text"])}, "task x has no column label in train.tsv"),
-        ({"hub": Hub("x", ["a", "b"])}, "one text or two, the same from each source"),
+        ({"tsv": Tsv("X", ["text", "class"], ["text"])}, "column label in train.tsv"),
+        ({"hub": Hub("x", ["a", "b"])}, "one text or two"),
         ({"hub": Hub("x", ["a"], splits={"train": "train", "test": "test"})}, "the same splits from each source"),
     ],
 )
