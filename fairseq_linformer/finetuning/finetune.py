@@ -98,7 +98,7 @@ def finetune(job: Job, until: Optional[float] = None) -> List[Dict[str, Any]]:
     missing = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
     if missing and job.device == "gpu" and not torch.cuda.is_available():
         raise ValueError(
-            f"{len(missing)} of {len(job.recipes)} runs of {job.name} are not trained yet, and PyTorch sees no GPU here; "
+            f"{len(missing)} of {len(job.recipes)} runs of {job.name} are not trained yet, and PyTorch sees no GPU; "
             "wait for their jobs, or use --device cpu"
         )
     start = job.start()

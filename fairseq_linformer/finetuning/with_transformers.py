@@ -112,7 +112,7 @@ def _sum_of_weights(name: str) -> Optional[Dict[str, str]]:
 
 
 def _sum_of_rows(examples: Dict[str, List[Example]]) -> Optional[str]:
-    """SHA-256 of local data as it is read, since a path's content may change; None for the hub, whose revision is fixed."""
+    """SHA-256 of local data, since a path's content may change; None for the hub, whose revision is fixed."""
     return hashlib.sha256(repr(examples).encode("utf-8", "surrogatepass")).hexdigest() if examples else None
 
 
@@ -219,7 +219,7 @@ def _encoded(task: Task, tokenizer, examples: List[Example], n: int) -> List[Dic
 
 
 def _score(task: Task, found) -> float:
-    """Chooses the best: accuracy as in fairseq, or Pearson's correlation, where fairseq has its mean with Spearman's."""
+    """Chooses the best: accuracy as in fairseq, or Pearson's correlation, for fairseq's mean with Spearman's."""
     logits, labels = np.asarray(found.predictions), np.asarray(found.label_ids)
     if task.score:
         return float(pearsonr(logits.ravel(), labels.ravel()).statistic)
@@ -254,8 +254,8 @@ def _finite(trainer):
             norm = torch.zeros(()) if self.args.fp16 else torch.nn.utils.get_total_norm(grads)
             if not bool(torch.isfinite(loss)) or not bool(torch.isfinite(norm)):
                 raise ValueError(
-                    f"training failed: update {self.state.global_step + 1}: the loss is {float(loss)}, or its gradients "
-                    f"are not finite; the last good checkpoint, after the first epoch, is in {self.args.output_dir}"
+                    f"training failed: update {self.state.global_step + 1}: the loss is {float(loss)}, or its "
+                    f"gradients are not finite; the last good checkpoint, after the first epoch, is in {self.args.output_dir}"
                 )
             return loss
 
