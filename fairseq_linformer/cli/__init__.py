@@ -30,8 +30,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
     sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be anything
     try:
         with _tidy_at_the_end():
-            if report := options.run(options):
-                print(report)
+            if text := options.run(options):
+                print(text)
     except KeyboardInterrupt:
         print(f"{NAME}: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -101,8 +101,8 @@ def _perplexity(options: argparse.Namespace):
     found = measure(options.checkpoint, options.perplexity, device=_device(options), **_given(options, *_OF_PERPLEXITY))
     rate = found.tokens / max(found.seconds, 1e-9)
     report = (
-        f"perplexity {found.perplexity:.2f} ({found.bits:.4f} bits per masked token), {100 * found.accuracy:.2f} % right"
-        f": {found.masked:,} masked of {found.tokens:,} tokens in blocks of {found.positions}, {rate:,.0f} tokens/s"
+        f"perplexity {found.perplexity:.2f} ({found.bits:.4f} bits per masked token), {100 * found.accuracy:.2f} % "
+        f"right: {found.masked:,} masked of {found.tokens:,} tokens in blocks of {found.positions}, {rate:,.0f} tokens/s"
     )
     return vars(found), report
 

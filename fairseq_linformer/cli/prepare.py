@@ -28,8 +28,8 @@ def add_parser(commands) -> None:
 
 SOURCE = (
     "a file, a folder or a pattern (text with a blank line between documents, JSON lines or parquet; .gz, .bz2, .xz "
-    f"and .zst too), hub:NAME, or one of {', '.join(PRESETS)}; repeat it for several. Keys follow after commas, such as "
-    "column=body: see fairseq_linformer/corpus/sources.py"
+    f"and .zst too), hub:NAME, or one of {', '.join(PRESETS)}; repeat it for several. Keys follow after commas, such "
+    "as column=body: see fairseq_linformer/corpus/sources.py"
 )
 
 

@@ -255,7 +255,7 @@ def _finite(trainer):
             if not bool(torch.isfinite(loss)) or not bool(torch.isfinite(norm)):
                 raise ValueError(
                     f"training failed: update {self.state.global_step + 1}: the loss is {float(loss)}, or its "
-                    f"gradients are not finite; the last good checkpoint, after the first epoch, is in {self.args.output_dir}"
+                    f"gradients are not finite; the last good checkpoint, if any, is in {self.args.output_dir}"
                 )
             return loss
 
