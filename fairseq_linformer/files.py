@@ -99,4 +99,4 @@ def check_new_folder(path, but: Optional[re.Pattern] = None) -> None:
     else:
         problem = "is not a folder" if os.path.lexists(path) else None
     if problem:
-        raise ValueError(f"{path} {problem}; it must be a new or empty folder, since nothing is overwritten")
+        raise ValueError(f"{path} {problem}; a new or an empty folder is wanted, nothing is overwritten")
