@@ -102,7 +102,7 @@ def _perplexity(options: argparse.Namespace):
     rate = found.tokens / max(found.seconds, 1e-9)
     report = (
         f"perplexity {found.perplexity:.2f} ({found.bits:.4f} bits per masked token), {100 * found.accuracy:.2f} % "
-        f"right: {found.masked:,} masked of {found.tokens:,} tokens in blocks of {found.positions}, {rate:,.0f} tokens/s"
+        f"right: {found.masked:,} of {found.tokens:,} masked, in blocks of {found.positions}, {rate:,.0f} tokens/s"
     )
     return vars(found), report
 
