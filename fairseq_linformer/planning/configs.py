@@ -18,8 +18,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch._subclasses import FakeTensorMode
 
+from ..config import LinformerConfig
 from ..models.bare_task import BareTask
-from ..models.options import ARCHITECTURES, resolve, to_linformer_config
+from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve, to_linformer_config
 from ..models.shapes import PADDING_IDX
 from .formulas import Batch, Model
 
@@ -198,8 +199,8 @@ def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tup
     args.checkpoint_activations = getattr(args, "checkpoint_activations", False)
     if args.activation_fn not in ("gelu", "relu"):
         raise ValueError(f"model.activation_fn is {args.activation_fn}; the planner knows gelu and relu in RoBERTa")
-    args.projected_dim, args.sharing = 1, "headwise"  # which RoBERTa does not read
-    shape = to_linformer_config(args, vocabulary, PADDING_IDX)
+    known = {field: getattr(args, option) for field, option in OPTION_NAMES.items() if hasattr(args, option)}
+    shape = LinformerConfig(vocab_size=vocabulary, padding_idx=PADDING_IDX, **{**known, "projected_dim": 1})  # k is not read
     return name, Model(shape, linear=False, untied=args.untie_weights_roberta), args
 
 

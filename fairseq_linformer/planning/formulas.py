@@ -21,9 +21,8 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..modules.heads import HeadProjections
 from ..modules.order import Order, cheapest_order, multiplications
-from ..modules.projection import LearnedProjection, LinearProjection, Projection
+from ..modules.projection import HeadProjections, LearnedProjection, LinearProjection, Projection
 
 
 @dataclass(frozen=True)
