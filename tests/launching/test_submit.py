@@ -94,7 +94,7 @@ def test_what_sbatch_refuses_is_reported(submit, mlm_data, tmp_path, monkeypatch
     (["--output=here"], ["--output=here", "--job-name"]),
     (["nonsense"], ["nonsense", "KEY=VALUE"]),
     (["--tasks=data"], ["--tasks is data", "--array table-2"]),
-    (["--array=figure-4"], ["--array is figure-4", "figure-3a, figure-3b, figure-3c, figure-3d, pretraining, table-2"]),
+    (["--array=figure-4"], ["--array is figure-4", "figure-3a", "table-2", "pretraining"]),
     (["--array=table-2"], ["--tasks"]),
     (["--array=figure-3a", "--name=mine"], ["--name is mine"]),
     (["--array=figure-3a", "--config=mine.yaml"], ["--config is mine.yaml"]),
