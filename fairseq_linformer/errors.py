@@ -1,6 +1,6 @@
-"""Errors of others, in a sentence of ours."""
+"""Errors of other libraries, in one line."""
 
 
-def first_line(said) -> str:
-    """Of an error or of what a program says; empty if it says nothing."""
-    return (str(said).strip().splitlines() or [""])[0]
+def first_line(message) -> str:
+    """Of an error or of a program's output; empty if that is."""
+    return (str(message).strip().splitlines() or [""])[0]

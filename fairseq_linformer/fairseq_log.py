@@ -8,9 +8,9 @@ _LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
 
 
 def numbers(line: str) -> Optional[Tuple[str, Dict[str, float]]]:
-    """What a line tells: ``train_inner`` (since the last one), ``train`` (of an epoch), ``valid``, ``test``, and its numbers.
+    """The split of a line and its numbers; None for any other line, or one that a kill has cut off.
 
-    None if it is another line, or one that a kill has cut off.
+    The split is ``train_inner`` (since the last such line), ``train`` (of an epoch), ``valid`` or ``test``.
 
     >>> numbers('2026-01-01 00:00:00 | INFO | valid | {"epoch": 1, "valid_loss": "7.25"}')
     ('valid', {'epoch': 1.0, 'valid_loss': 7.25})
@@ -24,7 +24,7 @@ def numbers(line: str) -> Optional[Tuple[str, Dict[str, float]]]:
 
 
 def every(lines: Iterable[str], split: str) -> Iterator[Dict[str, float]]:
-    """The numbers of all lines of a split, in their order."""
+    """The numbers of all lines of a split, in order."""
     for line in lines:
         if (found := numbers(line)) and found[0] == split:
             yield found[1]

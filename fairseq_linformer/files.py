@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 import hashlib
 import json
@@ -15,15 +15,9 @@ from typing import IO, Any, Iterable, Iterator, Optional
 def atomic(path, mode: str = "w") -> Iterator[IO]:
     """Open a file beside ``path`` for writing, and rename it to ``path`` at the end.
 
-    If the block raises or the process dies, ``path`` is as it was before. The folder is
-    made if it is missing. Text is UTF-8 with ``\\n`` at the end of a line on every platform.
-
-    Args:
-        path: where the file shall be.
-        mode: ``"w"`` for text, ``"wb"`` for bytes.
-
-    Raises:
-        OSError: the folder cannot be made or written to.
+    If the block raises or the process dies, ``path`` is as it was before. Its folder is made if it is missing. Text
+    (mode ``"w"``, not ``"wb"``) is UTF-8 with ``\\n`` at the end of a line on every platform. OSError if the folder
+    cannot be made or written to.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,22 +36,18 @@ def atomic(path, mode: str = "w") -> Iterator[IO]:
 
 
 def beside_name(path: Path) -> Path:
-    """A name beside ``path`` that no other process takes: not its number, which is 1 in many containers."""
+    """A name beside ``path`` that no other process takes: without the process id, which is 1 in many containers."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
 
 
 def sha256(path) -> str:
-    """Of a file."""
+    """Of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path) -> Any:
-    """
-    Raises:
-        ValueError: it is no JSON, or nested deeper than Python reads.
-        OSError: it cannot be read.
-    """
+    """The content of a file; ValueError if it is no JSON, or nested deeper than Python reads."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except RecursionError:
@@ -75,11 +65,8 @@ def write_lines(path, lines: Iterable[str]) -> None:
 def new_folder(path) -> Iterator[Path]:
     """A folder beside ``path`` to write into, which is renamed to ``path`` at the end.
 
-    If the block raises, nothing is left. The folders above are made if they are missing.
-
-    Raises:
-        ValueError: ``path`` exists and is not an empty folder.
-        OSError: it cannot be written.
+    If the block raises, nothing is left. The folders above are made if they are missing. ValueError if ``path``
+    exists and is not an empty folder.
     """
     path = Path(path).absolute()
     check_new_folder(path)
@@ -94,26 +81,22 @@ def new_folder(path) -> Iterator[Path]:
 
 
 def check_can_be_written(folder) -> None:
-    """Before the work: a folder that is there, or can be made, for files.
-
-    Raises:
-        ValueError: it cannot be written, or is none.
-    """
-    there = next(path for path in (Path(folder).absolute(), *Path(folder).absolute().parents) if os.path.lexists(path))
-    if not there.is_dir():
-        raise ValueError(f"{folder} cannot be written: {there} is not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ValueError(f"{folder} cannot be written: {there} is read-only")
+    """Raise ValueError, before the work, if files cannot be written into ``folder``, which need not exist yet."""
+    path = Path(folder).absolute()
+    existing = next(place for place in (path, *path.parents) if os.path.lexists(place))
+    if not existing.is_dir():
+        raise ValueError(f"{folder} cannot be written: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(f"{folder} cannot be written: {existing} is read-only")
 
 
 def check_new_folder(path, but: Optional[re.Pattern] = None) -> None:
-    """Refuse a folder to write that has something in it, ``but`` files of such names.
-
-    Raises:
-        ValueError: ``path`` exists and is not an empty folder, or is a link.
-    """
-    if os.path.isdir(path) and not os.path.islink(path):
-        if any(not (but and but.fullmatch(name)) for name in os.listdir(path)):
-            raise ValueError(f"{path} has files in it; a new or an empty folder is wanted, nothing is overwritten")
-    elif os.path.lexists(path):
-        raise ValueError(f"{path} is {'a link' if os.path.islink(path) else 'not a folder'}; a new or an empty folder is wanted, nothing is overwritten")
+    """Raise ValueError if ``path`` is a link, no folder, or has files in it, except those whose names match ``but``."""
+    if os.path.islink(path):
+        problem = "is a link"
+    elif os.path.isdir(path):
+        problem = "has files in it" if any(not (but and but.fullmatch(name)) for name in os.listdir(path)) else None
+    else:
+        problem = "is not a folder" if os.path.lexists(path) else None
+    if problem:
+        raise ValueError(f"{path} {problem}; a new or an empty folder is wanted, nothing is overwritten")

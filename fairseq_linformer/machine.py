@@ -1,4 +1,4 @@
-"""What a number depends on beside the command that made it: the machine, the versions, the commit."""
+"""What a measurement depends on beside its command: the machine, the versions, the commit."""
 
 import datetime
 import math
@@ -12,21 +12,23 @@ from typing import Any, Dict
 
 
 def current_commit(folder=None) -> str:
-    """Of the repository that ``folder`` is in, or else this source, wherever it is run from; ``-dirty`` if a tracked file was changed,
-    but for ``results/`` and ``README.md``, which are made of what was measured.
+    """Of the repository that ``folder`` is in, by default that of this source.
+
+    It ends in ``-dirty`` if a tracked file was changed, except in ``results/`` and ``README.md``, which hold results.
 
     Raises:
-        subprocess.CalledProcessError: it is in none; this source, installed without its repository, is not of one around it.
+        subprocess.CalledProcessError: there is none; a repository around an installed copy of this source is none.
     """
     git = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder or Path(__file__).parent)
     if folder is None:
         git(["git", "ls-files", "--error-unmatch", Path(__file__).name])
-    changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results", ":(top,exclude)README.md"]).stdout.strip()
+    paths = [":/", ":(top,exclude)results", ":(top,exclude)README.md"]
+    changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", *paths]).stdout.strip()
     return git(["git", "rev-parse", "HEAD"]).stdout.strip() + "-dirty" * bool(changed)
 
 
 def provenance() -> Dict[str, Any]:
-    """What is to be said beside what is measured now: ``commit`` (empty where this package is in no repository), ``hardware``, ``versions``, ``date``."""
+    """To store beside a measurement: ``commit`` (empty outside a repository), ``hardware``, ``versions``, ``date``."""
     try:
         commit = current_commit()
     except (OSError, subprocess.CalledProcessError):
@@ -35,14 +37,14 @@ def provenance() -> Dict[str, Any]:
 
 
 def hardware() -> Dict[str, Any]:
-    """This machine, in words: processor, cores, memory, accelerators."""
+    """This machine: processor, cores, memory, accelerators."""
     import torch
 
     model = platform.processor() or platform.machine()
     cpuinfo, meminfo = Path("/proc/cpuinfo"), Path("/proc/meminfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0] if names else model
+        lines = cpuinfo.read_text().splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
     result: Dict[str, Any] = {"processor": model, "cores": os.cpu_count()}
     if meminfo.exists():
         result["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20)
@@ -51,7 +53,7 @@ def hardware() -> Dict[str, Any]:
 
 
 def free_memory() -> float:
-    """Bytes that a process can have now before the system kills one; infinite where the system does not say. A container's own limit is not read."""
+    """Bytes that a process can use before the system kills one, not the limit of a container; infinite if unknown."""
     meminfo = Path("/proc/meminfo")
     lines = meminfo.read_text().splitlines() if meminfo.exists() else []
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)
@@ -60,7 +62,8 @@ def free_memory() -> float:
 def versions() -> Dict[str, str]:
     """Python and the packages that a number depends on, those that are installed."""
     found = {"python": platform.python_version()}
-    for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers", "linformer", "linformer-pytorch", "triton"):
+    peers = ("linformer", "linformer-pytorch")
+    for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers", *peers, "triton"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How far long work is: a bar with rate and end time on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar with rate and end time on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -9,9 +9,9 @@ class Progress:
     """Counts up to ``total``; use it in a ``with`` block.
 
     Args:
-        what: what is being done, in a word or two.
-        total: of the units; None if that is not known.
-        unit: name of the unit; thousands of it are written with k, M and G, so bytes are ``B``.
+        what: the work, in a word or two.
+        total: of the units; None if it is not known.
+        unit: name of the unit; thousands are written with k, M and G, so bytes are ``B``.
         every: seconds between two plain lines.
     """
 
@@ -21,7 +21,7 @@ class Progress:
         self._bar = None
 
     def __enter__(self) -> "Progress":
-        self._begun = self._said = time.monotonic()
+        self._begun = self._reported = time.monotonic()
         if sys.stderr.isatty():
             from tqdm import tqdm
 
@@ -29,27 +29,29 @@ class Progress:
         return self
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """Count ``count`` more as done."""
         self.done += count
         if self._bar is not None:
             self._bar.update(count)
-        elif (self.total is None or self.done < self.total) and time.monotonic() - self._said >= self.every:
-            self._say()
+        elif (self.total is None or self.done < self.total) and time.monotonic() - self._reported >= self.every:
+            self._report()
 
     def __exit__(self, *error) -> None:
         if self._bar is not None:
             self._bar.close()
         elif error[0] is None:
-            self._say(ended=True)
+            self._report(ended=True)
 
-    def _say(self, ended: bool = False) -> None:
-        self._said = time.monotonic()
-        seconds = self._said - self._begun
+    def _report(self, ended: bool = False) -> None:
+        self._reported = time.monotonic()
+        seconds = self._reported - self._begun
         rate = self.done / max(seconds, 1e-9)
-        total = self.total or 0
-        left = f", {(total - self.done) / rate:,.0f} s left" if 0 < self.done < total and not ended else f" in {seconds:,.0f} s"
+        total, elapsed = self.total or 0, f" in {seconds:,.0f} s"
+        if 0 < self.done < total and not ended:
+            elapsed = f", {(total - self.done) / rate:,.0f} s left"
         share = "" if self.total is None else f"{100 * self.done / max(total, 1):.0f} %, "
-        print(f"{self.what}: {share}{_scaled(self.done, self.unit)}, {_scaled(rate, self.unit)}/s{left}", file=sys.stderr, flush=True)
+        counts = f"{_scaled(self.done, self.unit)}, {_scaled(rate, self.unit)}/s"
+        print(f"{self.what}: {share}{counts}{elapsed}", file=sys.stderr, flush=True)
 
 
 def _scaled(count: float, unit: str) -> str:

@@ -6,8 +6,8 @@
     [256, 256, 128]         a list for the layers, in YAML or Python
     [[128, 64], [64, 64]]   lists for the heads of the layers
 
-Section 4 of the paper, "nonuniform projected dimension": "one can choose a smaller projected
-dimension k for higher layers".
+Section 4 of the paper, "nonuniform projected dimension": "one can choose a smaller projected dimension k for higher
+layers".
 """
 
 import re
@@ -33,7 +33,9 @@ def parse(value: Any, layers: int, heads: int) -> List[Dim]:
     if len(entries) == 1:
         entries = entries * layers
     if len(entries) != layers:
-        raise ValueError(f"projected_dim is {value!r}, which is for {len(entries)} layers; it must be one number or {layers}")
+        raise ValueError(
+            f"projected_dim is {value!r}, which is for {len(entries)} layers; it must be one number or {layers}"
+        )
     for entry in entries:
         if len(entry) not in (1, heads):
             raise ValueError(
@@ -49,7 +51,9 @@ def _entries(value: Any, most: int) -> List[List[int]]:
         if all(items):
             counts = [int(item[2] or 1) for item in items]
             if min(counts) < 1 or sum(counts) > most:
-                raise ValueError(f"projected_dim is {value!r}, which is for {sum(counts)} layers; it must be one number or {most}")
+                raise ValueError(
+                    f"projected_dim is {value!r}, which is for {sum(counts)} layers; it must be one number or {most}"
+                )
             return [[int(k) for k in item[1].split("/")] for item, count in zip(items, counts) for _ in range(count)]
     elif _is_count(value):
         return [[value]]

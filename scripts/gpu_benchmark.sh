@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The module-level benchmark on a machine with a GPU, PyTorch and this checkout, and nothing else: Table 3 of the paper
-# and training steps in bf16, fp16 and fp32. It ends within 8 minutes; what is left is measured by running it again.
+# and training steps in bf16, fp16 and fp32. It ends within 8 minutes; rerun it to resume.
 #
 #   scripts/gpu_benchmark.sh OUT [--commit COMMIT] [other options: python -m fairseq_linformer.benchmark --help]
 #

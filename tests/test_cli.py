@@ -33,13 +33,22 @@ def refused(capsys, *arguments) -> str:
 
 
 def test_from_roberta_writes_beside_the_checkpoint(folder, capsys):
-    run("convert", "from-roberta", folder / "roberta" / "checkpoint_last.pt", "--projected-dim", "8,4", "--sharing", "key-value")
+    run(
+        "convert",
+        "from-roberta",
+        folder / "roberta" / "checkpoint_last.pt",
+        "--projected-dim",
+        "8,4",
+        "--sharing",
+        "key-value",
+    )
     out = folder / "roberta" / "checkpoint_last-linformer.pt"
     assert capsys.readouterr().out == (
         f"{out}: --max-positions 16 --projected-dim 8,4 --sharing key-value --projection linear\n"
     )
     assert load(folder / "roberta", out.name)["cfg"]["model"]["projected_dim"] == "8,4"
-    assert "exists; nothing is overwritten" in refused(capsys, "from-roberta", folder / "roberta" / "checkpoint_last.pt", "--projected-dim", "8")
+    again = refused(capsys, "from-roberta", folder / "roberta" / "checkpoint_last.pt", "--projected-dim", "8")
+    assert str(out) in again and "exists" in again
 
 
 def test_what_starts_at_random_is_drawn_from_the_seed(folder):
@@ -49,7 +58,9 @@ def test_what_starts_at_random_is_drawn_from_the_seed(folder):
             "--projection", "random", "--seed", seed)  # fmt: skip
         matrices.append(load(folder, f"{name}.pt")["model"]["encoder.sentence_encoder.layers.1.self_attn.F.weight"])
     assert torch.equal(matrices[0], matrices[1]) and not torch.equal(matrices[0], matrices[2])
-    assert matrices[0].std().item() == pytest.approx(8**-0.5, rel=0.3)
+    state = load(folder, "a.pt")["model"]
+    drawn = torch.cat([value for key, value in state.items() if key.endswith((".E.weight", ".F.weight"))])
+    assert drawn.numel() == 4 * 8 * 16 and drawn.std().item() == pytest.approx(8**-0.5, rel=0.1)
 
 
 def test_resize(folder, capsys):
@@ -74,48 +85,51 @@ def test_files_that_are_no_checkpoints_of_these_models(folder, tmp_path, capsys)
     torch.save({"model": model}, tmp_path / "no-cfg.pt")
     torch.save({"model": model, "cfg": Code()}, tmp_path / "code.pt")
     (tmp_path / "pickle.pt").write_bytes(pickle.dumps({"model": Code()}, protocol=2))
-    for name, sentence in {
-        "truncated.pt": "cannot be read as a checkpoint: it is cut short, or not a file of PyTorch",
-        "empty.pt": "cannot be read as a checkpoint",
-        "text.pt": "cannot be read as a checkpoint",
-        "other.pt": "has neither cfg nor args",
-        "list.pt": "has no model in it",
-        "no-cfg.pt": "has neither cfg nor args",
-        "code.pt": "carries code (print); a checkpoint may hold weights and settings only",
-        "pickle.pt": "carries code (print)",
-        "missing.pt": "is not a file",
-        ".": "is not a file",
+    for name, problem in {
+        "truncated.pt": "cut short",
+        "empty.pt": "cut short",
+        "text.pt": "cut short",
+        "other.pt": "cfg",
+        "list.pt": "no model",
+        "no-cfg.pt": "cfg",
+        "code.pt": "code (print)",
+        "pickle.pt": "code (print)",
+        "missing.pt": "not a file",
+        ".": "not a file",
     }.items():
         for form in (["resize", "--max-positions", "8"], ["from-roberta", "--projected-dim", "8"]):
             said = refused(capsys, form[0], tmp_path / name, tmp_path / "out.pt", *form[1:])
-            assert sentence in said and name.strip(".") in said, (name, said)
+            assert problem in said and name.strip(".") in said, (name, said)
     assert not (tmp_path / "out.pt").exists() and "this must not" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    "arguments, sentence",
+    "arguments, named",
     [
-        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim 17", "projected_dim is 17; it must be between 1 and max_positions"),
-        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim many", "projected_dim is 'many'; it must be a number"),
-        ("from-roberta roberta/checkpoint_last.pt nowhere/x.pt --projected-dim 8", "nowhere is not a folder"),
-        ("from-roberta linformer/checkpoint_last.pt x.pt --projected-dim 8", "a Linformer already"),
-        ("from-roberta roberta/checkpoint_last.pt x.pt", "the following arguments are required: --projected-dim"),
-        ("resize linformer/checkpoint_last.pt x.pt", "neither max_positions nor projected_dim is given"),
-        ("resize roberta/checkpoint_last.pt x.pt --projected-dim 4", "this RoBERTa has no projections to resize"),
-        ("resize linformer/checkpoint_last.pt x.pt --max-positions -4", "max_positions is -4; it must be at least 1"),
-        ("resize linformer/checkpoint_last.pt x.pt --max-positions 8 --projected-dim 9", "projected_dim is 9; it must be between 1"),
+        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim 17", "projected_dim is 17"),
+        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim many", "projected_dim is 'many'"),
+        ("from-roberta roberta/checkpoint_last.pt nowhere/x.pt --projected-dim 8", "nowhere"),
+        ("from-roberta linformer/checkpoint_last.pt x.pt --projected-dim 8", "Linformer"),
+        ("from-roberta roberta/checkpoint_last.pt x.pt", "--projected-dim"),
+        ("resize linformer/checkpoint_last.pt x.pt", "max_positions"),
+        ("resize roberta/checkpoint_last.pt x.pt --projected-dim 4", "projected_dim"),
+        ("resize roberta/checkpoint_last.pt x.pt --max-positions 0", "max_positions is 0"),
+        ("resize linformer/checkpoint_last.pt x.pt --max-positions -4", "max_positions is -4"),
+        ("resize linformer/checkpoint_last.pt x.pt --max-positions 8 --projected-dim 9", "projected_dim is 9"),
     ],
 )
-def test_refusals(folder, capsys, monkeypatch, arguments, sentence):
+def test_refusals(folder, capsys, monkeypatch, arguments, named):
     monkeypatch.chdir(folder)
-    assert sentence in refused(capsys, *arguments.split())
+    assert named in refused(capsys, *arguments.split())
     assert not (folder / "x.pt").exists()
 
 
 def test_a_development_version_is_refused(folder, mlm_data, tmp_path, caplog):
     checkpoint = load(folder / "linformer")
-    checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if not key.endswith((".start", ".windows"))}
+    checkpoint["model"] = {
+        key: value for key, value in checkpoint["model"].items() if not key.endswith((".start", ".windows"))
+    }
     torch.save(checkpoint, tmp_path / "old.pt")
     with pytest.raises(Exception):
         train(mlm_data, tmp_path / "new", "--finetune-from-model", tmp_path / "old.pt", updates=1)
-    assert "the checkpoint is of a development version before 0.2" in caplog.text
+    assert "development version" in caplog.text

@@ -1,34 +1,39 @@
-"""Q, K and V of single heads: drawn at random, or those of a model on real text.
+"""Q, K, V, E and F of single heads: random, or those of a model on real text.
 
-    n positions, d width of a head (the theorems' d), k projected positions
+    n positions, d width of a head (the theorems' d), k projected positions, H heads
 """
 
 import math
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Iterable, List, Optional
+from functools import cached_property, partial
+from typing import Dict, Iterable, List, Optional
 
 import torch
 from torch import Tensor
 
+from ..modules import LinformerEncoder, MeanPool
 from ..modules.attention import product
-from .matrices import matrix_of
-from .opening import Opened, attentions
+from ..modules.projection import HeadProjections
+from ..modules.projection import LinearProjection, Projection
+from ..modules.windows import window_average
+from .attention_model import AttentionModel, attention_layers
 
 
 @dataclass
 class Head:
-    """One head on one sentence, in double precision; weights W^Q, W^K, W^V are multiplied in already, as the proofs do.
+    """One head on one sentence, in double precision; the weights W^Q, W^K, W^V are multiplied in, as the proofs do.
 
-    Biases: Q has its own, those b of K and c of V are left out, as the paper has none. What stays as it is in the model: P (b adds
-    one number to a whole row of A), a Linformer's own map and its error S V - P V where c is added behind F, as this Linformer
-    does (rows of both softmaxes sum to 1, so c is in both). What does not: exp(A), and with it the proof of theorem 2 before its
-    softmax; lengths of w, V and P V, which errors are divided by; and P R^T R V - P V, as rows of P R^T R do not sum to 1.
+    Q includes its bias; the biases b of K and c of V are left out, as the paper has none. What that leaves as it is in
+    the model: P (b adds one number to a whole row of A), a Linformer's own map, and its error S V - P V where c is
+    added after F, as this Linformer does (rows of both softmaxes sum to 1, so c cancels). What it changes: exp(A), and
+    with it the proof of theorem 2 before its softmax; lengths of w, V and P V, by which errors are divided; and P R^T R
+    V - P V, as rows of P R^T R do not sum to 1.
 
     Attributes:
         Q, K, V: (n, d).
-        E, F: (k, n), of a trained Linformer with such matrices; None of others.
-        layer, head: where it is from; None if it is drawn.
+        E, F: (k, n), of a trained Linformer with such matrices; None for others.
+        layer, head: indices in the model; None for random heads.
     """
 
     Q: Tensor
@@ -70,46 +75,67 @@ def random_head(n: int, d: int, generator: torch.Generator) -> Head:
     return Head(*(torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(3)))
 
 
-def model_heads(model: Opened, sentences: Iterable[List[int]]) -> List[Head]:
+def model_heads(model: AttentionModel, sentences: Iterable[List[int]]) -> List[Head]:
     """All heads of all layers on these sentences, which must have no padding.
 
     Raises:
         ValueError: the model is one of ``transformers``, whose Q, K and V have no common place.
     """
     if model.encoder is None:
-        raise ValueError(f"{model.name} is a model of transformers; Q, K and V are read of checkpoints of fairseq and of Linformers only")
+        raise ValueError(f"{model.name} is of transformers; heads are those of a fairseq checkpoint or a Linformer")
     found: List[Head] = []
 
-    def look(layer: int):
-        def hook(module, arguments, output):
-            x = arguments[0]
-            n, H = x.size(1), module.num_heads
-            q, k, v = (t.unflatten(-1, (H, -1)).transpose(1, 2)[0].double().cpu()
-                       for t in (module.q_proj(x), product(module.k_proj, x), product(module.v_proj, x)))  # fmt: skip
-            E = F = None
-            if model.kind == "linformer":
-                E, F = _matrices(module, n, H)
-            for h in range(H):
-                found.append(Head(q[h], k[h], v[h], None if E is None else E[h], None if F is None else F[h], layer, h))
+    def add_heads(layer, module, arguments, output):
+        x = arguments[0]  # (1, n, H d)
+        projected = (module.q_proj(x), product(module.k_proj, x), product(module.v_proj, x))
+        # (H, n, d)
+        Q, K, V = (t.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)[0].double().cpu() for t in projected)
+        E, F = _matrices(module, x.size(1)) if model.kind == "linformer" else ([None] * len(Q), [None] * len(Q))
+        found.extend(Head(*parts, layer, h) for h, parts in enumerate(zip(Q, K, V, E, F)))
 
-        return hook
-
-    handles = [module.register_forward_hook(look(layer)) for layer, module in enumerate(attentions(model.encoder))]
-    try:
-        with torch.inference_mode():
-            for sentence in sentences:
-                model.encoder(torch.tensor([sentence], device=model.device))
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.inference_mode():
+        for layer, module in enumerate(attention_layers(model.encoder)):
+            hooks.enter_context(module.register_forward_hook(partial(add_heads, layer)))
+        for sentence in sentences:
+            model.encoder(torch.tensor([sentence], device=model.device))
     return found
 
 
-def _matrices(module, n: int, H: int):
-    """E and F of each head, (H, k', n) each; None where they are no matrices, or of another k in each head."""
-    E = module.E or module._shared[0]
-    parts = (E, module.F or E)
-    matrices = [matrix_of(part) for part in parts]
+def _matrices(module, n: int):
+    """E and F of each head, (H, k', n) each; lists of None where they are no matrices, or have another k in each
+    head."""
+    H, E = module.num_heads, module.E or module._shared[0]
+    projections = (E, module.F or E)
+    matrices = [matrix_of(projection) for projection in projections]
     if any(matrix is None for matrix in matrices):
-        return None, None
-    return [matrix[..., : part.reached(n), :n].double().cpu().expand(H, -1, -1) for part, matrix in zip(parts, matrices)]
+        return [None] * H, [None] * H
+    reached = (matrix[..., : projection.reached(n), :n] for projection, matrix in zip(projections, matrices))
+    return [matrix.double().cpu().expand(H, -1, -1) for matrix in reached]
+
+
+def projection_matrices(encoder: LinformerEncoder) -> Dict[str, Tensor]:
+    """The matrices that an encoder multiplies keys and values with, by their names in it.
+
+    Returns:
+        ``E`` (one for all layers) or ``layers.I.E`` and ``layers.I.F``: (k, n), or (H, k, n) where heads have their
+        own; those of heads with different k are ``layers.I.E.heads.J``. Max-pooling and convolution are no such
+        matrices and left out.
+    """
+    named: Dict[str, Optional[Projection]] = {"E": encoder.E}
+    for i, attention in enumerate(attention_layers(encoder)):
+        named |= {f"layers.{i}.E": attention.E, f"layers.{i}.F": attention.F}
+    found: Dict[str, Optional[Tensor]] = {}
+    with torch.no_grad():
+        for name, projection in named.items():
+            if isinstance(projection, HeadProjections):
+                found |= {f"{name}.heads.{j}": matrix_of(head) for j, head in enumerate(projection.heads)}
+            else:
+                found[name] = matrix_of(projection)
+    return {name: matrix for name, matrix in found.items() if matrix is not None}
+
+
+def matrix_of(projection: Optional[Projection]) -> Optional[Tensor]:
+    """(k, n) or (H, k, n), detached; None if it is not a matrix."""
+    if isinstance(projection, LinearProjection):
+        return projection().detach()
+    return window_average(projection.k, projection.n) if isinstance(projection, MeanPool) else None

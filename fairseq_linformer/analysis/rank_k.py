@@ -2,8 +2,8 @@
 
     n positions, d width of a head, k the rank; S (n, n) approximates P, and S V approximates P V
 
-Of all matrices of rank k, the first k singular values and vectors of P have the smallest ||S - P||_F (Eckart and Young 1936), and
-those of P V the smallest error of the output, which is 0 from k = d on: P V has d columns, so a rank of d is
+Of all matrices of rank k, the first k singular values and vectors of P have the smallest ||S - P||_F (Eckart and Young
+1936), and those of P V the smallest error of the output, which is 0 from k = d on: P V has d columns, so a rank of d is
 always enough for one V. Everything here that can be written as softmax(Q (E K)^T) F is of rank k at most.
 """
 
@@ -47,7 +47,9 @@ def approximations(head: Head, ks: Sequence[int], generator: torch.Generator) ->
             yield k, LEARNED, linformer_map(head, head.E, head.F)
 
 
-def errors(heads: Sequence[Head], ks: Sequence[int], generator: torch.Generator) -> Dict[int, Dict[str, Dict[str, List[float]]]]:
+def errors(
+    heads: Sequence[Head], ks: Sequence[int], generator: torch.Generator
+) -> Dict[int, Dict[str, Dict[str, List[float]]]]:
     """By k and name, of each head ||S - P||_F / ||P||_F (``map``) and ||S V - P V||_F / ||P V||_F (``output``). Of
     ``learned E and F`` of those heads that have k rows in them.
 

@@ -1,4 +1,4 @@
-"""The spectrum of a model, measured: its arrays, its numbers, and k that it suggests.
+"""The spectrum of a model: its arrays, its numbers, and the k that it suggests.
 
     L layers, H heads, r singular values
 """
@@ -18,9 +18,9 @@ from .spectrum import Sums
 
 ARRAYS, NUMBERS, FIGURE = "spectrum.npz", "spectrum.json", "spectrum.png"
 SHARES = (0.8, 0.9, 0.95)
-"""For which k is noted in any case."""
+"""The shares for which the file always has k."""
 MEASURES = ("values", "squares")
-"""What k shall hold a share of: of the sum of singular values, as in Figure 1, or of their squares."""
+"""The sum whose share k holds: of singular values, as in Figure 1, or of their squares."""
 
 
 @dataclass
@@ -32,7 +32,8 @@ class Spectrum:
         energy: (L, H, r), of their squares.
         rank: (3, L, H): mean, least and most numerical rank of a map.
         projections: name of a matrix E or F of a Linformer: (r,) or (H, r) singular values.
-        facts: what was measured, as JSON has it: ``model``, ``text``, ``kind``, ``n``, ``sentences``, ``index``, counts, key.
+        facts: what was measured, as JSON has it: ``model``, ``text``, ``kind``, ``n``, ``sentences``, ``index``,
+            counts, key.
     """
 
     curve: np.ndarray
@@ -44,10 +45,11 @@ class Spectrum:
 
     @classmethod
     def of(cls, sums: Sums, projections: Dict[str, np.ndarray], facts: Dict[str, Any]) -> "Spectrum":
-        N, r = sums.sentences, max(sums.values, facts["index"])  # behind a sentence's own values its curve is 1
+        N, r = sums.sentences, max(sums.values, facts["index"])  # beyond a sentence's own values its curve is 1
         curve = sums.curve[..., :r] / N
         deviation = np.sqrt(np.maximum(sums.curve_squares[..., :r] / N - curve**2, 0))
-        return cls(curve, deviation, sums.energy[..., :r] / N, np.stack([sums.ranks / N, sums.rank_least, sums.rank_most]), projections, facts)
+        return cls(curve, deviation, sums.energy[..., :r] / N,
+                   np.stack([sums.ranks / N, sums.rank_least, sums.rank_most]), projections, facts)  # fmt: skip
 
     @property
     def index(self) -> int:
@@ -78,7 +80,7 @@ class Spectrum:
             "rank_least": self.rank[1].tolist(),
             "rank_most": self.rank[2].tolist(),
             "suggested_k": {m: {f"{share:g}": suggest(self, share, m) for share in SHARES} for m in MEASURES},
-            "projections": {name: _matrix(values, self.facts["matrix_columns"]) for name, values in self.projections.items()},
+            "projections": {name: _matrix(m, self.facts["matrix_columns"]) for name, m in self.projections.items()},
         }
 
     def write(self, folder: Path) -> None:
@@ -99,11 +101,12 @@ def read(folder) -> Spectrum:
     """
     path = Path(folder) / ARRAYS
     if not path.is_file():
-        raise ValueError(f"{folder} has no {ARRAYS}; a folder that `analyze spectrum` has finished is wanted")
+        raise ValueError(f"{folder} has no {ARRAYS}; it must be a folder that `analyze spectrum` has finished")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ("curve", "deviation", "energy", "rank")}
-            matrices = {name.removeprefix("projection/"): file[name] for name in file.files if name.startswith("projection/")}
+            matrices = {name.removeprefix("projection/"): file[name] for name in file.files
+                        if name.startswith("projection/")}  # fmt: skip
             facts = json.loads(str(file["facts"]))
             facts["model"], facts["key"]["texts"], facts["n"], facts["sentences"], facts["index"]
             return Spectrum(**arrays, projections=matrices, facts=facts)
@@ -128,17 +131,13 @@ def dimensions(spectrum: Spectrum, share: float, measure: str = "values") -> np.
 def suggest(spectrum: Spectrum, share: float, measure: str = "values") -> Dict[str, Union[int, str]]:
     """k as ``--projected-dim`` takes it, for each kind of sharing.
 
-    ``none`` has a k for each head. Where heads or layers share a matrix, it is the largest that one of them wants.
+    ``none`` has a k for each head. Where heads or layers share a matrix, it is the largest that one of them needs.
     """
     found = dimensions(spectrum, share, measure)
     heads: List[Dim] = [int(row[0]) if len(set(row)) == 1 else tuple(map(int, row)) for row in found]
     layers = [int(k) for k in found.max(1)]
-    return {
-        "none": short_form(heads),
-        "headwise": short_form(layers),
-        "key-value": short_form(layers),
-        "layerwise": int(found.max()),
-    }
+    layerwise, per_layer = int(found.max()), short_form(layers)
+    return {"none": short_form(heads), "headwise": per_layer, "key-value": per_layer, "layerwise": layerwise}
 
 
 def _matrix(values: np.ndarray, n: int) -> Dict[str, Any]:

@@ -1,9 +1,10 @@
-"""``analyze spectrum``, ``figure`` and ``attention``: from a model and texts to files."""
+"""``analyze spectrum`` and ``analyze attention``: from a model and texts to files."""
 
 import fcntl
 import os
 import re
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
@@ -12,20 +13,19 @@ import numpy as np
 import torch
 
 from ..files import check_new_folder
+from .attention_model import AttentionModel
 from .figures import draw_maps, draw_spectra
-from .matrices import projection_matrices
-from .opening import Opened
+from .heads import projection_matrices
 from .result import FIGURE, Spectrum
 from .spectrum import STATE, measure
 from .texts import Sentences
 
-
 HALF_WRITTEN = re.compile(r"\.(state\.npz|spectrum\.(npz|json|png))\.[0-9a-f]{8}")
-"""What ``files.atomic`` writes into until it is whole."""
+"""Files that ``files.atomic`` had not finished."""
 
 
-def length_of(model: Opened, length: Optional[int]) -> int:
-    """n: what is asked for, else the longest input of the model.
+def length_of(model: AttentionModel, length: Optional[int]) -> int:
+    """n: ``length``, or the longest input of the model for None.
 
     Raises:
         ValueError: the model takes no such length.
@@ -35,44 +35,55 @@ def length_of(model: Opened, length: Optional[int]) -> int:
     return model.n if length is None else length
 
 
-def most_values(model: Opened, n: int) -> int:
-    """r: how many singular values a map can have at n tokens: n, of a Linformer at most k'."""
-    widths: List[int] = []
-    token = model.eos if model.eos is not None else model.bos or 0
-    model.maps(torch.full((1, n), token), torch.zeros(1, n, dtype=torch.bool), lambda layer, maps: widths.append(maps.size(-1)))
-    return min(n, max(widths))
-
-
 def spectrum(
-    model: Opened, texts: Sentences, out: Path, sentences: int, index: Optional[int] = None, batch: int = 1, check: int = 4
-) -> Spectrum:
-    """Measure, and fill ``out`` with ``spectrum.npz``, ``.json`` and ``.png``; begun once, it goes on.
+    model: AttentionModel, texts: Sentences, out: Path, sentences: int, index: Optional[int] = None, batch: int = 1,
+    check: int = 4,
+) -> Spectrum:  # fmt: skip
+    """Measure, and fill ``out`` with ``spectrum.npz``, ``.json`` and ``.png``; call it again to resume.
 
     Args:
         out: folder: new or empty, or one where the same was begun.
-        sentences, batch, check: as of ``measure``.
-        index: of the heat map, counted from 1; None for a quarter of the singular values, which is the paper's 128 of 512.
+        sentences, batch, check: as for ``measure``.
+        index: of the heat map, counted from 1; None for a quarter of the singular values, which is the paper's 128 of
+            512.
 
     Raises:
-        ValueError: as of ``measure``; the index is not one of a singular value; ``out`` has something else in it.
+        ValueError: as ``measure``; the index is not one of a singular value; ``out`` has something else in it.
         OSError: ``out`` cannot be written.
     """
     for name, value, least in (("sentences", sentences, 1), ("batch", batch, 1), ("check", check, 0)):
         if value < least:
             raise ValueError(f"{name} is {value}; it must be at least {least}")
-    r = most_values(model, texts.n)
+    r = min(texts.n, max(shape[-1] for shape in model.map_shapes(texts.n)))
     index = max(1, r // 4) if index is None else index
     if not 1 <= index <= r:
         raise ValueError(f"index is {index}; it must be from 1 to {r}, the singular values of a map at n = {texts.n}")
     out = Path(out)
     texts.check_apart(out)
     with alone_in(out):
-        return _spectrum(model, texts, out, sentences, index, batch, check)
+        key = {"model": model.identity, "texts": texts.identity(), "n": texts.n, "cut": texts.cut, "short": texts.short}
+        sums = measure(model, texts, sentences, out / STATE, key, batch, check)
+        matrices = projection_matrices(model.encoder) if model.kind == "linformer" else {}
+        values = {name: torch.linalg.svdvals(matrix.double()).cpu().numpy() for name, matrix in matrices.items()}
+        facts = {
+            "model": model.short_name, "text": texts.short_name, "kind": model.kind, "layers": model.layers,
+            "heads": model.heads,
+            "n": texts.n, "matrix_columns": model.n, "index": index, "sentences": sums.sentences,
+            "sentences_asked": sentences,
+            "texts": asdict(texts.counts), "short_sentences": "skipped" if texts.short == "skip" else "padded",
+            "float64_checked_sentences": sums.checked, "float64_difference": sums.difference,
+            "seconds": round(sums.seconds, 1),
+            "device": str(model.device), "torch_threads": torch.get_num_threads(), "key": key,
+        }  # fmt: skip
+        found = Spectrum.of(sums, values, facts)
+        found.write(out)
+        draw_spectra(out / FIGURE, [found])
+    return found
 
 
 @contextmanager
 def alone_in(out: Path) -> Iterator[None]:
-    """In a folder that is new, or empty, or begun; what a killed run has left half-written in it goes.
+    """Lock a folder that is new, empty or begun, and remove what a killed run has left half-written in it.
 
     Raises:
         ValueError: it has something else in it, or another process writes into it.
@@ -97,54 +108,30 @@ def alone_in(out: Path) -> Iterator[None]:
             out.rmdir()
 
 
-def _spectrum(model: Opened, texts: Sentences, out: Path, sentences: int, index: int, batch: int, check: int) -> Spectrum:
-    key = {"model": model.identity, "texts": texts.identity(), "n": texts.n, "cut": texts.cut, "short": texts.short}
-    sums = measure(model, texts, sentences, out / STATE, key, batch, check)
-    matrices = projection_matrices(model.encoder) if model.kind == "linformer" else {}
-    values = {name: torch.linalg.svdvals(matrix.double()).cpu().numpy() for name, matrix in matrices.items()}
-    facts = {
-        "model": model.short_name, "text": texts.short_name, "kind": model.kind, "layers": model.layers, "heads": model.heads, "n": texts.n,
-        "matrix_columns": model.n, "index": index, "sentences": sums.sentences, "sentences_asked": sentences,
-        "texts": texts.counts.asdict(), "short_sentences": "skipped" if texts.short == "skip" else "padded",
-        "float64_checked_sentences": sums.checked, "float64_difference": sums.difference, "seconds": round(sums.seconds, 1),
-        "device": str(model.device), "torch_threads": torch.get_num_threads(), "key": key,
-    }  # fmt: skip
-    found = Spectrum.of(sums, values, facts)
-    found.write(out)
-    draw_spectra(out / FIGURE, [found])
-    return found
-
-
-def attention(model: Opened, texts: Sentences, chosen: Sequence[int], out: Path) -> List[Path]:
-    """A picture of the attention in all layers and heads, of each chosen sentence.
-
-    Args:
-        texts: its sentences are counted from 1, after those that are skipped.
-        out: folder, made if it is missing; nothing in it is overwritten.
-
-    Returns:
-        ``out/sentence-N.png`` of each.
+def attention(model: AttentionModel, texts: Sentences, chosen: Sequence[int], out: Path) -> List[Path]:
+    """Draw the attention in all layers and heads, of each chosen sentence, to ``out/sentence-N.png``. Sentences are
+    counted from 1, after those that are skipped; ``out`` is made if it is missing.
 
     Raises:
-        ValueError: there is no such sentence, or a file is there.
+        ValueError: there is no such sentence, or a file exists.
         OSError: ``out`` cannot be written.
     """
-    wanted = sorted(set(chosen))
-    if not wanted or wanted[0] < 1:
-        raise ValueError(f"sentences {list(chosen)} are chosen; numbers from 1 on are wanted")
-    paths = {number: Path(out) / f"sentence-{number}.png" for number in wanted}
+    numbers = sorted(set(chosen))
+    if not numbers or numbers[0] < 1:
+        raise ValueError(f"sentences {list(chosen)} are chosen; numbers must be from 1 on")
+    paths = {number: Path(out) / f"sentence-{number}.png" for number in numbers}
     for path in paths.values():
         if path.exists():
             raise ValueError(f"{path} exists; nothing is overwritten")
-    found = {number: sentence for number, sentence in enumerate(islice(texts, wanted[-1]), start=1) if number in paths}
-    if wanted[-1] not in found:
-        raise ValueError(f"sentence {wanted[-1]} is chosen; the text has {texts.counts.sentences}, of at most {texts.n} tokens{texts.left_out()}")
+    found = {number: sentence for number, sentence in enumerate(islice(texts, numbers[-1]), start=1) if number in paths}
+    if numbers[-1] not in found:
+        raise ValueError(f"sentence {numbers[-1]} is chosen; the text has {texts.counts.sentences}{texts.left_out()}")
     for number, sentence in found.items():
         maps: List[np.ndarray] = []
-        tokens = torch.tensor([sentence])
-        model.maps(tokens, torch.zeros_like(tokens, dtype=torch.bool), lambda layer, weights: maps.append(weights[0].float().cpu().numpy()))
+        model.maps(torch.tensor([sentence]), lambda layer, weights: maps.append(weights[0].float().cpu().numpy()))
         if not all(np.isfinite(map_).all() for map_ in maps):
             raise ValueError(f"the attention of {model.name} is not finite; its weights are damaged")
         words = model.tokenizer.convert_ids_to_tokens(sentence)
-        draw_maps(paths[number], maps, words, f"{model.short_name} on {texts.short_name}, sentence {number}: {len(sentence)} tokens")
+        draw_maps(paths[number], maps, words,
+                  f"{model.short_name} on {texts.short_name}, sentence {number}: {len(sentence)} tokens")  # fmt: skip
     return list(paths.values())

@@ -1,4 +1,4 @@
-"""Many values of one thing, over heads and draws, and what is said of them."""
+"""Many values of one quantity, over heads and draws, and their summary."""
 
 import math
 import statistics
@@ -15,10 +15,11 @@ def median(values: Tensor) -> float:
 
 
 def summary(values: Sequence[float], middle: str = "median") -> Dict[str, Any]:
-    """Of the finite ones ``value`` (their median or mean), ``least``, ``most`` and ``count``, and ``of``, how many there were in all.
+    """``value`` (median or mean), ``least``, ``most`` and ``count`` of the finite values, and ``of``, how many there
+    were in all.
 
-    What is not finite is what does not exist (a Gamma, a k) or is beyond double precision; where all are so, value, least and
-    most are None.
+    A value that is not finite does not exist (a Gamma, a k) or is beyond double precision; where none is finite, value,
+    least and most are None.
 
     Args:
         middle: ``median`` or ``mean``.
@@ -28,5 +29,6 @@ def summary(values: Sequence[float], middle: str = "median") -> Dict[str, Any]:
     if finite:
         least, most = min(finite), max(finite)
         value = statistics.median(finite) if middle == "median" else statistics.fmean(finite)
-        found.update(value=min(max(value, least), most), least=least, most=most)  # a mean of equal numbers may round out of them
+        # a mean of equal numbers may round out of them
+        found.update(value=min(max(value, least), most), least=least, most=most)
     return found

@@ -1,46 +1,49 @@
 """The spectrum of attention over many sentences: Figure 1 of the paper, of any encoder.
 
-    L layers, H heads, n tokens of a sentence, r singular values of a map: n, or of a Linformer min(n, k)
+    B sentences of a batch, L layers, H heads, n tokens of a sentence, r singular values of a map: n, or min(n, k) of a
+    Linformer
 
-Sums of the normalised cumulative singular values (``singular.py``) are kept for each layer, head and index, and no map is:
-memory does not grow with the number of sentences. A sentence shorter than n (where those are padded) counts with the block
-of its real tokens: its curve is 1 from its own length on.
+Sums of the normalised cumulative singular values (``singular.py``) are kept for each layer, head and index, and no map
+is: memory does not grow with the number of sentences. A sentence shorter than n (where those are padded) counts with
+the block of its real tokens: its curve is 1 from its own length on.
 """
 
 import json
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..files import atomic
 from ..progress import Progress
-from .opening import Opened
-from .singular import cumulative, longer_side, rank, singular_values
+from .attention_model import AttentionModel
+from .singular import cumulative, longer_side, rank, singular_values, without_padding
 from .texts import Sentences
 
 STATE = "state.npz"
 TOLERANCE = 1e-3
 """How far a curve in single precision may be from the one in double precision."""
 _SAVE_EVERY = 30.0
+"""Seconds."""
 
 
 @dataclass
 class Sums:
-    """What is kept of the sentences so far; of (L, H, n) each, in double precision.
+    """Sums over the sentences so far, in double precision.
 
     Attributes:
-        curve, curve_squares: of the normalised cumulative singular values and of their squares (for the deviation).
-        energy: of the normalised cumulative squared singular values.
+        curve, curve_squares, energy: (L, H, n), of the normalised cumulative singular values, their squares (for the
+            deviation), and the normalised cumulative squared singular values.
         ranks, rank_least, rank_most: (L, H), of numerical ranks.
-        values: r, the most singular values seen; behind them curves are 1.
-        sentences: how many.
-        checked, difference: sentences that were computed in double precision too, and the largest difference of a curve.
-        seconds: spent on them.
+        values: r, the most singular values seen; beyond them curves are 1.
+        checked, difference: sentences that were computed in double precision too, and the largest difference of a
+            curve.
     """
 
     curve: np.ndarray
@@ -60,103 +63,96 @@ class Sums:
         long, short = (layers, heads, n), (layers, heads)
         return cls(*(np.zeros(long) for _ in range(3)), np.zeros(short), np.full(short, np.inf), np.zeros(short))
 
-    def add(self, layer: int, maps: Tensor, padding_mask: Optional[Tensor] = None, positions: bool = True) -> Tensor:
-        """Add a layer's maps (B, H, n', m), whose columns are ``positions`` or a Linformer's; returns their curves (B, H, r). Count
-        the sentences yourself."""
-        values = singular_values(maps, padding_mask, positions)
+    def add(self, layer: int, maps: Tensor) -> Tensor:
+        """Add a layer's maps (B, H, n', m), which are ``without_padding``. The caller counts the sentences.
+
+        Returns:
+            (B, H, r): their curves.
+        """
+        values = singular_values(maps)
         curve = cumulative(values)
-        padded = torch.nn.functional.pad(curve, (0, self.curve.shape[-1] - curve.size(-1)), value=1.0).cpu()
-        energy = torch.nn.functional.pad(cumulative(values**2), (0, self.curve.shape[-1] - curve.size(-1)), value=1.0).cpu()
-        ranks = rank(values, longer_side(maps, padding_mask, positions)).cpu().numpy()
+        beyond = (0, self.curve.shape[-1] - curve.size(-1))
+        padded = pad(curve, beyond, value=1.0).cpu()
         self.curve[layer] += padded.sum(0).numpy()
         self.curve_squares[layer] += (padded**2).sum(0).numpy()
-        self.energy[layer] += energy.sum(0).numpy()
+        self.energy[layer] += pad(cumulative(values**2), beyond, value=1.0).cpu().sum(0).numpy()
+        ranks = rank(values, longer_side(maps)).cpu().numpy()
         self.ranks[layer] += ranks.sum(0)
         self.rank_least[layer] = np.minimum(self.rank_least[layer], ranks.min(0))
         self.rank_most[layer] = np.maximum(self.rank_most[layer], ranks.max(0))
         self.values = max(self.values, curve.size(-1))
         return curve
 
-    def check(self, maps: Tensor, padding_mask: Optional[Tensor], curve: Tensor, positions: bool = True) -> None:
+    def check(self, maps: Tensor, curve: Tensor) -> None:
         """Compare a layer's curves with those of double precision.
 
         Raises:
             ValueError: they differ by more than ``TOLERANCE``.
         """
-        mask = None if padding_mask is None else padding_mask.cpu()
-        exact = cumulative(singular_values(maps.cpu().double(), mask, positions))
+        exact = cumulative(singular_values(maps.cpu().double()))
         self.difference = max(self.difference, float((exact - curve.cpu()).abs().max()))
         if self.difference > TOLERANCE:
-            raise ValueError(f"singular values in single precision give curves {self.difference:.1e} off; at most {TOLERANCE:.0e} is allowed")
+            raise ValueError(f"curves in single precision are {self.difference:.1e} off; {TOLERANCE:.0e} is allowed")
 
 
 def measure(
-    model: Opened, texts: Sentences, sentences: int, state: Path, key: Dict[str, Any], batch: int = 1, check: int = 4
-) -> Sums:
-    """Run sentences and sum up; what was summed up before, in ``state``, is gone on from.
+    model: AttentionModel, texts: Sentences, sentences: int, state: Path, key: Dict[str, Any], batch: int = 1,
+    check: int = 4,
+) -> Sums:  # fmt: skip
+    """Sum the curves of so many sentences, or of all that the text has.
 
     Args:
-        sentences: how many; fewer if the text ends before.
-        state: file that the sums are kept in; written whole, every half minute and at the end.
-        key: what is asked for, as JSON has it; sums of anything else are refused.
+        state: file of the sums, written every half minute and at the end; if it exists, the sums continue from it.
+        key: the question as JSON; a state of any other is refused.
         batch: sentences at once.
-        check: of the first so many sentences singular values are computed in double precision too.
+        check: how many of the first sentences to compute in double precision too.
 
     Raises:
-        ValueError: ``state`` is of something else or of more sentences, the text has no sentence, weights are not finite.
+        ValueError: ``state`` is of something else or of more sentences, the text has no sentence, weights are not
+            finite.
         OSError: ``state`` cannot be written.
     """
     sums = read_state(state, key) or Sums.empty(model.layers, model.heads, texts.n)
     if sums.sentences > sentences:
-        raise ValueError(f"{state} has {sums.sentences:,} sentences already; as many or more can be asked for, {sentences:,} is fewer")
-    skipped, saved = sums.sentences, time.monotonic()
+        raise ValueError(f"{state} has {sums.sentences:,} sentences; --sentences is {sentences:,}, which is fewer")
+    saved = time.monotonic()
     with Progress("spectrum", sentences, "sentences") as progress:
-        progress.add(skipped)
-        group: List[List[int]] = []
-        for number, sentence in enumerate(texts, start=1):
-            if number > skipped and number <= sentences:
-                group.append(sentence)
-            # One sentence more would be counted by the texts; stop before it is asked for.
-            if len(group) == batch or (group and number == sentences):
-                _add(model, sums, group, check)
-                progress.add(len(group))
-                group = []
-                if time.monotonic() - saved > _SAVE_EVERY:
-                    write_state(sums, state, key)
-                    saved = time.monotonic()
-            if number >= sentences:
-                break
-        if group:
+        progress.add(sums.sentences)
+        remaining = islice(texts, sums.sentences, sentences)
+        while group := list(islice(remaining, batch)):
             _add(model, sums, group, check)
             progress.add(len(group))
+            if time.monotonic() - saved > _SAVE_EVERY:
+                write_state(sums, state, key)
+                saved = time.monotonic()
         if sums.sentences == 0:
             counts = texts.counts
-            raise ValueError(f"the text has {counts.texts:,} texts and no sentence of {texts.n} tokens ({counts.short:,} shorter); "
-                             f"give more text, a smaller --length or --short pad{texts.left_out()}")  # fmt: skip
+            raise ValueError(f"the text has {counts.texts:,} texts and no sentence of {texts.n} tokens "
+                             f"({counts.short:,} shorter); give more text, a smaller --length or --short pad"
+                             f"{texts.left_out()}")  # fmt: skip
     write_state(sums, state, key)
     return sums
 
 
-def _add(model: Opened, sums: Sums, group: List[List[int]], check: int) -> None:
+def _add(model: AttentionModel, sums: Sums, group: List[List[int]], check: int) -> None:
     """Add sentences, which are padded to the longest of them."""
     begun = time.monotonic()
     longest = max(map(len, group))
-    lengths = torch.tensor([len(sentence) for sentence in group])
     filler = model.pad if model.pad is not None else 0
     tokens = torch.tensor([sentence + [filler] * (longest - len(sentence)) for sentence in group])
-    padding = torch.arange(longest) >= lengths.unsqueeze(1)  # (B, n')
+    padding = torch.arange(longest) >= torch.tensor([[len(sentence)] for sentence in group])  # (B, n')
     mask = padding.to(model.device) if padding.any() else None
-    count = max(0, min(check - sums.sentences, len(group)))  # those of this group that are checked
-    positions = model.kind != "linformer"
+    checked = max(0, min(check - sums.sentences, len(group)))
 
     def receive(layer: int, maps: Tensor) -> None:
-        curve = sums.add(layer, maps, mask, positions)
-        if count:
-            sums.check(maps[:count], None if mask is None else mask[:count], curve[:count], positions)
+        maps = without_padding(maps, mask, positions=model.kind != "linformer")
+        curve = sums.add(layer, maps)
+        if checked:
+            sums.check(maps[:checked], curve[:checked])
 
-    model.maps(tokens, padding, receive)
+    model.maps(tokens, receive, padding)
     sums.sentences += len(group)
-    sums.checked += count
+    sums.checked += checked
     sums.seconds += time.monotonic() - begun
 
 
@@ -170,7 +166,7 @@ def read_state(path: Path, key: Dict[str, Any]) -> Optional[Sums]:
     """The sums of a file that ``write_state`` wrote; None if there is no file.
 
     Raises:
-        ValueError: it is of another key, which is named, or no such file.
+        ValueError: it is of another key, or no such file.
     """
     if not Path(path).exists():
         return None
@@ -178,20 +174,14 @@ def read_state(path: Path, key: Dict[str, Any]) -> Optional[Sums]:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
         theirs = json.loads(str(found.pop("key")))
-        numbers = {name: value.item() for name, value in found.items() if value.ndim == 0}
-        sums = Sums(**{**found, **numbers})
+        sums = Sums(**{name: value if value.ndim else value.item() for name, value in found.items()})
     except PermissionError:
         raise
     except Exception:  # a damaged archive fails anywhere in its reader
-        raise ValueError(f"{path} is not what this command wrote, or damaged; delete it to begin anew") from None
+        raise ValueError(f"{path} is not what this command wrote, or damaged; delete it to start over") from None
     ours = json.loads(json.dumps(key))
     for name in sorted({*theirs, *ours}):
         if theirs.get(name) != ours.get(name):
-            raise ValueError(f"{path} was begun with another {name}: {_short(theirs.get(name))}, now {_short(ours.get(name))}; "
-                             "another folder is wanted")  # fmt: skip
+            before, now = (json.dumps(values.get(name))[:200] for values in (theirs, ours))
+            raise ValueError(f"{path} was begun with another {name}: {before}, now {now}; take another folder")
     return sums
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 200 else text[:200] + "..."

@@ -3,27 +3,29 @@
     n positions, d width of a head, k rows of R, whose entries are N(0, 1/k); A = Q K^T / sqrt(d); x is a row of A
 
 The claim: for every row, ||softmax(x E^T) F V - softmax(x) V|| <= eps ||softmax(x)|| ||V||, with
-k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)}; in the proof E = delta R, F = exp(-delta) R, delta = 2^-n. (The theorem
-does not say which norm of V; both are here. Section 4 says k = O(d / eps^2) in words, and appendix B uses 5 log(n d) / (eps^2 - eps^3)
-and 9 log(d) / (eps^2 - eps^3).)
+k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)}; in the proof E = delta R, F = exp(-delta) R, delta = 2^-n.
+(The theorem does not say which norm of V; both are here. Section 4 says k = O(d / eps^2) in words, and appendix B uses
+5 log(n d) / (eps^2 - eps^3) and 9 log(d) / (eps^2 - eps^3).)
 
 The steps:
 
-1. exp(x E^T) F is replaced by exp(x) R^T R, because ||exp(x E^T) - exp(x) R^T|| = o(||exp(x)||) ("needed" below). What is
-   said for it is ||exp(delta x R^T) - exp(delta x) R^T|| = o(||exp(x)||) for small delta ("printed"), which is another thing.
+1. exp(x E^T) F is replaced by exp(x) R^T R, because ||exp(x E^T) - exp(x) R^T|| = o(||exp(x)||) ("needed" below). What
+   is said for it is ||exp(delta x R^T) - exp(delta x) R^T|| = o(||exp(x)||) for small delta ("printed"), which is
+   another thing.
 2. ||exp(x) R^T R y - exp(x) y|| <= eps ||exp(x)|| ||y||: Johnson-Lindenstrauss.
-3. From 2 d rows to all: [exp(A E^T) F V, exp(A) V] = Gamma times its rows for A_s, which must be of rank 2 d, and Gamma's rows
-   must be no longer than of the order of d.
+3. From 2 d rows to all: [exp(A E^T) F V, exp(A) V] = Gamma times its rows for A_s, which must be of rank 2 d, and
+   Gamma's rows must be no longer than of the order of d.
 
 What the proof does not have, besides what the numbers say of its steps:
 
-(a) It ends at ||exp(A_i E^T) F V - exp(A_i) V|| and never comes to the softmax that the theorem is about. One side is divided by a
-    sum of k exponentials, the other by one of n; where the proof's end held, the outputs would differ by the ratio of these
-    sums ("sums" below, measured), whatever eps.
-(b) Its last line is eps Theta(d) ||exp(A^s)|| ||V||: a factor of d, and the norm of 2 d other rows in place of ||exp(A_i)||. To take
-    the factor into eps, k must be of the order of d^2 log(d), not d log(d). (The same line drops a factor of up to sqrt(2 d)
-    between a sum of norms and the norm.)
-(c) Its first display claims an error of eps ||exp(x) y||, the product, and derives eps ||exp(x)|| ||y||, the lengths; as theorem 1.
+(a) It ends at ||exp(A_i E^T) F V - exp(A_i) V|| and never comes to the softmax that the theorem is about. One side is
+    divided by a sum of k exponentials, the other by one of n; where the proof's end held, the outputs would differ by
+    the ratio of these sums ("sums" below, measured), whatever eps.
+(b) Its last line is eps Theta(d) ||exp(A^s)|| ||V||: a factor of d, and the norm of 2 d other rows in place of
+    ||exp(A_i)||. To take the factor into eps, k must be of the order of d^2 log(d), not d log(d). (The same line drops
+    a factor of up to sqrt(2 d) between a sum of norms and the norm.)
+(c) Its first display claims an error of eps ||exp(x) y||, the product, and derives eps ||exp(x)|| ||y||, the lengths;
+as theorem 1.
 (d) Its step (a) drops exp(-delta): exp(x E^T) F = exp(-delta) exp(x E^T) R. That is harmless for small delta.
 """
 
@@ -37,8 +39,6 @@ from torch import Tensor
 from .heads import Head
 from .samples import median
 
-NORMS = ("spectral", "frobenius", "true")
-
 
 def proof_delta(n: int) -> float:
     """2^-n; 0 in double precision from n = 1,075 on."""
@@ -51,8 +51,8 @@ def draw(k: int, n: int, generator: torch.Generator) -> Tensor:
 
 
 def construction(head: Head, R: Tensor, delta: float, V: Optional[Tensor] = None) -> Tensor:
-    """softmax(A E^T) F with E = delta R and F = exp(-delta) R: (n, n), of rank k, what P is approximated by; times V (n, d) if
-    that is given."""
+    """softmax(A E^T) F with E = delta R and F = exp(-delta) R: (n, n), of rank k, what P is approximated by; times V
+    (n, d) if that is given."""
     F = math.exp(-delta) * (R if V is None else R @ V)
     return torch.softmax(head.A @ (delta * R).T, -1) @ F
 
@@ -62,30 +62,19 @@ def step2(head: Head, R: Tensor) -> Tensor:
     return (head.P @ R.T) @ (R @ head.V)
 
 
-@dataclass
-class RowErrors:
-    """Of an approximation X of P V, by row: ||X_i - P_i V|| over
-
-    Attributes:
-        spectral: ||P_i|| ||V||_2, the theorem's right side with the spectral norm.
-        frobenius: ||P_i|| ||V||_F, and with the Frobenius norm.
-        true: ||P_i V||, what is approximated.
-    """
-
-    spectral: Tensor
-    frobenius: Tensor
-    true: Tensor
-
-
-def row_errors(head: Head, X: Tensor) -> RowErrors:
-    """Errors of ``X`` (n, d); each (n,)."""
+def row_errors(head: Head, X: Tensor) -> Dict[str, Tensor]:
+    """||X_i - P_i V|| of each row of an approximation X (n, d) of P V, (n,) each: over ||P_i|| ||V||_2 (``spectral``),
+    over ||P_i|| ||V||_F (``frobenius``), which are the theorem's right side, and over ||P_i V|| (``true``), what is
+    approximated."""
     error = (X - head.PV).norm(dim=1)
-    return RowErrors(error / (head.row_norms * head.spectral_norm), error / (head.row_norms * head.V.norm()), error / head.PV.norm(dim=1))
+    sizes = {"spectral": head.row_norms * head.spectral_norm, "frobenius": head.row_norms * head.V.norm(),
+             "true": head.PV.norm(dim=1)}  # fmt: skip
+    return {norm: error / size for norm, size in sizes.items()}
 
 
 def candidates(head: Head, R: Tensor) -> Dict[str, Tensor]:
-    """What is compared, (n, d) each: the proof's construction, the same with delta = 1/n (which the proof names too) and 1, step
-    2 alone, and nothing at all (F = 0)."""
+    """What is compared, (n, d) each: the proof's construction, the same with delta = 1/n (which the proof names too)
+    and 1, step 2 alone, and nothing at all (F = 0)."""
     n = R.size(1)
     deltas = {"proof, delta = 2^-n": proof_delta(n), "proof, delta = 1/n": 1 / n, "proof, delta = 1": 1.0}
     found = {name: construction(head, R, delta, head.V) for name, delta in deltas.items()}
@@ -94,9 +83,12 @@ def candidates(head: Head, R: Tensor) -> Dict[str, Tensor]:
     return found
 
 
-def errors(heads: Sequence[Head], k: int, epsilon: float, draws: int, generator: torch.Generator) -> Dict[str, Dict[str, List[float]]]:
-    """Of each candidate, head and draw: the medians of its row errors over rows, the share of rows ``within eps`` of each right
-    side, and ``same rows``: how far its rows are from their mean, relative to all (0: every query is answered alike)."""
+def errors(
+    heads: Sequence[Head], k: int, epsilon: float, draws: int, generator: torch.Generator
+) -> Dict[str, Dict[str, List[float]]]:
+    """Of each candidate, head and draw: the medians of its row errors over rows, the share of rows ``within eps`` of
+    each right side, and ``same rows``: how far its rows are from their mean, relative to all (0: every query is
+    answered alike)."""
     found: Dict[str, Dict[str, List[float]]] = {}
 
     def add(name: str, what: str, value: float) -> None:
@@ -105,9 +97,7 @@ def errors(heads: Sequence[Head], k: int, epsilon: float, draws: int, generator:
     for head in heads:
         for _ in range(draws):
             for name, X in candidates(head, draw(k, head.V.size(0), generator)).items():
-                rows = row_errors(head, X)
-                for norm in NORMS:
-                    values = getattr(rows, norm)
+                for norm, values in row_errors(head, X).items():
                     add(name, norm, median(values))
                     add(name, f"{norm} within eps", float((values <= epsilon).double().mean()))
                 add(name, "same rows", _spread(X))
@@ -121,10 +111,10 @@ def _spread(X: Tensor) -> float:
 
 
 def step1(head: Head, R: Tensor, delta: float) -> Dict[str, float]:
-    """The two differences of step 1 over ||exp(x)||, ``needed`` and ``printed``; ``whole``, ||exp(x E^T) F V - exp(x) V|| over
-    ||exp(x)|| ||V||_F: what the steps together are about, before there is a softmax; and ``sums``, the sum of exp(x E^T) over that of
-    exp(x), which would have to be 1 for the softmax to follow. Medians over rows. The proof needs that the first goes to 0
-    with delta.
+    """The two differences of step 1 over ||exp(x)||, ``needed`` and ``printed``; ``whole``, ||exp(x E^T) F V - exp(x)
+    V|| over ||exp(x)|| ||V||_F: what the steps together are about, before there is a softmax; and ``sums``, the sum of
+    exp(x E^T) over that of exp(x), which would have to be 1 for the softmax to follow. Medians over rows. The proof
+    needs that the first goes to 0 with delta.
 
     All are divided by exp(max x) above and below.
     """
@@ -150,13 +140,13 @@ LIMIT = 1e-8
 
 
 def gamma_columns(head: Head, R: Tensor, delta: float) -> Tuple[Tensor, bool]:
-    """[exp(A E^T) F V, exp(A) V] (n, 2 d) up to a factor of each block, or times an invertible matrix: that changes neither its
-    rank nor Gamma, which is the matrix times the inverse of 2 d of its rows.
+    """[exp(A E^T) F V, exp(A) V] (n, 2 d) up to a factor of each block, or times an invertible matrix: that changes
+    neither its rank nor Gamma, which is the matrix times the inverse of 2 d of its rows.
 
-    For tiny delta exp(delta A R^T) rounds to 1, and the first block to rank 1. That is rounding: for all delta but isolated ones
-    the rank is that of a general delta (minors are analytic in delta). There the first block is replaced by its limit: with
-    u, g u = 1, and N (d, d - 1), g N = 0, of g = 1^T R V, its columns times u are 1 + O(delta), and those times N over delta are
-    (A R^T R V) N + O(delta).
+    For tiny delta exp(delta A R^T) rounds to 1, and the first block to rank 1. That is rounding: for all delta but
+    isolated ones the rank is that of a general delta (minors are analytic in delta). There the first block is replaced
+    by its limit: with u, g u = 1, and N (d, d - 1), g N = 0, of g = 1^T R V, its columns times u are 1 + O(delta), and
+    those times N over delta are (A R^T R V) N + O(delta).
 
     Returns:
         The matrix, each block of length 1, and whether it is the limit's.
@@ -183,16 +173,17 @@ def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> Di
     """Does Gamma exist, and how long are its rows?
 
     Returns:
-        ``rank`` (numerical) of the matrix above, ``wanted`` 2 d, ``limit``: 1 where it is the limit's, and the length of Gamma's
-        longest row where the 2 d rows are chosen as well as a pivoted QR does, ``longest``, and at random, ``longest_random``;
-        infinite where the rank is too small.
+        ``rank`` (numerical) of the matrix above, ``wanted`` 2 d, ``limit``: 1 where it is the limit's, and the length
+        of Gamma's longest row where the 2 d rows are chosen as well as a pivoted QR does, ``longest``, and at random,
+        ``longest_random``; infinite where the rank is too small.
     """
     from scipy.linalg import qr
 
     d = head.V.size(1)
     M, limit = gamma_columns(head, R, delta)
     rank = int(torch.linalg.matrix_rank(M))
-    found = {"rank": float(rank), "wanted": 2.0 * d, "limit": float(limit), "longest": math.inf, "longest_random": math.inf}
+    found = {"rank": float(rank), "wanted": 2.0 * d, "limit": float(limit), "longest": math.inf,
+             "longest_random": math.inf}  # fmt: skip
     if rank == 2 * d:
         pivots = torch.from_numpy(qr(M.T.numpy(), mode="r", pivoting=True)[1][: 2 * d].copy()).long()
         chance = torch.randperm(M.size(0), generator=generator)[: 2 * d]
@@ -201,16 +192,18 @@ def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> Di
     return found
 
 
-def needed_k(head: Head, ks: Sequence[int], epsilon: float, draws: int, generator: torch.Generator, share: float = 0.9) -> Dict[str, float]:
-    """The smallest of ``ks`` with which step 2 alone holds for all n rows at once in ``share`` of the draws; infinite if none
-    does. ``spectral`` and ``frobenius`` as in ``RowErrors``."""
+def needed_k(
+    head: Head, ks: Sequence[int], epsilon: float, draws: int, generator: torch.Generator, share: float = 0.9
+) -> Dict[str, float]:
+    """The smallest of ``ks`` with which step 2 alone holds for all n rows at once in ``share`` of the draws; infinite
+    if none does. ``spectral`` and ``frobenius`` as in ``row_errors``."""
     found = {"spectral": math.inf, "frobenius": math.inf}
     for k in ks:
         holds = {name: 0 for name in found}
         for _ in range(draws):
             worst = row_errors(head, step2(head, draw(k, head.V.size(0), generator)))
             for name in holds:
-                holds[name] += int(getattr(worst, name).max() <= epsilon)
+                holds[name] += int(worst[name].max() <= epsilon)
         for name, count in holds.items():
             if count >= share * draws and found[name] == math.inf:
                 found[name] = float(k)

@@ -1,15 +1,17 @@
-"""``analyze theorems``: both theorems and the best of each rank, on random or on real heads, to one folder.
+"""``analyze theorems``: both theorems and the best approximation of each rank, on random or on real heads, to one
+folder.
 
     n positions, d width of a head, k the projected dimension
 
-What is measured of several heads and draws of R stands in the file as ``samples.summary`` has it.
+Quantities measured on several heads and draws of R are in the file as ``samples.summary`` returns them.
 """
 
 import json
 import math
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 import torch
 
@@ -35,7 +37,7 @@ def random_groups(lengths: Sequence[int], d: int, seed: int) -> List[List[Head]]
         ValueError: a length is below 8, they do not rise, or d is below 2.
     """
     if not lengths or list(lengths) != sorted(set(lengths)) or lengths[0] < LEAST:
-        raise ValueError(f"lengths are {list(lengths)}; rising numbers from {LEAST} on are wanted")
+        raise ValueError(f"lengths are {list(lengths)}; they must be rising numbers from {LEAST} on")
     if d < 2:
         raise ValueError(f"width is {d}; it must be at least 2")
     generator = _generator(seed)
@@ -50,22 +52,25 @@ def _generator(seed: int) -> torch.Generator:
 
 def powers(least: int, most: int) -> List[int]:
     """Powers of two from ``least``, itself one, to ``most``."""
-    return [2**i for i in range(least.bit_length() - 1, most.bit_length()) if 2**i <= most]
+    return [1 << i for i in range(least.bit_length() - 1, most.bit_length())]
 
 
-def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, seed: int, facts: Dict[str, Any]) -> Dict[str, Any]:
-    """Measure all of it and write ``theorems.json`` and three figures into a new folder.
+def run(
+    groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, seed: int, facts: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Measure everything and write ``theorems.json`` and three figures into a new folder.
 
     Args:
         groups: heads of one length each.
         out: folder, new or empty.
-        draws: of R, for theorem 1; a tenth of it, but 3 at least, for theorem 2.
+        draws: of R, for theorem 1; a tenth of it, but at least 3, for theorem 2.
         epsilon: for theorem 2.
         seed: of R.
-        facts: what the heads are, to stand in the file.
+        facts: what the heads are; copied into the file.
 
     Raises:
-        ValueError: draws is below 1, epsilon not between ``LEAST_EPSILON`` and 1, the seed out of range, n below 8, V of a head 0, or ``out`` has something in it.
+        ValueError: draws is below 1, epsilon not between ``LEAST_EPSILON`` and 1, the seed out of range, n below 8, V
+            of a head 0, or ``out`` is not empty.
         OSError: ``out`` cannot be written.
     """
     if not LEAST_EPSILON <= epsilon < 1:
@@ -80,20 +85,18 @@ def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, see
             raise ValueError("the values V of a head are all 0; no error is relative to them")
     generator = _generator(seed)
     few = max(3, draws // 10)
-    found: Dict[str, Any] = {**facts, "draws": draws, "draws_theorem2": few, "epsilon": epsilon, "seed": seed, "torch_threads": torch.get_num_threads()}
-    found.update(theorem1=[], theorem2={"errors": [], "step1": [], "step3": [], "needed_k": []}, rank_k=[])
-    seconds = dict.fromkeys(("theorem1", "theorem2", "rank_k"), 0.0)
+    found: Dict[str, Any] = {**facts, "draws": draws, "draws_theorem2": few, "epsilon": epsilon, "seed": seed,
+                             "torch_threads": torch.get_num_threads()}  # fmt: skip
+    found |= {"theorem1": [], "theorem2": {"errors": [], "step1": [], "step3": [], "needed_k": []}, "rank_k": []}
+    seconds: Dict[str, float] = {}
     with new_folder(out) as folder, Progress("theorems", len(groups), "lengths") as progress:
         for heads in groups:
-            begun = time.monotonic()
-            found["theorem1"].append(_theorem1(heads, draws, generator))
-            first = time.monotonic()
-            for name, rows in _theorem2(heads, epsilon, few, generator).items():
-                found["theorem2"][name] += rows
-            second = time.monotonic()
-            found["rank_k"] += _rank_k(heads, generator)
-            for name, spent in (("theorem1", first - begun), ("theorem2", second - first), ("rank_k", time.monotonic() - second)):
-                seconds[name] += spent
+            with _timed(seconds, "theorem1"):
+                found["theorem1"].append(_theorem1(heads, draws, generator))
+            with _timed(seconds, "theorem2"):
+                _theorem2(found["theorem2"], heads, epsilon, few, generator)
+            with _timed(seconds, "rank_k"):
+                found["rank_k"] += _rank_k(heads, generator)
             progress.add(1)
         found["seconds"] = {name: round(spent, 3) for name, spent in seconds.items()}
         with atomic(folder / NUMBERS) as file:
@@ -104,6 +107,13 @@ def run(groups: Sequence[List[Head]], out: Path, draws: int, epsilon: float, see
     return found
 
 
+@contextmanager
+def _timed(seconds: Dict[str, float], name: str) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    seconds[name] = seconds.get(name, 0.0) + time.monotonic() - begun
+
+
 def _theorem1(heads: List[Head], draws: int, generator: torch.Generator) -> Dict[str, Any]:
     """Means over heads and draws."""
     n, d = heads[0].V.shape
@@ -111,26 +121,31 @@ def _theorem1(heads: List[Head], draws: int, generator: torch.Generator) -> Dict
     measured = [theorem1.probabilities(h.P, h.V, ks, EPSILONS, draws, generator) for h in heads]
     row: Dict[str, Any] = {"n": n, "d": d, "heads": len(heads), "k": ks, "epsilon": list(EPSILONS), "draws": draws}
     for name in theorem1.MEASURED:
-        values = torch.cat([getattr(m, name) for m in measured])  # (heads draws, ks, epsilons)
+        values = torch.cat([m[name] for m in measured])  # (heads draws, ks, epsilons)
         row[name] = [[summary(values[:, i, j].tolist(), "mean") for j in range(len(EPSILONS))] for i in range(len(ks))]
-    squared = torch.cat([m.squared_error for m in measured])
-    row["squared_error"] = [summary(squared[:, i].tolist(), "mean") for i in range(len(ks))]
-    row["expected_error"] = [summary([float(m.expected_error[i]) for m in measured], "mean") for i in range(len(ks))]
-    row["stretch"] = summary([m.stretch for m in measured])
+    squared = torch.cat([m["squared_error"] for m in measured])  # (heads draws, ks)
+    row["squared_error"] = [summary(values.tolist(), "mean") for values in squared.T]
+    row["expected_error"] = [summary([float(m["expected_error"][i]) for m in measured], "mean") for i in range(len(ks))]
+    row["stretch"] = summary([float(m["stretch"]) for m in measured])
     row["bound"] = [[theorem1.theorem_bound(n, k, e) for e in EPSILONS] for k in ks]
     row["stated_k"] = [theorem1.stated_k(n, e) for e in EPSILONS]
     return row
 
 
-def _theorem2(heads: List[Head], epsilon: float, draws: int, generator: torch.Generator) -> Dict[str, List[Dict[str, Any]]]:
+def _theorem2(
+    rows: Dict[str, List[Dict[str, Any]]], heads: List[Head], epsilon: float, draws: int, generator: torch.Generator
+) -> None:
+    """Add the rows of one length to ``errors``, ``step1``, ``step3`` and ``needed_k``."""
     n, d = heads[0].V.shape
     shape = {"n": n, "d": d}
-    rows: Dict[str, List[Dict[str, Any]]] = {"errors": [], "step1": [], "step3": [], "needed_k": []}
     stated = theorem2.stated_k(n, d, epsilon)
     own = math.ceil(stated.k)
     for k in sorted({*powers(min(16, powers(LEAST, n)[-1]), n), *([own] if own <= n else [])}):
         measured = theorem2.errors(heads, k, epsilon, draws, generator)
-        cells = {name: {what: summary(values, "mean" if "within" in what else "median") for what, values in cell.items()} for name, cell in measured.items()}
+        cells = {
+            name: {what: summary(values, "mean" if "within" in what else "median") for what, values in cell.items()}
+            for name, cell in measured.items()
+        }
         rows["errors"].append({**shape, "k": k, "candidates": cells})
     k = min(128, n)
     deltas = {"2^-n": theorem2.proof_delta(n), "1/n^2": n**-2.0, "1/n": 1 / n, "1/10": 0.1, "1": 1.0}
@@ -138,23 +153,26 @@ def _theorem2(heads: List[Head], epsilon: float, draws: int, generator: torch.Ge
         one = [theorem2.step1(h, theorem2.draw(k, n, generator), delta) for h in heads for _ in range(draws)]
         rows["step1"].append({**shape, "k": k, "delta": name, **_summaries(one)})
         if 2 * d <= n:
-            three = [theorem2.step3(h, theorem2.draw(k, n, generator), delta, generator) for h in heads for _ in range(draws)]
+            three = [theorem2.step3(h, theorem2.draw(k, n, generator), delta, generator) for h in heads
+                     for _ in range(draws)]  # fmt: skip
             rows["step3"].append({**shape, "k": k, "delta": name, **_summaries(three)})
     ks = sorted({min(n, round(2 ** (i / 2))) for i in range(4, 2 * n.bit_length())})
     needed = [theorem2.needed_k(h, ks, epsilon, draws, generator) for h in heads]
-    rows["needed_k"].append({**shape, "epsilon": epsilon, "stated_of_d": stated.of_d, "stated_of_n": stated.of_n, **_summaries(needed)})
-    return rows
+    rows["needed_k"].append({**shape, "epsilon": epsilon, "stated_of_d": stated.of_d, "stated_of_n": stated.of_n,
+                             **_summaries(needed)})  # fmt: skip
 
 
 def _rank_k(heads: List[Head], generator: torch.Generator) -> List[Dict[str, Any]]:
     """Means over heads."""
     n = len(heads[0].Q)
     ks = sorted({*powers(LEAST, n), *(len(h.E) for h in heads if h.E is not None)})
-    return [
-        {"n": n, "k": k, "heads": len(heads),
-         "errors": {name: {what: summary(values, "mean") for what, values in cell.items()} for name, cell in errors.items()}}
-        for k, errors in rank_k.errors(heads, ks, generator).items()
-    ]  # fmt: skip
+    rows = []
+    for k, errors in rank_k.errors(heads, ks, generator).items():
+        cells = {
+            name: {what: summary(values, "mean") for what, values in cell.items()} for name, cell in errors.items()
+        }
+        rows.append({"n": n, "k": k, "heads": len(heads), "errors": cells})
+    return rows
 
 
 def _summaries(found: Sequence[Dict[str, float]]) -> Dict[str, Any]:

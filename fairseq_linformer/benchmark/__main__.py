@@ -2,7 +2,7 @@
 
     python -m fairseq_linformer.benchmark OUT --device cuda --minutes 7
 
-measures Table 3 and training steps in fp16, bf16 and fp32 into OUT, a folder of JSON; run again it goes on. Elsewhere
+measures Table 3 and training steps in fp16, bf16 and fp32 into OUT, a folder of JSON; rerun it to resume. Elsewhere
 ``fairseq-linformer benchmark report OUT`` makes ledger, tables and figures of it.
 """
 
@@ -17,27 +17,25 @@ import torch
 
 from ..machine import current_commit
 from . import inference, training
-from .cells import DTYPES, Cell, Provenance, measure, words_of
-from .typed import heads_of, numbers, positive
-from .whole import BARE
+from .arguments import heads_of, numbers, positive, words_of
+from .cells import DTYPES, Provenance, Setting, measure
+from .models import BARE
 
 LENGTHS = {"cuda": inference.LENGTHS, "cpu": (512, 1024)}
+DEFAULT_DTYPES = {"cuda": ["bf16", "fp16", "fp32"], "cpu": ["fp32"]}
 
 
-def plan(device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768) -> List[Cell]:
-    """The cells in the order of what they say: training at n = 512 first, then Table 3, one precision after the other."""
-    cells: List[Cell] = []
+def plan(
+    device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768
+) -> List[Setting]:
+    """The cells, most informative first: training at n = 512, then Table 3, one precision after the other."""
+    cells: List[Setting] = []
     for dtype in dtypes:
-        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, embed_dim=width, heads=heads_of(width))
-        trained = training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), tokens=tokens, models=BARE, **common)
-        cells += trained + inference.rows(lengths=lengths, tokens=tokens, usable_gib=inference.USABLE[device], **common)
+        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, tokens=tokens, embed_dim=width,
+                      heads=heads_of(width))  # fmt: skip
+        cells += training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), models=BARE, **common)
+        cells += inference.rows(lengths=lengths, usable_gib=inference.USABLE[device], **common)
     return cells
-
-
-def _typed(args: argparse.Namespace) -> List[str]:
-    """The options, so that they give the same cells; a type that was chosen several times is several options."""
-    dtypes = [word for dtype in args.dtype or () for word in ("--dtype", dtype)]
-    return [*words_of(vars(args), but=("out", "minutes", "commit", "dtype")), *dtypes]
 
 
 def main(arguments=None) -> None:
@@ -45,7 +43,8 @@ def main(arguments=None) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of JSON; new, or one where the same was begun")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", action="append", choices=tuple(DTYPES), help="give it several times for several (all; on a CPU fp32)")
+    parser.add_argument("--dtype", action="append", choices=tuple(DTYPES),
+                        help="repeat it for several (all; on a CPU fp32)")  # fmt: skip
     parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="d, of heads of 64 (%(default)s)")
@@ -54,17 +53,20 @@ def main(arguments=None) -> None:
     parser.add_argument("--minutes", type=float, default=7.0, help="begin nothing that would end later (%(default)s)")
     parser.add_argument("--commit", help="of the source; asked from git if left out")
     args = parser.parse_args(arguments)
-    command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", *_typed(args)])
+    options = words_of(vars(args), but=("out", "minutes", "commit", "dtype"))
+    options += [word for dtype in args.dtype or () for word in ("--dtype", dtype)]
+    command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", *options])
     try:
         commit = args.commit or current_commit()
-        dtypes = args.dtype or (["bf16", "fp16", "fp32"] if args.device == "cuda" else ["fp32"])
-        cells = plan(args.device, dtypes, args.layers, args.tokens, args.rounds, args.lengths or LENGTHS[args.device], args.width)
+        cells = plan(args.device, args.dtype or DEFAULT_DTYPES[args.device], args.layers, args.tokens, args.rounds,
+                     args.lengths or LENGTHS[args.device], args.width)  # fmt: skip
         left = measure(cells, args.out, Provenance(commit, command), args.minutes)
     except (OSError, subprocess.CalledProcessError):
-        sys.exit("benchmark: this is no checkout of git, or OUT cannot be written; give --commit, and a folder that can be")
+        sys.exit("benchmark: this is no git checkout, or OUT cannot be written; give --commit, or another folder")
     except ValueError as error:
         sys.exit(f"benchmark: {error}")
-    print(f"{len(cells) - len(left)} of {len(cells)} cells are in {args.out}" + f"; run the same command again for the other {len(left)}" * bool(left))
+    print(f"{len(cells) - len(left)} of {len(cells)} cells are in {args.out}"
+          + f"; rerun the same command for the other {len(left)}" * bool(left))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.attention import gather
-from .kernels import with_fastest
+from .fused_attention import with_fastest
 
 BASELINES = ("eager", "sdpa")
-"""Transformers: with weights that are materialised, as in 2020, and with the fastest fused kernel of PyTorch (kernels.py)."""
+"""Transformers: with materialised weights, as in 2020, and with the fastest fused kernel of PyTorch
+(fused_attention.py)."""
 
 
 class FullAttention(nn.Module):
@@ -41,8 +42,8 @@ class FullAttention(nn.Module):
     def forward(
         self, x: Tensor, padding_mask: Optional[Tensor] = None, projection=None, positions: Optional[Tensor] = None
     ) -> Tuple[Tensor, None]:
-        """(B, n, d) to (B, m, d), with ``padding_mask`` (B, n) and ``positions`` (B, m) as of ``LinearMultiheadAttention``;
-        there is no ``projection``."""
+        """(B, n, d) to (B, m, d), with ``padding_mask`` (B, n) and ``positions`` (B, m) as of
+        ``LinearMultiheadAttention``; there is no ``projection``."""
         queries = x if positions is None else gather(x, positions)
         q, k, v = (f(y).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for f, y in
                    ((self.q_proj, queries), (self.k_proj, x), (self.v_proj, x)))  # fmt: skip
@@ -60,7 +61,8 @@ class FullAttention(nn.Module):
 
 
 def transformer(config: LinformerConfig, kind: str, embed_tokens: Optional[nn.Embedding] = None) -> LinformerEncoder:
-    """The same encoder with full attention: same layers, same norms, and as little of the last layer where less is read.
+    """The same encoder with full attention: same layers, same norms, and as little of the last layer where less is
+    read.
 
     Args:
         config: its k and sharing mean nothing.
@@ -69,7 +71,8 @@ def transformer(config: LinformerConfig, kind: str, embed_tokens: Optional[nn.Em
     Raises:
         ValueError: there is no such kind.
     """
-    fields = {**vars(config), "projected_dim": 1, "sharing": "layerwise", "projection": "mean-pool", "projection_init": None}
+    fields = {**vars(config), "projected_dim": 1, "sharing": "layerwise", "projection": "mean-pool",
+              "projection_init": None}  # fmt: skip
     encoder = LinformerEncoder(LinformerConfig(**fields), embed_tokens)  # mean-pool holds no memory
     for layer in encoder.layers:
         layer.self_attn = FullAttention(config.embed_dim, config.attention_heads, config.attention_dropout, kind)
@@ -77,11 +80,7 @@ def transformer(config: LinformerConfig, kind: str, embed_tokens: Optional[nn.Em
 
 
 class MaskedLM(nn.Module):
-    """An encoder with RoBERTa's head and loss, for training steps without fairseq.
-
-    Args:
-        encoder: ``LinformerEncoder``, or of ``transformer``.
-    """
+    """An encoder with RoBERTa's head and loss, for training steps without fairseq."""
 
     def __init__(self, encoder: LinformerEncoder):
         super().__init__()

@@ -1,9 +1,9 @@
-"""Floating-point operations, and what share of what the device can do they are.
+"""Floating-point operations, and their share of the device's peak.
 
     utilisation = operations of the model / (seconds * peak)
 
-as in Chowdhery et al. 2022, "PaLM", appendix B: operations that the model needs, and not those that a program
-makes of it (recomputation does not count). How many a Linformer or a RoBERTa needs is in ``planning/formulas.py``.
+as in Chowdhery et al. 2022, "PaLM", appendix B: operations that the model needs, without recomputation.
+``planning/formulas.py`` has them for a Linformer and a RoBERTa.
 """
 
 from typing import Any, Callable, Dict, Optional
@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..planning.gpus import GPUS
+from .timing import clock_for, seconds_of
 
 
 def counted(run: Callable[[], object]) -> int:
@@ -34,8 +35,8 @@ def utilisation(operations: float, seconds: float, peak: float) -> float:
 
 
 def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
-    """Operations a second that the vendor states for a GPU of this name (``planning/gpus.py``), without TF32 in fp32; None
-    for one that is not in the table, which has those on SXM boards: on PCIe cards the same chips are slower."""
+    """Operations a second that the vendor states for a GPU of this name (``planning/gpus.py``), without TF32 in fp32;
+    None for one that is not in the table, which has those on SXM boards: on PCIe cards the same chips are slower."""
     if "pcie" in name.lower() or "nvl" in name.lower():
         return None
     for gpu in GPUS.values():
@@ -44,15 +45,16 @@ def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
     return None
 
 
-def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: Optional[int] = None, rounds: int = 3) -> float:
-    """Operations a second of a large matrix product, the best of some: what a CPU can do, whose data sheet says less
-    about it than about its turbo. With one thread in seconds of the processor, as all other times.
+def measured_peak(
+    device: str = "cpu", dtype: torch.dtype = torch.float32, size: Optional[int] = None, rounds: int = 3
+) -> float:
+    """Operations a second of a large matrix product, the best of ``rounds``; the data sheet of a CPU gives no such
+    number. With one thread in seconds of the processor, as all other times.
 
     Args:
-        size: of the matrices, (size, size); None for 1,024, and for 8,192 on a GPU, where less would measure the launch.
+        size: of the matrices, (size, size); None for 1,024, and for 8,192 on a GPU, where less would measure the
+            launch.
     """
-    from .timing import clock_for, seconds_of
-
     size = size or (1024 if device == "cpu" else 8192)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     torch.mm(a, b)
@@ -60,10 +62,11 @@ def measured_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size:
 
 
 def peak_of(device: str, dtype: torch.dtype, measured: float) -> Dict[str, Any]:
-    """What utilisation is a share of, as a cell records it: ``peak_operations_per_second``, and ``peak_from``.
+    """The peak of a utilisation, as a cell records it: ``peak_operations_per_second``, and ``peak_from``.
 
     Args:
         measured: of ``measured_peak``, for a CPU and for a GPU that is not in the table.
     """
     stated = data_sheet_peak(torch.cuda.get_device_name(), dtype) if device != "cpu" else None
-    return {"peak_operations_per_second": stated or measured, "peak_from": "data sheet" if stated else "a matrix product"}
+    return {"peak_operations_per_second": stated or measured,
+            "peak_from": "data sheet" if stated else "a matrix product"}  # fmt: skip

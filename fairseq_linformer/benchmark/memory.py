@@ -1,11 +1,11 @@
 """Bytes that a computation holds at most beside parameters, gradients and its inputs.
 
-On a CPU they are counted from tensors by PyTorch's memory tracker, not guessed from the process; with fake
-tensors (shapes without memory) that is possible for sizes that no machine holds. On a GPU its allocator is asked.
+On a CPU PyTorch's memory tracker counts them from tensors, not from the process; with fake tensors (shapes without
+memory) that is possible for sizes that no machine holds. On a GPU its allocator knows them.
 """
 
 from contextlib import contextmanager, nullcontext
-from typing import Callable, Iterable, Tuple
+from typing import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,10 @@ NO_MEMORY = "out of memory"
 
 
 def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Tensor] = (), device: str = "cpu") -> int:
-    """At most, while ``run`` runs.
+    """The most bytes while ``run`` runs.
 
     Args:
-        run: computes with ``module`` and ``inputs``. If it goes backward, gradients should be there before, as in all
+        run: computes with ``module`` and ``inputs``. If it goes backward, gradients should exist before, as in all
             steps but the first, or they are counted until they are in place.
         device: ``cpu`` or ``cuda``.
     """
@@ -38,24 +38,22 @@ def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Te
     tracker.track_external(module, *inputs)
     with tracker:
         run()
-    peak = {kind.name: size for kind, size in _on_cpu(tracker.get_tracker_snapshot("peak")).items() if kind != "Total"}
-    # What is external is either the module's or an input.
-    return peak["ACT"] + peak["TEMP"] + peak["OTH"] - sum(x.untyped_storage().nbytes() for x in inputs)
+    peak = next(sizes for device, sizes in tracker.get_tracker_snapshot("peak").items() if device.type == "cpu")
+    size_of = {kind.name: size for kind, size in peak.items() if kind != "Total"}
+    # External tensors are either the module's or an input.
+    return size_of["ACT"] + size_of["TEMP"] + size_of["OTH"] - sum(x.untyped_storage().nbytes() for x in inputs)
 
 
-def _on_cpu(snapshot) -> dict:
-    return next(values for device, values in snapshot.items() if device.type == "cpu")
-
-
-def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, Tensor], object], batch: int, n: int, device="cpu", dtype=torch.float32) -> int:
-    """Bytes at most of a forward pass without gradients of (batch, n) tokens; on a CPU with tensors that have a shape only.
+def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, Tensor], object], batch: int, n: int,
+                     device="cpu", dtype=torch.float32) -> int:  # fmt: skip
+    """The most bytes of a forward pass without gradients of (batch, n) tokens; on a CPU with fake tensors.
 
     Args:
         build: makes the model; with fake tensors that costs no memory.
         call: applies it to tokens.
     """
     with FakeTensorMode() if device == "cpu" else nullcontext(), torch.no_grad():
-        with made_of(dtype):  # a fake module cannot be cast
+        with default_dtype(dtype):  # a fake module cannot be cast
             module = build().eval()
         if device != "cpu":
             module.to(device)
@@ -64,8 +62,8 @@ def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, 
 
 
 @contextmanager
-def made_of(dtype: torch.dtype):
-    """What is made meanwhile has this type."""
+def default_dtype(dtype: torch.dtype):
+    """Modules are made in this type."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -75,7 +73,7 @@ def made_of(dtype: torch.dtype):
 
 
 def fits(run: Callable[[], object]) -> bool:
-    """Whether a GPU has memory for it; it is run once."""
+    """Whether a GPU has memory for ``run``, which is called once."""
     try:
         run()
     except torch.OutOfMemoryError:
@@ -85,13 +83,13 @@ def fits(run: Callable[[], object]) -> bool:
     return True
 
 
-def largest_batch(memory: float, fixed: float, sentences: int, at: int, at_twice: int) -> Tuple[int, float]:
-    """How many sentences fit, and the bytes that each takes.
+def largest_batch(memory: float, fixed: float, sentences: int, at: int, at_twice: int) -> int:
+    """How many sentences fit.
 
     Args:
-        memory: bytes that there are.
+        memory: bytes in all.
         fixed: bytes of parameters and buffers.
-        at, at_twice: bytes beside them, with so many ``sentences`` and with twice as many; each further one takes as much as
+        at, at_twice: bytes beside them, with ``sentences`` and with twice as many; each further one takes as much as
             those between.
 
     Raises:
@@ -99,5 +97,5 @@ def largest_batch(memory: float, fixed: float, sentences: int, at: int, at_twice
     """
     each = (at_twice - at) / sentences
     if each <= 0:
-        raise ValueError(f"{at} bytes with {sentences} sentences and {at_twice} with twice as many, which must take more")
-    return max(0, int(sentences + (memory - fixed - at) // each)), each
+        raise ValueError(f"{at} bytes with {sentences} sentences and {at_twice} with twice as many; it must be more")
+    return max(0, int(sentences + (memory - fixed - at) // each))

@@ -1,21 +1,20 @@
 """Figure 2, top right, and Table 1: time per token against n at a fixed number of tokens.
 
-    time of a token ~ n^a: a is 1 for a Transformer at large n, and 0 for what is linear in n
+    time of a token ~ n^a: a is 1 for a Transformer at large n, and 0 for a model that is linear in n
 """
 
 import math
+import statistics
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Sequence, Tuple
 
 import torch
 
-from ..config import LinformerConfig
 from ..planning.formulas import Batch, Model, flops_of_layer
 from .cells import DTYPES, Setting
 from .families import families
 from .memory import GIB
-from .timing import interleaved
 
 LENGTHS = tuple(2**i for i in range(9, 15))
 
@@ -37,6 +36,7 @@ class Scaling(Setting):
     vocabulary: int = field(default=1000, kw_only=True)
     usable_gib: float = 8.0
     """Materialised weights that would take more are not run."""
+    kind: ClassVar[str] = "scaling"
 
     def __post_init__(self):
         super().__post_init__()
@@ -45,61 +45,43 @@ class Scaling(Setting):
             raise ValueError(f"{unknown[0]} is no model of the benchmark; they are {', '.join(families())}")
         if self.tokens % self.n:
             raise ValueError(f"tokens is {self.tokens}; it must be a multiple of n, which is {self.n}")
-        self.config()
+        self.shape(self.n, self.k)  # refuses k above n
 
-    @property
-    def name(self) -> str:
-        """scaling-DEVICE-DTYPE-LAYERS-n."""
-        return f"scaling-{self.device}-{self.dtype}-l{self.layers}-n{self.n}"
-
-    def config(self) -> LinformerConfig:
-        """The shape of all."""
-        return self.shape(self.n, self.k)
+    def operations_of(self, linear: bool) -> float:
+        """Of all rounds of a Linformer or a Transformer."""
+        batch = Batch(self.tokens // self.n, self.n, self.n)
+        forward = flops_of_layer(Model(self.shape(self.n, self.k), linear=linear), batch, 0).forward
+        return (self.rounds + self.warm_up) * self.layers * forward
 
     def operations(self) -> float:
         """As if all were the Transformer."""
-        batch = Batch(self.tokens // self.n, self.n, self.n)
-        full = flops_of_layer(Model(self.config(), linear=False), batch, 0).forward
-        return (self.rounds + self.warm_up) * self.layers * full * len(self.models)
+        return self.operations_of(linear=False) * len(self.models)
 
+    def run_of(self, name: str) -> partial:
+        """A forward pass of a model, which has run one sentence already."""
+        module = self.placed(families()[name](self.shape(self.n, self.k)).eval())
+        tokens = self.random_tokens(self.tokens // self.n, self.n)
+        module(tokens[:1])
+        return partial(module, tokens)
+
+    @torch.inference_mode()
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of each model in each round, ``failed`` those that cannot run such a length, and why."""
+        """``seconds`` of each model in each round, and ``failed``: why others cannot run such a length."""
         runs, failed = {}, {}
-        tokens = torch.randint(5, self.vocabulary, (self.tokens // self.n, self.n), device=self.device)
-        with torch.inference_mode():
-            for name in self.models:
-                scores = 2 * self.heads * self.tokens * self.n * DTYPES[self.dtype].itemsize
-                if name == "transformer-eager" and scores > self.usable_gib * GIB:
-                    failed[name] = f"its weights take {scores / GIB:.0f} GiB"
-                    continue
-                try:
-                    module = families()[name](self.config()).eval().to(device=self.device, dtype=DTYPES[self.dtype])
-                    module(tokens[:1])
-                except ImportError:
-                    raise
-                except (RuntimeError, ValueError) as error:  # a length or a type that it does not take: told, not hidden
-                    failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-                    continue
-                runs[name] = partial(module, tokens)
-            seconds = interleaved(runs, self.rounds, self.warm_up, self.clock, self.device)
-        return {"seconds": seconds, "failed": failed}
-
-
-def exponent(lengths: Sequence[int], seconds: Sequence[float]) -> float:
-    """a of seconds ~ n^a, by least squares of the logarithms.
-
-    Raises:
-        ValueError: fewer than two lengths, or not a time for each.
-    """
-    if len(lengths) < 2 or len(lengths) != len(seconds):
-        raise ValueError(f"{len(lengths)} lengths and {len(seconds)} times; at least two of each are needed")
-    x, y = [math.log(n) for n in lengths], [math.log(s) for s in seconds]
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y)) / sum((a - mean_x) ** 2 for a in x)
+        scores = 2 * self.heads * self.tokens * self.n * DTYPES[self.dtype].itemsize
+        for name in self.models:
+            if name == "transformer-eager" and scores > self.usable_gib * GIB:
+                failed[name] = f"its weights take {scores / GIB:.0f} GiB"
+                continue
+            try:
+                runs[name] = self.run_of(name)
+            except (RuntimeError, ValueError) as error:  # a length or a type that it does not take
+                failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+        return {"seconds": self.time(runs), "failed": failed}
 
 
 def rows(lengths=LENGTHS, tokens=None, **options) -> List[Scaling]:
-    """A row for each length, all of as many tokens as the longest has."""
+    """A row for each length, all with as many tokens as the longest."""
     return [Scaling(n, tokens or max(lengths), **options) for n in lengths]
 
 
@@ -118,31 +100,36 @@ class PerToken(Setting):
     rounds: int = field(default=5, kw_only=True)
     layers: int = field(default=2, kw_only=True)
     vocabulary: int = field(default=1000, kw_only=True)
+    kind: ClassVar[str] = "pertoken"
 
     def __post_init__(self):
         if len(set(self.lengths)) < 2:
             raise ValueError(f"lengths is {','.join(map(str, self.lengths))}; at least two are needed to compare")
-        for n in self.lengths:
-            self._row(n)
+        self._rows()
 
     @property
-    def name(self) -> str:
-        """pertoken-DEVICE-DTYPE-LAYERS-nN-N."""
-        return f"pertoken-{self.device}-{self.dtype}-l{self.layers}-n{'-'.join(map(str, self.lengths))}"
+    def _shape_name(self) -> str:
+        return f"n{'-'.join(map(str, self.lengths))}"
 
-    def _row(self, n: int) -> Scaling:
-        return Scaling(n, self.tokens, self.k, ("linformer",), self.warm_up, **self.setting())
+    def _rows(self) -> List[Scaling]:
+        return [Scaling(n, self.tokens, self.k, ("linformer",), self.warm_up, **self.setting()) for n in self.lengths]
 
     def operations(self) -> float:
         """Of all rounds."""
-        return sum(flops_of_layer(Model(row.config()), Batch(self.tokens // n, n, n), 0).forward for n in self.lengths
-                   for row in [self._row(n)]) * self.layers * (self.rounds + self.warm_up)  # fmt: skip
+        return sum(row.operations_of(linear=True) for row in self._rows())
 
+    @torch.inference_mode()
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of each length in each round, all of as many tokens."""
-        runs = {}
-        for n in self.lengths:
-            module = families()["linformer"](self._row(n).config()).eval().to(device=self.device, dtype=DTYPES[self.dtype])
-            runs[str(n)] = partial(module, torch.randint(5, self.vocabulary, (self.tokens // n, n), device=self.device))
-        with torch.inference_mode():
-            return {"seconds": interleaved(runs, self.rounds, self.warm_up, self.clock, self.device)}
+        """``seconds`` of each length in each round, all with as many tokens."""
+        return {"seconds": self.time({str(row.n): row.run_of("linformer") for row in self._rows()})}
+
+
+def exponent(lengths: Sequence[int], seconds: Sequence[float]) -> float:
+    """a of seconds ~ n^a, by least squares of the logarithms.
+
+    Raises:
+        ValueError: fewer than two lengths, or not a time for each.
+    """
+    if len(lengths) < 2 or len(lengths) != len(seconds):
+        raise ValueError(f"{len(lengths)} lengths and {len(seconds)} times; at least two of each are needed")
+    return statistics.linear_regression([math.log(n) for n in lengths], [math.log(s) for s in seconds]).slope

@@ -2,15 +2,17 @@
 
 On a machine that others use too, the same work takes twice as long a minute later. So what is compared runs in
 turns, round by round, every second round in the opposite order; a ratio is taken within each round, and
-told as the median of all rounds with the lowest and the highest.
+reported as the median of all rounds with the lowest and the highest.
 """
 
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Sequence
+from typing import Callable, Dict, Iterator, List, Sequence
 
 import torch
+
+CLOCKS = ("processor", "wall")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Spread:
 
     @property
     def equal(self) -> bool:
-        """Of a ratio: it differs from 1 by less than it varies."""
+        """For a ratio: it differs from 1 by less than it varies."""
         return self.lowest <= 1 <= self.highest
 
 
@@ -39,7 +41,7 @@ def spread_of(values: Sequence[float]) -> Spread:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """How many times as much ``above`` is as ``below``, round by round.
+    """``above`` / ``below``, round by round.
 
     Raises:
         ValueError: they are not of the same rounds.
@@ -49,17 +51,15 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
     return spread_of([a / b for a, b in zip(above, below)])
 
 
-CLOCKS = ("processor", "wall")
-
-
 def clock_for(device: str) -> str:
-    """``processor`` for one thread on a CPU: seconds in which this process computed, whatever others did meanwhile. Several
-    threads add theirs up, and a GPU is not seen by it: ``wall``."""
+    """``processor`` for one thread on a CPU: seconds in which this process computed, whatever others did meanwhile.
+    ``wall``
+    otherwise: several threads would add theirs up, and it does not see a GPU."""
     return "processor" if device == "cpu" and torch.get_num_threads() == 1 else "wall"
 
 
 def seconds_of(run: Callable[[], object], clock: str = "wall", device: str = "cpu") -> float:
-    """Of one run; a GPU is waited for before and behind it.
+    """Of one run; a GPU is synchronized before and after it.
 
     Raises:
         ValueError: there is no such clock.
@@ -67,11 +67,25 @@ def seconds_of(run: Callable[[], object], clock: str = "wall", device: str = "cp
     if clock not in CLOCKS:
         raise ValueError(f"clock is {clock!r}; it must be one of {', '.join(CLOCKS)}")
     now = time.process_time if clock == "processor" else time.perf_counter
-    _wait(device)
+    synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
+    synchronize()
     begun = now()
     run()
-    _wait(device)
+    synchronize()
     return now() - begun
+
+
+def in_turns(names: Sequence[str], rounds: int, warm_up: int = 0) -> Iterator[tuple]:
+    """(round, name): every second round in the opposite order, rounds below 0 to warm up.
+
+    Raises:
+        ValueError: there is no round.
+    """
+    if rounds < 1 or warm_up < 0:
+        raise ValueError(f"{rounds} rounds after {warm_up} to warm up; at least 1 and 0 are needed")
+    for i in range(-warm_up, rounds):
+        for name in list(names)[:: -1 if i % 2 else 1]:
+            yield i, name
 
 
 def interleaved(
@@ -80,24 +94,16 @@ def interleaved(
     """Seconds of each run in each round.
 
     Args:
-        runs: what to run, by name.
-        rounds: how often, at least once.
+        runs: functions to run, by name.
+        rounds: at least 1.
         warm_up: rounds before them that do not count.
 
     Raises:
-        ValueError: no round is asked for.
+        ValueError: as ``in_turns`` and ``seconds_of``.
     """
-    if rounds < 1 or warm_up < 0:
-        raise ValueError(f"{rounds} rounds after {warm_up} to warm up; at least 1 and 0 are needed")
     seconds: Dict[str, List[float]] = {name: [] for name in runs}
-    for i in range(-warm_up, rounds):
-        for name in list(runs)[:: -1 if i % 2 else 1]:
-            taken = seconds_of(runs[name], clock, device)
-            if i >= 0:
-                seconds[name].append(taken)
+    for i, name in in_turns(list(runs), rounds, warm_up):
+        taken = seconds_of(runs[name], clock, device)
+        if i >= 0:
+            seconds[name].append(taken)
     return seconds
-
-
-def _wait(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""A whole training step: forward, backward, optimizer. Tokens a second, bytes at most, utilisation.
+"""A whole training step: forward, backward, optimizer. Tokens per second, most bytes, utilisation.
 
     B sentences of n tokens; pretraining masks m of them in each and predicts those, finetuning predicts a class
 """
@@ -6,7 +6,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
 import torch
 from torch import nn
@@ -17,8 +17,7 @@ from ..planning.formulas import Batch, Flops, Model, flops_of_head, flops_of_lay
 from .cells import DTYPES, Setting
 from .encoders import BASELINES
 from .memory import GIB, NO_MEMORY, fits, peak_bytes
-from .timing import interleaved
-from .whole import BARE, FILLED_UP, OF_INDEX, WITH_FAIRSEQ, check_authors, check_models, models
+from .models import BARE, FILLED_UP, MODELS, OF_INDEX, WITH_FAIRSEQ, check_models
 
 MASKED = 0.15
 PRETRAINING = (512, 1024, 2048, 4096)
@@ -26,11 +25,11 @@ FINETUNING = (32, 64, 128)
 optimizer_of = partial(torch.optim.AdamW, lr=1e-5, fused=True)
 """The same for every model."""
 FINETUNING_BATCH = 32
-"""Sentences at most, the larger of RoBERTa's."""
+"""The most sentences, the larger of RoBERTa's batches."""
 TOKENS = {"cpu": 2048, "cuda": 32_768}
-"""Of a step; as of ``inference.TOKENS``."""
+"""Of a step; see ``inference.TOKENS``."""
 KEPT = 3
-"""As many n x n matrices a head a Transformer with dropout keeps for backward: counted at n = 512 to 2,048."""
+"""How many n x n matrices per head a Transformer with dropout keeps for backward: counted at n = 512 to 2,048."""
 OUR_TRANSFORMERS = tuple(f"transformer-{kind}" for kind in BASELINES)
 
 
@@ -39,7 +38,7 @@ class Training(Setting):
     """Steps of one shape, every model.
 
     Raises:
-        ValueError: a value that cannot be measured, or a model that is not here.
+        ValueError: a value that cannot be measured, or a model that is not allowed or not installed.
     """
 
     n: int
@@ -50,33 +49,35 @@ class Training(Setting):
     classify: bool = False
     k: int = 256
     memory: bool = False
-    """Count bytes, in one step, and take no times."""
+    """Count bytes, in one step, and measure no times."""
     warm_up: int = 1
+    kind: ClassVar[str] = "training"
 
     def __post_init__(self):
         super().__post_init__()
-        check_models(self.models, models(), "is no model of the benchmark; they are {}")
         if self.n > self.positions:
             raise ValueError(f"n is {self.n}; it must be at most positions, which is {self.positions}")
         if not self.classify and round(MASKED * self.n) < 1:
             raise ValueError(f"n is {self.n}; it must be at least {math.ceil(0.5 / MASKED)}, or no token is masked")
-        self.config()
-        check_authors(self.models, self.positions, self.k)
+        self.config()  # refuses k above positions
+        check_models(self.models, tuple(MODELS), self.positions, self.k)
 
     @property
-    def name(self) -> str:
-        """training-DEVICE-DTYPE-LAYERS-nN or -finetuning-nN-of-POSITIONS; -bare of modules alone, -peers with other packages; -memory."""
-        kind = f"finetuning-n{self.n}-of-{self.positions}" if self.classify else f"n{self.n}"
+    def _shape_name(self) -> str:
+        """nN or finetuning-nN-of-POSITIONS; -bare of modules alone, -peers with other packages; -memory."""
+        shape = f"finetuning-n{self.n}-of-{self.positions}" if self.classify else f"n{self.n}"
         others = "-bare" * (set(self.models) <= set(BARE)) + "-peers" * any(name in OF_INDEX for name in self.models)
-        return f"training-{self.device}-{self.dtype}-l{self.layers}-{kind}{others}" + "-memory" * self.memory
+        return shape + others + "-memory" * self.memory
 
     def config(self) -> LinformerConfig:
         """The shape."""
         return self.shape(self.positions, self.k)
 
     def model_operations(self, name: str) -> float:
-        """That a step of a model needs, after ``planning/formulas.py``; for another package as for the Linformer."""
-        model = Model(self.config(), linear=name not in ("roberta", *OUR_TRANSFORMERS), read_only=name in OUR_TRANSFORMERS)
+        """Operations that a step of a model needs, by ``planning/formulas.py``; another package needs those of the
+        Linformer."""
+        model = Model(self.config(), linear=name not in ("roberta", *OUR_TRANSFORMERS),
+                      read_only=name in OUR_TRANSFORMERS)  # fmt: skip
         batch = Batch(self.batch, self.n, 1 if self.classify else round(MASKED * self.n))
         head = Flops(0, 0) if self.classify else flops_of_head(model, batch)
         whole = sum((flops_of_layer(model, batch, i, fused=False) for i in range(self.layers)), head)
@@ -88,51 +89,53 @@ class Training(Setting):
         return steps * sum(self.model_operations(name) for name in self.models)
 
     def measure(self) -> Dict[str, Any]:
-        """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step; ``failed``, and why."""
-        found: Dict[str, Any] = {"tokens": self.batch * self.n, "operations": {name: self.model_operations(name) for name in self.models}}
+        """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step; ``failed``,
+        and why."""
         failed = {name: why for name in self.models if (why := self._no_room(name))}
-        possible = [name for name in self.models if name not in failed]
-        if self.memory:
-            sizes = {name: self._bytes(name) for name in possible}
-            return {**found, "bytes": {name: size for name, size in sizes.items() if size is not None},
-                    "failed": {**failed, **{name: NO_MEMORY for name, size in sizes.items() if size is None}}}  # fmt: skip
-        inputs, runs = self._inputs(), {}
-        for name in possible:
-            step = self._step(self._build(name), inputs)
-            if self.device != "cpu" and not fits(step):
-                failed[name] = NO_MEMORY
+        inputs, found = self._inputs(), {}
+        for name in (name for name in self.models if name not in failed):
+            if self.memory:
+                found[name] = self._bytes(name)
             else:
-                runs[name] = step
-        return {**found, "seconds": interleaved(runs, self.rounds, self.warm_up, self.clock, self.device), "failed": failed}
+                step = self._step(self._build(name), inputs)
+                found[name] = step if self.device == "cpu" or fits(step) else None
+        failed |= {name: NO_MEMORY for name, value in found.items() if value is None}
+        found = {name: value for name, value in found.items() if value is not None}
+        return {"tokens": self.batch * self.n,
+                "operations": {name: self.model_operations(name) for name in self.models},
+                **({"bytes": found} if self.memory else {"seconds": self.time(found)}), "failed": failed}  # fmt: skip
 
     def _no_room(self, name: str) -> Optional[str]:
-        """Why a model is not run on a CPU, where the system would kill the process.
+        """Why a model is not run on a CPU, where the system would kill the process; None if it is.
 
-        A Transformer keeps n x n weights for backward; on a CPU the fused kernel keeps them too, for it has no dropout there. A model that
-        takes inputs of its full length only computes many times the tokens of a shorter one.
+        A Transformer keeps n x n weights for backward; so does the fused kernel on a CPU, which has no dropout there. A
+        model that takes inputs of its full length only computes many times the tokens of a shorter one.
         """
         if self.device != "cpu":
             return None
         if name in ("roberta", *OUR_TRANSFORMERS):
-            what, needed = "its weights take", KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize
+            what = "its weights take"
+            needed = KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize
         elif name in FILLED_UP and self.n < self.positions:
-            of_models = 1 if self.memory else len(self.models)  # weights, gradients and two moments, built after this is asked
-            held = 4 * of_models * parameters(Model(self.config())).learnt * DTYPES[self.dtype].itemsize
+            models = 1 if self.memory else len(self.models)  # weights, gradients and two moments, all built later
+            held = 4 * models * parameters(Model(self.config())).learnt * DTYPES[self.dtype].itemsize
             one = replace(self, batch=1)
-            what, needed = f"filled up to n = {self.positions} and beside the other models it takes", held + self.batch * one._bytes(name)
+            what = f"filled up to n = {self.positions} and beside the other models it takes"
+            needed = held + self.batch * one._bytes(name)
         else:
             return None
         free = free_memory()
         return f"{what} {needed / GIB:.3g} GiB, and {free / GIB:.3g} are free" if needed > free else None
 
     def _build(self, name: str) -> nn.Module:
-        return models()[name](self.config(), self.classify).train().to(device=self.device, dtype=DTYPES[self.dtype])
+        return self.placed(MODELS[name](self.config(), self.classify).train())
 
     def _inputs(self) -> List[torch.Tensor]:
-        tokens = torch.randint(5, self.vocabulary, (self.batch, self.n), device=self.device)
+        tokens = self.random_tokens(self.batch, self.n)
         if self.classify:
             return [tokens, torch.randint(0, 2, (self.batch,), device=self.device)]
-        positions = torch.rand(self.batch, self.n, device=self.device).argsort(1)[:, : round(MASKED * self.n)].sort(1).values
+        order = torch.rand(self.batch, self.n, device=self.device).argsort(1)
+        positions = order[:, : round(MASKED * self.n)].sort(1).values
         return [tokens, positions, tokens.gather(1, positions)]
 
     def _step(self, module: nn.Module, inputs) -> Callable[[], None]:
@@ -146,20 +149,23 @@ class Training(Setting):
         return step
 
     def _bytes(self, name: str) -> Optional[int]:
-        """Of forward and backward, where gradients are there already; None if a GPU has not so many."""
+        """Of forward and backward, with gradients in place; None if a GPU has not so many."""
         module, inputs = self._build(name), self._inputs()
         for p in module.parameters():
             if p.requires_grad:
                 p.grad = torch.zeros_like(p)
         backward = lambda: module(*inputs).backward()  # noqa: E731
         found = peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or fits(backward) else None
-        for p in module.parameters():  # the tracker's hooks keep the module: 1 GiB for each, and the next cells bring more
+        # the tracker's hooks keep the module: 1 GiB for each, and the next cells bring more
+        for p in module.parameters():
             p.grad, p.data = None, p.data.new_empty(0)
         return found
 
 
 def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = TOKENS["cpu"], **options) -> List[Training]:
-    """A step of about ``tokens`` tokens for each length, of at most 32 sentences in finetuning, and behind them their bytes."""
+    """A step of about ``tokens`` tokens for each length, of at most 32 sentences in finetuning, followed by their
+    bytes."""
     steps = [dict(n=n, batch=max(1, tokens // n), positions=n) for n in lengths]
-    steps += [dict(n=n, batch=min(FINETUNING_BATCH, max(1, tokens // n)), classify=True, positions=512) for n in finetuning]
+    steps += [dict(n=n, batch=min(FINETUNING_BATCH, max(1, tokens // n)), classify=True, positions=512)
+              for n in finetuning]  # fmt: skip
     return [Training(**step, memory=memory, **options) for memory in (False, True) for step in steps]

@@ -4,36 +4,41 @@ import os
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Mapping, Tuple
 
 import torch
+from torch import Tensor
 
+from ..config import LinformerConfig
 from ..files import atomic
-from ..models.shapes import ATTENTION_HEADS
+from ..models.options import resolve, to_linformer_config
+from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
 
 
 def read_checkpoint(path) -> Dict[str, Any]:
-    """A checkpoint of ``linformer_roberta``, of the authors' model or of ``roberta``, as fairseq saves
-    it: ``model``, ``cfg``, ``extra_state``, ... It is read as weights only: code in it is not run.
+    """A checkpoint of ``linformer_roberta``, of the authors' model or of ``roberta``, as fairseq saves it: ``model``,
+    ``cfg``, ``extra_state``, ... It is read as weights only: code in it is not run.
 
     Those older than fairseq 0.12 have ``args`` in place of ``cfg``; they are given one.
 
     Raises:
-        ValueError: it is not a file, is cut short, carries code, or is no checkpoint of an
-            encoder such as RoBERTa's; one sentence.
+        ValueError: it is not a file, is cut short, carries code, or is no checkpoint of an encoder such as RoBERTa's;
+            one sentence.
     """
     if not os.path.isfile(path):
-        raise ValueError(f"{path} is not a file; a checkpoint of fairseq is wanted")
+        raise ValueError(f"{path} is not a file; it must be a checkpoint of fairseq")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except PermissionError:
         raise
-    except Exception as error:  # what is no pickle at all makes torch's reader fail in any way
+    except Exception as error:  # torch fails in many ways on what is no pickle
         if code := re.search(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)", str(error)):
-            raise ValueError(f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only") from None
+            raise ValueError(
+                f"{path} carries code ({code[1]}); a checkpoint may hold weights and settings only"
+            ) from None
         raise ValueError(f"{path} cannot be read as a checkpoint: it is cut short, or not a file of PyTorch") from None
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
-        raise ValueError(f"{path} has no model in it; a checkpoint of fairseq is wanted")
+        raise ValueError(f"{path} has no model in it; it must be a checkpoint of fairseq")
     if isinstance(checkpoint.get("args"), Namespace):
         checkpoint = _with_cfg(checkpoint)
     cfg = checkpoint.get("cfg")
@@ -43,25 +48,30 @@ def read_checkpoint(path) -> Dict[str, Any]:
         if not any(key.endswith(f"sentence_encoder.{name}.weight") for key in checkpoint["model"]):
             raise ValueError(
                 f"{path} has no sentence_encoder.{name}.weight and is of architecture {architecture(checkpoint)!r}; "
-                "linformer_roberta or roberta is wanted"
+                "it must be linformer_roberta or roberta"
             )
-    said, known = node(checkpoint, "model").get("encoder_attention_heads"), checkpoint["model"].get(ATTENTION_HEADS)
-    if said is not None and known is not None and said != int(known):
-        raise ValueError(f"{path} has encoder_attention_heads {said} in its cfg and {int(known)} in its weights; they must be equal")
+    option, buffer = node(checkpoint, "model").get("encoder_attention_heads"), checkpoint["model"].get(ATTENTION_HEADS)
+    if option is not None and buffer is not None and option != int(buffer):
+        raise ValueError(
+            f"{path} has encoder_attention_heads {option} in its cfg and {int(buffer)} in its weights, which must agree"
+        )
     return checkpoint
 
 
 def training_seconds(path, start=None) -> float:
-    """That training took up to a checkpoint, over all stops.
+    """Training time up to a checkpoint, over all stops.
 
     Args:
-        start: the checkpoint that it started from, if any: fairseq goes on counting from what that had taken.
+        start: the checkpoint that it started from, if any, whose time fairseq adds to.
 
     Raises:
         ValueError: as ``read_checkpoint``.
     """
-    taken = (read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0) for each in (path, start) if each is not None)
-    return float(next(taken)) - float(next(taken, 0.0))
+    until, before = (
+        read_checkpoint(each).get("extra_state", {}).get("previous_training_time", 0.0) if each else 0.0
+        for each in (path, start)
+    )
+    return float(until) - float(before)
 
 
 def is_fairseq(checkpoint: str) -> bool:
@@ -92,24 +102,38 @@ def architecture(checkpoint: Dict[str, Any]) -> Any:
     return model.get("_name") or model.get("arch")
 
 
-def derived(checkpoint: Dict[str, Any], model: Dict[str, Any], options: Dict[str, Any], n: int) -> Dict[str, Any]:
+def resolved(options: Mapping[str, Any], state: Dict[str, Tensor]) -> Tuple[Namespace, LinformerConfig]:
+    """All options of a model, and the shape of its encoder.
+
+    Args:
+        options: those that are given, with ``_name`` or ``arch`` and ``max_positions``.
+        state: its state dict, whose embeddings count the dictionary.
+
+    Raises:
+        ValueError: an option is not allowed, or they do not fit each other.
+    """
+    args = resolve(Namespace(**options))
+    return args, to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
+
+
+def derived(checkpoint: Dict[str, Any], model: Dict[str, Tensor], options: Mapping[str, Any]) -> Dict[str, Any]:
     """A checkpoint to train on from, with another model in it; the old one is not changed.
 
     Args:
-        model: its new state dict.
-        options: all options of its new model.
-        n: positions of the new model; the task makes samples as long.
+        model: the new state dict.
+        options: all options of the new model; the task makes samples of its ``max_positions``.
 
     Returns:
         it, without the optimizer's state, which fits no longer, and without moving averages.
     """
     task = node(checkpoint, "task")
-    task.update({key: n for key in ("max_positions", "tokens_per_sample", "max_source_positions") if key in task})
+    lengths = ("max_positions", "tokens_per_sample", "max_source_positions")
+    task.update({key: options["max_positions"] for key in lengths if key in task})
     new = {key: value for key, value in checkpoint.items() if key != "last_optimizer_state"}
     new["extra_state"] = {key: value for key, value in checkpoint.get("extra_state", {}).items() if key != "ema"}
     new["model"] = model
     same = isinstance(checkpoint["cfg"]["task"], dict)
-    new["cfg"] = {**checkpoint["cfg"], "model": options, "task": task if same else Namespace(**task)}
+    new["cfg"] = {**checkpoint["cfg"], "model": dict(options), "task": task if same else Namespace(**task)}
     return new
 
 

@@ -1,36 +1,42 @@
 """The tensors of a model under fairseq's names and under those of ``fairseq_linformer.huggingface``.
 
-Only prefixes differ. A tensor that two names share is kept once, and what a configuration says
-already (the number of heads) is left out.
+Only prefixes differ. A tensor with two names is kept once, and what the configuration says already (the number of
+heads) is left out.
 """
 
-from typing import Dict, Optional
+from typing import Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from ..models.shapes import ATTENTION_HEADS, CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, head_names
+from ..models.shapes import ATTENTION_HEADS, CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, head_names
 
-THEIR_ENCODER = "linformer.encoder."
-LM_HEAD, THEIR_LM_HEAD = "encoder.lm_head.", "lm_head."
-THEIR_HEAD = "classifier."
-OUTPUT = LM_HEAD + "weight"
+CLASSIFIER = "classifier."
+"""Prefix of the classification head in ``transformers``."""
 
 State = Dict[str, Tensor]
 
 
-def choose_head(state: State, wanted: Optional[str]) -> Optional[str]:
-    """Which head becomes the classifier: the one that is wanted, or the only one.
+def _prefixes(head: Optional[str]) -> List[Tuple[str, str]]:
+    """Pairs of prefixes, fairseq's first; other heads than ``head`` have the same names in both."""
+    pairs = [(ENCODER, "linformer.encoder."), ("encoder.lm_head.", "lm_head.")]
+    if head is not None:
+        pairs.append((f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER))
+    return [*pairs, (CLASSIFICATION_HEADS, CLASSIFICATION_HEADS)]
+
+
+def choose_head(state: State, requested: Optional[str]) -> Optional[str]:
+    """Which head becomes the classifier: the requested one, or the only one.
 
     Raises:
         ValueError: there is no such head, there are several, or it is one with spectral norm.
     """
     names = head_names(state)
-    if wanted is None and len(names) > 1:
+    if requested is None and len(names) > 1:
         raise ValueError(f"the checkpoint has the heads {', '.join(names)}; choose one of them with --head")
-    if wanted is not None and wanted not in names:
-        raise ValueError(f"head is {wanted!r}; the checkpoint has {', '.join(names) or 'no classification head'}")
-    name = wanted or (names[0] if names else None)
+    if requested is not None and requested not in names:
+        raise ValueError(f"head is {requested!r}; the checkpoint has {', '.join(names) or 'no classification head'}")
+    name = requested or (names[0] if names else None)
     if name is not None and f"{CLASSIFICATION_HEADS}{name}.out_proj.weight_orig" in state:
         raise ValueError(
             f"the head {name} was trained with spectral_norm_classification_head, which cannot be exported"
@@ -38,7 +44,7 @@ def choose_head(state: State, wanted: Optional[str]) -> Optional[str]:
     return name
 
 
-def to_theirs(state: State, head: Optional[str], tied: bool) -> State:
+def to_transformers(state: State, head: Optional[str], tied: bool) -> State:
     """A fairseq state dict under the names of ``transformers``.
 
     Args:
@@ -48,58 +54,47 @@ def to_theirs(state: State, head: Optional[str], tied: bool) -> State:
     Raises:
         ValueError: a tensor has no place there, or the embeddings are not tied.
     """
-    if tied and OUTPUT in state and not torch.equal(state[OUTPUT], state[EMBEDDINGS]):
+    if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
         raise ValueError(
-            f"{OUTPUT} differs from {EMBEDDINGS}, and the cfg has no untie_weights_roberta; they must be equal"
+            f"{OUTPUT_EMBEDDINGS} differs from {EMBEDDINGS}; without untie_weights_roberta they must be equal"
         )
-    theirs = {}
+    left_out = {ATTENTION_HEADS, OUTPUT_EMBEDDINGS} if tied else {ATTENTION_HEADS}
+    new = {}
     for key, value in state.items():
-        if key == ATTENTION_HEADS or (tied and key == OUTPUT):
+        if key in left_out:
             continue
-        if key.startswith(ENCODER):
-            name = THEIR_ENCODER + key[len(ENCODER) :]
-        elif key.startswith(LM_HEAD):
-            name = THEIR_LM_HEAD + key[len(LM_HEAD) :]
-        elif head is not None and key.startswith(f"{CLASSIFICATION_HEADS}{head}."):
-            name = THEIR_HEAD + key[len(f"{CLASSIFICATION_HEADS}{head}.") :]
-        elif key.startswith(CLASSIFICATION_HEADS):
-            name = key
-        else:
+        pair = next((pair for pair in _prefixes(head) if key.startswith(pair[0])), None)
+        if pair is None:
             raise ValueError(
                 f"{key} is in the checkpoint and belongs to no part of linformer_roberta that can be exported"
             )
-        theirs[name] = value.contiguous()
-    return theirs
+        new[pair[1] + key.removeprefix(pair[0])] = value.contiguous()
+    return new
 
 
-def to_ours(state: State, head: str, tied: bool, attention_heads: int) -> State:
-    """The inverse of ``to_theirs``, for the tensors of a whole model.
+def to_fairseq(state: State, head: str, tied: bool, attention_heads: int) -> State:
+    """The inverse of ``to_transformers``, for the tensors of a whole model.
 
     Args:
         head: what fairseq calls the classifier.
         attention_heads: H.
     """
-    ours = {}
+    new = {}
     for key, value in state.items():
-        for theirs, prefix in ((THEIR_ENCODER, ENCODER), (THEIR_LM_HEAD, LM_HEAD), (THEIR_HEAD, f"{CLASSIFICATION_HEADS}{head}.")):
-            if key.startswith(theirs):
-                key = prefix + key[len(theirs) :]
-                break
-        ours[key] = value
-    ours[ATTENTION_HEADS] = torch.tensor(attention_heads, dtype=ours[EMBEDDINGS].dtype)
+        fairseq, theirs = next(pair for pair in _prefixes(head) if key.startswith(pair[1]))
+        new[fairseq + key.removeprefix(theirs)] = value
+    new[ATTENTION_HEADS] = torch.tensor(attention_heads, dtype=new[EMBEDDINGS].dtype)
     if tied:
-        ours[OUTPUT] = ours[EMBEDDINGS]
-    return ours
+        new[OUTPUT_EMBEDDINGS] = new[EMBEDDINGS]
+    return new
 
 
-def difference(wanted: State, given: State) -> Optional[str]:
-    """Why the tensors ``given`` are not those of a model with the tensors ``wanted``; None if they are."""
-    for key, value in wanted.items():
+def difference(expected: State, given: State) -> Optional[str]:
+    """Why the tensors ``given`` are not those of a model with the tensors ``expected``; None if they are."""
+    for key, value in expected.items():
         if key not in given:
             return f"{key} is missing"
         if given[key].shape != value.shape:
             return f"{key} is {tuple(given[key].shape)}; it must be {tuple(value.shape)}"
-    for key in given:
-        if key not in wanted:
-            return f"{key} has no place in this model"
-    return None
+    unexpected = next((key for key in given if key not in expected), None)
+    return None if unexpected is None else f"{unexpected} has no place in this model"

@@ -4,12 +4,13 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+import fairseq
 import torch
 
 from .. import __version__
 from .files import architecture, node
 
-# What is needed to load the model again, whole, and of the rest what a reader wants to know.
+# These are needed whole to load the model; of the others a reader needs some fields.
 _NODES = ("model", "task", "criterion", "optimizer", "lr_scheduler")
 _FIELDS = {
     "common": ("seed", "fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16"),
@@ -24,19 +25,18 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     """The settings and the progress of a checkpoint, as JSON can hold them, without paths.
 
     Returns:
-        ``cfg``, of the same layout as the checkpoint's; ``num_updates``, ``epoch``,
-        ``val_loss`` and ``best``, None where it does not say; ``versions``.
+        ``cfg``, of the same layout as the checkpoint's; ``num_updates``, ``epoch``, ``val_loss`` and ``best``, None
+        where it does not say; ``versions``.
     """
     extra = checkpoint.get("extra_state") or {}
     history = checkpoint.get("optimizer_history") or [{}]
     nodes = {name: node(checkpoint, name) for name in (*_NODES, *_FIELDS)}
     nodes["model"]["_name"] = architecture(checkpoint)
-    cfg = {
-        # No option of a model is a path; k of each head is written with slashes.
-        name: _plain({key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}, name != "model")
-        for name, values in nodes.items()
-        if values
-    }
+    cfg = {}
+    for name, values in nodes.items():
+        kept = {key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}
+        if values:  # no option of a model is a path, and k of each head is written with slashes
+            cfg[name] = _plain(kept, paths=name != "model")
     earlier = checkpoint.get("provenance") or {}
     return {
         "cfg": cfg,
@@ -44,14 +44,8 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
         "epoch": _plain((extra.get("train_iterator") or {}).get("epoch")),
         "val_loss": _plain(extra.get("val_loss")),
         "best": _plain(extra.get("best")),
-        "versions": {"fairseq": earlier.get("fairseq") or _fairseq_version(), "fairseq_linformer": __version__},
+        "versions": {"fairseq": earlier.get("fairseq") or fairseq.__version__, "fairseq_linformer": __version__},
     }
-
-
-def _fairseq_version() -> str:
-    import fairseq
-
-    return fairseq.__version__
 
 
 def _plain(value: Any, paths: bool = True) -> Any:
@@ -75,7 +69,7 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
     """The model card, README.md of an exported folder.
 
     Args:
-        details: what ``collect`` gave.
+        details: the return value of ``collect``.
         shape: the ``LinformerConfig``.
         head: the classification head that travels along, or None.
         labels: its labels.
@@ -98,11 +92,11 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         ("validation loss", details["val_loss"]),
         (f"best {cfg.get('checkpoint', {}).get('best_checkpoint_metric', 'value')}", details["best"]),
         ("optimizer", cfg.get("optimizer", {}).get("_name")),
-        ("learning rate", _list(optimization.get("lr"))),
+        ("learning rate", optimization.get("lr")),
         ("schedule", cfg.get("lr_scheduler", {}).get("_name")),
         ("sentences in a batch", dataset.get("batch_size")),
         ("tokens in a batch", dataset.get("max_tokens")),
-        ("batches in an update", _list(optimization.get("update_freq"))),
+        ("batches in an update", optimization.get("update_freq")),
         ("processes", cfg.get("distributed_training", {}).get("distributed_world_size")),
         ("seed", cfg.get("common", {}).get("seed")),
         ("fairseq", details["versions"]["fairseq"]),
@@ -111,10 +105,10 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
     pipeline = "text-classification" if head else "fill-mask"
     auto = "AutoModelForSequenceClassification" if head else "AutoModelForMaskedLM"
     lines = [
-        "---", "library_name: transformers", f"pipeline_tag: {pipeline}", "tags:", "- linformer", "- fairseq", "---", "",
-        "# Linformer", "",
-        "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with fairseq "
-        "and converted by fairseq-linformer. The model code is in this folder.", "",
+        "---", "library_name: transformers", f"pipeline_tag: {pipeline}", "tags:", "- linformer", "- fairseq", "---",
+        "", "# Linformer", "",
+        "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with "
+        "fairseq and converted by fairseq-linformer. The model code is in this folder.", "",
         "    from transformers import " + auto + ", pipeline", "",
         f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
     ]  # fmt: skip
@@ -122,13 +116,10 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines += ["", "| | |", "|---|---|"]
     lines += [f"| {what} | {_cell(value)} |" for what, value in rows if value not in (None, "")]
-    lines += ["", "What is not in this table the checkpoint did not say. `config.json` has the settings under `fairseq`."]
+    lines += ["", "The checkpoint did not say more than this table. `config.json` has the settings under `fairseq`."]
     return "\n".join(lines) + "\n"
 
 
-def _list(values: Any) -> Any:
-    return ", ".join(map(str, values)) if isinstance(values, list) else values
-
-
 def _cell(value: Any) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -47,7 +47,7 @@ def find_tokenizer(
             )
     for path in (dictionary, sentencepiece, gpt2_encoder, gpt2_vocab):
         if path is not None and not os.path.isfile(path):
-            raise ValueError(f"{path} is not a file; a file of the tokenizer is wanted")
+            raise ValueError(f"{path} is not a file; it must be a file of the tokenizer")
     return LinformerTokenizer(
         str(dictionary),
         sentencepiece and str(sentencepiece),
@@ -78,7 +78,7 @@ def read_labels(path, classes: int) -> List[str]:
         ValueError: it is not a dictionary, or names too few.
     """
     if not os.path.isfile(path):
-        raise ValueError(f"{path} is not a file; a dictionary of labels is wanted")
+        raise ValueError(f"{path} is not a file; it must be a dictionary of labels")
     numbers = read_dictionary(path)
     names = {number - len(FIRST_SYMBOLS): label for label, number in numbers.items()}
     # The last one is <mask>. fairseq-preprocess may have filled the dictionary up to a multiple of 8.
@@ -92,6 +92,8 @@ def write_label_dictionary(path, labels: List[str]) -> None:
     """A ``dict.txt`` of fairseq's with these labels."""
     for label in labels:
         if not label.strip() or "\n" in label or labels.count(label) > 1:
-            raise ValueError(f"the label {label!r} cannot stand in a dictionary of fairseq; labels must differ and be one line each")
+            raise ValueError(
+                f"the label {label!r} cannot stand in a dictionary of fairseq; labels must differ and be one line each"
+            )
     path.parent.mkdir()
     path.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")

@@ -19,44 +19,36 @@ def main(arguments: Optional[List[str]] = None) -> None:
     """The command line. Bad input ends with one sentence and status 1, a wrong command with status 2."""
     parser = argparse.ArgumentParser(prog=NAME, description="Tools around fairseq's own commands.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    analyze.add_parser(commands)
-    convert.add_parser(commands)
-    prepare.add_parser(commands)
-    evaluate.add_parser(commands)
-    finetune.add_parser(commands)
-    plan.add_parser(commands)
-    submit.add_parser(commands)
-    reproduce.add_parser(commands)
-    benchmark.add_parser(commands)
-    report.add_parser(commands)
+    for command in (analyze, convert, prepare, evaluate, finetune, plan, submit, reproduce, benchmark, report):
+        command.add_parser(commands)
     options, options.more = parser.parse_known_args(arguments)
     if options.more and not getattr(options, "takes_more", False):
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
-    # fairseq sets the root logger to tell everything; a command has a few lines to say.
+    # fairseq lets the root logger print everything; a command prints a few lines.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)
     sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be anything
     try:
         with _tidy_at_the_end():
-            if said := options.run(options):
-                print(said)
+            if text := options.run(options):
+                print(text)
     except KeyboardInterrupt:
         print(f"{NAME}: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # who read standard output has enough
+    except BrokenPipeError:  # the reader of standard output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except ImportError as error:
         sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # names of files can have line ends
-    except Exception as error:  # what is inside a damaged file, or a disk that is full, can fail anywhere
+    except Exception as error:  # a damaged file or a full disk can fail anywhere
         sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {first_line(error)}")
 
 
 @contextmanager
 def _tidy_at_the_end() -> Iterator[None]:
-    """A signal that would end the process at once ends it as an error does: what is half written is taken away."""
+    """SIGTERM ends the process as an error does: partial files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

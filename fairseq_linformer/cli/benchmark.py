@@ -16,7 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Sequence
 
-from ..benchmark.typed import heads_of, names, numbers, numbers_or_none, positive
+from ..benchmark.arguments import heads_of, names, numbers, numbers_or_none, positive
 
 NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes")
 """What a command is told without: folders, and what only says when to stop."""
@@ -100,7 +100,8 @@ def _refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None
 def _measure(options: argparse.Namespace) -> str:
     import torch
 
-    from ..benchmark.cells import Provenance, measure, words_of
+    from ..benchmark.arguments import words_of
+    from ..benchmark.cells import Provenance, measure
     from ..files import check_can_be_written
     from ..machine import current_commit
 
@@ -169,9 +170,8 @@ OF_PARTS = {"finetuning": ("steps", "memory"), "warm_up": ("steps",), "updates":
 
 def _training(options: argparse.Namespace) -> list:
     from ..benchmark import training
-    from ..benchmark.process import Process
-    from ..benchmark.shares import Shares
-    from ..benchmark.whole import OF_INDEX, WITH_FAIRSEQ, why_not
+    from ..benchmark.models import OF_INDEX, WITH_FAIRSEQ, why_not
+    from ..benchmark.train_process import Process, Shares
 
     for name, parts in OF_PARTS.items():
         if options.part not in (parts if name == "fairseq_options" else (None, *parts)):
@@ -198,8 +198,8 @@ def _training(options: argparse.Namespace) -> list:
 
 
 def _finetuning(options: argparse.Namespace) -> list:
-    from ..benchmark.process import Finetuning
-    from ..benchmark.whole import WITH_FAIRSEQ
+    from ..benchmark.models import WITH_FAIRSEQ
+    from ..benchmark.train_process import Finetuning
     from ..evaluation.classifier import DICTIONARY
     from ..evaluation.rows import is_prepared, prepared_task
     from ..finetuning.data import check_whole, described

@@ -19,11 +19,15 @@ def add_parser(commands) -> None:
 
     form = forms.add_parser("from-roberta", help="a Linformer with the weights of a fairseq RoBERTa")
     form.add_argument("checkpoint", type=Path, help="fairseq's RoBERTa, for instance roberta.base/model.pt")
-    form.add_argument("out", type=Path, nargs="?", help="checkpoint to write; beside the first, NAME-linformer.pt, if left out")
+    form.add_argument(
+        "out", type=Path, nargs="?", help="checkpoint to write; beside the first, NAME-linformer.pt, if left out"
+    )
     form.add_argument("--projected-dim", required=True, help="k: a number, or one for each layer as in 256x4,128x8")
     form.add_argument("--sharing", choices=SHARING, help="headwise if left out")
     form.add_argument("--projection", choices=PROJECTIONS, help="linear if left out")
-    form.add_argument("--projection-init", choices=STARTS["linear"], help="how E and F start; as a new model's do if left out")
+    form.add_argument(
+        "--projection-init", choices=STARTS["linear"], help="how E and F start; as a new model's do if left out"
+    )
     form.add_argument("--max-positions", type=int, help="n; that of RoBERTa if left out")
     form.add_argument("--seed", type=int, default=1, help="of what starts at random")
     form.set_defaults(run=_from_roberta)
@@ -32,7 +36,11 @@ def add_parser(commands) -> None:
     form.add_argument("checkpoint", type=Path)
     form.add_argument("out", type=Path, help="checkpoint to write")
     form.add_argument("--max-positions", type=int, help="the new n")
-    form.add_argument("--projected-dim", help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n, or without windows as it was")
+    form.add_argument(
+        "--projected-dim",
+        help="the new k, in any form; if left out, the one that leaves short inputs as they are: in proportion to n, "
+        "or without windows as it was",
+    )
     form.set_defaults(run=_resize)
 
     form = forms.add_parser("to-huggingface", help="a folder for transformers")
@@ -44,7 +52,9 @@ def add_parser(commands) -> None:
     form.add_argument("--gpt2-vocab", type=Path, help="GPT-2's vocab.bpe")
     form.add_argument("--no-tokenizer", dest="tokenizer", action="store_false", help="write none")
     form.add_argument("--head", help="the classification head to take along as classifier, if there are several")
-    form.add_argument("--labels", type=Path, help="dict.txt of the labels; label/dict.txt beside the checkpoint if left out")
+    form.add_argument(
+        "--labels", type=Path, help="dict.txt of the labels; label/dict.txt beside the checkpoint if left out"
+    )
     form.set_defaults(run=_to_huggingface)
 
     form = forms.add_parser("from-huggingface", help="a folder of transformers back to fairseq")
@@ -100,5 +110,5 @@ def _described(path: Path, checkpoint: dict) -> str:
 
     model = node(checkpoint, "model")
     names = ("max_positions", "projected_dim", "sharing", "projection")
-    said = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) is not None]
-    return f"{path}: " + " ".join(said)
+    options = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) is not None]
+    return f"{path}: " + " ".join(options)

@@ -1,9 +1,9 @@
 """``fairseq-linformer prepare``: data for fairseq's tasks.
 
-    fairseq-linformer prepare pretraining data/pretraining --source wikipedia --source bookcorpusopen --gpt2 data/gpt2_bpe --shards 10
+    fairseq-linformer prepare pretraining data/pretraining --source wikipedia --gpt2 data/gpt2_bpe --shards 10
     fairseq-linformer prepare sentencepiece data/spm --source wikipedia --vocab-size 32000
     fairseq-linformer prepare qnli data/qnli --source hub --gpt2 data/gpt2_bpe
-    fairseq-linformer prepare imdb data/imdb --source aclImdb_v1.tar.gz --sentencepiece data/spm/spm.model --cut head+tail
+    fairseq-linformer prepare imdb data/imdb --source aclImdb_v1.tar.gz --sentencepiece spm.model --cut head+tail
 """
 
 import argparse
@@ -27,27 +27,32 @@ def add_parser(commands) -> None:
 
 
 SOURCE = (
-    "a file, a folder or a pattern (text with a blank line between documents, JSON lines or parquet; .gz, .bz2, .xz and .zst too), "
-    f"hub:NAME, or one of {', '.join(PRESETS)}; give it several times for several. Keys follow after commas, such as "
-    "column=body: see fairseq_linformer/corpus/sources.py"
+    "a file, a folder or a pattern (text with a blank line between documents, JSON lines or parquet; .gz, .bz2, .xz "
+    f"and .zst too), hub:NAME, or one of {', '.join(PRESETS)}; repeat it for several. Keys follow after commas, such "
+    "as column=body: see fairseq_linformer/corpus/sources.py"
 )
 
 
 def _add_pretraining(things) -> None:
-    thing = things.add_parser("pretraining", help="text for masked_lm, from files and the hub", description="Text for masked_lm. Killed and started again, it goes on.")
+    description = "Text for masked_lm. If it is killed, rerun it to resume."
+    thing = things.add_parser("pretraining", help="text for masked_lm, from files and the hub", description=description)
     thing.add_argument("out", type=Path, metavar="OUT", help="folder: new, or one where the same was begun")
     thing.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
     _add_tokenizer(thing)
-    thing.add_argument("--valid-share", type=float, default=Options.valid_share, metavar="SHARE", help="of the documents, for validation (%(default)s)")
-    thing.add_argument("--shards", type=int, default=Options.shards, help="folders that train is dealt out to; an epoch of fairseq is one (%(default)s)")
-    thing.add_argument("--unique-paragraphs", action="store_true", help="drop paragraphs that came before, in any document; documents always")
+    thing.add_argument("--valid-share", type=float, default=Options.valid_share, metavar="SHARE",
+                       help="of the documents, for validation (%(default)s)")  # fmt: skip
+    thing.add_argument("--shards", type=int, default=Options.shards,
+                       help="folders that train is dealt out to; an epoch of fairseq is one (%(default)s)")  # fmt: skip
+    thing.add_argument("--unique-paragraphs", action="store_true",
+                       help="drop repeated paragraphs too; repeated documents are always dropped")  # fmt: skip
     thing.add_argument("--chunk-mib", type=float, default=Options.chunk_mib, metavar="MIB",
-                       help="of a file, what a process takes at once (%(default)s); one that is compressed, parquet or joined is taken otherwise")  # fmt: skip
+                       help="of a file of text, read by a process at once (%(default)s)")  # fmt: skip
     thing.add_argument("--max-skipped", type=float, default=MAX_SKIPPED, metavar="SHARE",
-                       help="of the documents, how many may be skipped because they are no text (%(default)s)")  # fmt: skip
-    thing.add_argument("--workers", type=int, metavar="N", help="processes; as many as there are processors if left out")
+                       help="of the documents, how many may be skipped as no text (%(default)s)")  # fmt: skip
+    thing.add_argument("--workers", type=int, metavar="N", help="processes (as many as there are processors)")
     only = thing.add_mutually_exclusive_group()
-    only.add_argument("--part", type=_part, metavar="I/N", help="tokenise every N-th chunk from the I-th on; give the rest to other machines")
+    only.add_argument("--part", type=_part, metavar="I/N",
+                      help="tokenise every N-th chunk from the I-th on; the rest is for other machines")  # fmt: skip
     only.add_argument("--merge", action="store_true", help="put together what all parts have tokenised")
     thing.set_defaults(run=_pretraining)
 
@@ -57,15 +62,15 @@ def _add_sentencepiece(things) -> None:
     thing.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     thing.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
     thing.add_argument("--vocab-size", type=int, required=True, metavar="V", help="pieces, <unk> included")
-    thing.add_argument("--sample-mib", type=float, default=32, metavar="MIB", help="of text to train it on (%(default)s)")
+    thing.add_argument("--sample-mib", type=float, default=32, metavar="MIB", help="of training text (%(default)s)")
     thing.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe")
-    thing.add_argument("--fold-case", action="store_true", help="take upper case for lower case; a small vocabulary goes further")
+    thing.add_argument("--fold-case", action="store_true", help="take upper case for lower case")
     thing.set_defaults(run=_sentencepiece)
 
 
 def _add_tokenizer(thing) -> None:
     tokenizer = thing.add_mutually_exclusive_group(required=True)
-    tokenizer.add_argument("--gpt2", metavar="FOLDER", help="GPT-2's BPE: encoder.json, vocab.bpe and fairseq's dict.txt")
+    tokenizer.add_argument("--gpt2", metavar="FOLDER", help="GPT-2's BPE: encoder.json, vocab.bpe and dict.txt")
     tokenizer.add_argument("--sentencepiece", metavar="MODEL", help="a sentencepiece model")
 
 
@@ -87,7 +92,8 @@ def _pretraining(options: argparse.Namespace) -> str:
 def _sentencepiece(options: argparse.Namespace) -> str:
     from ..corpus.sample import train
 
-    return train(options.out, options.source, options.vocab_size, options.sample_mib, options.model_type, options.fold_case)
+    sample = (options.sample_mib, options.model_type, options.fold_case)
+    return train(options.out, options.source, options.vocab_size, *sample)
 
 
 def _add_task(things, task) -> None:
@@ -97,12 +103,13 @@ def _add_task(things, task) -> None:
     thing = things.add_parser(task.name, help=says, description=f"{says}. Licence: {task.licence}.")
     thing.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     thing.add_argument("--source", default="hub", metavar="hub|PATH",
-                       help="hub (default), or the official files, a folder or an archive; a folder named hub is ./hub")  # fmt: skip
+                       help="hub (default), or the official files, a folder or an archive")  # fmt: skip
     _add_tokenizer(thing)
-    thing.add_argument("--max-positions", type=int, default=MAX_POSITIONS, metavar="N", help="n; longer rows are cut (%(default)s)")
-    thing.add_argument("--cut", choices=HOW, default=HOW[0], help="what stays of a text that is cut (%(default)s)")
+    thing.add_argument("--max-positions", type=int, default=MAX_POSITIONS, metavar="N",
+                       help="n; longer rows are cut (%(default)s)")  # fmt: skip
+    thing.add_argument("--cut", choices=HOW, default=HOW[0], help="the part of a longer text to keep (%(default)s)")
     thing.add_argument("--max-skipped", type=float, default=MAX_SKIPPED, metavar="SHARE",
-                       help="of the rows of a split, how many may be skipped because they cannot be used (%(default)s)")  # fmt: skip
+                       help="of the rows of a split, how many may be skipped as unusable (%(default)s)")  # fmt: skip
     thing.set_defaults(run=_task)
 
 
@@ -113,5 +120,6 @@ def _task(options: argparse.Namespace) -> str:
 
     task = TASKS[options.thing]
     tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
-    manifest = prepare(task, options.out, options.source, tokenizer, options.max_positions, options.cut, options.max_skipped)
+    limits = (options.max_positions, options.cut, options.max_skipped)
+    manifest = prepare(task, options.out, options.source, tokenizer, *limits)
     return summary(task, options.out, manifest)

@@ -1,9 +1,8 @@
 """fairseq's ``.bin`` and ``.idx`` (its ``mmap`` format), written as a stream.
 
-``.bin`` is the numbers of all lines, one after the other. ``.idx`` is "MMIDIDX\\0\\0", version 1, a
-code for the type of number, the count of lines, the length of each (int32), where each begins
-in bytes (int64). fairseq's own builder holds lengths and beginnings in lists; here they go
-through files, so that memory does not grow with the text.
+``.bin`` holds the token numbers of all lines, one after the other. ``.idx`` is "MMIDIDX\\0\\0", version 1, a code for
+the dtype, the number of lines, the length of each (int32), the byte offset of each (int64). fairseq's own builder
+keeps lengths and offsets in lists; here they go through files, so that memory does not grow with the text.
 """
 
 import os
@@ -19,23 +18,23 @@ _CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
 
 
 class Writer:
-    """Writes ``PREFIX.bin`` and ``PREFIX.idx``, which are there from ``finish`` on.
+    """Writes ``PREFIX.bin`` and ``PREFIX.idx``, which exist once ``finish`` has returned.
 
     Args:
         prefix: path without suffix; its folder is made.
-        dtype: of the numbers, ``uint16`` or ``uint32``.
+        dtype: of the token numbers, ``uint16`` or ``uint32``.
     """
 
     def __init__(self, prefix, dtype):
         self._dtype = np.dtype(dtype)
-        self._prefix = Path(prefix)
-        self._prefix.parent.mkdir(parents=True, exist_ok=True)
-        self._paths = {name: beside_name(self._prefix.with_name(f"{self._prefix.name}.{name}")) for name in ("bin", "sizes", "pointers", "idx")}
-        self._files = {name: open(self._paths[name], "wb") for name in ("bin", "sizes", "pointers")}
+        self._targets = {name: Path(f"{prefix}.{name}") for name in ("bin", "idx", "sizes", "pointers")}
+        self._targets["bin"].parent.mkdir(parents=True, exist_ok=True)
+        self._paths = {name: beside_name(target) for name, target in self._targets.items()}
+        self._files = {name: open(path, "wb") for name, path in self._paths.items() if name != "idx"}
         self.lines = self.tokens = 0
 
     def add(self, ids: np.ndarray, sizes: np.ndarray) -> None:
-        """(tokens,) numbers of lines, (lines,) how many each has."""
+        """(tokens,) numbers of lines, (lines,) the length of each."""
         ends = np.cumsum(sizes, dtype=np.int64)
         self._files["bin"].write(ids.astype(self._dtype, copy=False).tobytes())
         self._files["sizes"].write(sizes.astype(np.int32).tobytes())
@@ -53,12 +52,12 @@ class Writer:
                     shutil.copyfileobj(part, index)
         self._files["bin"].close()
         for name in ("bin", "idx"):
-            os.replace(self._paths[name], self._prefix.with_name(f"{self._prefix.name}.{name}"))
+            os.replace(self._paths[name], self._targets[name])
         self.close()
 
     def close(self) -> None:
         """Remove what is not finished."""
-        for name, file in self._files.items():
+        for file in self._files.values():
             file.close()
-            self._paths[name].unlink(missing_ok=True)
-        self._paths["idx"].unlink(missing_ok=True)
+        for path in self._paths.values():
+            path.unlink(missing_ok=True)

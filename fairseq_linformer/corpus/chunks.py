@@ -1,12 +1,12 @@
-"""A chunk of a source as tokens: files in a folder, the last of which says that it is done.
+"""A chunk of a source as tokens: files in a folder. The last one marks it as done.
 
-    NAME.tokens      numbers of the dictionary: line after line with </s>, and </s> behind each document
+    NAME.tokens      token numbers: line after line with </s>, and </s> after each document
     NAME.lines       (lines,) of ``line_type``, that </s> a line of its own
     NAME.documents   (documents,) of ``DOCUMENT``
-    NAME.json        counts, and the first of what was skipped
+    NAME.json        counts, and the first documents that were skipped
 
-They are written as the chunk is read, so that memory does not grow with it. Which documents go
-where, and which are there twice, is for ``assemble.py``: it takes all chunks.
+They are written while the chunk is read, so that memory does not grow with it. ``assemble.py`` takes all chunks and
+decides which documents go where and which are duplicates.
 """
 
 import hashlib
@@ -32,20 +32,22 @@ _BATCH, _CHARACTERS = 10_000, 1 << 20
 
 
 def line_type(hashed: bool) -> np.dtype:
-    """Of a line, with its hash or without."""
+    """The record of a line, with its hash or without."""
     return np.dtype([("tokens", np.uint32), ("words", np.uint32), *(HASH if hashed else [])])
 
 
 def name_of(index: int) -> str:
+    """The name of a chunk's files, without suffix."""
     return f"chunk-{index:06d}"
 
 
 def is_done(folder: Path, index: int) -> bool:
+    """Whether a chunk is tokenised."""
     return (folder / f"{name_of(index)}.json").exists()
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the parts of files that killed processes have left. Nobody may be at work in the folder."""
+    """Remove the partial files that killed processes have left. No process may be at work in the folder."""
     for part in folder.glob(".chunk-*"):
         part.unlink(missing_ok=True)
 
@@ -55,51 +57,51 @@ def tokenise(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: Path, i
 
     Args:
         index: its number in the plan, which names the files.
-        hashed: keep a hash of each paragraph, to drop those that come again.
+        hashed: keep a hash of each paragraph, to drop repeated ones.
 
     Raises:
-        ValueError: the chunk is damaged; a sentence.
+        ValueError: the chunk is damaged.
         OSError: it cannot be read, or the disk is full.
     """
-    documents_read = empty = 0
+    documents_read = empty = characters = 0
     unfit: Counter = Counter()
     examples: List[list] = []
+    batch: List[str] = []
     path = folder / name_of(index)
     with ExitStack() as files:
-        tokens, lines, table = (files.enter_context(atomic(path.with_suffix(suffix), "wb")) for suffix in (".tokens", ".lines", ".documents"))
-        batch: List[str] = []
-        characters = 0  # of the batch
+        suffixes = (".tokens", ".lines", ".documents")
+        tokens, lines, table = (files.enter_context(atomic(path.with_suffix(s), "wb")) for s in suffixes)
 
         def flush() -> None:
             ids, sizes = tokenizer.encode(batch)
             tokens.write(ids.tobytes())
-            lines.write(_lines(batch, sizes, hashed).tobytes())
+            lines.write(_line_records(batch, sizes, hashed).tobytes())
             batch.clear()
 
         for raw in documents(chunk, source):
             documents_read += 1
             try:
-                found = lines_of(raw)
+                paragraphs = lines_of(raw)
             except Unfit as error:
                 unfit[error.reason] += 1
                 if unfit[error.reason] <= EXAMPLES:
-                    position = error.position if chunk.format in ("text", "jsonl") else 0
+                    position = error.position if chunk.is_stream else 0
                     examples.append([error.reason, raw.place + position])
                 continue
-            if not found:
+            if not paragraphs:
                 empty += 1
                 continue
-            table.write(np.array([(*hash_of("\n".join(found)), len(found) + 1)], dtype=DOCUMENT).tobytes())
-            for line in (*found, ""):
+            table.write(np.array([(*hash_of("\n".join(paragraphs)), len(paragraphs) + 1)], dtype=DOCUMENT).tobytes())
+            for line in (*paragraphs, ""):
                 batch.append(line)
                 characters += len(line)
                 if len(batch) == _BATCH or characters > _CHARACTERS:
                     flush()
                     characters = 0
         flush()
-    said = {"documents": documents_read, "empty": empty, "unfit": dict(sorted(unfit.items())), "examples": examples}
     with atomic(path.with_suffix(".json")) as file:
-        json.dump(said, file)
+        unfit = dict(sorted(unfit.items()))
+        json.dump({"documents": documents_read, "empty": empty, "unfit": unfit, "examples": examples}, file)
 
 
 def hash_of(text: str) -> Tuple[int, int]:
@@ -108,10 +110,10 @@ def hash_of(text: str) -> Tuple[int, int]:
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 
 
-def _lines(lines: List[str], sizes: np.ndarray, hashed: bool) -> np.ndarray:
-    table = np.zeros(len(lines), dtype=line_type(hashed))
-    table["tokens"] = sizes
-    table["words"] = np.fromiter((len(line.split()) for line in lines), dtype=np.uint32, count=len(lines))
+def _line_records(lines: List[str], sizes: np.ndarray, hashed: bool) -> np.ndarray:
+    records = np.zeros(len(lines), dtype=line_type(hashed))
+    records["tokens"], records["words"] = sizes, [len(line.split()) for line in lines]
     if hashed:
-        table["high"], table["low"] = np.array([hash_of(line) for line in lines], dtype=np.uint64).reshape(-1, 2).T
-    return table
+        hashes = np.array([hash_of(line) for line in lines], dtype=np.uint64).reshape(-1, 2)
+        records["high"], records["low"] = hashes.T
+    return records

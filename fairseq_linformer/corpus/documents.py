@@ -1,14 +1,14 @@
 """The documents of a chunk, and the lines of a document.
 
-In text a blank line ends a document; of rows each is one, or those that belong together are. A
-document is bytes or text until ``lines_of`` has made lines of it.
+In text a blank line ends a document; of rows each is one, or those that belong together are. A document is bytes or
+text until ``lines_of`` has made lines of it.
 """
 
 import json
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from .plan import Chunk
 from .rows import hub_rows, parquet_rows
@@ -21,16 +21,18 @@ LONG_DOCUMENT = f"a document of over {MAX_DOCUMENT >> 20} MiB"
 ENDS_OF_DOCUMENTS = "in text a blank line ends a document"
 _LONG_LINE = f"a line of over {MAX_BYTES:,} bytes"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
-_CONTROLS = "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
+_CONTROLS = (
+    "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
+)
 _CLEANED = str.maketrans(_LINE_ENDS, "\n" * len(_LINE_ENDS), _CONTROLS)
 _UNCLEAN = re.compile(f"[{_LINE_ENDS}{_CONTROLS}]")
 
 
 class Unfit(ValueError):
-    """Why a document is skipped, in a few words that are the same for all like it.
+    """Why a document is skipped, in a few words that are the same for all such documents.
 
     Args:
-        position: of what is wrong, in bytes from the beginning of the document.
+        position: of the fault, in bytes from the beginning of the document.
     """
 
     def __init__(self, reason: str, position: int = 0):
@@ -53,48 +55,49 @@ class Raw:
     unfit: Optional[Unfit] = None
 
 
+NumberedRow = Tuple[Optional[Dict[str, Any]], int, Optional[Unfit]]
+"""A row, its place, and why it cannot be used; one of the first and the last is None."""
+
+
 def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
     """The documents of a chunk, in order.
 
     Raises:
-        ValueError: it is damaged or stops; a sentence.
+        ValueError: it is damaged or stops.
         OSError: it cannot be read.
     """
-    if chunk.format in ("text", "jsonl"):
-        with open_stream(chunk.file) as stream, damage_refused(chunk.file):
-            if chunk.start:
-                stream.seek(chunk.start)
-            if chunk.format == "text":
-                yield from _text_documents(stream, chunk.start, chunk.end)
-            else:
-                yield from _joined(_json_rows(stream, chunk.start, chunk.end), source)
-        return
-    rows = hub_rows(source, chunk.start, chunk.end) if chunk.format == "hub" else \
-        parquet_rows(chunk.file, chunk.start, chunk.end, source.columns)  # fmt: skip
-    yield from _joined(((row, place, Unfit("not UTF-8") if row is None else None) for place, row in enumerate(rows)), source)
+    if chunk.format == "text":
+        yield from _text_documents(chunk)
+    elif chunk.format == "jsonl":
+        yield from _joined(_json_rows(chunk), source)
+    else:
+        if chunk.format == "hub":
+            rows = hub_rows(source, chunk.start, chunk.end)
+        else:
+            rows = parquet_rows(chunk.file, chunk.start, chunk.end, source.columns)
+        numbered = ((row, place, Unfit("not UTF-8") if row is None else None) for place, row in enumerate(rows))
+        yield from _joined(numbered, source)
 
 
 def lines_as_documents(chunk: Chunk) -> Iterator[Raw]:
-    """Each line of a chunk of text that is not blank, for texts of a line each: one that is unfit takes no other with it.
+    """Each nonblank line of a chunk of text, for texts of one line each: an unfit one takes no other with it.
 
     Raises:
         ValueError, OSError: as ``documents``.
     """
-    with open_stream(chunk.file) as stream, damage_refused(chunk.file):
-        if chunk.start:
-            stream.seek(chunk.start)
-        for line, place, length in _lines(stream, chunk.start, chunk.end, MAX_BYTES):
-            if length > MAX_BYTES:
-                yield Raw(None, place, Unfit(_LONG_LINE))
-            elif line.strip():
-                yield Raw(line, place)
+    for line, place, length in _lines(chunk, MAX_BYTES):
+        if length > MAX_BYTES:
+            yield Raw(None, place, Unfit(_LONG_LINE))
+        elif line.strip():
+            yield Raw(line, place)
 
 
 def lines_of(raw: Raw) -> List[str]:
     """The paragraphs of a document, stripped, without blank ones.
 
-    What ends a line somewhere becomes a line end: carriage return, vertical tab, form feed, NEL (U+0085), U+2028 and
-    U+2029. Control characters but the tab are taken out, and so is U+FEFF, the byte order mark. The rest is brought to NFC.
+    Whatever some system takes for a line end becomes one: carriage return, vertical tab, form feed, NEL (U+0085),
+    U+2028 and U+2029. Control characters except the tab are removed, and so is U+FEFF, the byte order mark. The rest
+    is normalised to NFC.
 
     Raises:
         Unfit: it is not text.
@@ -127,26 +130,30 @@ def _composed(line: str) -> str:
         raise Unfit(_LONG_LINE)
     if line.isascii():
         return line
-    # It takes the square of the length of a run of marks.
+    # Its time is quadratic in the length of a run of marks.
     if len(line) > 10_000 and sum(unicodedata.combining(c) > 0 for c in line) > 10_000:
         raise Unfit("a line of combining marks")
     return unicodedata.normalize("NFC", line)
 
 
-def _lines(stream: BinaryIO, place: int, end: Optional[int], limit: int) -> Iterator[tuple]:
-    """(line, its place, its length); of a line of over ``limit`` bytes only the beginning."""
-    while end is None or place < end:
-        line, length = read_line(stream, limit)
-        if not line:
-            return
-        yield line, place, length
-        place += length
+def _lines(chunk: Chunk, limit: int) -> Iterator[Tuple[bytes, int, int]]:
+    """(line, its place, its length); only the beginning of a line of over ``limit`` bytes."""
+    with open_stream(chunk.file) as stream, damage_refused(chunk.file):
+        if chunk.start:
+            stream.seek(chunk.start)
+        place = chunk.start
+        while chunk.end is None or place < chunk.end:
+            line, length = read_line(stream, limit)
+            if not line:
+                return
+            yield line, place, length
+            place += length
 
 
-def _text_documents(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[Raw]:
+def _text_documents(chunk: Chunk) -> Iterator[Raw]:
     lines: List[bytes] = []
-    begun, size, unfit = start, 0, None
-    for line, place, length in _lines(stream, start, end, MAX_BYTES):
+    begun, size, unfit = chunk.start, 0, None
+    for line, place, length in _lines(chunk, MAX_BYTES):
         if line.strip() == b"" and length <= MAX_BYTES:
             if lines or unfit:
                 yield Raw(None if unfit else b"".join(lines), begun, unfit)
@@ -162,14 +169,13 @@ def _text_documents(stream: BinaryIO, start: int, end: Optional[int]) -> Iterato
         if unfit is None:
             lines.append(line)
         else:
-            lines = []  # it is not kept, however long it goes on
+            lines = []  # not kept, however long the document is
     if lines or unfit:
         yield Raw(None if unfit else b"".join(lines), begun, unfit)
 
 
-def _json_rows(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[tuple]:
-    """(row or None, place, what is wrong)."""
-    for line, place, length in _lines(stream, start, end, MAX_DOCUMENT):
+def _json_rows(chunk: Chunk) -> Iterator[NumberedRow]:
+    for line, place, length in _lines(chunk, MAX_DOCUMENT):
         if length > MAX_DOCUMENT:
             yield None, place, Unfit(LONG_DOCUMENT)
         elif line.strip():
@@ -181,8 +187,8 @@ def _json_rows(stream: BinaryIO, start: int, end: Optional[int]) -> Iterator[tup
             yield (row, place, None) if isinstance(row, dict) else (None, place, Unfit("not a JSON object"))
 
 
-def _joined(rows: Iterator[tuple], source: Source) -> Iterator[Raw]:
-    """Documents of rows: one of each, or of those that belong together."""
+def _joined(rows: Iterator[NumberedRow], source: Source) -> Iterator[Raw]:
+    """Documents from rows: each row is one, or those that belong together are."""
     texts: List[str] = []
     begun, last, size = 0, None, 0
 
@@ -191,12 +197,17 @@ def _joined(rows: Iterator[tuple], source: Source) -> Iterator[Raw]:
         return Raw(None if too_long else "\n".join(texts), begun, too_long)
 
     for row, place, unfit in rows:
-        unfit = unfit or _unfit_row(row, source)
+        if unfit is None and not isinstance(row.get(source.column), str):
+            unfit = Unfit(f"no text in {source.column}")
+        if unfit is None and source.group is not None and source.group not in row:
+            unfit = Unfit(f"no {source.group}")
         if unfit:
             yield Raw(None, place, unfit)
             continue
-        text = _text_of(row, source)
-        key = row[source.group] if source.group is not None else None
+        text, title = row[source.column], row.get(source.title)
+        if isinstance(title, str) and title:
+            text = f"{title}\n{text}"
+        key = row.get(source.group)
         if texts and (len(texts) >= source.rows if source.group is None else key != last):
             yield document()
             texts, size = [], 0
@@ -207,17 +218,3 @@ def _joined(rows: Iterator[tuple], source: Source) -> Iterator[Raw]:
         last = key
     if texts:
         yield document()
-
-
-def _unfit_row(row: Dict[str, Any], source: Source) -> Optional[Unfit]:
-    if not isinstance(row.get(source.column), str):
-        return Unfit(f"no text in {source.column}")
-    if source.group is not None and source.group not in row:
-        return Unfit(f"no {source.group}")
-    return None
-
-
-def _text_of(row: Dict[str, Any], source: Source) -> str:
-    """Its text, the title before it."""
-    text, title = row[source.column], row.get(source.title) if source.title is not None else None
-    return f"{title}\n{text}" if isinstance(title, str) and title else text

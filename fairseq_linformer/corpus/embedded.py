@@ -8,10 +8,9 @@ writes
     OUT/task/train.input0 OUT/task/train.label        a labelled task from the same text:
     OUT/task/valid.input0 OUT/task/valid.label        which package is this docstring from?
 
-A document is one topic of ``help()`` (``pydoc_data.topics``) or one docstring of the
-standard library, some 2 million characters together. The sources are parsed, not
-imported: importing has side effects (``import antigravity`` opens a browser). The result
-is the same in every run of the same Python; another version of Python has other text.
+A document is one topic of ``help()`` (``pydoc_data.topics``) or one docstring of the standard library, some 2 million
+characters together. The sources are parsed, not imported: importing has side effects (``import antigravity`` opens a
+browser). Every run of the same Python gives the same text; another version of Python has other text.
 """
 
 import argparse
@@ -23,7 +22,7 @@ import sysconfig
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..files import write_lines
 
@@ -35,10 +34,9 @@ SKIPPED_FOLDERS = frozenset(
 VALID_PERCENT = 10
 CLASSES = 8
 LEAST_WORDS = 5
-"""A labelled example has at least this many words: "Return an iterator." says nothing
-about where it is from."""
+"""Of a labelled example: "Return an iterator." says nothing about its origin."""
 HIDDEN_NAME = "this"
-"""What stands in a labelled example where the name of a package stood."""
+"""Replaces the names of packages in a labelled example."""
 
 
 class Document(NamedTuple):
@@ -56,31 +54,24 @@ class Document(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """True for the documents held out: one in ten, by a hash of the text.
-
-        So it depends on nothing else: neither on the order of the documents, nor on which
-        others there are, nor on what the document is used for.
-        """
+        """Whether it is held out: one in ten, by a hash of the text, whatever other documents there are."""
         return int(hashlib.sha256(self.text.encode()).hexdigest(), 16) % 100 < VALID_PERCENT
 
 
 def paragraphs(text: str) -> List[str]:
-    """The paragraphs of ``text`` (blank lines part them), white space collapsed, none empty."""
+    """The paragraphs of ``text`` (separated by blank lines), white space collapsed, none empty."""
     joined = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
     return [part for part in joined if part]
 
 
 def docstrings(source: bytes) -> List[str]:
-    """The docstrings of a module, its classes and its functions, indentation removed.
-
-    Args:
-        source: a Python file, in the encoding that it declares.
+    """The docstrings of a module, its classes and its functions, without indentation.
 
     Raises:
-        SyntaxError: this Python cannot read it.
+        SyntaxError: this Python cannot read ``source``, a file in the encoding that it declares.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "invalid escape sequence" is not for our reader
+        warnings.simplefilter("ignore")  # "invalid escape sequence" does not concern our reader
         tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented))
@@ -88,11 +79,7 @@ def docstrings(source: bytes) -> List[str]:
 
 
 def topics(source: bytes) -> List[str]:
-    """The texts of ``pydoc_data/topics.py``: the values of its one dictionary, by key.
-
-    Raises:
-        ValueError: there is no such dictionary.
-    """
+    """The texts of ``pydoc_data/topics.py``: the values of its one dictionary, by key; ValueError if it has none."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and node.targets[0].id == "topics":
             found = ast.literal_eval(node.value)
@@ -100,7 +87,7 @@ def topics(source: bytes) -> List[str]:
     raise ValueError("no dictionary named topics")
 
 
-def _texts(library: Path) -> Iterator[tuple]:
+def _texts(library: Path) -> Iterator[Tuple[Optional[str], str]]:
     """Pairs (package, raw text): the topics, then the docstrings in the order of their files."""
     topic_file = library / "pydoc_data" / "topics.py"
     if topic_file.is_file():  # some distributions leave it out; the docstrings are enough
@@ -120,35 +107,31 @@ def _texts(library: Path) -> Iterator[tuple]:
 
 
 def collect(library: Path) -> List[Document]:
-    """All documents below ``library``, exact repeats removed, in a fixed order.
-
-    Args:
-        library: folder of a Python's standard library, with its sources.
+    """All documents below ``library``, a standard library with its sources, without exact repeats, in a fixed order.
 
     Raises:
-        ValueError: there is nothing to read there.
+        ValueError: there are none.
     """
-    seen, documents = set(), []
+    documents = {}
     for package, text in _texts(Path(library)):
         document = Document(package, paragraphs(text))
-        if document.paragraphs and document.text not in seen:
-            seen.add(document.text)
-            documents.append(document)
+        if document.paragraphs:
+            documents.setdefault(document.text, document)
     if not documents:
         raise ValueError(f"{library} holds no documented Python source")
-    return documents
+    return list(documents.values())
 
 
-def labelled(documents: List[Document], classes: int = CLASSES) -> dict:
+def labelled(documents: List[Document], classes: int = CLASSES) -> Dict[str, List[Tuple[str, str]]]:
     """The task "which package is this docstring from?".
 
-    The classes are the ``classes`` packages with most docstrings, two at least. Their names
-    are hidden wherever they stand as a word, in the text of every class alike, lest the answer
-    be read off; examples that are then equal to an earlier one are dropped.
+    The classes are the ``classes`` packages with most docstrings, two at least. Their names are hidden wherever they
+    stand as a word, in the text of every class alike, lest the answer be read off; examples that are then equal to an
+    earlier one are dropped.
 
     Returns:
-        ``{"train": [(text, label), ...], "valid": [...]}``; a document is valid here if and
-        only if it is in ``text/valid.txt``.
+        ``{"train": [(text, label), ...], "valid": [...]}``; a document is valid here if and only if it is in
+        ``text/valid.txt``.
 
     Raises:
         ValueError: fewer than two classes, or fewer packages than classes.
@@ -158,19 +141,17 @@ def labelled(documents: List[Document], classes: int = CLASSES) -> dict:
     candidates = [
         document
         for document in documents
-        if document.package
-        and not document.package.startswith("_")
-        and len(document.text.split()) >= LEAST_WORDS
+        if document.package and not document.package.startswith("_") and len(document.text.split()) >= LEAST_WORDS
     ]
     counts = Counter(document.package for document in candidates)
     if len(counts) < classes:
-        raise ValueError(f"{len(counts)} packages with docstrings; {classes} classes are wanted")
+        raise ValueError(f"classes is {classes}; only {len(counts)} packages have docstrings")
     # By count, then by name: the order in a tie must not depend on the file system.
     names = sorted(counts, key=lambda name: (-counts[name], name))[:classes]
     hide = re.compile(r"\b(%s)\b" % "|".join(map(re.escape, names)), re.IGNORECASE)
 
     examples, seen = {"train": [], "valid": []}, set()
-    # Training first, so that of two equal examples the one that goes is not its.
+    # Training first: of two equal examples, the one for validation is dropped.
     for document in sorted(candidates, key=lambda document: document.is_valid):
         text = hide.sub(HIDDEN_NAME, document.text)
         if document.package in names and text not in seen:
@@ -180,11 +161,10 @@ def labelled(documents: List[Document], classes: int = CLASSES) -> dict:
 
 
 def write(out, library: Optional[Path] = None, classes: int = CLASSES) -> None:
-    """Build the corpus and write it below ``out``; each file is there whole or not at all.
+    """Build the corpus and write it below ``out``, a folder; each file is written whole or not at all.
 
     Args:
-        out: a folder; made if it is missing. Files of an earlier run are replaced.
-        library: folder of the standard library; that of the running Python by default.
+        library: folder of the standard library; by default that of the running Python.
         classes: of the labelled task.
 
     Raises:

@@ -13,15 +13,15 @@ from .streams import COMPRESSED, MAX_BYTES, open_stream, read_line
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a source that is read in one go. The format says what ``start`` and ``end`` are:
+    """A part of a source that is read in one go. The format defines ``start`` (included) and ``end`` (excluded):
 
-    text, jsonl    bytes, decompressed: the first, and the one behind the last or None for all that is left
-    parquet        row groups: the first, and the one behind the last
-    hub            the number of a shard or ``ALL``, and how many shards there are
+    text, jsonl    bytes, decompressed; ``end`` is None for all that is left
+    parquet        row groups
+    hub            the number of a shard or ``ALL``, and the number of shards
     """
 
     source: int
-    """Its place among the sources."""
+    """Its index among the sources."""
     file: str
     """Or ``hub:NAME``."""
     format: str
@@ -29,6 +29,11 @@ class Chunk:
     end: Optional[int]
     bytes: int
     """How much there is to read, roughly."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its documents are counted in bytes, not in rows."""
+        return self.format in ("text", "jsonl")
 
 
 @dataclass
@@ -41,28 +46,27 @@ class Plan:
 
 
 def make_plan(sources: List[Source], chunk_bytes: int) -> Plan:
-    """Look at all sources, without reading them.
+    """Inspect all sources, without reading them.
 
     Raises:
-        ValueError: nothing is there, a file is empty, it cannot be told what it is, or it is not what a key says; a sentence.
+        ValueError: a source does not exist, is empty, has no known format, or is not what a key says.
     """
-    made = Plan([])
+    plan = Plan([])
     for number, source in enumerate(sources):
         files = files_of(source)
         if source.hub is not None:
             source = replace(source, revision=_commit(source))
-            made.chunks += _hub_chunks(number, source)
+            plan.chunks += _hub_chunks(number, source)
         else:
             _check_row_keys(source, files)
             for file in files:
-                made.chunks += _file_chunks(number, source, file, chunk_bytes)
+                plan.chunks += _file_chunks(number, source, file, chunk_bytes)
         stats = [(file, os.stat(file)) for file in files]
-        made.sources.append(
-            {**asdict(source), "files": [{"path": file, "bytes": s.st_size, "changed": s.st_mtime_ns} for file, s in stats]}
-        )
-    if not made.chunks:
+        records = [{"path": file, "bytes": stat.st_size, "changed": stat.st_mtime_ns} for file, stat in stats]
+        plan.sources.append({**asdict(source), "files": records})
+    if not plan.chunks:
         raise ValueError("the sources have no documents")
-    return made
+    return plan
 
 
 def source_of(planned: Dict[str, Any]) -> Source:
@@ -71,9 +75,9 @@ def source_of(planned: Dict[str, Any]) -> Source:
 
 
 def _check_row_keys(source: Source, files: List[str]) -> None:
-    given = [key for key in ROW_KEYS if getattr(source, key) != getattr(Source, key)]
-    if given and all(format_of(source, file) == "text" for file in files):
-        raise ValueError(f"the source {source.location} is text, which has no rows; {given[0]}= must be left out")
+    keys = [key for key in ROW_KEYS if getattr(source, key) != getattr(Source, key)]
+    if keys and all(format_of(source, file) == "text" for file in files):
+        raise ValueError(f"the source {source.location} is text, which has no rows; {keys[0]}= must be left out")
 
 
 def _file_chunks(number: int, source: Source, file: str, chunk_bytes: int) -> Iterator[Chunk]:
@@ -84,21 +88,21 @@ def _file_chunks(number: int, source: Source, file: str, chunk_bytes: int) -> It
     if Path(file).suffix in COMPRESSED or (format == "jsonl" and source.joins_rows):
         yield Chunk(number, file, format, 0, None, size)
         return
-    edges = [0]
+    start = 0
     with open_stream(file) as stream:
-        while edges[-1] < size:
-            edges.append(_next_document(stream, edges[-1] + chunk_bytes, size, blank=format == "text"))
-    for start, end in zip(edges, edges[1:]):
-        yield Chunk(number, file, format, start, end, end - start)
+        while start < size:
+            end = _next_document(stream, start + chunk_bytes, size, after_blank_line=format == "text")
+            yield Chunk(number, file, format, start, end, end - start)
+            start = end
 
 
-def _next_document(stream, position: int, size: int, blank: bool) -> int:
+def _next_document(stream, position: int, size: int, after_blank_line: bool) -> int:
     """The first byte of the first document that begins at ``position`` or later."""
     if position >= size:
         return size
     stream.seek(position - 1)
-    read_line(stream, MAX_BYTES)  # what is left of a line, or the end of the line before
-    while blank:
+    read_line(stream, MAX_BYTES)  # the rest of a line, or the end of the line before
+    while after_blank_line:
         line, length = read_line(stream, MAX_BYTES)
         if not line or (length <= MAX_BYTES and not line.strip()):
             break
@@ -106,13 +110,12 @@ def _next_document(stream, position: int, size: int, blank: bool) -> int:
 
 
 def _parquet_chunks(number: int, source: Source, file: str) -> Iterator[Chunk]:
-    parquet = parquet_file(file, source.columns)
-    groups = parquet.metadata.num_row_groups
-    if source.joins_rows:  # a document may go on in the next row group
-        yield Chunk(number, file, "parquet", 0, groups, os.path.getsize(file))
+    metadata = parquet_file(file, source.columns).metadata
+    if source.joins_rows:  # a document may continue in the next row group
+        yield Chunk(number, file, "parquet", 0, metadata.num_row_groups, os.path.getsize(file))
         return
-    for i in range(groups):
-        yield Chunk(number, file, "parquet", i, i + 1, parquet.metadata.row_group(i).total_byte_size)
+    for i in range(metadata.num_row_groups):
+        yield Chunk(number, file, "parquet", i, i + 1, metadata.row_group(i).total_byte_size)
 
 
 def _commit(source: Source) -> Optional[str]:
@@ -120,7 +123,9 @@ def _commit(source: Source) -> Optional[str]:
     revision = source.revision
     if os.path.isdir(source.hub):
         if revision is not None:
-            raise ValueError(f"the source {source.location} is a folder, which has no revision; revision= must be left out")
+            raise ValueError(
+                f"the source {source.location} is a folder, which has no revision; revision= must be left out"
+            )
         return None
     if revision is not None and len(revision) == 40:
         return revision
@@ -129,13 +134,14 @@ def _commit(source: Source) -> Optional[str]:
     try:
         return HfApi().dataset_info(source.hub, revision=revision).sha
     except Exception as error:
-        raise ValueError(f"the hub's {source.hub} cannot be reached: {type(error).__name__}: {first_line(error)}") from None
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise ValueError(f"the hub's {source.hub} cannot be reached: {reason}") from None
 
 
 def _hub_chunks(number: int, source: Source) -> List[Chunk]:
     dataset = hub_dataset(source)
     count = dataset.num_shards
     size = (dataset.info.dataset_size or 0) // count or 1
-    if source.group is not None:  # a group of rows may go on in the next shard
+    if source.group is not None:  # a group of rows may continue in the next shard
         return [Chunk(number, source.location, "hub", ALL, count, size * count)]
     return [Chunk(number, source.location, "hub", i, count, size) for i in range(count)]

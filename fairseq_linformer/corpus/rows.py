@@ -7,15 +7,11 @@ from ..errors import first_line
 BATCH = 64
 """Rows read at once; whole books are long."""
 ALL = -1
-"""In the place of the number of a shard."""
+"""Instead of the number of a shard."""
 
 
 def parquet_file(file: str, columns: List[str]):
-    """A parquet file that has these columns.
-
-    Raises:
-        ValueError: it is damaged, or has not; a sentence.
-    """
+    """A parquet file; ValueError if it is damaged or lacks one of ``columns``."""
     import pyarrow.parquet
 
     try:
@@ -29,7 +25,7 @@ def parquet_file(file: str, columns: List[str]):
 
 
 def parquet_rows(file: str, start: int, end: int, columns: List[str]) -> Iterator[Optional[Dict[str, Any]]]:
-    """The rows of row groups ``start`` to ``end``, without the last; None for one that is not UTF-8."""
+    """The rows of row groups ``start`` (included) to ``end`` (excluded); None for one that is not UTF-8."""
     import pyarrow
 
     parquet = parquet_file(file, columns)
@@ -49,21 +45,30 @@ def _decoded(batch) -> List[Optional[Dict[str, Any]]]:
         return [row for i in range(len(batch)) for row in _decoded(batch.slice(i, 1))]
 
 
-def hub_dataset(source):
-    """A source on the hub, or in a folder that is laid out like one, as a stream.
-
-    Raises:
-        ValueError: it cannot be reached, or has not the columns; a sentence.
-    """
+def quiet_datasets():
+    """The ``datasets`` library, which then reports only through its exceptions."""
     import datasets
 
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
+    return datasets
+
+
+def hub_dataset(source):
+    """A source on the hub, or in a folder laid out like one, as a stream.
+
+    Raises:
+        ValueError: it cannot be reached, or lacks a column.
+    """
+    load_dataset = quiet_datasets().load_dataset
     try:
-        dataset = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision, streaming=True)
+        dataset = load_dataset(
+            source.hub, source.config, split=source.split, revision=source.revision, streaming=True
+        )
         names = dataset.column_names or dataset._resolve_features().column_names
     except Exception as error:  # the network, the name, the config: each has errors of its own
-        raise ValueError(f"the hub's {source.hub} cannot be loaded: {type(error).__name__}: {first_line(error)}") from None
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise ValueError(f"the hub's {source.hub} cannot be loaded: {reason}") from None
     _check_columns(f"the hub's {source.hub}", names, source.columns)
     return dataset.select_columns(source.columns)
 
@@ -71,21 +76,22 @@ def hub_dataset(source):
 def hub_rows(source, shard: int, shards: int) -> Iterator[Dict[str, Any]]:
     """The rows of one shard of the hub's dataset, or of all if it is ``ALL``."""
     dataset = hub_dataset(source)
+    where = ""
     if shard != ALL:
-        dataset = dataset.shard(num_shards=shards, index=shard)
+        dataset, where = dataset.shard(num_shards=shards, index=shard), f"in shard {shard} of {shards} "
     rows = 0
     try:
         for row in dataset:
             yield row
             rows += 1
     except Exception as error:
+        reason = f"{type(error).__name__}: {first_line(error)}"
         raise ValueError(
-            f"the hub's {source.hub} stopped {f'in shard {shard} of {shards} ' * (shard != ALL)}after {rows:,} rows: {type(error).__name__}: {first_line(error)}; "
-            "start again to go on"
+            f"the hub's {source.hub} stopped {where}after {rows:,} rows: {reason}; rerun to resume"
         ) from None
 
 
-def _check_columns(what: str, there: List[str], wanted: List[str]) -> None:
-    for column in wanted:
-        if column not in there:
-            raise ValueError(f"{what} has no column {column!r}; it has {', '.join(there)}")
+def _check_columns(name: str, found: List[str], required: List[str]) -> None:
+    for column in required:
+        if column not in found:
+            raise ValueError(f"{name} has no column {column!r}; it has {', '.join(found)}")

@@ -1,16 +1,14 @@
-"""Pieces: train a sentencepiece model, write its dictionary for fairseq, encode text with it.
+"""Train a sentencepiece model, write its dictionary for fairseq, encode text with it.
 
     python -m fairseq_linformer.corpus.spm train OUT --input train.txt --vocab-size 2000
     python -m fairseq_linformer.corpus.spm encode OUT/spm.model --input train.txt --output train.spm
 
-``train`` writes OUT/spm.model and OUT/dict.txt; ``encode`` writes the pieces of each line,
-separated by spaces. Then
+``train`` writes OUT/spm.model and OUT/dict.txt; ``encode`` writes the pieces of each line, separated by spaces. Then
 
     fairseq-preprocess --only-source --srcdict OUT/dict.txt --trainpref train.spm ...
 
-binarises them. fairseq puts its own symbols around the dictionary (<s>, <pad>, </s>, <unk>
-before it, <mask> after it), so that a model of V pieces, of which one is <unk>, gives
-V - 1 + 5 entries.
+binarises them. fairseq puts its own symbols around the dictionary (<s>, <pad>, </s>, <unk> before it, <mask> after
+it), so that a model of V pieces, one of which is <unk>, gives V - 1 + 5 entries.
 """
 
 import argparse
@@ -30,7 +28,7 @@ FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 def train(
     inputs: Union[Sequence, Iterator[str]], vocab_size: int, model_type: str = "bpe", *, fold_case: bool
 ) -> bytes:
-    """Train a model on text, one sentence or paragraph a line.
+    """Train a model on text, one sentence or paragraph per line.
 
     The same text, in files of the same names, gives the same bytes: one thread, all lines, in their order.
 
@@ -38,14 +36,14 @@ def train(
         inputs: UTF-8 text files, or an iterator over lines.
         vocab_size: V, pieces of the model, <unk> included.
         model_type: ``bpe`` or ``unigram``.
-        fold_case: take upper case for lower case; a small vocabulary goes further.
+        fold_case: take upper case for lower case, which makes more of a small vocabulary.
 
     Returns:
-        The model, as its file would hold it.
+        the content of the model's file.
 
     Raises:
         OSError: an input cannot be read.
-        ValueError: vocab_size is more than the text carries, or less than its characters.
+        ValueError: an input is empty; vocab_size is more than the text carries, or less than its characters.
     """
     if not 1 <= vocab_size <= 1_000_000:
         raise ValueError(f"vocab_size is {vocab_size}; it must be from 1 to 1,000,000")
@@ -64,7 +62,7 @@ def train(
             vocab_size=vocab_size,
             model_type=model_type,
             normalization_rule_name="nmt_nfkc_cf" if fold_case else "nmt_nfkc",
-            # Sentence marks and padding are fairseq's; here they would be pieces never used.
+            # Sentence marks and padding are fairseq's; here they would be unused pieces.
             bos_id=-1,
             eos_id=-1,
             pad_id=-1,
@@ -82,54 +80,47 @@ def train(
 
 
 def dictionary(model) -> List[str]:
-    """The pieces of a model in its order, without those that fairseq adds by itself.
-
-    Args:
-        model: path of a sentencepiece model, or its bytes.
+    """The pieces of a model (a path, or its bytes) in order, without those that fairseq adds by itself.
 
     Raises:
         ValueError: a piece of ordinary text has the name of one of fairseq's symbols.
     """
     processor = load(model)
-    pieces = []
-    for i in range(processor.get_piece_size()):
-        if processor.is_unknown(i) or processor.is_control(i):
-            continue
-        piece = processor.id_to_piece(i)
-        if piece in FAIRSEQ_SYMBOLS:
-            raise ValueError(f"{piece} is a piece of this model; fairseq would take it for its own symbol")
-        pieces.append(piece)
+    numbers = range(processor.get_piece_size())
+    pieces = [processor.id_to_piece(i) for i in numbers if not (processor.is_unknown(i) or processor.is_control(i))]
+    for symbol in FAIRSEQ_SYMBOLS:
+        if symbol in pieces:
+            raise ValueError(f"{symbol} is a piece of this model; fairseq would take it for its own symbol")
     return pieces
 
 
 def entries(names: Iterable[str]) -> List[str]:
-    """The lines "name count" of fairseq's ``dict.txt``."""
-    # Counts only serve to sort and cut a dictionary, which this one must not be.
+    """The lines "name count" of fairseq's ``dict.txt``. Counts only serve to sort and cut it, which must not happen."""
     return [f"{name} 1" for name in names]
 
 
 def write_dictionary(model, path) -> None:
-    """Write ``path`` as fairseq's ``dict.txt``, an entry for each piece."""
+    """Write ``path`` as fairseq's ``dict.txt``, with an entry for each piece."""
     write_lines(path, entries(dictionary(model)))
 
 
 def encode(model, input, output) -> int:
-    """Write the pieces of each line of ``input`` to ``output``. A blank line stays one.
+    """Write the pieces of each line of ``input`` to ``output``, whole or not at all. A blank line stays one.
 
     Args:
         model: path of a sentencepiece model, or its bytes.
-        input: UTF-8 text file.
-        output: file to write, whole or not at all.
+        input, output: UTF-8 text files.
 
     Returns:
-        The number of pieces written.
+        the number of pieces written.
 
     Raises:
         OSError: a file cannot be read or written.
+        ValueError: ``input`` is not UTF-8.
     """
     processor = load(model)
     total = 0
-    # newline: a lone carriage return is no end of line, here or in a file of labels beside.
+    # newline: a lone carriage return ends no line, here or in a file of labels beside.
     with open(input, encoding="utf-8", newline="\n") as lines, atomic(output) as out:
         try:
             for line in lines:
@@ -142,11 +133,7 @@ def encode(model, input, output) -> int:
 
 
 def load(model) -> sentencepiece.SentencePieceProcessor:
-    """A model from its path or its bytes.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A model from its path or its bytes; ValueError if it is none."""
     content = model if isinstance(model, bytes) else Path(model).read_bytes()
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=content)
@@ -156,9 +143,7 @@ def load(model) -> sentencepiece.SentencePieceProcessor:
 
 def main(arguments: Optional[List[str]] = None) -> None:
     """The command line; see the top of this file."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_linformer.corpus.spm", description="Sentencepiece for fairseq."
-    )
+    parser = argparse.ArgumentParser("python -m fairseq_linformer.corpus.spm", description="Sentencepiece for fairseq.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("train", help="write OUT/spm.model and OUT/dict.txt")
     command.add_argument("out", metavar="OUT", type=Path)
@@ -180,7 +165,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
                 file.write(model)
         else:
             if len(options.input) != len(options.output) or len(set(options.output)) != len(options.output):
-                raise ValueError("encode wants as many different outputs as inputs")
+                raise ValueError("encode needs as many different outputs as inputs")
             for input, output in zip(options.input, options.output):
                 encode(options.model, input, output)
     except (OSError, ValueError) as error:

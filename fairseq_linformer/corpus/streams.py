@@ -1,4 +1,4 @@
-"""Files as streams of bytes, compressed or not."""
+"""Files as streams of bytes and of lines, compressed or not."""
 
 import bz2
 import gzip
@@ -7,22 +7,21 @@ import lzma
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Tuple
+from typing import BinaryIO, Callable, Iterator, Optional, Tuple
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 MAX_BYTES = 999_000
-"""Of a line or a text: what is longer is given to no tokenizer. tiktoken's regular expression dies of a million white spaces."""
+"""Of a line or a text: a longer one goes to no tokenizer. tiktoken's regular expression dies of a million spaces."""
 
 
 def open_stream(file) -> BinaryIO:
-    """What is in a file; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are decompressed."""
+    """The content of a file; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are decompressed."""
     suffix = Path(file).suffix
     if suffix == ".gz":
         return gzip.open(file)
-    if suffix == ".bz2":
-        return io.BufferedReader(_Decompressed(file, bz2.BZ2Decompressor), 1 << 20)
-    if suffix == ".xz":
-        return io.BufferedReader(_Decompressed(file, lzma.LZMADecompressor), 1 << 20)
+    if suffix in (".bz2", ".xz"):
+        decompressor = bz2.BZ2Decompressor if suffix == ".bz2" else lzma.LZMADecompressor
+        return io.BufferedReader(_Decompressed(file, decompressor), 1 << 20)
     if suffix == ".zst":
         import pyarrow
 
@@ -31,8 +30,7 @@ def open_stream(file) -> BinaryIO:
 
 
 class _Decompressed(io.RawIOBase):
-    """All streams of a file, one after the other. Python's own readers take a damaged second
-    stream for the end of the file."""
+    """All streams of a file, one after the other. Python's own readers take a damaged second stream for the end."""
 
     def __init__(self, file, decompressor: Callable):
         self._file, self._new = open(file, "rb"), decompressor
@@ -67,7 +65,7 @@ class _Decompressed(io.RawIOBase):
 
 
 def read_line(stream: BinaryIO, limit: int) -> Tuple[bytes, int]:
-    """A line and its length; of a line of over ``limit`` bytes only the beginning, in little memory."""
+    """A line and its length; only the beginning of a line of over ``limit`` bytes, in little memory."""
     line = last = stream.readline(limit + 1)
     length = len(line)
     while length > limit and not last.endswith(b"\n") and (last := stream.readline(limit)):
@@ -75,15 +73,25 @@ def read_line(stream: BinaryIO, limit: int) -> Tuple[bytes, int]:
     return line, length
 
 
+def numbered_lines(file: BinaryIO) -> Iterator[Tuple[int, Optional[bytes]]]:
+    """Lines from 1, without line ends and byte order mark; None in place of a line of over ``MAX_BYTES``."""
+    number = 0
+    while (found := read_line(file, MAX_BYTES + 2))[1]:
+        number += 1
+        line = found[0].removesuffix(b"\n").removesuffix(b"\r")
+        if len(line) > MAX_BYTES:
+            yield number, None
+        else:
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+
+
 @contextmanager
 def damage_refused(file) -> Iterator[None]:
-    """Reading it in this block, a damaged file is a ValueError with a sentence."""
+    """While the block reads it, a damaged file is a ValueError that names it."""
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise ValueError(f"{file} is cut off or damaged: {error}") from None
-    except OSError as error:
-        if error.errno is not None:  # the system's, which says what it is
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's, which says what it is
             raise
         raise ValueError(f"{file} is cut off or damaged: {error}") from None
 
@@ -92,10 +100,7 @@ def line_number(file, position: int) -> int:
     """The line, from 1, that holds the byte at ``position``."""
     lines = 1
     with open_stream(file) as stream, damage_refused(file):
-        while position > 0:
-            block = stream.read(min(position, 1 << 20))
-            if not block:
-                break
+        while position > 0 and (block := stream.read(min(position, 1 << 20))):
             lines += block.count(b"\n")
             position -= len(block)
     return lines

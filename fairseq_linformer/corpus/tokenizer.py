@@ -1,15 +1,15 @@
 """Text to the numbers of a fairseq dictionary: GPT-2's BPE as RoBERTa has it, or sentencepiece.
 
-The stock route encodes a line to the names of its tokens (``multiprocessing_bpe_encoder``), and
-``fairseq-preprocess`` looks each name up in ``dict.txt`` and puts </s> behind the line. Here a
-table takes the tokenizer's number straight to the dictionary's; the numbers are the same.
+The stock route encodes a line to the names of its tokens (``multiprocessing_bpe_encoder``), and ``fairseq-preprocess``
+looks each name up in ``dict.txt`` and appends </s>. Here a table maps the tokenizer's number directly to the
+dictionary's; the numbers are the same.
 """
 
 import hashlib
 import itertools
 import json
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -18,19 +18,18 @@ from . import spm
 # fairseq puts <s>, <pad>, </s>, <unk> before the entries of dict.txt, in this order.
 EOS, UNKNOWN, FIRST = 2, 3, 4
 GPT2_FILES, SENTENCEPIECE = ("encoder.json", "vocab.bpe"), "sentencepiece.bpe.model"
-"""What they are called beside data and checkpoints; the second is fairseq's name."""
+"""File names beside data and checkpoints; the second is fairseq's."""
 # GPT-2's own, from its published encoder; contractions, words, numbers, signs, white space.
 _GPT2_WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
 
 class Tokenizer:
-    """What both have.
-
+    """
     Attributes:
         name: ``gpt2`` or ``sentencepiece``.
         dictionary: the lines of ``dict.txt``.
         files: SHA-256 of each file it was made of, by name.
-        beside: what is put beside data and checkpoints so that texts can be encoded there, by name.
+        beside: content of each file to put beside data and checkpoints so that texts can be encoded there, by name.
         dtype: of a data-bin with this dictionary, as fairseq chooses it.
     """
 
@@ -44,10 +43,10 @@ class Tokenizer:
         self._table = table.astype(self.dtype)
 
     def encode(self, lines: Sequence[str]) -> Tuple[np.ndarray, np.ndarray]:
-        """Each line, stripped by the caller, with </s> behind it.
+        """Each line, stripped by the caller, with </s> at its end.
 
         Returns:
-            (tokens,) numbers of the dictionary, line after line; (lines,) how many of them each has.
+            (tokens,) numbers of the dictionary, line after line; (lines,) the length of each.
         """
         encoded = self._encode(lines)
         sizes = np.fromiter(map(len, encoded), dtype=np.int32, count=len(encoded)) + 1
@@ -73,7 +72,7 @@ class GPT2(Tokenizer):
         dictionary: another ``dict.txt``.
 
     Raises:
-        ValueError: a file is missing, or they do not belong together; a sentence.
+        ValueError: a file is missing, or they do not belong together.
     """
 
     name = "gpt2"
@@ -82,7 +81,8 @@ class GPT2(Tokenizer):
         from tiktoken import Encoding
 
         names = (*GPT2_FILES, "dict.txt")
-        paths = {name: Path(folder) / name for name in GPT2_FILES} | {"dict.txt": Path(dictionary or Path(folder) / "dict.txt")}
+        paths = {name: Path(folder) / name for name in names}
+        paths["dict.txt"] = Path(dictionary or paths["dict.txt"])
         contents = {name: _read(path, f"--gpt2 needs a folder with {', '.join(names)}") for name, path in paths.items()}
         try:
             numbers = json.loads(contents["encoder.json"])
@@ -93,7 +93,7 @@ class GPT2(Tokenizer):
         # tiktoken merges in the order of the numbers, so they must be in the order of the merges.
         expected = [*byte, *("".join(pair) for pair in merges)]
         if not isinstance(numbers, dict) or [numbers.get(token) for token in expected] != list(range(len(expected))):
-            raise ValueError(f"{folder} has an encoder.json whose numbers are not in the order of its vocab.bpe; GPT-2's are wanted")
+            raise ValueError(f"{folder} has an encoder.json that is not in the order of its vocab.bpe, as GPT-2's is")
         self._encoding = Encoding(
             "gpt2",
             pat_str=_GPT2_WORDS,
@@ -103,12 +103,11 @@ class GPT2(Tokenizer):
         try:
             dictionary = contents["dict.txt"].decode().splitlines()
         except UnicodeDecodeError:
-            raise ValueError(f"{folder} has a dict.txt that is not UTF-8; RoBERTa's is wanted") from None
-        places = {line.rsplit(" ", 1)[0]: FIRST + i for i, line in enumerate(dictionary)}
-        table = np.array([places.get(str(i), UNKNOWN) for i in range(len(expected))])
-        known = int((table != UNKNOWN).sum())
+            raise ValueError(f"{folder} has a dict.txt that is not UTF-8; it must be RoBERTa's") from None
+        table, known = _table(dictionary, map(str, range(len(expected))))
         if known < 0.9 * len(table):
-            raise ValueError(f"{folder} has a dict.txt with {known:,} of the {len(table):,} numbers of encoder.json; RoBERTa's has all")
+            share = f"{known:,} of the {len(table):,} numbers of encoder.json"
+            raise ValueError(f"{folder} has a dict.txt with {share}; RoBERTa's has all")
         super().__init__(dictionary, contents, table, {name: contents[name] for name in GPT2_FILES})
 
     def _encode(self, lines):
@@ -119,15 +118,15 @@ class GPT2(Tokenizer):
 class SentencePiece(Tokenizer):
     """A sentencepiece model; its dictionary is ``spm.dictionary``.
 
-    If its normaliser leaves Unicode's other spaces as they are (``identity``), pieces hold them, at which
-    the stock route splits once more; here they stay pieces.
+    If its normaliser keeps Unicode's other spaces (``identity``), pieces hold them, and the stock route splits there
+    once more; here they stay pieces.
 
     Args:
         model: path of the model.
         dictionary: a ``dict.txt``, where it is not that of ``spm.dictionary``.
 
     Raises:
-        ValueError: it is no model; a sentence.
+        ValueError: a file is missing, or they do not belong together.
     """
 
     name = "sentencepiece"
@@ -141,12 +140,12 @@ class SentencePiece(Tokenizer):
         if dictionary is None:
             lines = spm.entries(spm.dictionary(content))
         else:
-            lines = _read(Path(dictionary), "the dictionary of the model is wanted").decode().splitlines()
-        places = {line.rsplit(" ", 1)[0]: FIRST + i for i, line in enumerate(lines)}
+            lines = _read(Path(dictionary), "the model needs its dictionary").decode().splitlines()
         count = self._processor.get_piece_size()
-        table = np.array([places.get(self._processor.id_to_piece(i), UNKNOWN) for i in range(count)])
-        if (known := int((table != UNKNOWN).sum())) < 0.9 * (count - 3):
-            raise ValueError(f"{dictionary} has {known:,} of the {count:,} pieces of {model}; they do not belong together")
+        table, known = _table(lines, map(self._processor.id_to_piece, range(count)))
+        if known < 0.9 * (count - 3):
+            share = f"{known:,} of the {count:,} pieces of {model}"
+            raise ValueError(f"{dictionary} has {share}; they do not belong together")
         super().__init__(lines, {Path(model).name: content}, table, {SENTENCEPIECE: content})
 
     def _encode(self, lines):
@@ -154,24 +153,22 @@ class SentencePiece(Tokenizer):
 
 
 def load_tokenizer(gpt2=None, sentencepiece=None, dictionary=None) -> Tokenizer:
-    """The tokenizer that is asked for.
-
-    Args:
-        gpt2: folder of ``GPT2``; or None, and
-        sentencepiece: path of the model of ``SentencePiece``.
-        dictionary: a ``dict.txt`` that is not the tokenizer's own.
-
-    Raises:
-        ValueError: a file is missing or is not what it should be; a sentence.
-    """
+    """``GPT2`` of a folder or ``SentencePiece`` of a model; ``dictionary`` is a ``dict.txt`` instead of its own."""
     return GPT2(gpt2, dictionary) if gpt2 is not None else SentencePiece(sentencepiece, dictionary)
 
 
 def tokenizer_beside(folder) -> Dict[str, Path]:
-    """The ``gpt2`` or ``sentencepiece`` of ``load_tokenizer`` whose files lie in a folder; neither, if there are none."""
+    """The ``gpt2`` or ``sentencepiece`` of ``load_tokenizer`` whose files lie in a folder; empty if there are none."""
     if (Path(folder) / SENTENCEPIECE).is_file():
         return {"sentencepiece": Path(folder) / SENTENCEPIECE}
     return {"gpt2": Path(folder)} if all((Path(folder) / name).is_file() for name in GPT2_FILES) else {}
+
+
+def _table(dictionary: Sequence[str], names: Iterable[str]) -> Tuple[np.ndarray, int]:
+    """The numbers of tokenizer entries in a dictionary, by their order; and how many are in it."""
+    numbers = {line.rsplit(" ", 1)[0]: FIRST + i for i, line in enumerate(dictionary)}
+    table = np.array([numbers.get(name, UNKNOWN) for name in names])
+    return table, int((table != UNKNOWN).sum())
 
 
 def _bytes_of_symbols() -> Dict[str, int]:
@@ -181,7 +178,7 @@ def _bytes_of_symbols() -> Dict[str, int]:
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
-def _read(path: Path, wanted: str) -> bytes:
+def _read(path: Path, hint: str) -> bytes:
     if not path.is_file():
-        raise ValueError(f"{path} is not a file; {wanted}")
+        raise ValueError(f"{path} is not a file; {hint}")
     return path.read_bytes()

@@ -1,7 +1,7 @@
 """Processes that tokenise the chunks, and how they end: when all is done, at an error, at Ctrl-C.
 
-Whatever ends it, processes are not waited for but ended: a chunk of a compressed file can take hours, and its
-files are there whole or not at all.
+At an error or Ctrl-C processes are terminated, not awaited: a chunk of a compressed file can take hours, and its files
+are written whole or not at all.
 """
 
 import multiprocessing
@@ -23,30 +23,34 @@ from .sources import Source
 from .tokenizer import load_tokenizer
 
 _state: Dict[str, Any] = {}
-"""Of a worker: what it needs for every chunk."""
+"""Of a worker process: what every chunk needs."""
 
 
-def tokenise_all(folder: Path, options: Options, planned: List[Source], chunks: List[Chunk], missing: List[int], workers: Optional[int]) -> None:
-    """Make the chunks that are missing; those that are done stay, whatever happens.
+def tokenise_all(
+    folder: Path, options: Options, planned: List[Source], chunks: List[Chunk], missing: List[int],
+    workers: Optional[int],
+) -> None:  # fmt: skip
+    """Make the missing chunks; finished ones stay, whatever happens.
 
     Args:
-        folder: takes the files of the chunks.
-        planned: the sources, which chunks name by their numbers.
+        folder: for the files of the chunks.
+        planned: the sources, to which chunks refer by index.
         missing: numbers of the chunks to make.
-        workers: processes at most; as many as there are processors if left out.
+        workers: processes at most; by default as many as there are processors.
 
     Raises:
-        ValueError: a source is damaged, or a process was killed or could not start; a sentence.
+        ValueError: a source is damaged, or a process was killed or could not start.
         OSError: a file cannot be read or written.
         KeyboardInterrupt: Ctrl-C.
     """
     if not missing:
         return
     workers = min(len(missing), workers or len(os.sched_getaffinity(0)))
-    context = multiprocessing.get_context("spawn")  # threads of others do not survive a fork
+    context = multiprocessing.get_context("spawn")  # the threads of other libraries do not survive a fork
     pool = ProcessPoolExecutor(workers, context, _start_worker, (options, planned, folder, os.getpid()))
     waiting: Dict[Any, int] = {}
-    with Progress("tokenising", sum(chunks[i].bytes for i in missing)) as progress, _ended_by_interruption(pool) as interrupted:
+    total = sum(chunks[i].bytes for i in missing)
+    with Progress("tokenising", total) as progress, _terminated_by_interruption(pool) as interruptions:
         try:
             with _interruptions_blocked():
                 for i in missing:
@@ -56,51 +60,51 @@ def tokenise_all(folder: Path, options: Options, planned: List[Source], chunks: 
                     future.result()
                     progress.add(chunks[waiting.pop(future)].bytes)
         except BrokenProcessPool:
-            if not interrupted:
+            if not interruptions:
                 raise ValueError(
-                    f"a process of {folder} was killed or could not start; the chunks that are done are kept: if memory is short start again "
-                    'with fewer --workers, and a script must call prepare under if __name__ == "__main__"'
+                    f"a process of {folder} was killed or could not start; finished chunks are kept: if memory is "
+                    'short rerun with fewer --workers, and a script must call prepare under if __name__ == "__main__"'
                 ) from None
         finally:
             if waiting:
-                _end(pool)
+                _terminate(pool)
             pool.shutdown()
-        if interrupted:
+        if interruptions:
             raise KeyboardInterrupt
 
 
-def _end(pool: ProcessPoolExecutor) -> None:
-    """Its processes, at once; what waits for them hears BrokenProcessPool."""
-    for process in list((pool._processes or {}).values()):  # None when all is over
+def _terminate(pool: ProcessPoolExecutor) -> None:
+    """Its processes, at once; waiting for them then raises BrokenProcessPool."""
+    for process in list((pool._processes or {}).values()):  # None after shutdown
         process.terminate()
 
 
 @contextmanager
-def _ended_by_interruption(pool: ProcessPoolExecutor) -> Iterator[list]:
-    """In this block Ctrl-C ends the processes and is noted in the list.
+def _terminated_by_interruption(pool: ProcessPoolExecutor) -> Iterator[list]:
+    """In this block Ctrl-C terminates the processes and is noted in the list.
 
-    It raises nothing: raised inside ``wait``, an exception leaves a lock taken, for which others wait for ever.
+    It raises nothing: raised inside ``wait``, an exception would leave a lock taken, and others waiting forever.
     """
-    noted: list = []
+    interruptions: list = []
 
-    def end(number, frame) -> None:
-        noted.append(number)
-        _end(pool)
+    def handle(number, frame) -> None:
+        interruptions.append(number)
+        _terminate(pool)
 
     before = signal.getsignal(signal.SIGINT)
     if before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
-        yield noted
+        yield interruptions
         return
-    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGINT, handle)
     try:
-        yield noted
+        yield interruptions
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def _interruptions_blocked() -> Iterator[None]:
-    """Processes that are started in this block never hear Ctrl-C, which is for this one, and this one after it."""
+    """Processes started in this block never receive Ctrl-C, which is for this one, and this one does so after it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -109,9 +113,9 @@ def _interruptions_blocked() -> Iterator[None]:
 
 
 def _start_worker(options: Options, planned: List[Source], folder: Path, parent: int) -> None:
-    """Each process begins with it."""
+    """Runs first in each process."""
 
-    def watch() -> None:  # killed, the parent cannot say goodbye
+    def watch() -> None:  # a killed parent cannot end its workers
         while os.getppid() == parent:
             time.sleep(1)
         os._exit(1)

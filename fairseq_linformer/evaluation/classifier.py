@@ -1,4 +1,4 @@
-"""A finetuned checkpoint of fairseq as something that judges texts.
+"""A finetuned checkpoint of fairseq as a classifier of texts.
 
     B texts, n positions of the longest of them, C classes (1 for a score)
 """
@@ -6,7 +6,7 @@
 import json
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -19,25 +19,26 @@ from ..checkpoints.files import node, read_checkpoint
 from ..corpus.tokenizer import FIRST, GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer, tokenizer_beside
 from ..models import LinformerRobertaModel
 from ..models.bare_task import BareTask
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, current_names, head_names, max_positions, projections
+from ..models.shapes import (
+    CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, current_names, head_names, max_positions, projections,
+)  # fmt: skip
 from ..task_data import cut as cutting
 from ..task_data.manifest import NAME as MANIFEST
 
 DICTIONARY, LABELS = "dict.txt", "label/dict.txt"
-"""What lies beside a checkpoint, with the files of its tokenizer and ``MANIFEST``, which says how its training texts were cut."""
+"""Beside a checkpoint, with the files of its tokenizer and ``MANIFEST``, which says how its training texts were cut."""
 Encoded = Dict[str, List[int]]
-"""A row as its model reads it; ``input_ids`` and, for some models, what belongs to each of them."""
+"""A row as its model reads it: ``input_ids`` and, for some models, further values for each of them."""
 
 
 class FairseqClassifier:
     """
     Args:
-        checkpoint: path of a checkpoint with a classification head, of ``linformer_roberta``, of RoBERTa or of the authors.
-        device: ``cpu``, ``cuda``, ...
+        checkpoint: path, of ``linformer_roberta``, of RoBERTa or of the authors, with a classification head.
         head: which of its heads; None for the only one.
         dictionary: ``dict.txt``; None for the one beside the checkpoint.
         labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the checkpoint.
-        cut: of texts longer than n, ``head`` or ``head+tail``; None for what ``manifest.json`` beside the checkpoint says, else ``head``.
+        cut: of texts longer than n, ``head`` or ``head+tail``; None for that of the manifest beside the checkpoint.
 
     Attributes:
         names: of the classes; empty where the head gives a score.
@@ -45,10 +46,13 @@ class FairseqClassifier:
         max_positions: n.
 
     Raises:
-        ValueError: a file is missing, is not what it should be, or does not fit the others; one sentence.
+        ValueError: a file is missing, is not what it should be, or does not fit the others.
     """
 
-    def __init__(self, checkpoint, device: str = "cpu", head: Optional[str] = None, dictionary=None, labels=None, cut: Optional[str] = None):
+    def __init__(
+        self, checkpoint, device: str = "cpu", head: Optional[str] = None, dictionary=None, labels=None,
+        cut: Optional[str] = None,
+    ):  # fmt: skip
         self.path, self.device = Path(checkpoint), torch.device(device)
         self._cut = cut or _cut_beside(self.path)
         self.checkpoint = open_checkpoint(checkpoint)
@@ -67,31 +71,24 @@ class FairseqClassifier:
             raise ValueError(f"--labels is {labels}; the head of {self.path} gives a score, which has none")
         beside = self.path.parent / LABELS
         self.names_assumed = not (self.is_score or labels or beside.is_file())
-        self.names = [] if self.is_score else [str(i) for i in range(classes)] if self.names_assumed else _label_names(Path(labels or beside), classes)
+        if self.names_assumed:
+            self.names = [str(i) for i in range(classes)]
+        else:
+            self.names = [] if self.is_score else _class_names(Path(labels or beside), classes)
         self._tokenizer: Optional[Tokenizer] = None
 
     def use_tokenizer(self, gpt2=None, sentencepiece=None) -> None:
-        """Needed before ``encode``; what is not given is looked for beside the checkpoint.
-
-        Raises:
-            ValueError: a file is missing, or they do not fit.
-        """
+        """Needed before ``encode``; by default its files lie beside the checkpoint. ValueError if one is missing."""
         check_dictionary(self._dictionary, self._entries, self.path)
-        if not gpt2 and not sentencepiece:
-            if not (beside := tokenizer_beside(self.path.parent)):
-                raise ValueError(f"there is no {SENTENCEPIECE}, nor {' and '.join(GPT2_FILES)}, beside {self.path}; --sentencepiece or --gpt2 says where the tokenizer is")
-            self._tokenizer = load_tokenizer(**beside, dictionary=self._dictionary)
-        else:
-            self._tokenizer = load_tokenizer(gpt2, sentencepiece, self._dictionary)
+        files = {"gpt2": gpt2, "sentencepiece": sentencepiece} if gpt2 or sentencepiece else None
+        if not (files := files or tokenizer_beside(self.path.parent)):
+            names = f"{SENTENCEPIECE}, nor {' and '.join(GPT2_FILES)}"
+            raise ValueError(f"there is no {names}, beside {self.path}; --sentencepiece or --gpt2 names the tokenizer")
+        self._tokenizer = load_tokenizer(**files, dictionary=self._dictionary)
 
     def check_same_dictionary(self, path) -> None:
-        """
-        Raises:
-            ValueError: data in the numbers of ``path`` would mean something else to this model.
-        """
-        check_dictionary(Path(path), self._entries, self.path)
-        if self._dictionary.is_file() and (at := difference(read_dictionary(self._dictionary), read_dictionary(Path(path)))):
-            raise ValueError(f"{path} is not the dictionary of {self.path}: {at}, in {self._dictionary}")
+        """Raise ValueError if the token numbers of ``path`` would mean something else to this model."""
+        check_dictionary(Path(path), self._entries, self.path, same_as=[self._dictionary])
 
     def encode(self, texts: Sequence[Tuple[str, ...]]) -> List[Encoded]:
         """Rows of one text or two, each cut to n."""
@@ -103,12 +100,15 @@ class FairseqClassifier:
         """Rows as fairseq's task reads them: ``<s> a </s>``, ``<s> a </s> </s> b </s>``.
 
         Args:
-            inputs: of one text or two, the tokens of each row with </s> behind.
+            inputs: for one text or two, the tokens of each row, each with </s> at its end.
         """
         task = node(self.checkpoint, "task")
-        before = [[token] if token is not None else [] for token in (task.get("init_token", 0), task.get("separator_token", 2))]
-        rows = [sum(([*start, *text.tolist()] for start, text in zip(before, row)), []) for row in zip(*inputs)]
-        return [{"input_ids": row[: self.max_positions]} for row in rows]
+        starts = (task.get("init_token", 0), task.get("separator_token", 2))
+        rows = []
+        for row in zip(*inputs):
+            tokens = [token for start, text in zip(starts, row) for token in (start, *text.tolist())]
+            rows.append({"input_ids": [token for token in tokens if token is not None][: self.max_positions]})
+        return rows
 
     @torch.inference_mode()
     def logits(self, batch: Sequence[Encoded]) -> Tensor:
@@ -122,11 +122,7 @@ class FairseqClassifier:
 
 
 def open_checkpoint(path) -> Dict[str, Any]:
-    """A checkpoint of ours, of RoBERTa or of the authors, under today's names.
-
-    Raises:
-        ValueError: as ``read_checkpoint``.
-    """
+    """A checkpoint of ours, of RoBERTa or of the authors, under today's names; ValueError as ``read_checkpoint``."""
     checkpoint = from_authors(read_checkpoint(path))
     return {**checkpoint, "model": current_names(checkpoint["model"])}
 
@@ -136,39 +132,55 @@ def build_model(checkpoint: Dict[str, Any], head: Optional[str] = None) -> Rober
 
     Args:
         checkpoint: as ``open_checkpoint`` gives it.
-        head: a classification head that comes with it.
+        head: a classification head that comes with it; None for none.
 
     Raises:
-        ValueError: the weights do not fit what the checkpoint says of its model.
+        ValueError: the weights do not fit the checkpoint's own options.
     """
-    state = {key: value for key, value in checkpoint["model"].items() if head is not None or not key.startswith(CLASSIFICATION_HEADS)}
-    task = BareTask(state[EMBEDDINGS].size(0), max_positions(state))
-    args = Namespace(**{**node(checkpoint, "model"), "max_positions": max_positions(state), "load_checkpoint_heads": False})
+    state, n = checkpoint["model"], max_positions(checkpoint["model"])
+    if head is None:
+        state = {key: value for key, value in state.items() if not key.startswith(CLASSIFICATION_HEADS)}
+    args = Namespace(**{**node(checkpoint, "model"), "max_positions": n, "load_checkpoint_heads": False})
+    architecture = LinformerRobertaModel if projections(state) else RobertaModel
     try:
-        if projections(state):
-            model = LinformerRobertaModel.build_model(args, task)
-        else:
-            model = RobertaModel.build_model(args, task)
+        model = architecture.build_model(args, BareTask(state[EMBEDDINGS].size(0), n))
         if head is not None:
-            dense, out = (next(v for k, v in state.items() if k.startswith(f"{CLASSIFICATION_HEADS}{head}.{part}.weight")) for part in ("dense", "out_proj"))
+            prefix = f"{CLASSIFICATION_HEADS}{head}"
+            # By prefix: with fairseq's spectral normalisation the key is weight_orig.
+            dense, out = (
+                next(value for key, value in state.items() if key.startswith(f"{prefix}.{part}.weight"))
+                for part in ("dense", "out_proj")
+            )
             model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
         model.load_state_dict(state)
     except RuntimeError as error:
-        raise ValueError(f"the weights do not fit the cfg of the checkpoint: {' '.join(str(error).split())[:300]}") from None
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"the weights do not fit the cfg of the checkpoint: {reason}") from None
     return model
 
 
-def check_dictionary(path: Path, entries: int, checkpoint, hint: str = "--dictionary says where it is") -> None:
-    """
-    Raises:
-        ValueError: it is missing, or has not as many entries as the model.
+def check_dictionary(
+    path: Path, entries: int, checkpoint, hint: str = "--dictionary says where it is", same_as: Iterable[Path] = ()
+) -> None:
+    """Raise ValueError if a dictionary is missing or is not that of a model.
+
+    Args:
+        entries: of the model's embeddings.
+        checkpoint: of the model.
+        same_as: other dictionaries of the model; those that exist must be the same.
     """
     if not path.is_file():
         raise ValueError(f"there is no {path}, the dictionary of {checkpoint}; {hint}")
     dictionary = read_dictionary(path)
-    found = len(dictionary) + ("<mask>" not in dictionary.symbols)  # what fairseq's task adds
+    found = len(dictionary) + ("<mask>" not in dictionary.symbols)  # which fairseq's task adds
     if found != entries:
-        raise ValueError(f"{path} has {found:,} entries, with fairseq's own symbols; {checkpoint} has embeddings for {entries:,}: it is another dictionary")
+        raise ValueError(
+            f"{path} has {found:,} entries, with fairseq's own symbols; {checkpoint} has embeddings for {entries:,}: "
+            "it is another dictionary"
+        )
+    for other in same_as:
+        if other.is_file() and (at := difference(read_dictionary(other), dictionary)):
+            raise ValueError(f"{path} is not the dictionary of {checkpoint}: {at}, as in {other}")
 
 
 def difference(ours: Dictionary, theirs: Dictionary) -> Optional[str]:
@@ -180,10 +192,7 @@ def difference(ours: Dictionary, theirs: Dictionary) -> Optional[str]:
 
 
 def read_dictionary(path: Path) -> Dictionary:
-    """
-    Raises:
-        ValueError: it is none of fairseq's.
-    """
+    """A ``dict.txt``; ValueError if it is none of fairseq's."""
     try:
         return Dictionary.load(str(path))
     except (ValueError, RuntimeError, UnicodeDecodeError):
@@ -191,37 +200,34 @@ def read_dictionary(path: Path) -> Dictionary:
 
 
 def label_names(path) -> List[str]:
-    """The labels of a dictionary, in their order, with what fairseq may have filled it up with to a multiple of 8.
-
-    Raises:
-        ValueError: it is missing, or none of fairseq's.
-    """
+    """The labels of a dictionary, in order, with fairseq's padding to a multiple of 8; ValueError if it is missing."""
     if not Path(path).is_file():
-        raise ValueError(f"there is no {path}; a dictionary of labels is wanted")
+        raise ValueError(f"there is no {path}; it must be a dictionary of labels")
     return read_dictionary(Path(path)).symbols[FIRST:]
 
 
 def _cut_beside(checkpoint: Path) -> str:
     manifest = checkpoint.parent / MANIFEST
+    if not manifest.is_file():
+        return cutting.HOW[0]
     try:
-        return json.loads(manifest.read_text(encoding="utf-8")).get("cut", cutting.HOW[0]) if manifest.is_file() else cutting.HOW[0]
+        return json.loads(manifest.read_text(encoding="utf-8")).get("cut", cutting.HOW[0])
     except (ValueError, AttributeError):
         raise ValueError(f"{manifest} cannot be read; --cut says how texts are cut") from None
 
 
-def _choose(path, state, wanted: Optional[str]) -> str:
+def _choose(path, state, head: Optional[str]) -> str:
     names = head_names(state)
     if not names:
-        raise ValueError(f"{path} has no classification head; it is not finetuned, `fairseq-linformer finetune` does it")
-    if wanted is None and len(names) > 1:
-        raise ValueError(f"{path} has the heads {', '.join(names)}; --head says which")
-    if wanted is not None and wanted not in names:
-        raise ValueError(f"--head is {wanted}; {path} has {', '.join(names)}")
-    return wanted or names[0]
+        raise ValueError(f"{path} has no classification head; `fairseq-linformer finetune` makes one")
+    if head is None and len(names) > 1:
+        raise ValueError(f"{path} has the heads {', '.join(names)}; --head names one")
+    if head is not None and head not in names:
+        raise ValueError(f"--head is {head}; {path} has {', '.join(names)}")
+    return head or names[0]
 
 
-def _label_names(path: Path, classes: int) -> List[str]:
-    """From the dictionary of the labels."""
+def _class_names(path: Path, classes: int) -> List[str]:
     names = label_names(path)
     if len(names) < classes:
         raise ValueError(f"{path} names {len(names)} labels; the head has {classes} classes")

@@ -10,20 +10,22 @@ from ..task_data.table import TASKS
 from . import predict, scores
 from .classifier import FairseqClassifier
 from .predictions import check_predictions, writing
-from .rows import Row, encode_rows, inputs_of, is_prepared, numbered, plain_names, prepared_rows, targets_of, task_examples
+from .rows import (
+    Row, encode_rows, inputs_of, is_prepared, numbered, plain_names, prepared_rows, targets_of, task_examples,
+)  # fmt: skip
 from .texts import FORMATS, STDIN, read_examples
 
 
 @dataclass(frozen=True)
 class What:
-    """What a model is to be judged on.
+    """The data that a model is evaluated on.
 
     Attributes:
         name: a task of the table, a folder that ``prepare`` wrote, a file, or ``-`` for standard input.
         source: of a task, as for ``prepare``.
         split: of a task or a folder.
-        kind: of a file, ``tsv``, ``jsonl`` or ``text``; None for what its name says.
-        texts, label: columns of a file; none for those that are found.
+        kind: of a file, ``tsv``, ``jsonl`` or ``text``; None to choose by its name.
+        texts, label: columns of a file; empty and None to find them.
     """
 
     name: str
@@ -35,20 +37,22 @@ class What:
 
     def __post_init__(self):
         is_task, is_folder = self.name in TASKS, is_prepared(self.name)
-        of_files = {"--format": self.kind, "--text": self.texts, "--label": self.label}
-        refused = {"--source": self.source} if not is_task else {}
-        refused |= {"--split": self.split} if not (is_task or is_folder) else of_files
-        if wrong := [name for name, value in refused.items() if value]:
+        file_options = {"--format": self.kind, "--text": self.texts, "--label": self.label}
+        refused = {} if is_task else {"--source": self.source}
+        refused |= file_options if is_task or is_folder else {"--split": self.split}
+        if wrong := [option for option, value in refused.items() if value]:
             kind = "a task" if is_task else "a prepared folder" if is_folder else "a file"
             raise ValueError(f"{wrong[0]} is given, and {self.name} is {kind}, which has none")
         if not (is_task or is_folder or self.name == STDIN or Path(self.name).is_file()):
-            raise ValueError(f"{self.name} is neither a task ({', '.join(TASKS)}), nor a folder that `fairseq-linformer prepare` wrote, nor a file")
+            tasks = ", ".join(TASKS)
+            raise ValueError(f"{self.name} is neither a task ({tasks}), nor a folder that prepare wrote, nor a file")
         if self.kind not in (None, *FORMATS.values()):
-            raise ValueError(f"--format is {self.kind}; it must be one of {', '.join(dict.fromkeys(FORMATS.values()))}")
+            formats = ", ".join(dict.fromkeys(FORMATS.values()))
+            raise ValueError(f"--format is {self.kind}; it must be one of {formats}")
 
     @property
     def needs_tokenizer(self) -> bool:
-        """Are there texts, and not tokens?"""
+        """Whether it has texts, not tokens."""
         return self.name in TASKS or not is_prepared(self.name)
 
 
@@ -71,69 +75,76 @@ class Evaluation:
 
     def report(self) -> str:
         """For a reader."""
-        rate = max(self.work.seconds, 1e-9)
+        seconds = max(self.work.seconds, 1e-9)
         lines = scores.table(self.scores, self.names) if self.scores else ["no labels: nothing is scored"]
-        return "\n".join([*lines, "", f"{self.work.rows:,} rows, {self.work.tokens:,} tokens in {self.work.seconds:.1f} s of the model: "
-                          f"{self.work.rows / rate:,.1f} rows/s, {self.work.tokens / rate:,.0f} tokens/s"])  # fmt: skip
+        done = f"{self.work.rows:,} rows, {self.work.tokens:,} tokens in {self.work.seconds:.1f} s of the model"
+        rates = f"{self.work.rows / seconds:,.1f} rows/s, {self.work.tokens / seconds:,.0f} tokens/s"
+        return "\n".join([*lines, "", f"{done}: {rates}"])
 
 
-def evaluate(classifier, what: What, predictions: Optional[str] = None, max_tokens: int = predict.MAX_TOKENS, batch_size: int = predict.BATCH_SIZE) -> Evaluation:
+def evaluate(
+    classifier, what: What, predictions: Optional[str] = None, max_tokens: int = predict.MAX_TOKENS,
+    batch_size: int = predict.BATCH_SIZE,
+) -> Evaluation:  # fmt: skip
     """
     Args:
         classifier: a ``FairseqClassifier``, with a tokenizer if ``what`` needs it, or a ``TransformersClassifier``.
-        predictions: where to write them, ``.tsv`` or ``.jsonl``, or ``-``; None for nowhere.
+        predictions: file to write, ``.tsv`` or ``.jsonl``, or ``-``; None for none.
         max_tokens, batch_size: of a batch; the result does not depend on them.
 
     Raises:
-        ValueError: anything that is given is not what it should be, one sentence, and no file is written; or, after that, there
-            are labels that cannot be scored.
+        ValueError: an option or the data is not what it should be, and no file is written; or, after that, the labels
+            cannot be scored.
         OSError: a file cannot be read or written.
     """
     check_predictions(predictions)
     predict.check_sizes(max_tokens, batch_size)
-    work, targets, found = predict.Work(), [], []
+    work, targets, outputs = predict.Work(), [], []
     total, rows = _rows(classifier, what)
     with writing(predictions, classifier.names) as write:
         for row, logits in predict.predict(classifier, rows, work, max_tokens, batch_size, total):
-            values = logits.double()
-            values = values.tolist() if classifier.is_score else torch.softmax(values, -1).tolist()
+            values = (logits.double() if classifier.is_score else torch.softmax(logits.double(), -1)).tolist()
             write(row.target, values)
             if row.target is not None:
                 targets.append(row.target)
-                found.append(values)
+                outputs.append(values)
         if not work.rows:
             raise ValueError(f"{what.name} has no rows")
-    scored = None  # the predictions are there, whatever their scores are
-    if targets:
-        scored = scores.of_scores(targets, [value for value, in found]) if classifier.is_score else scores.of_classes(targets, found)
-    return Evaluation(scored, work, classifier.names)
+    found = None  # the predictions are written, whatever their scores are
+    if targets and classifier.is_score:
+        found = scores.of_scores(targets, [value for value, in outputs])
+    elif targets:
+        found = scores.of_classes(targets, outputs)
+    return Evaluation(found, work, classifier.names)
 
 
 def _rows(classifier, what: What) -> Tuple[Optional[int], Iterator[Row]]:
-    """How many rows there are, if that is known, and the rows."""
+    """The number of rows, None if it is not known, and the rows."""
     target = targets_of(classifier)
     if what.name in TASKS:
         task = TASKS[what.name]
         _check_names(task, classifier)
         examples = task_examples(task, what.source or "hub", what.split or "valid")
         names = plain_names(classifier.names)
-        by_number = lambda label: names.index(str(task.number(label)))  # noqa: E731
-        return len(examples), encode_rows(classifier, examples, by_number if task.classes and numbered(names) else target)
+        if task.classes and numbered(names):
+            target = lambda label: names.index(str(task.number(label)))  # noqa: E731
+        return len(examples), encode_rows(classifier, examples, target)
     if is_prepared(what.name):
         if not isinstance(classifier, FairseqClassifier):
-            raise ValueError(f"{what.name} has the tokens of fairseq, and {classifier.path} is of transformers; the task with --source is wanted, or a file")
+            tokens = f"{what.name} has the tokens of fairseq, and {classifier.path} is of transformers"
+            raise ValueError(f"{tokens}; give the task with --source, or a file")
         return prepared_rows(classifier, what.name, what.split or "valid")
-    return None, encode_rows(classifier, read_examples(what.name, what.kind, what.texts, what.label, inputs_of(classifier)), target)
+    examples = read_examples(what.name, what.kind, what.texts, what.label, inputs_of(classifier))
+    return None, encode_rows(classifier, examples, target)
 
 
 def _check_names(task, classifier) -> None:
-    """
-    Raises:
-        ValueError: the head was trained on another task.
-    """
+    """Raise ValueError if the head was trained on another task."""
     if bool(task.score) != classifier.is_score:
-        raise ValueError(f"the labels of {task.name} are {'scores' if task.score else 'classes'}; the model's head gives {'a score' if classifier.is_score else 'classes'}")
+        labels, head = ("scores", "classes") if task.score else ("classes", "a score")
+        raise ValueError(f"the labels of {task.name} are {labels}; the model's head gives {head}")
     names = plain_names(classifier.names)
-    if task.classes and (len(task.names) != len(names) or not (numbered(names) or sorted(task.names) == sorted(names))):
-        raise ValueError(f"{task.name} has the classes {', '.join(task.names)}; the model's are {', '.join(classifier.names)}")
-
+    same = len(task.names) == len(names) and (numbered(names) or sorted(task.names) == sorted(names))
+    if task.classes and not same:
+        theirs, ours = ", ".join(task.names), ", ".join(classifier.names)
+        raise ValueError(f"{task.name} has the classes {theirs}; the model's are {ours}")

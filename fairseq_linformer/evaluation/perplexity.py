@@ -1,4 +1,4 @@
-"""Perplexity of a masked language model, with masks that depend on a seed and the text alone: two models see the same."""
+"""Perplexity of a masked language model, with masks that depend on a seed and the text alone: equal for all models."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import Progress
-from .classifier import DICTIONARY, build_model, check_dictionary, difference, open_checkpoint, read_dictionary
+from .classifier import DICTIONARY, build_model, check_dictionary, open_checkpoint
 from .rows import open_dataset
 
 SEED, MASK_PROB = 1, 0.15
@@ -24,11 +24,11 @@ class Perplexity:
     """
     Attributes:
         perplexity: 2 to the power of ``bits``.
-        bits: mean over the masked tokens of the negative log2 of the probability of what was there.
-        accuracy: share of the masked tokens that the model gives the highest probability.
+        bits: mean over the masked tokens of the negative log2 of the true token's probability.
+        accuracy: share of the masked tokens to which the model gives the highest probability.
         masked, tokens: how many tokens were predicted, and read.
-        positions: of a block.
-        seconds: that the model took.
+        positions: per block.
+        seconds: spent in the model.
     """
 
     perplexity: float
@@ -40,20 +40,22 @@ class Perplexity:
     seconds: float
 
 
-def measure(checkpoint, data, split: str = "valid", seed: int = SEED, positions: Optional[int] = None, mask_prob: float = MASK_PROB,
-            max_tokens: int = 4096, device: str = "cpu") -> Perplexity:  # fmt: skip
+def measure(
+    checkpoint, data, split: str = "valid", seed: int = SEED, positions: Optional[int] = None,
+    mask_prob: float = MASK_PROB, max_tokens: int = 4096, device: str = "cpu",
+) -> Perplexity:  # fmt: skip
     """
-    Text is cut into blocks of ``positions`` tokens as fairseq's ``masked_lm`` does it with ``--sample-break-mode none``. Of the tokens
-    ``mask_prob`` are to be predicted: 80 % of them are masked, 10 % replaced, 10 % left, however the model was trained. The number is ``fairseq-validate``'s
-    of the same seed.
+    Text is cut into blocks of ``positions`` tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode none``. Of
+    the tokens ``mask_prob`` are predicted: 80 % of them are masked, 10 % replaced, 10 % left, however the model was
+    trained. The number is ``fairseq-validate``'s with the same seed.
 
     Args:
         checkpoint: path; of ``linformer_roberta``, of RoBERTa or of the authors.
         data: a folder with ``dict.txt`` and the split, as ``prepare pretraining`` and ``fairseq-preprocess`` write it.
-        positions: of a block; None for the model's n. Models of different n are compared at one.
+        positions: per block; None for the model's n. Compare models of different n at the same one.
 
     Raises:
-        ValueError: a file is missing or does not fit the others, or an option is out of range; one sentence.
+        ValueError: a file is missing or does not fit the others, or an option is out of range.
     """
     data = Path(data)
     found = open_checkpoint(checkpoint)
@@ -67,24 +69,26 @@ def measure(checkpoint, data, split: str = "valid", seed: int = SEED, positions:
         raise ValueError(f"--seed is {seed}; it must be from 0 to {(1 << 32) - 1}")
     if not 0 < mask_prob < 1:
         raise ValueError(f"--mask-prob is {mask_prob}; it must be above 0 and below 1")
-    check_dictionary(data / DICTIONARY, found["model"][EMBEDDINGS].size(0), checkpoint, "it lies beside the data")
-    beside = Path(checkpoint).parent / DICTIONARY
-    if beside.is_file() and (at := difference(read_dictionary(beside), read_dictionary(data / DICTIONARY))):
-        raise ValueError(f"{data / DICTIONARY} is not the dictionary of {checkpoint}: {at}, in {beside}")
+    entries, beside = found["model"][EMBEDDINGS].size(0), Path(checkpoint).parent / DICTIONARY
+    check_dictionary(data / DICTIONARY, entries, checkpoint, "it lies beside the data", same_as=[beside])
     open_dataset(data / split)
     model = build_model(found).to(device).eval()
-    task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)))
+    config = MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)
+    task = MaskedLMTask.setup_task(OmegaConf.structured(config))
     task.load_dataset(split)
-    batches = task.get_batch_iterator(task.dataset(split), max_tokens=max(max_tokens, positions), max_positions=positions).next_epoch_itr(shuffle=False)
+    iterator = task.get_batch_iterator(
+        task.dataset(split), max_tokens=max(max_tokens, positions), max_positions=positions
+    )
+    batches = iterator.next_epoch_itr(shuffle=False)
     bits = right = masked = tokens = 0
     seconds = 0.0
     with Progress("predicting", len(batches), "batches") as progress, torch.inference_mode():
         for sample in batches:
             begun = time.perf_counter()
-            wanted = sample["target"].ne(task.source_dictionary.pad()).to(device)
-            if wanted.any():
-                logits = model(sample["net_input"]["src_tokens"].to(device), masked_tokens=wanted)[0].float()
-                targets = sample["target"].to(device)[wanted]
+            is_masked = sample["target"].ne(task.source_dictionary.pad()).to(device)
+            if is_masked.any():
+                logits = model(sample["net_input"]["src_tokens"].to(device), masked_tokens=is_masked)[0].float()
+                targets = sample["target"].to(device)[is_masked]
                 bits += float(F.cross_entropy(logits, targets, reduction="none").double().sum()) / math.log(2)
                 right += int((logits.argmax(-1) == targets).sum())
                 masked += len(targets)
@@ -92,7 +96,7 @@ def measure(checkpoint, data, split: str = "valid", seed: int = SEED, positions:
             tokens += sample["ntokens"]
             progress.add(1)
     if not masked:
-        raise ValueError(f"{data} has too little text in {split}: no token of it is masked")
+        raise ValueError(f"{data} has too little text in {split}: none of its tokens is masked")
     if not math.isfinite(bits):
         raise ValueError(f"{checkpoint} gives a loss that is not finite; its weights are damaged")
     return Perplexity(2 ** (bits / masked), bits / masked, right / masked, masked, int(tokens), positions, seconds)

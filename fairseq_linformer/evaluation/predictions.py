@@ -1,4 +1,4 @@
-"""Predictions for a reader or a program: TSV or JSON lines, a line a row, in the order of the rows."""
+"""Predictions for a reader or a program: TSV or JSON lines, in the order of the rows."""
 
 import json
 import sys
@@ -15,51 +15,53 @@ Write = Callable[[Optional[float], Sequence[float]], None]
 
 
 def check_predictions(path: Optional[str]) -> None:
-    """
-    Raises:
-        ValueError: it exists, cannot be written, or is neither TSV nor JSON lines.
-    """
+    """Raise ValueError if the file exists, cannot be written, or is neither TSV nor JSON lines."""
     if path in (None, STDOUT):
         return
     if Path(path).suffix not in ENDINGS:
-        raise ValueError(f"--predictions is {path}; it must end in {' or '.join(ENDINGS)}, or be {STDOUT} for standard output")
+        raise ValueError(f"--predictions is {path}; it must end in {' or '.join(ENDINGS)}, or be {STDOUT}")
     check_new_file(path)
 
 
 @contextmanager
 def writing(path: Optional[str], names: List[str]) -> Iterator[Write]:
-    """A function that writes a row: of its target, None if it has none, and of the probability of each class, or of its score.
+    """A function that writes a row: from its target, or None, and the probability of each class, or its score.
 
     Args:
-        path: of the file, which is there whole or not at all; ``-`` for TSV on standard output; None for nothing.
+        path: of the file, written whole or not at all; ``-`` for TSV on standard output; None for nothing.
         names: of the classes; none for scores.
     """
     if path is None:
-        yield lambda target, found: None
+        yield lambda target, values: None
     elif path == STDOUT:
-        yield _Lines(sys.stdout, names, False)
+        yield _writer(sys.stdout, names, as_json=False)
     else:
         with atomic(path) as file:
-            yield _Lines(file, names, Path(path).suffix == ".jsonl")
+            yield _writer(file, names, as_json=Path(path).suffix == ".jsonl")
 
 
-class _Lines:
-    def __init__(self, file: IO, names: List[str], as_json: bool):
-        self._file, self._names, self._json, self._row = file, names, as_json, 0
+def _writer(file: IO, names: List[str], as_json: bool) -> Write:
+    count = 0
+
+    def write_fields(fields) -> None:
+        file.write("\t".join(str(field).replace("\t", " ") for field in fields) + "\n")
+
+    def write(target: Optional[float], values: Sequence[float]) -> None:
+        nonlocal count
+        count += 1
+        label = names[int(target)] if names and target is not None else target
+        prediction = names[max(range(len(values)), key=values.__getitem__)] if names else values[0]
         if not as_json:
-            columns = ["prediction", *(f"p({name})" for name in names)]
-            self._line(["row", "label", *columns])
+            probabilities = [f"{value:.6f}" for value in values] if names else []
+            write_fields([count, "" if label is None else label, prediction, *probabilities])
+            return
+        row = {"row": count, "label": label, "prediction": prediction}
+        if label is None:
+            del row["label"]
+        if names:
+            row["probabilities"] = {name: round(value, 6) for name, value in zip(names, values)}
+        file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
-    def __call__(self, target: Optional[float], found: Sequence[float]) -> None:
-        self._row += 1
-        label = target if target is None or not self._names else self._names[int(target)]
-        prediction = self._names[max(range(len(found)), key=found.__getitem__)] if self._names else found[0]
-        if self._json:
-            row = {"row": self._row, **({} if label is None else {"label": label}), "prediction": prediction}
-            more = {"probabilities": {name: round(p, 6) for name, p in zip(self._names, found)}} if self._names else {}
-            self._file.write(json.dumps({**row, **more}, ensure_ascii=False) + "\n")
-        else:
-            self._line([self._row, "" if label is None else label, prediction, *(f"{p:.6f}" for p in found if self._names)])
-
-    def _line(self, values) -> None:
-        self._file.write("\t".join(str(value).replace("\t", " ") for value in values) + "\n")
+    if not as_json:
+        write_fields(["row", "label", "prediction", *(f"p({name})" for name in names)])
+    return write

@@ -1,4 +1,4 @@
-"""Any classifier of ``transformers``, from the hub or from a folder, judged as ours are: RoBERTa, BERT, DistilBERT, an export.
+"""Any classifier of ``transformers``, from the hub or from a folder: RoBERTa, BERT, DistilBERT, one of our exports.
 
     B texts, C classes (1 for a score)
 """
@@ -12,7 +12,6 @@ from torch import Tensor
 from ..errors import first_line
 from .classifier import Encoded
 
-
 LEAST = 5
 """Positions: <s>, a token, the separators of a pair, a token."""
 
@@ -21,15 +20,14 @@ class TransformersClassifier:
     """
     Args:
         name: a folder with ``config.json``, or the name of a model on the hub.
-        device: ``cpu``, ``cuda``, ...
-        max_positions: longer texts are cut; None for what model and tokenizer say.
+        max_positions: longer texts are cut; None for the limit of model and tokenizer.
 
     Attributes:
         names: of the classes; empty where the head gives a score.
         max_positions: n.
 
     Raises:
-        ValueError: it cannot be loaded, or has no classification head that was trained; one sentence.
+        ValueError: it cannot be loaded, or has no trained classification head.
     """
 
     def __init__(self, name: str, device: str = "cpu", max_positions: Optional[int] = None):
@@ -42,16 +40,21 @@ class TransformersClassifier:
         try:
             # No code of the folder is run; what this package knows is loaded without it.
             self._tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            self.model, info = AutoModelForSequenceClassification.from_pretrained(name, trust_remote_code=False, output_loading_info=True)
+            self.model, info = AutoModelForSequenceClassification.from_pretrained(
+                name, trust_remote_code=False, output_loading_info=True
+            )
         except (OSError, ValueError, KeyError) as error:
             raise ValueError(f"{name} cannot be loaded by transformers: {first_line(error)}") from None
         if info["missing_keys"]:
-            raise ValueError(f"{name} has no {sorted(info['missing_keys'])[0]}: its classification head is not trained; `fairseq-linformer finetune` does it")
+            key = min(info["missing_keys"])
+            raise ValueError(f"{name} has no {key}: its classification head is not trained; finetune it first")
         self.model.to(self.device).eval()
         config = self.model.config
-        if config.problem_type == "multi_label_classification" or (config.problem_type == "regression" and config.num_labels > 1):
-            raise ValueError(f"{name} gives {config.num_labels} {'labels a text' if 'multi' in config.problem_type else 'scores'}; a class or one score is wanted")
         self.is_score = config.num_labels == 1 or config.problem_type == "regression"
+        multi_label = config.problem_type == "multi_label_classification"
+        if multi_label or (self.is_score and config.num_labels > 1):
+            outputs = "labels per text" if multi_label else "scores"
+            raise ValueError(f"{name} gives {config.num_labels} {outputs}; it must give one class or one score")
         self.names: List[str] = [] if self.is_score else [config.id2label[i] for i in range(config.num_labels)]
         self.max_positions = longest_input(config, self._tokenizer, max_positions)
 
@@ -69,7 +72,7 @@ class TransformersClassifier:
 
 
 def quiet() -> None:
-    """What transformers has to say of weights that are missing comes as an error here, or is meant."""
+    """Silence transformers: missing weights are an error of ours, or intended."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
@@ -77,16 +80,17 @@ def quiet() -> None:
 
 
 def longest_input(config, tokenizer, wanted: Optional[int] = None) -> int:
-    """n of a model of transformers: positions that it has, less those that RoBERTa's numbering from the padding index on leaves out.
+    """n of a model of transformers: its positions, without those below the padding index that RoBERTa does not use.
 
     Raises:
-        ValueError: more are wanted, or fewer than a pair needs.
+        ValueError: ``wanted`` is more, or too little for a pair.
     """
+    model_type = getattr(config, "model_type", "")
     n = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length)
-    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "longformer", "mpnet"):
+    if model_type in ("roberta", "xlm-roberta", "camembert", "longformer", "mpnet"):
         n = min(n, config.max_position_embeddings - config.pad_token_id - 1)
     if n < LEAST:
-        raise ValueError(f"the model, {getattr(config, 'model_type', 'which has no type')}, says that it has {n} positions; one with at least {LEAST} is wanted")
+        raise ValueError(f"the model, {model_type or 'of no type'}, has {n} positions; it must have at least {LEAST}")
     if wanted is not None and not LEAST <= wanted <= n:
-        raise ValueError(f"--max-positions is {wanted}; it must be between {LEAST} and {n}, which the model has")
+        raise ValueError(f"--max-positions is {wanted}; it must be between {LEAST} and the model's {n}")
     return int(n if wanted is None else wanted)

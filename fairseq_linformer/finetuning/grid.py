@@ -13,8 +13,8 @@ class Setting:
     """
     Attributes:
         lr, batch_size: of the recipe.
-        seeds: that were run.
-        values: of the score on the development set, one a seed.
+        seeds: of its runs.
+        values: of the score on the development set, one per seed.
     """
 
     lr: float
@@ -28,39 +28,48 @@ class Setting:
         return median(self.values)
 
 
+def _value(task: Task, result: Dict[str, Any], split: str = "valid") -> float:
+    return result["splits"][split]["scores"][task.metrics[0]]["value"]
+
+
 def settings(task: Task, results: Iterable[Dict[str, Any]], split: str = "valid") -> List[Setting]:
     """The runs of a grid by rate and batch, the best median first; of equal ones the lower rate.
 
     Args:
-        results: as ``run.read_result`` gives them.
+        results: as of ``run.read_result``.
     """
-    found: Dict[Tuple[float, int], List[Tuple[int, float]]] = {}
+    runs: Dict[Tuple[float, int], List[Tuple[int, float]]] = {}
     for result in results:
         recipe = result["recipe"]
-        value = result["splits"][split]["scores"][task.metrics[0]]["value"]
-        found.setdefault((recipe["lr"], recipe["batch_size"]), []).append((recipe["seed"], value))
-    every = [Setting(lr, batch_size, *map(tuple, zip(*sorted(runs)))) for (lr, batch_size), runs in found.items()]
-    return sorted(every, key=lambda setting: (-setting.median, setting.lr, setting.batch_size))
+        key = (recipe["lr"], recipe["batch_size"])
+        runs.setdefault(key, []).append((recipe["seed"], _value(task, result, split)))
+    found = [Setting(*key, *map(tuple, zip(*sorted(pairs)))) for key, pairs in runs.items()]
+    return sorted(found, key=lambda setting: (-setting.median, setting.lr, setting.batch_size))
 
 
 def runs_of(setting: Setting, results: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Those of a setting."""
-    return [result for result in results if (result["recipe"]["lr"], result["recipe"]["batch_size"]) == (setting.lr, setting.batch_size)]
+    """The results of a setting."""
+    key = (setting.lr, setting.batch_size)
+    return [result for result in results if (result["recipe"]["lr"], result["recipe"]["batch_size"]) == key]
 
 
 def middle_run(task: Task, results: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
-    """Of the best setting, the run that has the median score; of an even number the worse of the two."""
+    """The run of the best setting that has the median score; of an even number the worse of the two."""
     runs = runs_of(settings(task, results)[0], results)
-    return sorted(runs, key=lambda result: result["splits"]["valid"]["scores"][task.metrics[0]]["value"])[(len(runs) - 1) // 2]
+    return sorted(runs, key=lambda result: _value(task, result))[(len(runs) - 1) // 2]
 
 
-def table(task: Task, every: List[Setting]) -> List[str]:
+def table(task: Task, found: List[Setting]) -> List[str]:
     """For a reader."""
-    name, best = task.metrics[0], every[0]
+    name, best = task.metrics[0], found[0]
     lines = [f"{'lr':>8} {'batch':>6} {'seeds':>6} {'median':>8}   lowest to highest {name}"]
-    for s in every:
+    for s in found:
         low, middle, high = in_words(name, min(s.values), s.median, max(s.values))
         lines.append(f"{s.lr:>8g} {s.batch_size:>6} {len(s.values):>6} {middle:>8}   {low} to {high}")
     seeds = f"{len(best.seeds)} seeds" if len(best.seeds) > 1 else "one seed"
-    lines.append(f"{task.name}: {name} {in_words(name, best.median)[0]}{unit_of(name)}, the median over {seeds} at lr {best.lr:g}, batches of {best.batch_size}; chosen on the set that it is reported on")
+    score = f"{name} {in_words(name, best.median)[0]}{unit_of(name)}"
+    lines.append(
+        f"{task.name}: {score}, the median over {seeds} at lr {best.lr:g}, batches of {best.batch_size}; chosen on the "
+        "set that it is reported on"
+    )
     return lines

@@ -17,29 +17,36 @@ LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's rates for GLUE; it reports the median over five seeds."""
 
-
 INSTEAD = {
-    "task": "TASK", "common.seed": "--seed", "task.data": "--data", "task.max_positions": "--max-positions", "model.max_positions": "--max-positions", "checkpoint.finetune_from_model": "CHECKPOINT",
-    "dataset.batch_size": "--batch-size", "optimization.lr": "--lr", "optimization.max_epoch": "--epochs",
-}  # fmt: skip
-"""What an override must not say, because an option does."""
-FIXED = ("model._name", "lr_scheduler.total_num_update", "lr_scheduler.warmup_updates", "optimization.max_update", "optimization.update_freq",
-         "lr_scheduler._name", "distributed_training.distributed_world_size", "dataset.max_tokens", "model.resize_checkpoint", "dataset.disable_validation", "checkpoint.best_checkpoint_metric", "checkpoint.maximize_best_checkpoint_metric")  # fmt: skip
-"""What it must not say, because the recipe and the result would be another."""
+    "task": "TASK",
+    "common.seed": "--seed",
+    "task.data": "--data",
+    "task.max_positions": "--max-positions",
+    "model.max_positions": "--max-positions",
+    "checkpoint.finetune_from_model": "CHECKPOINT",
+    "dataset.batch_size": "--batch-size",
+    "optimization.lr": "--lr",
+    "optimization.max_epoch": "--epochs",
+}
+"""What an override must not set, because an option does."""
+FIXED = (
+    "model._name", "lr_scheduler.total_num_update", "lr_scheduler.warmup_updates", "optimization.max_update",
+    "optimization.update_freq", "lr_scheduler._name", "distributed_training.distributed_world_size",
+    "dataset.max_tokens", "model.resize_checkpoint", "dataset.disable_validation",
+    "checkpoint.best_checkpoint_metric", "checkpoint.maximize_best_checkpoint_metric",
+)  # fmt: skip
+"""What it must not set, because the recipe and the result would be another."""
 
 
 def check_overrides(overrides: Sequence[str], start: Optional[Start] = None) -> None:
-    """
-    Raises:
-        ValueError: one contradicts the recipe, or the model of ``start``.
-    """
-    of_model = {_key(word) for word in start.overrides} if start else ()
+    """Raise ValueError if an override contradicts the recipe, or the model of ``start``."""
+    model_keys = {_key(word) for word in start.overrides} if start else ()
     for word in overrides:
         key = _key(word)
-        if key in of_model:
-            raise ValueError(f"{word} is given; the checkpoint says what the model is")
+        if key in model_keys:
+            raise ValueError(f"{word} is given; the checkpoint defines the model")
         if key in INSTEAD:
-            raise ValueError(f"{word} is given; {INSTEAD[key]} says it")
+            raise ValueError(f"{word} is given; use {INSTEAD[key]}")
         if key in FIXED:
             raise ValueError(f"{word} is given; it is part of the recipe")
 
@@ -53,7 +60,7 @@ class Recipe:
     """
     Attributes:
         lr: peak learning rate; it rises over ``WARMUP`` of the updates and falls to 0.
-        batch_size: sentences or pairs of an update.
+        batch_size: sentences or pairs per update.
         epochs: over the training data.
         seed: of the head, the dropout and the order.
 
@@ -85,16 +92,16 @@ class Recipe:
         return f"lr{self.lr!r}-batch{self.batch_size}-seed{self.seed}"
 
     def updates(self, rows: int) -> Tuple[int, int]:
-        """Of a training set: all updates, and those of the warm-up."""
-        every = math.ceil(rows / self.batch_size) * self.epochs
-        return every, round(WARMUP * every)
+        """For a training set: all updates, and those of the warm-up."""
+        total = math.ceil(rows / self.batch_size) * self.epochs
+        return total, round(WARMUP * total)
 
     def overrides(self, task: Task, start: Start, data, from_scratch: bool = False) -> List[str]:
         """Of configs/finetune/base.yaml, for fairseq-hydra-train.
 
         Args:
             data: folder of the task.
-            from_scratch: the same model, without what it learnt in pretraining.
+            from_scratch: the same model, without its pretrained weights.
         """
         updates, warmup = self.updates(len(MMapIndexedDataset(str(Path(data) / "input0" / "train"))))
         return [
@@ -114,7 +121,7 @@ class Recipe:
 
 
 def run_names(name: str, recipes: Sequence[Recipe]) -> List[str]:
-    """Of the run of each recipe: of one ``name`` itself, of several a folder in it.
+    """The run of each recipe: ``name`` itself for one, a folder in it for each of several.
 
     >>> run_names("g", [Recipe(seed=1)]), run_names("g", [Recipe(1e-5, 16, seed=1), Recipe(1e-5, 16, seed=2)])
     (['g'], ['g/lr1e-05-batch16-seed1', 'g/lr1e-05-batch16-seed2'])
@@ -123,11 +130,7 @@ def run_names(name: str, recipes: Sequence[Recipe]) -> List[str]:
 
 
 def grid(lrs: Sequence[float], batch_sizes: Sequence[int], seeds: Sequence[int], epochs: int = EPOCHS) -> List[Recipe]:
-    """Every combination.
-
-    Raises:
-        ValueError: a value is out of range or there twice.
-    """
+    """Every combination; ValueError if a value is out of range or given twice."""
     for name, values in (("lr", lrs), ("batch-size", batch_sizes), ("seed", seeds)):
         if len(set(values)) < len(values):
             raise ValueError(f"--{name} has a value twice: {', '.join(map(str, values))}")

@@ -1,8 +1,7 @@
 """The code of the model as loose files, for a folder that ``transformers`` loads from.
 
-``transformers`` looks for what a file imports beside it, ``from .encoder import ...``; there
-are no packages in such a folder. The files are this package's own, with their imports of one
-another made flat.
+``transformers`` looks for what a file imports beside it, ``from .encoder import ...``; there are no packages in such a
+folder. The files are this package's own, with their imports of one another made flat.
 """
 
 import re

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 from transformers import PreTrainedConfig
 
-from ..config import ACTIVATIONS, LinformerConfig
+from ..config import HeadConfig, LinformerConfig, check_values
 
 AUTO_MAP = {
     "AutoConfig": "configuration_linformer.LinformerPreTrainedConfig",
@@ -18,21 +18,20 @@ AUTO_MAP = {
 }
 """Which class of which file in an exported folder ``transformers`` takes for what."""
 
+_FIELDS = (*fields(LinformerConfig), *fields(HeadConfig))
 # The dictionary of the GPT-2 pieces that fairseq's RoBERTa was trained with, <mask> included.
 _DEFAULT_VOCABULARY = 50265
 
 
 class LinformerPreTrainedConfig(PreTrainedConfig):
-    """Every field of ``LinformerConfig`` under its own name, and what the heads need.
+    """Every field of ``LinformerConfig`` and ``HeadConfig`` under its own name, and what the models need besides.
 
     Args:
         tie_word_embeddings: the output embeddings of the language model are its input embeddings.
-        pooler_activation_fn: between the two maps of the classification head.
-        pooler_dropout: before each of them.
-        classifier_inner_dim: width between them; None for d.
+        classifier_inner_dim: width between the two maps of the classification head; None for d.
         classification_head_name: what fairseq calls the head.
         fairseq: what a fairseq checkpoint says besides its weights; None if this never was one.
-        kwargs: fields of ``LinformerConfig``, also by the names of ``transformers`` in
+        kwargs: fields of ``LinformerConfig`` and ``HeadConfig``, also by the names of ``transformers`` in
             ``attribute_map``, and the common arguments of a configuration (``id2label``, ...).
 
     Raises:
@@ -40,24 +39,11 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
     """
 
     model_type = "linformer"
-    attribute_map = {
-        "hidden_size": "embed_dim",
-        "num_hidden_layers": "layers",
-        "num_attention_heads": "attention_heads",
-        "intermediate_size": "ffn_embed_dim",
-        "hidden_act": "activation_fn",
-        "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-        "classifier_dropout": "pooler_dropout",
-        "max_position_embeddings": "max_positions",
-        "pad_token_id": "padding_idx",
-    }
+    attribute_map = {f.metadata["transformers"]: f.name for f in _FIELDS if "transformers" in f.metadata}
 
     def __init__(
         self,
         tie_word_embeddings: bool = True,
-        pooler_activation_fn: str = "tanh",
-        pooler_dropout: float = 0.0,
         classifier_inner_dim: Optional[int] = None,
         classification_head_name: str = "sentence_classification_head",
         fairseq: Optional[Dict[str, Any]] = None,
@@ -66,16 +52,16 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         **kwargs,
     ):
         kwargs = {self.attribute_map.get(name, name): value for name, value in kwargs.items()}
-        for field in fields(LinformerConfig):
+        for field in _FIELDS:
             default = _DEFAULT_VOCABULARY if field.default is MISSING else field.default
             setattr(self, field.name, kwargs.pop(field.name, default))
         self.shape()  # refuses what cannot be built
-        self.pooler_activation_fn = pooler_activation_fn
-        self.pooler_dropout = kwargs.pop("pooler_dropout", pooler_dropout)
+        check_values(HeadConfig, self)
+        if classifier_inner_dim is not None and classifier_inner_dim < 1:
+            raise ValueError(f"classifier_inner_dim is {classifier_inner_dim}; it must be at least 1")
         self.classifier_inner_dim = classifier_inner_dim
         self.classification_head_name = classification_head_name
         self.fairseq = fairseq
-        self._check_heads()
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
         super().__init__(**kwargs)
         self.tie_word_embeddings = tie_word_embeddings
@@ -87,15 +73,5 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         return cls(**asdict(shape), **kwargs)
 
     def shape(self) -> LinformerConfig:
-        """What ``LinformerEncoder`` is made from."""
+        """The shape of the encoder."""
         return LinformerConfig(**{field.name: getattr(self, field.name) for field in fields(LinformerConfig)})
-
-    def _check_heads(self) -> None:
-        if self.pooler_activation_fn not in ACTIVATIONS:
-            raise ValueError(
-                f"pooler_activation_fn is {self.pooler_activation_fn!r}; it must be one of {', '.join(ACTIVATIONS)}"
-            )
-        if not 0 <= self.pooler_dropout < 1:
-            raise ValueError(f"pooler_dropout is {self.pooler_dropout}; it must be in [0, 1)")
-        if self.classifier_inner_dim is not None and self.classifier_inner_dim < 1:
-            raise ValueError(f"classifier_inner_dim is {self.classifier_inner_dim}; it must be at least 1")

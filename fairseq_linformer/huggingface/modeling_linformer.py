@@ -1,7 +1,7 @@
 """Models of ``transformers`` around the encoder: features, masked language model, classification.
 
-This file is copied into exported folders: it needs ``transformers`` and the files beside it.
-Parameters are those of fairseq's ``linformer_roberta`` under other prefixes:
+This file is copied into exported folders: it needs ``transformers`` and the files beside it. Parameters are those of
+fairseq's ``linformer_roberta`` under other prefixes:
 
     linformer.encoder.*   encoder.sentence_encoder.*
     lm_head.*             encoder.lm_head.*
@@ -18,56 +18,59 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+from transformers.utils import can_return_tuple
 
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
 from .configuration_linformer import LinformerPreTrainedConfig
 
-_OF_LEARNING = ("freeze_projections", "projection_lr_scale")
-"""Options on which it depends how a file holds E and F: as a matrix, or as what it started from and what it went since."""
-_OF_THE_PLACE = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+_LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
+"""They decide how a file holds E and F: as a matrix, or as its start and how far it moved."""
+_LOCATION_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 
 
 class LinformerPreTrainedModel(PreTrainedModel):
-    """What the three models have in common: initialisation, checkpointing, what is refused."""
+    """What the three models have in common: initialisation, checkpointing, refusals."""
 
     config_class = LinformerPreTrainedConfig
     base_model_prefix = "linformer"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    accepts_loss_kwargs = False  # forward's kwargs are those of LinformerModel, no ``num_items_in_batch`` of Trainer's
     # A folder may carry more heads than a model has.
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^classifier\.", r"^classification_heads\."]
     write_code: Optional[Callable[[str], None]] = None
-    """Writes the code of the model into a folder. None in an exported folder, where
-    ``transformers`` copies the files itself; see ``__init__.py``."""
+    """Writes the code of the model into a folder. None in an exported folder, where ``transformers`` copies the files
+    itself; see ``__init__.py``."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
-        """As every model's, with E and F as they are in the file whatever ``freeze_projections`` and ``projection_lr_scale`` shall be from now on.
+        """Load a model; E and F are those of the file, whatever ``freeze_projections`` and ``projection_lr_scale`` say.
 
-        ``transformers`` puts the tensors of a file in their places one by one. So the model is made as the file has it, and
-        where these options are others made again from that.
+        ``transformers`` copies the tensors of a file one by one. So the model is first built with the file's options,
+        and then rebuilt with the others if they differ.
         """
         if isinstance(config, PreTrainedConfig) and pretrained_model_name_or_path is not None:
-            wanted = {name: getattr(config, name) for name in _OF_LEARNING}
-            place = {name: kwargs[name] for name in _OF_THE_PLACE if name in kwargs}
-            of_file, config = cls.config_class.from_pretrained(pretrained_model_name_or_path, **place), copy.deepcopy(config)
-            for name in _OF_LEARNING:
-                setattr(config, name, getattr(of_file, name))
+            options = {name: getattr(config, name) for name in _LEARNING_OPTIONS}
+            location = {name: kwargs[name] for name in _LOCATION_OPTIONS if name in kwargs}
+            saved = cls.config_class.from_pretrained(pretrained_model_name_or_path, **location)
+            config = copy.deepcopy(config)
+            for name in _LEARNING_OPTIONS:
+                setattr(config, name, getattr(saved, name))
         else:
-            wanted = {name: kwargs.pop(name) for name in _OF_LEARNING if name in kwargs}
+            options = {name: kwargs.pop(name) for name in _LEARNING_OPTIONS if name in kwargs}
         loaded = super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **kwargs)
-        if isinstance(loaded, tuple):  # with what was missing and what was not expected
-            return loaded[0]._learning_as(wanted), *loaded[1:]
-        return loaded._learning_as(wanted)
+        if isinstance(loaded, tuple):  # with a report of missing and unexpected tensors
+            return loaded[0]._with_options(options), *loaded[1:]
+        return loaded._with_options(options)
 
-    def _learning_as(self, wanted: Dict[str, Any]):
-        """This model, or if the options of learning shall be others one of the same E and F with them."""
-        if all(getattr(self.config, name) == value for name, value in wanted.items()):
+    def _with_options(self, options: Dict[str, Any]):
+        """This model if it has these options, else one with them and with its tensors."""
+        if all(getattr(self.config, name) == value for name, value in options.items()):
             return self
         config = copy.deepcopy(self.config)
-        for name, value in wanted.items():
+        for name, value in options.items():
             setattr(config, name, value)
         other = type(self)(config).to(device=self.device, dtype=self.dtype)
         other.load_state_dict(self.state_dict())
@@ -80,14 +83,14 @@ class LinformerPreTrainedModel(PreTrainedModel):
         self._complete = True
 
     def initialize_weights(self):
-        """Give a value to what a loaded file does not hold, and freeze again what is frozen.
+        """Initialise what a loaded file lacks, and freeze the frozen parameters again.
 
-        The modules initialise themselves as they are made, E and F not like other matrices. So
-        what is missing is taken from a model that is made anew. ``transformers`` calls this at
-        the end of loading, where it has made new parameters of all, each with a gradient.
+        The modules initialise themselves when they are made, E and F not like other matrices. So missing tensors are
+        copied from a new model. ``transformers`` calls this at the end of loading, after it has made new parameters of
+        all, each with a gradient.
         """
         if not getattr(self, "_complete", False):
-            return  # they just did
+            return  # the constructor is still running
         for name in self._frozen:
             self.get_parameter(name).requires_grad_(False)
         missing = {
@@ -125,7 +128,7 @@ class LinformerPreTrainedModel(PreTrainedModel):
         """Recompute each layer in the backward pass instead of storing its activations.
 
         Args:
-            gradient_checkpointing_kwargs: only ``use_reentrant=False``, which is what is done.
+            gradient_checkpointing_kwargs: only ``use_reentrant=False``, which is the default.
             every_n_layers: only 1.
             offload: keep what is stored in host memory.
         """
@@ -135,29 +138,16 @@ class LinformerPreTrainedModel(PreTrainedModel):
             )
         if every_n_layers != 1:
             raise ValueError(f"every_n_layers is {every_n_layers}; only 1 is allowed")
-        self.base_model.encoder.config.checkpoint_activations = True
-        self.base_model.encoder.config.offload_activations = offload
+        config = self.base_model.encoder.config
+        config.checkpoint_activations, config.offload_activations = True, offload
 
     def gradient_checkpointing_disable(self):
-        self.base_model.encoder.config.checkpoint_activations = False
-        self.base_model.encoder.config.offload_activations = False
+        config = self.base_model.encoder.config
+        config.checkpoint_activations = config.offload_activations = False
 
     @property
     def is_gradient_checkpointing(self) -> bool:
         return self.base_model.encoder.config.checkpoint_activations
-
-    def _options(self, return_dict, output_hidden_states, output_attentions) -> Tuple[bool, bool]:
-        """``return_dict`` and ``output_hidden_states`` as asked for, else as configured."""
-        config = self.config
-        if config.output_attentions if output_attentions is None else output_attentions:
-            raise ValueError(
-                "output_attentions is True; the weights over k projected positions are not returned, only False is "
-                "allowed"
-            )
-        return (
-            config.return_dict if return_dict is None else return_dict,
-            config.output_hidden_states if output_hidden_states is None else output_hidden_states,
-        )
 
 
 class LinformerModel(LinformerPreTrainedModel):
@@ -168,6 +158,7 @@ class LinformerModel(LinformerPreTrainedModel):
         self.encoder = LinformerEncoder(config.shape())
         self.post_init()
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Optional[Tensor] = None,
@@ -175,31 +166,33 @@ class LinformerModel(LinformerPreTrainedModel):
         inputs_embeds: Optional[Tensor] = None,
         output_attentions: Optional[bool] = None,
         output_hidden_states: Optional[bool] = None,
-        return_dict: Optional[bool] = None,
+        first_only: bool = False,
     ) -> Union[BaseModelOutput, Tuple[Tensor, ...]]:
         """
         Args:
             input_ids: (B, n) integers; n at most ``config.max_positions``.
-            attention_mask: (B, n), zero at padding. ``config.padding_idx`` is padding in any
-                case. E and F go by place, so that padding belongs behind the sentence.
+            attention_mask: (B, n), zero at padding. ``config.padding_idx`` is padding in any case. E and F depend on
+                the position, so padding belongs after the sentence.
             inputs_embeds: (B, n, d), token embeddings instead of ``input_ids``.
+            output_attentions: only False.
+            output_hidden_states: return the hidden states too.
+            first_only: the last layer may compute the first position only, which a classification head reads.
 
         Returns:
-            ``last_hidden_state`` (B, n, d); what stands at padding has no meaning.
-            ``hidden_states``: the input of the first layer and the output of each, as in
+            ``last_hidden_state`` (B, n, d), or (B, 1, d) with ``first_only`` and without hidden states; its values at
+            padding have no meaning. ``hidden_states``: the input of the first layer and the output of each, as in
             fairseq before the last norm of a pre-norm model.
 
         Raises:
-            ValueError: the input is too long, not (B, n), or padded on the left; both or none of the two inputs
-                are given; attention weights are asked for.
+            ValueError: the input is too long, not (B, n), or padded on the left; both or none of the two inputs are
+                given; ``output_attentions`` is True.
         """
-        return_dict, output_hidden_states = self._options(return_dict, output_hidden_states, output_attentions)
-        features, hiddens = self.encode(input_ids, attention_mask, inputs_embeds, output_hidden_states)
-        output = BaseModelOutput(last_hidden_state=features, hidden_states=hiddens)
-        return output if return_dict else output.to_tuple()
-
-    def encode(self, input_ids, attention_mask, inputs_embeds, hiddens=False, first_only=False):
-        """Features (B, n, d), or (B, 1, d) if ``first_only``, and a tuple of hidden states or None."""
+        if self.config.output_attentions if output_attentions is None else output_attentions:
+            raise ValueError(
+                "output_attentions is True; the weights over k projected positions are not returned, only False is "
+                "allowed"
+            )
+        hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("one of input_ids and inputs_embeds must be given, and only one")
         given = inputs_embeds[..., 0] if input_ids is None else input_ids
@@ -213,11 +206,12 @@ class LinformerModel(LinformerPreTrainedModel):
                 )
             padding = padding | attention_mask.eq(0)
         if (padding[:, 0] & ~padding.all(1)).any():
-            raise ValueError("the input is padded before the sentence; E and F go by place, and it must be padded behind it")
-        # Of the classification head's sentence the last layer needs to compute the first position only.
-        first = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
-        features, states = self.encoder(given, first, hiddens, inputs_embeds, padding)
-        return features, None if states is None else tuple(states)
+            raise ValueError(
+                "the input is padded before the sentence; E and F depend on the position, so pad after it"
+            )
+        positions = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
+        features, states = self.encoder(given, positions, hiddens, inputs_embeds, padding)
+        return BaseModelOutput(last_hidden_state=features, hidden_states=None if states is None else tuple(states))
 
 
 class LinformerLMHead(nn.Module):
@@ -256,7 +250,7 @@ class LinformerClassificationHead(nn.Module):
 
 
 class LinformerForMaskedLM(LinformerPreTrainedModel):
-    """The encoder and the head that names masked tokens."""
+    """The encoder and the head of the masked language model."""
 
     _tied_weights_keys = {"lm_head.weight": "linformer.encoder.embed_tokens.weight"}
 
@@ -266,77 +260,70 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         self.lm_head = LinformerLMHead(config)
         self.post_init()
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Optional[Tensor] = None,
         attention_mask: Optional[Tensor] = None,
         inputs_embeds: Optional[Tensor] = None,
         labels: Optional[Tensor] = None,
-        output_attentions: Optional[bool] = None,
-        output_hidden_states: Optional[bool] = None,
-        return_dict: Optional[bool] = None,
+        **kwargs,
     ) -> Union[MaskedLMOutput, Tuple[Tensor, ...]]:
         """
         Args:
-            labels: (B, n), the tokens to find; -100 where nothing is to be found.
+            labels: (B, n), the tokens at masked positions; -100 elsewhere.
             The others are those of ``LinformerModel.forward``.
 
         Returns:
-            ``loss``, the mean over what is to be found, and ``logits`` (B, n, V).
+            ``loss``, the mean over the masked positions, and ``logits`` (B, n, V).
         """
-        return_dict, output_hidden_states = self._options(return_dict, output_hidden_states, output_attentions)
-        features, hiddens = self.linformer.encode(input_ids, attention_mask, inputs_embeds, output_hidden_states)
-        logits = self.lm_head(features)
+        outputs = self.linformer(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
+        logits = self.lm_head(outputs.last_hidden_state)
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1), labels.to(logits.device).flatten())
-        output = MaskedLMOutput(loss=loss, logits=logits, hidden_states=hiddens)
-        return output if return_dict else output.to_tuple()
+        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
 class LinformerForSequenceClassification(LinformerPreTrainedModel):
     """The encoder and a classification head.
 
-    As in fairseq, the head of the language model stays with it, unused and not trained: what
-    ``Trainer`` saves is a whole model again.
+    As in fairseq, the head of the language model stays with it, unused and not trained: what ``Trainer`` saves is a
+    whole model again.
     """
 
-    _tied_weights_keys = {"lm_head.weight": "linformer.encoder.embed_tokens.weight"}
+    _tied_weights_keys = LinformerForMaskedLM._tied_weights_keys
 
     def __init__(self, config: LinformerPreTrainedConfig):
         super().__init__(config)
         self.linformer = LinformerModel(config)
-        # Before it is tied, so that the embeddings go on learning.
+        # Frozen before it is tied, so that the embeddings still learn.
         self.lm_head = LinformerLMHead(config).requires_grad_(False)
         self.classifier = LinformerClassificationHead(config)
         self.post_init()
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Optional[Tensor] = None,
         attention_mask: Optional[Tensor] = None,
         inputs_embeds: Optional[Tensor] = None,
         labels: Optional[Tensor] = None,
-        output_attentions: Optional[bool] = None,
-        output_hidden_states: Optional[bool] = None,
-        return_dict: Optional[bool] = None,
+        **kwargs,
     ) -> Union[SequenceClassifierOutput, Tuple[Tensor, ...]]:
         """
         Args:
-            labels: (B,) classes, or (B,) values for ``problem_type`` regression, or (B, C)
-                zeros and ones for ``multi_label_classification``.
+            labels: (B,) classes, or (B,) values for ``problem_type`` regression, or (B, C) zeros and ones for
+                ``multi_label_classification``.
             The others are those of ``LinformerModel.forward``.
 
         Returns:
             ``loss`` and ``logits`` (B, C).
         """
-        return_dict, output_hidden_states = self._options(return_dict, output_hidden_states, output_attentions)
-        features, hiddens = self.linformer.encode(
-            input_ids, attention_mask, inputs_embeds, output_hidden_states, first_only=True
-        )
-        logits = self.classifier(features)
+        kwargs.update(first_only=True, return_dict=True)
+        outputs = self.linformer(input_ids, attention_mask, inputs_embeds, **kwargs)
+        logits = self.classifier(outputs.last_hidden_state)
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, logits=logits, pooled_logits=logits, config=self.config)
-        output = SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=hiddens)
-        return output if return_dict else output.to_tuple()
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)

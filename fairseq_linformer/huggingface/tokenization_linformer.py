@@ -1,10 +1,10 @@
 """fairseq's way from text to token numbers, for ``transformers`` and without fairseq.
 
-This file is copied into exported folders: it needs ``transformers``, and ``sentencepiece``
-for a model that was trained with it. The pieces come from sentencepiece itself, or from the
-byte-level BPE of ``tokenizers``; fairseq's ``dict.txt`` numbers them. A ``tokenizer.json``
-would be faster but not exact: it cannot number two pieces alike, which a dictionary that
-lacks pieces needs (they are all <unk>), and its white space is not in all cases sentencepiece's.
+This file is copied into exported folders: it needs ``transformers``, and ``sentencepiece`` for a model that was trained
+with it. The pieces come from sentencepiece itself, or from the byte-level BPE of ``tokenizers``; fairseq's ``dict.txt``
+numbers them. A ``tokenizer.json``
+would be faster but not exact: it cannot number two pieces alike, which a dictionary that lacks pieces needs (they are
+all <unk>), and its white space is not in all cases sentencepiece's.
 """
 
 import json
@@ -58,7 +58,9 @@ class Pieces:
 
     def __init__(self, model_file):
         if sentencepiece is None:
-            raise ImportError("this tokenizer needs the package sentencepiece, which is not installed", name="sentencepiece")
+            raise ImportError(
+                "this tokenizer needs the package sentencepiece, which is not installed", name="sentencepiece"
+            )
         self.processor = sentencepiece.SentencePieceProcessor()
         try:
             self.processor.Load(str(model_file))
@@ -77,8 +79,8 @@ class Pieces:
 
 
 class BytePieces:
-    """Pieces of GPT-2's byte-level BPE. Their entries in the dictionary are the numbers that
-    ``encoder.json`` gives them; here they are called by themselves."""
+    """Pieces of GPT-2's byte-level BPE. Their entries in the dictionary are the numbers that ``encoder.json`` gives
+    them; here they are called by themselves."""
 
     def __init__(self, encoder_file, merges_file):
         try:
@@ -107,11 +109,11 @@ class BytePieces:
 
 
 class LinformerTokenizer(PreTrainedTokenizer):
-    """Text to the token numbers that fairseq's hub interface gives: ``<s> pieces </s>``, and for
-    a pair ``<s> a </s> </s> b </s>``.
+    """Text to the token numbers that fairseq's hub interface gives: ``<s> pieces </s>``, and for a pair ``<s> a </s>
+    </s> b </s>``.
 
-    As with any tokenizer of ``transformers``, the name of a special symbol in the text is that
-    symbol; fairseq cuts it into pieces, except for ``<mask>`` in ``fill_mask``.
+    As with any tokenizer of ``transformers``, the name of a special symbol in the text is that symbol; fairseq cuts it
+    into pieces, except for ``<mask>`` in ``fill_mask``.
 
     Args:
         vocab_file: fairseq's ``dict.txt``.
@@ -145,17 +147,12 @@ class LinformerTokenizer(PreTrainedTokenizer):
             self.pieces = BytePieces(encoder_file, merges_file)
         else:
             raise ValueError("no pieces: a sentencepiece model, or GPT-2's encoder.json and vocab.bpe, must be given")
-        files = {
-            "vocab_file": vocab_file,
-            "sentencepiece_file": sentencepiece_file,
-            "encoder_file": encoder_file,
-            "merges_file": merges_file,
-        }
-        self.files = {name: path for name, path in files.items() if path}
+        given = zip(self.vocab_files_names, (vocab_file, sentencepiece_file, encoder_file, merges_file))
+        self.files = {name: path for name, path in given if path}
         self.numbers = {self.pieces.name(entry): i for entry, i in read_dictionary(vocab_file).items()}
         self.entries = {i: entry for entry, i in self.numbers.items()}
-        # The space before a masked word belongs to the word that is missing. Only a token that is
-        # there by its number keeps this.
+        # The space before a masked word belongs to the word that is missing. Only a token that is there by its number
+        # keeps this.
         mask = AddedToken(MASK, lstrip=True, normalized=False, special=True)
         kwargs["added_tokens_decoder"] = {**kwargs.get("added_tokens_decoder", {}), self.numbers[MASK]: mask}
         kwargs["mask_token"] = mask

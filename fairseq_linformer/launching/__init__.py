@@ -1,1 +1,1 @@
-"""One training by many processes, under Slurm or torchrun: its run folder, its signals, its end."""
+"""A training job of one or many processes, here, under Slurm or torchrun: its run folder, its workers, its stops."""

@@ -1,14 +1,14 @@
-"""The checkpoint that a run goes on from: the last one that is whole.
+"""The checkpoint that a run resumes from: the newest one that is intact.
 
-fairseq writes a checkpoint beside its name and renames it, but ``checkpoint_last.pt`` can be a
-copy, written in place: a full disk or a kill leaves it cut off.
+fairseq writes a checkpoint under another name and renames it, but ``checkpoint_last.pt`` can be a copy that is written
+in place: a full disk or a kill truncates it.
 """
 
 import os
 import shutil
 import zipfile
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import torch
 
@@ -18,24 +18,20 @@ LAST = "checkpoint_last.pt"
 
 
 def damage(path: Path) -> Optional[str]:
-    """What is wrong with a checkpoint; None if it can be read to its end. It is a zip file with checksums."""
+    """How a checkpoint is damaged; None if it is intact. torch writes a zip file with checksums."""
     try:
         with zipfile.ZipFile(path) as file:
             bad = file.testzip()
-            if min(entry.header_offset for entry in file.infolist()) != 0:  # which zip allows, and torch does not
+            if min(entry.header_offset for entry in file.infolist()) != 0:  # zip allows it, torch does not
                 return "there is something before its beginning"
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
-        return f"it is cut off or damaged: {error}"
+        return f"it is truncated or damaged: {error}"
     return None if bad is None else f"it is damaged at {bad}"
 
 
-def save_whole(state: Any, file) -> None:
-    """What fairseq calls to write a checkpoint: tried three times, since a disk can be full for a moment, each time from the
-    beginning of the file. (fairseq's own goes on behind what it wrote before.)
-
-    Raises:
-        OSError, RuntimeError: it could not be written.
-    """
+def save_with_retries(state: Any, file) -> None:
+    """Replaces fairseq's function that writes a checkpoint. A disk can be full for a moment, so it tries three times,
+    each from the beginning of the file, where fairseq's own appends to the failed attempt."""
     for attempts_left in (2, 1, 0):
         try:
             file.seek(0)
@@ -47,54 +43,53 @@ def save_whole(state: Any, file) -> None:
                 raise
 
 
-def find_last(folder: Path) -> "tuple[Optional[Path], List[str]]":
-    """The newest whole checkpoint of a run, and a line for each newer one that is not.
+def find_last_intact(folder: Path) -> Tuple[Optional[Path], List[str]]:
+    """The newest intact checkpoint of a run (None if it has no checkpoint), and a line for each newer, damaged one.
 
     Raises:
-        ValueError: there are checkpoints, and none is whole.
+        ValueError: there are checkpoints, and all are damaged.
         OSError: one cannot be read.
     """
     last = folder / LAST
-    others = sorted((path for path in folder.glob("checkpoint*.pt") if path != last), key=lambda path: path.stat().st_mtime, reverse=True)
-    found = [last] * last.exists() + others
-    said = []
-    for path in found:
+    lines: List[str] = []
+    for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: (path != last, -path.stat().st_mtime)):
         problem = damage(path)
         if problem is None:
-            return path, said
-        said.append(f"{path}: {problem}")
-    if found:
-        raise ValueError(f"none of the {len(found)} checkpoints of {folder} is whole; {said[0]}; remove them to begin anew")
-    return None, said
+            return path, lines
+        lines.append(f"{path}: {problem}")
+    if lines:
+        raise ValueError(f"all {len(lines)} checkpoints of {folder} are damaged; {lines[0]}; remove them to start over")
+    return None, lines
 
 
 def restore_last(folder: Path) -> List[str]:
-    """See to it that ``checkpoint_last.pt``, which fairseq goes on from, is whole.
+    """Make sure that ``checkpoint_last.pt``, which fairseq resumes from, is intact.
 
-    One that is not is kept under another name, and a copy of the newest whole one takes its place.
+    A damaged one is kept under another name, and a copy of the newest intact checkpoint replaces it.
 
     Returns:
-        lines that say what was found and done.
+        lines that report what was found and done.
 
     Raises:
-        ValueError, OSError: as ``find_last``; or the disk is full.
+        ValueError, OSError: as ``find_last_intact``; or the disk is full.
     """
-    for unfinished in folder.glob("*.pt.tmp"):  # of a process that was killed as it wrote, or whose disk was full
+    for unfinished in folder.glob("*.pt.tmp"):  # a process was killed, or its disk was full, while it wrote
         unfinished.unlink()
-    whole, said = find_last(folder)
-    if whole is not None and shutil.disk_usage(folder).free < (wanted := 2 * whole.stat().st_size):
-        raise ValueError(f"there is no room in {folder} for two more checkpoints; {wanted:,} bytes are wanted")
-    if whole is None:
-        return ["there is no checkpoint; this is the beginning"]
+    intact, lines = find_last_intact(folder)
+    if intact is None:
+        return ["there is no checkpoint; training starts at update 0"]
+    needed = 2 * intact.stat().st_size
+    if shutil.disk_usage(folder).free < needed:
+        raise ValueError(f"{folder} has no room for two more checkpoints; they need {needed:,} bytes")
     last = folder / LAST
-    if whole != last:
-        beside = beside_name(last)
+    if intact != last:
+        copy = beside_name(last)
         try:
-            shutil.copyfile(whole, beside)
+            shutil.copyfile(intact, copy)
             if last.exists():
                 os.replace(last, folder / f"{LAST}.damaged")
-            os.replace(beside, last)
+            os.replace(copy, last)
         finally:
-            beside.unlink(missing_ok=True)
-        said.append(f"{whole.name} takes the place of {LAST}")
-    return [*said, f"going on from {last}"]
+            copy.unlink(missing_ok=True)
+        lines.append(f"{intact.name} replaces {LAST}")
+    return [*lines, f"resuming from {last}"]

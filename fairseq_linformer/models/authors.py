@@ -5,9 +5,9 @@
     --shared-layer-kv-compressed 1    layerwise sharing
     --freeze-compress 1               E and F stay as they start
 
-Their model projects with ``compress_k`` and ``compress_v`` where this one has E and F, without
-windows: every sentence attends to all k. What is loaded goes on like that, so that features
-are equal on unpadded input. (On padded input theirs depend on the padding.)
+Their model projects with ``compress_k`` and ``compress_v`` where this one has E and F, without windows: every sentence
+attends to all k. So do loaded checkpoints, and features are equal on unpadded input. (On padded input theirs depend on
+the padding.)
 """
 
 import re
@@ -17,7 +17,7 @@ from typing import Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .shapes import EMBEDDINGS, ENCODER, current_names
+from .shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, current_names
 
 OPTIONS = ("compressed", "shared_kv_compressed", "shared_layer_kv_compressed", "freeze_compress")
 _COMPRESS = re.compile(re.escape(ENCODER) + r"layers\.\d+\.self_attn\.compress_([kv])\.(weight|bias)")
@@ -27,27 +27,24 @@ def translate(args: Namespace) -> Optional[str]:
     """Replace the authors' options in ``args`` by this model's.
 
     Args:
-        args: with ``max_positions``, ``projected_dim``, ``sharing``, ``freeze_projections`` and the
-            authors' options, None where not given.
+        args: with ``max_positions``, ``projected_dim``, ``sharing``, ``freeze_projections`` and the authors' options,
+            None where not given.
 
     Returns:
         What they were translated to, as options; None if none of them was given.
 
     Raises:
-        ValueError: a value is not allowed, or says something else than an option of this model.
+        ValueError: a value is not allowed, or contradicts an option of this model.
     """
     given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
     if not given:
         return None
-    for name, value in given.items():
-        if name != "compressed" and value not in (0, 1):
-            raise ValueError(f"{name} is {value}; it must be 0 or 1")
     ratio = given.get("compressed", 4)  # their default
     if not 1 <= ratio <= args.max_positions:
-        raise ValueError(f"compressed is {ratio}; it must be between 1 and max_positions, which is {args.max_positions}")
+        raise ValueError(f"compressed is {ratio}; it must be between 1 and max_positions, {args.max_positions}")
     if args.projected_dim is not None:
         raise ValueError(
-            f"projected_dim is {args.projected_dim} and the authors' {', '.join(given)} is given; only one can say what k is"
+            f"projected_dim is {args.projected_dim} and the authors' {', '.join(given)} is given; only one can be"
         )
     sharing = "headwise"
     if given.get("shared_layer_kv_compressed"):
@@ -60,7 +57,8 @@ def translate(args: Namespace) -> Optional[str]:
     args.freeze_projections = args.freeze_projections or bool(given.get("freeze_compress"))
     for name in OPTIONS:
         setattr(args, name, None)
-    return f"--projected-dim {args.projected_dim} --sharing {sharing}" + " --freeze-projections" * args.freeze_projections
+    frozen = " --freeze-projections" if args.freeze_projections else ""
+    return f"--projected-dim {args.projected_dim} --sharing {sharing}{frozen}"
 
 
 def is_authors(state: Dict[str, Tensor]) -> bool:
@@ -71,9 +69,9 @@ def is_authors(state: Dict[str, Tensor]) -> bool:
 def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
     """The state dict with this model's names; the old one is not changed.
 
-    Their ``version`` 1 did not share what it should have: with layerwise sharing each layer
-    had a matrix of its own for keys and values, and the output embeddings were not the input
-    embeddings. Such a checkpoint becomes what it was: key-value sharing, untied.
+    Their ``version`` 1 did not share what it should have: with layerwise sharing each layer had a matrix of its own for
+    keys and values, and the output embeddings were not the input embeddings. Such a checkpoint becomes what it was:
+    key-value sharing, untied.
 
     Returns:
         the state dict, whether its layers are of version 1, and whether its output embeddings are untied.
@@ -92,14 +90,8 @@ def convert(state: Dict[str, Tensor]) -> Tuple[Dict[str, Tensor], bool, bool]:
             new[re.sub(r"compress_[kv]", {"k": "E", "v": "F"}[compress[1]], key)] = value
     if shared is not None:
         new[ENCODER + "E.weight"] = shared
-    embedding, output = new.get(EMBEDDINGS), new.get("encoder.lm_head.weight")
-    untied = (
-        _version(renamed, "encoder.version") < 2
-        and embedding is not None
-        and output is not None
-        and not torch.allclose(embedding, output)
-    )
-    return new, old, untied
+    untied = _version(renamed, "encoder.version") < 2 and {EMBEDDINGS, OUTPUT_EMBEDDINGS} <= new.keys()
+    return new, old, untied and not torch.allclose(new[EMBEDDINGS], new[OUTPUT_EMBEDDINGS])
 
 
 def _version(state: Dict[str, Tensor], key: str) -> int:

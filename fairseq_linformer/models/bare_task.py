@@ -1,13 +1,13 @@
-"""A model without its data: what building one asks of a fairseq task, and no more."""
+"""A fairseq task without data, for building a model."""
 
 from .shapes import PADDING_IDX
 
 
 class BareTask:
-    """As much of a fairseq task as building a model needs.
+    """The part of a fairseq task that building a model needs.
 
     Args:
-        entries: of the dictionary, with special symbols.
+        entries: size of the dictionary, with special symbols.
         positions: n.
     """
 
@@ -20,7 +20,7 @@ class BareTask:
 
 
 class _Entries:
-    """As much of a dictionary."""
+    """The part of its dictionary."""
 
     def __init__(self, count: int):
         self.count = count

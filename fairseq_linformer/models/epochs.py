@@ -1,12 +1,11 @@
-"""Two things that fairseq's iterator over epochs (``EpochBatchIterator``) leaves out.
+"""Two corrections of fairseq's iterator over epochs (``EpochBatchIterator``).
 
-fairseq draws the masks of a sentence anew in each epoch (``MaskTokensDataset.set_epoch``; RoBERTa's
-dynamic masking), but keeps the processes that load data (``--num-workers``, 1 by default) from one
-epoch to the next. Their copy of the dataset never hears of the new epoch: they mask what they masked
-in the first, and a run that is stopped and goes on does not do what one without a stop does.
+fairseq draws new masks for a sentence in each epoch (``MaskTokensDataset.set_epoch``; RoBERTa's dynamic masking), but
+keeps the processes that load data (``--num-workers``, 1 by default) from one epoch to the next. Their copy of the
+dataset stays in the first epoch: they repeat its masks, and a resumed run differs from one without a stop.
 
-And a checkpoint says how many batches of an epoch each process has had, but not how many processes
-there were: another number of them would repeat a part of the epoch, or leave it out.
+And a checkpoint records how many batches of an epoch each rank has had, but not how many ranks there were: another
+number of ranks would repeat a part of the epoch, or skip it.
 """
 
 from functools import wraps
@@ -14,12 +13,13 @@ from functools import wraps
 from fairseq.data.iterators import EpochBatchIterator
 
 SHARDS = "num_shards"
-"""The processes, in the state of the iterator that a checkpoint holds."""
+"""The number of ranks, in the state of the iterator that a checkpoint holds."""
 
 
 def complete_epochs() -> None:
-    """Let every epoch start its own processes, which takes a moment, and let other processes go on where these were."""
-    construct, state_dict, load_state_dict = (getattr(EpochBatchIterator, name) for name in ("__init__", "state_dict", "load_state_dict"))
+    """Start new data loaders in every epoch, and resume with any number of ranks."""
+    construct = EpochBatchIterator.__init__
+    state_dict, load_state_dict = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
 
     @wraps(construct)
     def construct_without_keeping(self, *args, **kwargs):
@@ -32,7 +32,7 @@ def complete_epochs() -> None:
 
     @wraps(load_state_dict)
     def load_for_these_shards(self, state):
-        # All batches of an epoch are in one order, and process i of N has each N-th: so many times N are done.
+        # All batches of an epoch are in one order, and rank i of N has each N-th.
         done = state.get("iterations_in_epoch", 0) * state.get(SHARDS, self.num_shards)
         load_state_dict(self, {**state, "iterations_in_epoch": done // self.num_shards})
 

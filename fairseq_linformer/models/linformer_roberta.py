@@ -16,19 +16,19 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.modules import LayerNorm
+from fairseq.modules.layer_norm import has_fused_layernorm
 from fairseq.modules.quant_noise import quant_noise
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
 from ..modules import LinformerEncoder
-from ..modules.kinds import count_matrices
-from ..projected_dim import short_form
+from ..modules.projection import count_matrices
 from . import authors
-from .compatibility import describe_mismatch
+from .compatibility import RESIZABLE, describe_mismatch, differing_fields
 from .compiling import compile_layers
 from .options import ARCHITECTURES, LinformerRobertaConfig, as_options, resolve, to_linformer_config
-from .resize import resize_state
-from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, max_positions, projected_dims, projections, sharing_of
+from .resize import with_projections
+from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, projections, shape_of
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 class LinformerRobertaModel(RobertaModel):
     """A RoBERTa whose self-attention is linear in the length of the input.
 
-    Everything that RoBERTa's model offers in fairseq is here: heads, hub interface,
-    tasks and criterions; see ``options.py`` for the options.
+    Everything that RoBERTa's model offers in fairseq is here: heads, hub interface, tasks and criterions; see
+    ``options.py`` for the options.
     """
 
     @classmethod
@@ -61,25 +61,20 @@ class LinformerRobertaModel(RobertaModel):
         return model
 
     @classmethod
-    def from_pretrained(
-        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs
-    ):
+    def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs):
         """fairseq's RoBERTa hub interface around a checkpoint of this model.
 
         Args:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: file in it.
-            data_name_or_path: folder of ``dict.txt``; one that starts with "." lies in
-                the folder of the checkpoint.
-            bpe: the tokenizer; by default ``sentencepiece`` if the folder of the
-                checkpoint has a ``sentencepiece.bpe.model`` or one is given, else ``gpt2``.
+            data_name_or_path: folder of ``dict.txt``; one that starts with "." lies in the folder of the checkpoint.
+            bpe: the tokenizer; by default ``sentencepiece`` if the folder of the checkpoint has a
+                ``sentencepiece.bpe.model`` or one is given, else ``gpt2``.
         """
         if bpe is None:
             has_model = os.path.exists(os.path.join(model_name_or_path, "sentencepiece.bpe.model"))
             bpe = "sentencepiece" if has_model or "sentencepiece_model" in kwargs else "gpt2"
-        return super().from_pretrained(
-            model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs
-        )
+        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs)
 
     def forward(
         self,
@@ -95,23 +90,21 @@ class LinformerRobertaModel(RobertaModel):
             features_only: stop before the head of the language model.
             return_all_hiddens: also return the hidden states, each (n, B, d) as in fairseq.
             classification_head_name: the head to apply; it reads the first position only.
-            masked_tokens: (B, n) boolean, the positions whose logits are wanted.
+            masked_tokens: (B, n) boolean, the positions whose logits are needed.
 
         Returns:
-            (B, n, V) logits, or (masked tokens, V), or (B, n, d) features, or (B, classes),
-            and a dictionary with ``inner_states``.
+            (B, n, V) logits, or (masked tokens, V), or (B, n, d) features, or (B, classes), and a dictionary with
+            ``inner_states``.
         """
         if classification_head_name is not None and not return_all_hiddens:
             kwargs["positions"] = src_tokens.new_zeros(src_tokens.size(0), 1)
-        return super().forward(
-            src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs
-        )
+        return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """Load a checkpoint of this model or of the authors' model.
 
-        Layers are dropped if ``encoder_layers_to_keep`` says so, and E, F and the position
-        embeddings are made to fit if ``resize_checkpoint`` does.
+        Layers are dropped if ``encoder_layers_to_keep`` says so, and E, F and the position embeddings are made to fit
+        if ``resize_checkpoint`` does.
 
         Raises:
             ValueError: it does not fit; the sentence names what differs.
@@ -119,7 +112,7 @@ class LinformerRobertaModel(RobertaModel):
         try:
             state_dict = self._fitting(state_dict)
         except ValueError as error:
-            logger.error(error)  # the trainer replaces what is raised here by a sentence of its own
+            logger.error(error)  # the trainer replaces the exception with one of its own
             raise
         return super().load_state_dict({ATTENTION_HEADS: self.encoder.attention_heads, **state_dict}, strict)
 
@@ -127,7 +120,7 @@ class LinformerRobertaModel(RobertaModel):
         """The state dict as this model has it, or a ValueError."""
         if authors.is_authors(state_dict):
             state_dict, old, untied = authors.convert(state_dict)
-            self._follow_version_1(sharing_of(state_dict) if old else self.args.sharing, untied)
+            self._follow_version_1(shape_of(state_dict).sharing if old else self.args.sharing, untied)
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy: fairseq clears the option in the configuration that it is given.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
@@ -139,15 +132,15 @@ class LinformerRobertaModel(RobertaModel):
         return state_dict
 
     def _follow_version_1(self, sharing, untied) -> None:
-        """What a checkpoint of the authors' version 1 is, whatever its options say: not shared by layers, and untied."""
+        """Rebuild the encoder as version 1 of the authors' code was, whatever its options say: unshared and untied."""
         unshared = self.args.sharing == "layerwise" and sharing in ("headwise", "key-value")
         untied = untied and not self.args.untie_weights_roberta
         if not (unshared or untied):
             return
         if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise ValueError(
-                f"this checkpoint is of version 1 of the authors' code, which did not share what it says: give --sharing {sharing}"
-                + " --untie-weights-roberta" * untied
+                "this checkpoint is of version 1 of the authors' code, which did not share what it says: give "
+                f"--sharing {sharing}" + " --untie-weights-roberta" * untied
             )
         if unshared:
             self.args.sharing = sharing
@@ -159,15 +152,14 @@ class LinformerRobertaModel(RobertaModel):
         _write_back(self._cfg, self.args)
 
     def _resized(self, state_dict):
-        """The state dict for this model's n and k, or as it is if it has them."""
-        ours = self.state_dict()
-        n, dims = max_positions(ours), projected_dims(ours)
-        if (max_positions(state_dict), projected_dims(state_dict)) == (n, dims):
+        """The state dict for this model's n and k; as it is if something else differs too, which is refused later."""
+        config = self.encoder.sentence_encoder.config
+        shape = shape_of(state_dict, config.attention_heads)
+        differing = differing_fields(shape, shape_of(self.state_dict()))
+        if not differing or not RESIZABLE.issuperset(differing):
             return state_dict
-        if len(dims) != count_layers(state_dict):
-            return state_dict  # refused in a moment, with a sentence about layers
-        logger.info("resizing the checkpoint from n = %d, k = %s", max_positions(state_dict), short_form(projected_dims(state_dict)))
-        return resize_state(state_dict, n, dims)
+        logger.info("resizing the checkpoint from n = %d, k = %s", shape.max_positions, shape.projected_dim)
+        return with_projections(state_dict, config)
 
     def upgrade_state_dict_named(self, state_dict, name):
         # fairseq looks for out_proj.weight, which spectral normalisation has renamed.
@@ -180,7 +172,7 @@ class LinformerRobertaModel(RobertaModel):
 
 
 class LinformerRobertaEncoder(RobertaEncoder):
-    """RobertaEncoder, batch first, which computes what is read and no more in its last layer."""
+    """RobertaEncoder, batch first, whose last layer computes only the positions that are read."""
 
     def __init__(self, args, dictionary):
         super().__init__(args, dictionary)
@@ -194,9 +186,7 @@ class LinformerRobertaEncoder(RobertaEncoder):
             embed_tokens,
             linear=lambda inputs, outputs: noisy(nn.Linear(inputs, outputs)),
             layer_norm=LayerNorm,  # apex's, where apex and a GPU are at hand
-            wrap_layer=partial(
-                fsdp_wrap, min_num_params=0 if args.checkpoint_activations else args.min_params_to_wrap
-            ),
+            wrap_layer=partial(fsdp_wrap, min_num_params=0 if args.checkpoint_activations else args.min_params_to_wrap),
             embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
         if args.compile:
@@ -206,23 +196,20 @@ class LinformerRobertaEncoder(RobertaEncoder):
     def forward(
         self, src_tokens, features_only=False, return_all_hiddens=False, masked_tokens=None, positions=None, **kwargs
     ):
-        """
+        """As of the model.
+
         Args:
-            src_tokens: (B, n) integers.
-            masked_tokens: (B, n) boolean, the positions whose logits are wanted.
-            positions: (B, m), the positions whose features are wanted. Not used together
-                with ``masked_tokens``, which says it.
+            positions: (B, m), the positions whose features are needed; not used together with ``masked_tokens``.
 
         Returns:
-            logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and a
-            dictionary with ``inner_states``.
+            logits (B, n, V) or (masked tokens, V), or features (B, n, d) or (B, m, d), and ``inner_states``.
         """
         if features_only or masked_tokens is None or return_all_hiddens:
             x, extra = self.extract_features(src_tokens, return_all_hiddens, positions=positions, **kwargs)
             return x if features_only else self.output_layer(x, masked_tokens=masked_tokens), extra
-        positions, wanted = masked_positions(masked_tokens)
+        positions, masked = masked_positions(masked_tokens)
         x, extra = self.extract_features(src_tokens, positions=positions, **kwargs)
-        return self.output_layer(x.flatten(0, 1)[wanted]), extra
+        return self.output_layer(x.flatten(0, 1)[masked]), extra
 
     def extract_features(self, src_tokens, return_all_hiddens=False, positions=None, token_embeddings=None, **unused):
         """(B, n) tokens to (B, n, d) features, or (B, m, d) of ``positions`` (B, m)."""
@@ -232,25 +219,23 @@ class LinformerRobertaEncoder(RobertaEncoder):
 
 
 def masked_positions(masked_tokens: Tensor):
-    """The positions to compute, (B, m), and which of the B m are wanted: (masked tokens,) integers.
+    """The positions to compute, (B, m), and which of the B m are masked: (masked tokens,) integers.
 
-    m is the largest number of masked tokens in a sentence; a sentence with fewer is filled
-    up with others. Taken in order, the wanted ones are ``masked_tokens.nonzero()``.
+    m is the largest number of masked tokens in a sentence; a sentence with fewer is filled up with others. Taken in
+    order, the masked ones are ``masked_tokens.nonzero()``.
 
-    Both are found before the encoder begins, because a GPU is waited for then: behind it
-    that would be a wait for the whole encoder.
+    Both are found before the encoder runs: finding them synchronizes with the GPU.
     """
     counts = masked_tokens.sum(1)
     order = masked_tokens.to(torch.uint8).argsort(dim=1, descending=True, stable=True)
     positions = order[:, : int(counts.max())]
-    wanted = torch.arange(positions.size(1), device=counts.device) < counts.unsqueeze(1)
-    return positions, wanted.flatten().nonzero().squeeze(1)
+    masked = torch.arange(positions.size(1), device=counts.device) < counts.unsqueeze(1)
+    return positions, masked.flatten().nonzero().squeeze(1)
 
 
 def _write_back(cfg, args) -> None:
-    """Put the resolved options into the configuration that the checkpoint will carry, so that
-    it does not depend on later defaults. Layers that are not to be kept are gone from this
-    model already, and who reads the checkpoint need not have a compiler."""
+    """Write the resolved options into the configuration that checkpoints carry, so that they do not depend on later
+    defaults. Layers that are not kept are gone already, and whoever loads the checkpoint need not have a compiler."""
     if not isinstance(cfg, DictConfig):
         return
     values = {**as_options(args), "encoder_layers_to_keep": None, "compile": False}
@@ -268,22 +253,9 @@ def _report(args, encoder) -> None:
         theirs = "--projection-init normal" + " --projection-lr-scale 1" * (not args.freeze_projections)
         logger.info("the options of the authors' plugin mean: %s; E and F start and learn as here by default, and as "
                     "theirs with %s", args.translated, theirs)  # fmt: skip
-    logger.info(
-        "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",
-        args.max_positions,
-        args.projected_dim,
-        args.projection,
-        args.sharing,
-        count_matrices(encoder),
-        apex_status(),
-    )
-
-
-def apex_status() -> str:
-    """What fairseq takes from apex, for the log."""
-    from fairseq.modules.layer_norm import has_fused_layernorm
-
-    return "fused layer norm" if has_fused_layernorm else "not importable"
+    logger.info("linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s", args.max_positions,
+                args.projected_dim, args.projection, args.sharing, count_matrices(encoder),
+                "fused layer norm" if has_fused_layernorm else "not importable")  # fmt: skip
 
 
 for _arch in ARCHITECTURES:

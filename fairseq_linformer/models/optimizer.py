@@ -1,10 +1,10 @@
 """``--optimizer fused_adam``: PyTorch's fused AdamW for fairseq, on CPUs and GPUs.
 
-fairseq's ``adam`` has a fused kernel where apex is installed and a GPU is seen; without, it makes some ten passes
-over the memory of every parameter. PyTorch's makes one. Both decouple weight decay from the gradient. They differ
-in epsilon, which PyTorch adds behind the correction of the second moment and fairseq before it: the steps are those of
-``adam`` with an epsilon of ``eps * sqrt(1 - beta2^t)``. That is within 1 % of ``eps`` after ln(0.0199) / ln(beta2) updates: 194 with the
-beta2 of 0.98 of RoBERTa, 3,915 with fairseq's default of 0.999.
+fairseq's ``adam`` has a fused kernel where apex is installed and a GPU is seen; without, it makes some ten passes over
+the memory of every parameter. PyTorch's makes one. Both decouple weight decay from the gradient. They differ in
+epsilon, which PyTorch adds after the correction of the second moment and fairseq before it: the steps are those of
+``adam`` with an epsilon of ``eps * sqrt(1 - beta2^t)``. That is within 1 % of ``eps`` after ln(0.0199) / ln(beta2)
+updates: 194 with the beta2 of 0.98 of RoBERTa, 3,915 with fairseq's default of 0.999.
 """
 
 from dataclasses import dataclass, field

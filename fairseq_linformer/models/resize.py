@@ -1,89 +1,63 @@
-"""A state dict for other lengths and another k; the mathematics is in ``modules/resize.py``."""
+"""A state dict with the projections of another shape; the mathematics is in ``modules/resize.py``."""
 
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List
 
 import torch
 from torch import Tensor
 
-from ..modules.projection import NO_WINDOWS, value_of
-from ..modules.resize import resize_kernel, resize_matrix, resize_positions, same_ratio
-from ..modules.windows import longest_window
-from ..projected_dim import Dim, short_form
-from .shapes import PADDING_IDX, POSITIONS, by_module, kind_and_k, layer_of, max_positions, projected_dims, projections
-
-_LEARNED = ("weight", "start", "scale")
+from ..config import LinformerConfig
+from ..modules.encoder_layer import projection_of
+from ..modules.projection import NO_WINDOWS
+from ..modules.resize import resize_positions, resize_projection, same_ratio
+from ..projected_dim import Dim
+from .shapes import ATTENTION_HEADS, ENCODER, PADDING_IDX, POSITIONS, max_positions, projections, shape_of
 
 
 def default_dims(state: Dict[str, Tensor], n: int) -> List[Dim]:
     """k of each layer for ``n`` positions that leaves the features of short inputs as they are."""
-    windowed = all(kind_and_k(entries)[0] != "linear" or float(_windows(entries)) != NO_WINDOWS for entries in projections(state).values())
+    windowed = all(
+        "weight" not in entries or "conv" in entries or float(entries.get("windows", NO_WINDOWS)) != NO_WINDOWS
+        for entries in projections(state).values()
+    )
 
     def scaled(k: int) -> int:
         return same_ratio(k, max_positions(state), n, windowed)
 
-    return [scaled(k) if isinstance(k, int) else tuple(scaled(k_i) for k_i in k) for k in projected_dims(state)]
+    dims = shape_of(state).projected_dims
+    return [scaled(k) if isinstance(k, int) else tuple(map(scaled, k)) for k in dims]
 
 
-def resize_state(state: Dict[str, Tensor], n: int, dims: Optional[Sequence[Dim]] = None) -> Dict[str, Tensor]:
-    """A state dict of RoBERTa or of ``linformer_roberta`` for ``n`` positions; the old one is not changed.
+def with_projections(state: Dict[str, Tensor], config: LinformerConfig) -> Dict[str, Tensor]:
+    """A state dict of RoBERTa or of ``linformer_roberta`` for an encoder of this shape; the old one is not changed.
 
-    Args:
-        n: the new ``max_positions``.
-        dims: the new k of each layer, or of each head; None for ``default_dims``.
+    Position embeddings and projections are resized where n or k differ. Projections are new where there are none. A
+    projection may be a matrix alone; all the entries that it needs are added.
 
     Raises:
-        ValueError: k is not between 1 and n, heads that share a matrix are to differ in k, or the projection is random.
+        ValueError: a random projection would have to be resized.
     """
-    if n < 1:
-        raise ValueError(f"max_positions is {n}; it must be at least 1")
-    found = projections(state)
-    if any(kind_and_k(entries)[0] == "random" for entries in found.values()):
-        raise ValueError("projection is random: its matrices are drawn, not learnt, and are not resized; draw new ones")
-    if found and dims is None:
-        dims = default_dims(state, n)
-    if dims is not None:  # one number where heads are alike, as a new model has it
-        dims = [dim if isinstance(dim, int) or len(set(dim)) > 1 else dim[0] for dim in dims]
-    new = {key: value for key, value in state.items() if not any(key.startswith(prefix) for prefix in found)}
-    new[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
-    for prefix, heads in by_module(found).items():
-        for name, entries in _resized(heads, n, dims[layer_of(prefix)]).items():
-            new.update({f"{prefix}{name}{key}": value for key, value in entries.items()})
+    old_prefixes = tuple(projections(state))
+    new = {key: value for key, value in state.items() if not key.startswith(old_prefixes)}
+    new[POSITIONS] = resize_positions(state[POSITIONS], config.max_positions, PADDING_IDX)
+    new[ATTENTION_HEADS] = torch.tensor(float(config.attention_heads))
+    old_config = shape_of(state, config.attention_heads) if old_prefixes else None
+    for prefix, (layer, which) in _modules_of(config).items():
+        module = projection_of(config, layer, which)
+        entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+        if entries:
+            old = projection_of(old_config, layer, which)
+            old.load_state_dict(entries)
+            if (old.n, old_config.projected_dims[layer]) == (module.n, config.projected_dims[layer]):
+                module.load_state_dict(entries)
+            else:
+                resize_projection(old, module)
+        new.update({prefix + key: value for key, value in module.state_dict().items()})
     return new
 
 
-def _resized(heads: List[Dict[str, Tensor]], n: int, dim: Dim) -> Dict[str, Dict[str, Tensor]]:
-    """The entries of one module for k = ``dim``, by what comes between its prefix and their names."""
-    count = len(heads)
-    stacked = count == 1 and "weight" in heads[0] and heads[0]["weight"].dim() == 3
-    if stacked:  # of one k for all heads: (H, k, n) or (H, d_h, W)
-        values = value_of(**{key: heads[0][key] for key in _LEARNED if key in heads[0]})
-        rest = {key: value for key, value in heads[0].items() if key not in _LEARNED}
-        heads = [{**rest, "weight": value} for value in values]
-    if isinstance(dim, int):
-        resized = [_one(entries, n, dim) for entries in heads]
-        if len(resized) > 1 and "weight" in resized[0]:
-            return {"": {**resized[0], "weight": torch.stack([entries["weight"] for entries in resized])}}
-        return {"": resized[0]}
-    if len(heads) == 1:  # a pool for all heads becomes one for each
-        if "weight" in heads[0]:
-            raise ValueError(f"k is {short_form([dim])}; one matrix is shared by all heads, and they must have one k")
-        heads = heads * len(dim)
-    return {f"heads.{i}.": _one(entries, n, k) for i, (entries, k) in enumerate(zip(heads, dim))}
-
-
-def _one(entries: Dict[str, Tensor], n: int, k: int) -> Dict[str, Tensor]:
-    """One projection, without ``start`` and ``scale``: the new matrix is where it starts from."""
-    kind, _ = kind_and_k(entries)
-    rest = {key: value for key, value in entries.items() if key not in _LEARNED}
-    if kind in ("mean-pool", "max-pool"):
-        return {key: value.new_empty(k, 0) for key, value in rest.items()}
-    value = value_of(**{key: entries[key] for key in _LEARNED if key in entries})
-    if kind == "conv":
-        return {**rest, "conv": entries["conv"].new_empty(k, 0), "weight": resize_kernel(value, longest_window(k, n))}
-    windows = _windows(entries)
-    return {**rest, "weight": resize_matrix(value, k, n, float(windows)), "windows": windows}
-
-
-def _windows(entries: Dict[str, Tensor]) -> Tensor:
-    """The buffer of that name; a matrix alone has no windows."""
-    return entries.get("windows", torch.tensor(NO_WINDOWS))
+def _modules_of(config: LinformerConfig):
+    """Layer and name of each projection, by its prefix in a state dict."""
+    if config.one_for_all_layers:
+        return {f"{ENCODER}E.": (0, "E")}
+    names = "EF" if config.separate_values else "E"
+    return {f"{ENCODER}layers.{i}.self_attn.{name}.": (i, name) for i in range(config.layers) for name in names}

@@ -2,9 +2,8 @@
 
     head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
 
-    B sentences, n positions of this input, m query positions (those whose output is needed),
-    k' of the k projected positions, those that this input reaches, H heads, d width,
-    d_h = d / H (the paper's d_k)
+    B sentences, n positions of this input, m query positions (those whose output is needed), k' of the k projected
+    positions, those that this input reaches, H heads, d width, d_h = d / H (the paper's d_k)
 """
 
 import math
@@ -27,10 +26,9 @@ class LinearMultiheadAttention(nn.Module):
 
     - Biases are added after the projection, ``E (x W) + b``, as in the authors' code.
     - Padding never reaches E or F: padded rows count as zero.
-    - Where projected positions stand for windows of the input (``Projection.offset``), those
-      whose window holds no real token of a sentence are masked out of its attention. So with
-      k = n and E = F = identity this is PyTorch's own multi-head attention with its padding
-      mask. Where they do not, as in the authors' code, all k are attended to.
+    - Where projected positions stand for windows of the input (``Projection.offset``), those whose window holds no real
+      token of a sentence are masked out of its attention. So with k = n and E = F = identity this is PyTorch's own
+      multi-head attention with its padding mask. Where they do not, as in the authors' code, all k are attended to.
 
     Args:
         embed_dim: d.
@@ -61,9 +59,7 @@ class LinearMultiheadAttention(nn.Module):
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.head_dim = embed_dim // num_heads
         self.dropout = dropout
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
-            linear(embed_dim, embed_dim) for _ in range(4)
-        )
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
         self.E, self.F = None if shared else E, F
         # In a tuple, so that it is not a submodule here: it is one of the caller's.
         self._shared = (E,) if shared else ()
@@ -84,12 +80,11 @@ class LinearMultiheadAttention(nn.Module):
             projection: the matrix or kernel of the E that is shared by all layers.
             positions: (B, m), the query positions; None for all of them.
             need_weights: return the attention weights too.
-            order: the order of multiplication; None for the cheapest. It changes the
-                time, and the result by rounding only.
+            order: the order of multiplication; None for the cheapest. It changes the time, and the result by rounding
+                only.
 
         Returns:
-            (B, m, d), and the weights (B, H, m, k') or None. What stands at padded
-            positions has no meaning.
+            (B, m, d), and the weights (B, H, m, k') or None. What stands at padded positions has no meaning.
 
         Raises:
             ValueError: ``order`` is none that this kind of projection allows.
@@ -111,7 +106,9 @@ class LinearMultiheadAttention(nn.Module):
             raise ValueError(f"order is {order}; with {type(E).__name__} it must be one of {E.orders}")
 
         if order is Order.SCORES:
-            context, weights = self._attend_through_scores(q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask)
+            context, weights = self._attend_through_scores(
+                q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask
+            )
         else:
             reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)
             reduce_values = None if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
@@ -132,7 +129,7 @@ class LinearMultiheadAttention(nn.Module):
         return self._split_heads(keys), self._split_heads(values)
 
     def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
-        """softmax(q keys^T) values: (B, H, m, d_h), and the weights if they are asked for."""
+        """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
         p = self.dropout if self.training else 0.0
         # On a CPU PyTorch does not fuse attention with dropout, and keeps twelve bytes a weight where ours keeps five.
         if not (need_weights or (p > 0 and q.device.type == "cpu")):
@@ -145,8 +142,8 @@ class LinearMultiheadAttention(nn.Module):
         keys = self._split_heads(product(self.k_proj, x))  # (B, H, n, d_h)
         values = self._split_heads(product(self.v_proj, x))
         q = self._scaled(q)
-        # The bias of the keys is the same for all k scores of a query and cancels in the
-        # softmax. It is added so that its gradient is there (and zero) in every order.
+        # The bias of the keys is the same for all k scores of a query and cancels in the softmax. It is added so that
+        # its gradient is there (and zero) in every order.
         bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
         scores = (q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1) + bias  # (B, H, m, k)
         weights = self._softmax(scores, mask)

@@ -12,16 +12,14 @@ from torch.utils.checkpoint import checkpoint
 from ..config import LinformerConfig
 from .attention import gather
 from .dropout import Dropout
-from .encoder_layer import LinformerEncoderLayer
-from .kinds import projection_of
+from .encoder_layer import LinformerEncoderLayer, projection_of
 
 
 class LinformerEncoder(nn.Module):
     """RoBERTa's encoder with linear attention.
 
-    Parameters have the names of fairseq's ``TransformerEncoder``, so that a RoBERTa
-    checkpoint is one of this without E and F. The matrix of layerwise sharing is ``E``
-    here; all others are ``layers.I.self_attn.E`` and ``.F``.
+    Parameters have the names of fairseq's ``TransformerEncoder``, so that a RoBERTa checkpoint is one of this without E
+    and F. The matrix of layerwise sharing is ``E`` here; all others are ``layers.I.self_attn.E`` and ``.F``.
 
     Args:
         config: the shape.
@@ -42,9 +40,7 @@ class LinformerEncoder(nn.Module):
     ):
         super().__init__()
         self.config = config
-        self.embed_tokens = embed_tokens or nn.Embedding(
-            config.vocab_size, config.embed_dim, config.padding_idx
-        )
+        self.embed_tokens = embed_tokens or nn.Embedding(config.vocab_size, config.embed_dim, config.padding_idx)
         # fairseq counts positions from padding_idx + 1.
         self.embed_positions = nn.Embedding(
             config.max_positions + config.padding_idx + 1, config.embed_dim, config.padding_idx
@@ -73,21 +69,20 @@ class LinformerEncoder(nn.Module):
         """
         Args:
             tokens: (B, n) integers, ``padding_idx`` at padding.
-            positions: (B, m), the positions whose features are needed. The last layer
-                computes no others; the result is the same. None for all positions.
-            return_all_hiddens: return the input of the first layer and the output of
-                each. Refused together with ``positions``.
+            positions: (B, m), the positions whose features are needed. The last layer computes no others; the result is
+                the same. None for all positions.
+            return_all_hiddens: return the input of the first layer and the output of each. Refused together with
+                ``positions``.
             token_embeddings: (B, n, d), to use in place of the embeddings of ``tokens``.
             padding_mask: (B, n), True at padding; None for where ``tokens`` says it is.
             padded: False if nothing is padded; None for looking, which waits for a GPU.
 
         Returns:
-            (B, m or n, d) features, and a list of (B, n, d) hidden states or None. What
-            stands at padded positions has no meaning.
+            (B, m or n, d) features, and a list of (B, n, d) hidden states or None. What stands at padded positions has
+            no meaning.
 
         Raises:
-            ValueError: n is larger than ``max_positions``, or both ``positions`` and
-                ``return_all_hiddens`` are given.
+            ValueError: n is larger than ``max_positions``, or both ``positions`` and ``return_all_hiddens`` are given.
         """
         self._check_input(tokens, positions, return_all_hiddens)
         if padding_mask is None:
@@ -109,9 +104,7 @@ class LinformerEncoder(nn.Module):
             x = self.layer_norm(x)
         return x, hiddens if return_all_hiddens else None
 
-    def embed(
-        self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Optional[Tensor] = None
-    ) -> Tensor:
+    def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Optional[Tensor] = None) -> Tensor:
         """Token plus position embeddings, normed and dropped out: (B, n, d)."""
         real = (~padding_mask).long()
         positions = real.cumsum(1) * real + self.config.padding_idx
@@ -149,8 +142,8 @@ class LinformerEncoder(nn.Module):
 
 
 def init_bert_weights(module: nn.Module) -> None:
-    """BERT's initialisation, as fairseq's ``init_bert_params``: N(0, 0.02), biases and padding zero.
-    E and F are not touched."""
+    """BERT's initialisation, as fairseq's ``init_bert_params``: N(0, 0.02), biases and padding zero. E and F are not
+    touched."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

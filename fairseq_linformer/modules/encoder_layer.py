@@ -3,6 +3,7 @@
     B sentences, n positions, m positions whose output is needed, d width
 """
 
+from functools import partial
 from typing import Callable, Optional
 
 import torch
@@ -12,8 +13,10 @@ from torch import Tensor, nn
 from ..config import LinformerConfig
 from .attention import LinearMultiheadAttention, gather
 from .dropout import Dropout
-from .kinds import projection_of
-from .projection import Projection
+from .pooling import Convolution, MaxPool, MeanPool
+from .projection import HeadProjections, LinearProjection, Projection, RandomProjection
+from .rate import default_lr_scale
+from .windows import longest_window
 
 ACTIVATION_FUNCTIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
     "gelu": F.gelu,
@@ -25,8 +28,8 @@ ACTIVATION_FUNCTIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
 }
 
 ROWS = 1024
-"""Positions that the feed-forward of a CPU takes at once in inference: 4 d numbers for each of them stay in the cache, and a
-long input does not take memory for 4 d numbers a position."""
+"""Positions that the feed-forward of a CPU takes at once in inference: 4 d numbers for each of them stay in the cache,
+and a long input does not take memory for 4 d numbers a position."""
 
 
 class LinformerEncoderLayer(nn.Module):
@@ -102,10 +105,42 @@ class LinformerEncoderLayer(nn.Module):
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         """fc2(activation(fc1(x))), (B, m, d) to (B, m, d)."""
-        in_parts = x.device.type == "cpu" and not (self.training or torch.is_grad_enabled() or torch.compiler.is_compiling())
+        in_parts = x.device.type == "cpu" and not (
+            self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
+        )
         if in_parts and x.size(0) * x.size(1) > ROWS:
             return torch.cat([self._positionwise(part) for part in x.flatten(0, 1).split(ROWS)]).view_as(x)
         return self._positionwise(x)
 
     def _positionwise(self, x: Tensor) -> Tensor:
         return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
+
+
+def projection_of(config: LinformerConfig, layer: int = 0, which: str = "E") -> Projection:
+    """E or F of a layer; of all of them with layerwise sharing."""
+    dims = config.projected_dims[layer]
+    one_for_each_head = config.attention_heads if config.sharing == "none" else None
+    if isinstance(dims, int):
+        return _projection(config, dims, one_for_each_head, layer, which)
+    return HeadProjections([_projection(config, k, None, layer, which) for k in dims])
+
+
+def _projection(config: LinformerConfig, k: int, heads: Optional[int], layer: int, which: str) -> Projection:
+    n = config.max_positions
+    if config.projection == "mean-pool":
+        return MeanPool(n, k)
+    if config.projection == "max-pool":
+        return MaxPool(n, k)
+    if config.projection == "random":
+        return RandomProjection(n, k, heads)
+    init, delay = config.start, 0.0
+    if init == "staggered":
+        init = "overlap" if which == "E" and config.separate_values else "average"
+        delay = 0.5 if layer % 2 else 0.0
+    kind = partial(LinearProjection, delay=delay)
+    if config.projection == "conv":
+        kind = partial(Convolution, channels=config.embed_dim // config.attention_heads)
+    lr_scale = config.projection_lr_scale
+    if lr_scale is None:
+        lr_scale = default_lr_scale(longest_window(k, n) if config.projection == "conv" else n)
+    return kind(n, k, heads=heads, lr_scale=lr_scale, frozen=config.freeze_projections, init=init)

@@ -2,12 +2,11 @@
 
     n positions of this input, m query positions, k projected positions, H heads, d width
 
-Matrix products are associative: the result is the same, the work is not. Projecting the
-input first is right for an input of at least k positions; for a shorter one it multiplies
-k rows by the d x d weights where n would do. At base size with k = 256, E, F for each layer
-and all positions read, the cheapest is SCORES up to n = 102, KEYS up to 255 and INPUT from 256
-on if E has no windows. If it has, k is the number of windows that the input reaches, never
-more than n, and INPUT is the cheapest from n = 2 on.
+Matrix products are associative: the result is the same, the work is not. Projecting the input first is right for an
+input of at least k positions; for a shorter one it multiplies k rows by the d x d weights where n would do. At base
+size with k = 256, E, F for each layer and all positions read, the cheapest is SCORES up to n = 102, KEYS up to 255 and
+INPUT from 256 on if E has no windows. If it has, k is the number of windows that the input reaches, never more than n,
+and INPUT is the cheapest from n = 2 on.
 """
 
 import enum
@@ -24,8 +23,8 @@ class Order(enum.Enum):
 
 
 def multiplications(order: Order, m: int, n: int, k: int, d: int, H: int, separate_values: bool) -> float:
-    """Multiplications for one sentence and one layer with a matrix E, without those that no order
-    changes (queries, output). Softmax and copies are not counted.
+    """Multiplications for one sentence and one layer with a matrix E, without those that no order changes (queries,
+    output). Softmax and copies are not counted.
 
     Args:
         separate_values: F is not E.

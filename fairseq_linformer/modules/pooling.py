@@ -1,11 +1,11 @@
 """The paper's "general projections" (section 4): pooling and convolution over windows.
 
-    B sentences, n positions of this input, N the most positions, k windows, k' those that this
-    input reaches, W positions of the longest window, H heads, d width, d_h = d / H
+    B sentences, n positions of this input, N the most positions, k windows, k' those that this input reaches, W
+    positions of the longest window, H heads, d width, d_h = d / H
 
-Each window of about n / k positions (windows.py) becomes one projected position. All of them
-see real tokens only: an average or a maximum is over those, and a convolution takes padding,
-the end of the input and the missing place of a shorter window for zero.
+Each window of about n / k positions (windows.py) becomes one projected position. All of them see real tokens only: an
+average or a maximum is over those, and a convolution takes padding, the end of the input and the missing place of a
+shorter window for zero.
 """
 
 from typing import Optional
@@ -64,12 +64,8 @@ class Convolution(LearnedProjection):
     """A convolution whose kernel and stride are the window, with weights for each channel.
 
     Args:
-        n: positions of the longest input.
-        k: windows, 1 <= k <= n.
+        n, k, heads, lr_scale, frozen: as of ``LinearProjection``, for a kernel in place of a matrix.
         channels: d_h, channels of a head.
-        heads: None for one kernel that all heads use; H for a kernel for each head.
-        lr_scale: learning rate of the kernel relative to that of the other weights.
-        frozen: do not train it.
         init: ``average``: the kernel averages; ``normal``: N(0, 0.02).
     """
 

@@ -1,15 +1,15 @@
 """Windows: n positions cut into k adjoining stretches of nearly equal length.
 
-    B sentences, n positions of this input, N the most positions (max_positions), k windows,
-    k' windows that this input reaches, W positions of the longest window, d width
+    B sentences, n positions of this input, N the most positions (max_positions), k windows, k' windows that this input
+    reaches, W positions of the longest window, d width
 
-Window i covers the positions ``i * N // k`` up to, not including, ``(i + 1) * N // k``, for
-any k <= N: lengths differ by one at most, and with k = N each window is one position. It is
-cut by the longest input, so a position lies in the same window in every sentence, and an
-input of n < N positions reaches the first k' windows, the last of them perhaps in part.
+Window i covers the positions ``i * N // k`` up to, not including, ``(i + 1) * N // k``, for any k <= N: lengths differ
+by one at most, and with k = N each window is one position. It is cut by the longest input, so a position lies in the
+same window in every sentence, and an input of n < N positions reaches the first k' windows, the last of them perhaps in
+part.
 
-With an ``offset`` all edges but the first and the last lie so many positions later: the first
-window is longer and the last one shorter. It must be less than the shortest window, N // k.
+With an ``offset`` all edges but the first and the last lie so many positions later: the first window is longer and the
+last one shorter. It must be less than the shortest window, N // k.
 """
 
 from typing import Optional, Tuple
@@ -35,8 +35,8 @@ def window_edges(k: int, N: int, offset: int = 0, device=None) -> Tensor:
 
 
 def window_average(k: int, N: int, offset: int = 0) -> Tensor:
-    """The (k, N) matrix whose row i averages window i; with k = N it is the identity, and the
-    Linformer is the Transformer.
+    """The (k, N) matrix whose row i averages window i; with k = N it is the identity, and the Linformer is the
+    Transformer.
 
     Raises:
         ValueError: as ``window_edges``.
@@ -48,9 +48,8 @@ def window_average(k: int, N: int, offset: int = 0) -> Tensor:
 
 
 def window_triangle(k: int, N: int, offset: int = 0, reach: float = 1.0) -> Tensor:
-    """The (k, N) matrix of windows that overlap: the weights of row i fall in a straight line from
-    the middle of window i to ``reach`` windows' length from it. With k = N and a reach of 1 it is
-    the identity.
+    """The (k, N) matrix of windows that overlap: the weights of row i fall in a straight line from the middle of window
+    i to ``reach`` windows' length from it. With k = N and a reach of 1 it is the identity.
 
     Raises:
         ValueError: as ``window_edges``.
@@ -71,9 +70,7 @@ def windows_reached(k: int, N: int, n: int, offset: int = 0) -> int:
     return max(1, min(k, -(-(n - offset) * k // N)))
 
 
-def window_mask(
-    k: int, N: int, n: int, padding_mask: Optional[Tensor], offset: int = 0
-) -> Optional[Tensor]:
+def window_mask(k: int, N: int, n: int, padding_mask: Optional[Tensor], offset: int = 0) -> Optional[Tensor]:
     """Which of the k' windows hold a real token, (B, 1, 1, k'); None if all do.
 
     A sentence without any real token is given all windows, so that no softmax is empty.
@@ -91,7 +88,7 @@ def window_mask(
 
 
 def split_windows(x: Tensor, k: int, N: int) -> Tensor:
-    """(B, n, d) to (B, k', W, d), zeros behind the end of a shorter window and of the input."""
+    """(B, n, d) to (B, k', W, d), zeros after the end of a shorter window and of the input."""
     n, W = x.size(1), longest_window(k, N)
     reached = windows_reached(k, N, n)
     if N % k == 0:

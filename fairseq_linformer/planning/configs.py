@@ -1,4 +1,4 @@
-"""What a YAML for ``fairseq-hydra-train`` asks for, in numbers: it is composed as fairseq composes it."""
+"""A YAML for ``fairseq-hydra-train`` in numbers; it is composed as fairseq composes it."""
 
 import logging
 import math
@@ -20,22 +20,32 @@ from torch._subclasses import FakeTensorMode
 
 from ..config import LinformerConfig
 from ..models.bare_task import BareTask
-from ..models.options import ARCHITECTURES, resolve, to_linformer_config
-from .formulas import Batch, Kernels, Model, bytes_of, gathered_parameters
+from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve, to_linformer_config
+from ..models.shapes import PADDING_IDX
+from .formulas import Batch, Model
 
 VOCABULARY = 50265
-"""Entries of the dictionary of RoBERTa, with <mask>."""
-PADDING = 1
-"""fairseq's dictionaries begin with <s>, <pad>."""
+"""Entries of RoBERTa's dictionary, with <mask>."""
 ROBERTA = ("roberta", "roberta_base", "roberta_large", "roberta_prenorm")
-"""Architectures of fairseq's own RoBERTa; all options of theirs have a default in fairseq."""
+"""Architectures of fairseq's own RoBERTa; fairseq has a default for each of their options."""
+MODEL_UNKNOWN = ("quant_noise_pq", "quant_noise_scalar", "encoder_layers_to_keep", "offload_activations",
+                 "encoder_layerdrop", "adaptive_input", "no_token_positional_embeddings")  # fmt: skip
+UNKNOWN = ("ema.store_ema", "optimizer.fp16_adam_stats", "common.tpu", "distributed_training.gradient_as_bucket_view",
+           "distributed_training.cpu_offload", "distributed_training.pipeline_model_parallel")  # fmt: skip
+"""Options that the formulas do not cover, of the model and of the rest."""
+KNOWN = {
+    "task._name": ("masked_lm",),
+    "optimizer._name": ("adam",),
+    "distributed_training.ddp_backend": ("c10d", "pytorch_ddp", "legacy_ddp", "no_c10d", "fully_sharded"),
+    "distributed_training.zero_sharding": ("none",),
+}
+"""Of other options, the values that they cover."""
 
 
 @dataclass(frozen=True)
 class Run:
     """A pretraining run."""
 
-    name: str
     architecture: str
     model: Model
     positions: int
@@ -45,7 +55,7 @@ class Run:
     sequences: int
     """On a GPU at once (``batch_size``)."""
     multiple: int
-    """Of more sequences than this fairseq makes batches of a multiple of it (``required_batch_size_multiple``)."""
+    """fairseq makes larger batches of a multiple of this many sequences (``required_batch_size_multiple``)."""
     update_freq: int
     gpus: int
     updates: int
@@ -77,15 +87,6 @@ class Run:
     def batch(self, sequences: int) -> Batch:
         return Batch(sequences, self.positions, self.masked)
 
-    @property
-    def kernels(self) -> Kernels:
-        """Of a GPU."""
-        return Kernels(element=bytes_of(self.precision))
-
-    def gathered(self, checkpointed: bool) -> Optional[int]:
-        """Parameters that are whole at once when they are sharded; None if they are not."""
-        return gathered_parameters(self.model, 0 if checkpointed else self.wrap_from) if self.sharded else None
-
 
 def split_config(config) -> Tuple[Path, List[str]]:
     """The base YAML, and the override that chooses ``config`` if it is a file in a folder of overrides beside it.
@@ -96,7 +97,8 @@ def split_config(config) -> Tuple[Path, List[str]]:
     path = Path(config)
     if not path.is_file() or path.suffix != ".yaml":
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        known = f"in {path.parent} there are {', '.join(beside)}" if beside else "one is a file such as configs/pretrain/base.yaml"
+        example = "configs/pretrain/base.yaml is one"
+        known = f"in {path.parent} there are {', '.join(beside)}" if beside else example
         raise ValueError(f"there is no configuration {config}; {known}")
     base = path.parent.parent / "base.yaml"
     if path.name != "base.yaml" and base.is_file():
@@ -116,17 +118,17 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # hydra's, of how fairseq registers its schema
+            warnings.simplefilter("ignore")  # hydra's, about how fairseq registers its schema
             cfg = compose(base.stem, [*chosen, *overrides])
         if cfg.model is None:
             raise ValueError(f"{config} names no model; model._name is wanted")
         add_defaults(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        asked = f"{config} {' '.join(overrides)}".strip()
-        if len(asked) > 200:
-            asked = f"{Path(config).name} with {len(overrides)} overrides"
-        raise ValueError(f"{asked}: {'; '.join(lines[:2])}") from None
+        name = f"{config} {' '.join(overrides)}".strip()
+        if len(name) > 200:
+            name = f"{Path(config).name} with {len(overrides)} overrides"
+        raise ValueError(f"{name}: {'; '.join(lines[:2])}") from None
     return cfg
 
 
@@ -138,48 +140,39 @@ def read_run(config, overrides: Sequence[str] = (), vocabulary: Optional[int] = 
         vocabulary: entries of the dictionary; None for those of ``task.data`` if it is there, else RoBERTa's.
 
     Raises:
-        ValueError: as ``compose_config``; or it asks for what cannot be planned.
+        ValueError: as ``compose_config``; or it asks for something that cannot be planned.
     """
-    cfg = compose_config(config, overrides)
-    return run_of(cfg, " ".join([Path(config).stem, *overrides]), vocabulary)
+    return run_of(compose_config(config, overrides), vocabulary)
 
 
-def run_of(cfg: DictConfig, name: str, vocabulary: Optional[int] = None) -> Run:
+def run_of(cfg: DictConfig, vocabulary: Optional[int] = None) -> Run:
     """A composed configuration in numbers."""
+    _refuse(cfg)
     n = cfg.task.tokens_per_sample
-    given = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
-    architecture, model, options = model_of_options(given, n, vocabulary or _vocabulary(cfg))
-    _refuse(cfg, options)
-    share = cfg.task.mask_prob
-    if not 0 < share < 1:
-        raise ValueError(f"task.mask_prob is {share}; it must be above 0 and less than 1")
-    freq, gpus = list(cfg.optimization.update_freq), cfg.distributed_training.distributed_world_size
-    for key, value in (("optimization.update_freq", freq[0]), ("optimization.max_update", cfg.optimization.max_update),
-                       ("distributed_training.distributed_world_size", gpus)):  # fmt: skip
-        if value < 1:
-            raise ValueError(f"{key} is {value}; it must be at least 1 to be planned")
+    options = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
+    architecture, model, resolved = model_of_options(options, n, vocabulary or _vocabulary(cfg))
+    _refuse_of_model(resolved, n)
     run = Run(
-        name=name,
         architecture=architecture,
         model=model,
         positions=n,
-        masked=math.ceil(round(share * n, 6)),
+        masked=math.ceil(round(cfg.task.mask_prob * n, 6)),
         sequences=_sequences(cfg, n),
         multiple=cfg.dataset.required_batch_size_multiple,
-        update_freq=freq[0],
-        gpus=gpus,
+        update_freq=cfg.optimization.update_freq[0],
+        gpus=cfg.distributed_training.distributed_world_size,
         updates=cfg.optimization.max_update,
         warmup=cfg.lr_scheduler.get("warmup_updates") or 0,
         precision=_precision(cfg),
-        checkpointed=bool(options.checkpoint_activations),
-        ddp=_plain(cfg.distributed_training.ddp_backend),
+        checkpointed=bool(resolved.checkpoint_activations),
+        ddp=str(cfg.distributed_training.ddp_backend),
         bucket_mb=cfg.distributed_training.bucket_cap_mb,
-        wrap_from=getattr(options, "min_params_to_wrap", None) or 0,
+        wrap_from=getattr(resolved, "min_params_to_wrap", None) or 0,
         cpu=bool(cfg.common.cpu),
     )
     if not run.allows(run.sequences):
-        raise ValueError(f"a batch would be of {run.sequences} sequences, of which fairseq makes one of a multiple of "
-                         f"{run.multiple}, required_batch_size_multiple; choose dataset.batch_size accordingly")  # fmt: skip
+        raise ValueError(f"dataset.batch_size is {run.sequences}; fairseq would make a smaller batch, of a multiple of "
+                         f"{run.multiple} sequences (required_batch_size_multiple)")  # fmt: skip
     return run
 
 
@@ -187,7 +180,7 @@ def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tup
     """The name of the architecture, the shape, and all options of the model.
 
     Args:
-        options: those that are given, with ``_name``.
+        options: those that are set, with ``_name``.
         n: positions of the task.
 
     Raises:
@@ -196,7 +189,8 @@ def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tup
     name = options.get("_name")
     if name in ARCHITECTURES:
         args = resolve(Namespace(**options), n)
-        return name, Model(to_linformer_config(args, vocabulary, PADDING), untied=args.untie_weights_roberta), args
+        shape = to_linformer_config(args, vocabulary, PADDING_IDX)
+        return name, Model(shape, untied=args.untie_weights_roberta), args
     if name not in ROBERTA:
         raise ValueError(f"the model is {name!r}; it must be one of {', '.join((*ARCHITECTURES, *ROBERTA))}")
     args = Namespace(**{key: value for key, value in options.items() if key != "_name"})
@@ -205,50 +199,46 @@ def model_of_options(options: Mapping[str, Any], n: int, vocabulary: int) -> Tup
     args.checkpoint_activations = getattr(args, "checkpoint_activations", False)
     if args.activation_fn not in ("gelu", "relu"):
         raise ValueError(f"model.activation_fn is {args.activation_fn}; the planner knows gelu and relu in RoBERTa")
-    shape = LinformerConfig(
-        vocab_size=vocabulary, max_positions=args.max_positions, projected_dim=args.max_positions, layers=args.encoder_layers,
-        embed_dim=args.encoder_embed_dim, ffn_embed_dim=args.encoder_ffn_embed_dim, attention_heads=args.encoder_attention_heads,
-        activation_fn=args.activation_fn, normalize_before=args.encoder_normalize_before, layernorm_embedding=args.layernorm_embedding,
-        dropout=args.dropout, attention_dropout=args.attention_dropout, activation_dropout=args.activation_dropout,
-        padding_idx=PADDING, checkpoint_activations=args.checkpoint_activations,
-    )  # fmt: skip
+    known = {field: getattr(args, option) for field, option in OPTION_NAMES.items() if hasattr(args, option)}
+    shape = LinformerConfig(vocab_size=vocabulary, padding_idx=PADDING_IDX, **{**known, "projected_dim": 1})  # k is not read
     return name, Model(shape, linear=False, untied=args.untie_weights_roberta), args
 
 
 def count_built(cfg: DictConfig, vocabulary: int = VOCABULARY) -> int:
-    """Parameters that learn of the model that fairseq builds, without memory for it."""
+    """Parameters that learn in the model that fairseq builds, without memory for it."""
     with FakeTensorMode():
         model = build_model(cfg.model, BareTask(vocabulary, cfg.task.tokens_per_sample))
         return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
-
-def _refuse(cfg: DictConfig, options: Namespace) -> None:
-    """What the formulas do not know."""
-    for name in ("quant_noise_pq", "quant_noise_scalar", "encoder_layers_to_keep", "offload_activations", "encoder_layerdrop",
-                 "adaptive_input", "no_token_positional_embeddings"):  # fmt: skip
-        if getattr(options, name, None):
-            raise ValueError(f"model.{name} is {getattr(options, name)}; the planner does not know it, leave it out")
-    for key in ("ema.store_ema", "optimizer.fp16_adam_stats", "common.tpu", "distributed_training.gradient_as_bucket_view",
-                "distributed_training.cpu_offload", "distributed_training.pipeline_model_parallel"):  # fmt: skip
+def _refuse(cfg: DictConfig) -> None:
+    """Whatever the formulas do not cover."""
+    for key, known in KNOWN.items():
+        value = str(OmegaConf.select(cfg, key))
+        if value not in known:
+            raise ValueError(f"{key} is {value}; to be planned it must be {' or '.join(known)}")
+    for key in UNKNOWN:
         if OmegaConf.select(cfg, key):
             raise ValueError(f"{key} is on; the planner does not know it, leave it out")
-    if _plain(cfg.distributed_training.zero_sharding) != "none":
-        raise ValueError("distributed_training.zero_sharding is on; the planner knows ddp_backend=fully_sharded")
-    if options.max_positions < cfg.task.tokens_per_sample:
-        raise ValueError(f"model.max_positions is {options.max_positions}, and task.tokens_per_sample "
-                         f"{cfg.task.tokens_per_sample}; it must be as many at least")  # fmt: skip
-    for key, value, known in (
-        ("task._name", cfg.task.get("_name"), ("masked_lm",)),
-        ("optimizer._name", cfg.optimizer.get("_name"), ("adam",)),
-        ("distributed_training.ddp_backend", _plain(cfg.distributed_training.ddp_backend),
-         ("c10d", "pytorch_ddp", "legacy_ddp", "no_c10d", "fully_sharded")),
-    ):  # fmt: skip
-        if value not in known:
-            raise ValueError(f"{key} is {value}; the planner knows {', '.join(known)}")
-    if len(cfg.optimization.update_freq) != 1:
-        raise ValueError(f"optimization.update_freq is {list(cfg.optimization.update_freq)}; the planner wants one number "
-                         "for all epochs")  # fmt: skip
+    freq = cfg.optimization.update_freq
+    if len(freq) != 1:
+        raise ValueError(f"optimization.update_freq is {list(freq)}; to be planned it must be one number")
+    world = "distributed_training.distributed_world_size"
+    for key in ("optimization.update_freq[0]", "optimization.max_update", world):
+        value = OmegaConf.select(cfg, key)
+        if value < 1:
+            raise ValueError(f"{key} is {value}; it must be at least 1 to be planned")
+    if not 0 < cfg.task.mask_prob < 1:
+        raise ValueError(f"task.mask_prob is {cfg.task.mask_prob}; it must be above 0 and less than 1")
+
+
+def _refuse_of_model(options: Namespace, n: int) -> None:
+    for name in MODEL_UNKNOWN:
+        if getattr(options, name, None):
+            raise ValueError(f"model.{name} is {getattr(options, name)}; the planner does not know it, leave it out")
+    if options.max_positions < n:
+        raise ValueError(f"model.max_positions is {options.max_positions}; it must be at least task.tokens_per_sample, "
+                         f"which is {n}")  # fmt: skip
 
 
 def _sequences(cfg: DictConfig, n: int) -> int:
@@ -256,15 +246,15 @@ def _sequences(cfg: DictConfig, n: int) -> int:
     limits = [cfg.dataset.batch_size] if cfg.dataset.batch_size else []
     limits += [cfg.dataset.max_tokens // n] if cfg.dataset.max_tokens else []
     if not limits or min(limits) < 1:
-        raise ValueError(f"dataset.batch_size is {cfg.dataset.batch_size} and dataset.max_tokens {cfg.dataset.max_tokens}; "
-                         f"one of them must allow a sequence of {n:,} tokens")  # fmt: skip
+        raise ValueError(f"dataset.batch_size is {cfg.dataset.batch_size} and dataset.max_tokens "
+                         f"{cfg.dataset.max_tokens}; they must allow a sequence of {n:,} tokens")  # fmt: skip
     return min(limits)
 
 
 def _precision(cfg: DictConfig) -> str:
     common = cfg.common
     if common.amp:
-        raise ValueError("common.amp is on; the planner knows fp16, bf16, their memory-efficient kinds and single precision")
+        raise ValueError("common.amp is on; to be planned it must be fp16, bf16, memory-efficient or single precision")
     for kind in ("fp16", "bf16"):
         if common.get(f"memory_efficient_{kind}"):
             return f"memory-efficient {kind}"
@@ -272,7 +262,7 @@ def _precision(cfg: DictConfig) -> str:
 
 
 def _vocabulary(cfg: DictConfig) -> int:
-    """Entries of the dictionary that the data has, else of RoBERTa's."""
+    """Entries of the dictionary of the data, else of RoBERTa's."""
     if OmegaConf.is_missing(cfg.task, "data"):
         return VOCABULARY
     path = Path(str(cfg.task.data).split(os.pathsep)[0]) / "dict.txt"
@@ -283,7 +273,3 @@ def _vocabulary(cfg: DictConfig) -> int:
     dictionary = Dictionary.load(str(path))
     dictionary.add_symbol("<mask>")  # as the task does
     return len(dictionary)
-
-
-def _plain(value: Any) -> str:
-    return str(getattr(value, "value", value))

@@ -1,4 +1,4 @@
-"""GPUs to plan for: what the vendor's data sheets say, and what of it a run can be assumed to get."""
+"""GPUs to plan for: what the vendor's data sheets say, and the share of it that a run is assumed to get."""
 
 from dataclasses import dataclass
 from typing import Optional
@@ -6,8 +6,8 @@ from typing import Optional
 GIB = 2**30
 
 USABLE, RESERVED = 0.95, 1.0
-"""ASSUMED of the memory: a share that the caching allocator can fill (the rest is fragments), and the GiB that driver, CUDA
-and NCCL take first."""
+"""ASSUMED: the share of the memory that the caching allocator can fill (the rest is fragments), and the GiB
+that driver, CUDA and NCCL take first."""
 LINK_SHARE = 0.8
 """ASSUMED: of the bandwidth of links and network, what an all-reduce of large buckets gets."""
 LATENCY = 10e-6
@@ -25,13 +25,13 @@ class Gpu:
     half: float
     """Peak of dense matrix products in fp16, in 10^12 operations a second. bf16 is as fast, where there is bf16."""
     single: float
-    """The same in fp32, without TF32, which PyTorch does not use unless told."""
+    """The same in fp32, without TF32, which is off in PyTorch by default."""
     bandwidth: float
     """Of the memory, 10^9 bytes a second."""
     link: float
     """NVLink, 10^9 bytes a second from a GPU: half of what the data sheet adds up for both directions."""
     network: float
-    """Of a node, 10^9 bits a second and direction."""
+    """Of a node, 10^9 bits a second in each direction."""
     bf16: bool
     source: str
 
@@ -41,7 +41,7 @@ class Gpu:
         return (USABLE * self.memory - RESERVED) * GIB
 
     def slowest_link(self, gpus: int, network: Optional[float] = None) -> float:
-        """Bytes a second of the slowest link in a ring through so many GPUs.
+        """Bytes a second of the slowest link in a ring of ``gpus`` GPUs.
 
         Args:
             network: 10^9 bits a second of a node, if they are not those of its DGX.
@@ -72,7 +72,7 @@ GPUS = {
 def gpu_of(name: str) -> Gpu:
     """
     Raises:
-        ValueError: there is none of that name; the known ones are named.
+        ValueError: there is none with that name.
     """
     if name not in GPUS:
         raise ValueError(f"the GPU is {name!r}; it must be one of {', '.join(GPUS)}")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..benchmark import together
-from ..benchmark.cells import Provenance, entry_of, measure, read_all
+from ..benchmark import entries
+from ..benchmark.cells import Provenance, measure, read_all
 from ..benchmark.timing import Spread
 from ..machine import current_commit
 from .records import Measurement, Record, significant
@@ -28,7 +28,7 @@ class CellKind:
         name: the first word of the cells' names.
         claim, where: of the record.
         measurements: of one cell.
-        summary: of all cells of a record together.
+        summary: of all cells of a record entries.
         paper: what the paper prints of them.
     """
 
@@ -47,7 +47,7 @@ class CellKind:
         """
         groups: dict[str, list[Cell]] = {}
         for cell in read_all(folder, self.name):
-            groups.setdefault(entry_of(cell), []).append(cell)
+            groups.setdefault(entries.entry_of(cell), []).append(cell)
         for identifier, cells in groups.items():
             if any(self.read(cell) for cell in cells):
                 yield self._record(identifier, experiment, sorted(cells, key=lambda cell: cell["configuration"].get("n", 0)))
@@ -64,12 +64,12 @@ class CellKind:
 
     def _record(self, identifier: str, experiment: str, cells: list[Cell]) -> Record:
         for cell in cells:
-            together.check(cell, cells[0])
+            entries.check(cell, cells[0])
         if all("peak_operations_per_second" in cell for cell in cells):  # on a busy machine a product is only ever too slow
             peak = max(cell["peak_operations_per_second"] for cell in cells)
             cells = [{**cell, "peak_operations_per_second": peak} for cell in cells]
         first = cells[0]
-        common = {name: value for name, value in first["configuration"].items() if name not in together.VARYING}
+        common = {name: value for name, value in first["configuration"].items() if name not in entries.VARYING}
         if "models" in common:  # a cell may have some of them only
             common["models"] = list(dict.fromkeys(name for cell in cells for name in cell["configuration"]["models"]))
         failures = {cell["name"]: failed(cell) for cell in cells if failed(cell)}
@@ -105,7 +105,7 @@ def failed(cell: Cell) -> dict[str, str]:
 def _varying(cell: Cell) -> dict[str, Any]:
     """What a cell has of its own: its sizes, the peak its utilization is a share of, the kernels that the fused attention
     took, and which bytes were counted because no GPU was asked."""
-    sizes = {name: value for name, value in cell["configuration"].items() if name in together.VARYING}
+    sizes = {name: value for name, value in cell["configuration"].items() if name in entries.VARYING}
     own = {**{name: cell.get(name) for name in _OWN}, "counted": cell["measured"].get("counted")}
     return {**sizes, **{name: value for name, value in own.items() if value}}
 
@@ -200,7 +200,7 @@ def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Rec
 
 
 def is_base_size(record: Record) -> bool:
-    return all(record.configuration.get(name, value) == value for name, value in together.BASE_SIZE.items())
+    return all(record.configuration.get(name, value) == value for name, value in entries.BASE_SIZE.items())
 
 
 def rule(experiment: str, missing: str, checks_of: Callable[[Record], list[Check]]) -> Evaluate:

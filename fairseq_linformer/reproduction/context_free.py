@@ -1,9 +1,9 @@
-"""What masked language modelling gives to a model that sees no context.
+"""The perplexity that masked language modeling leaves to a model without context.
 
-    python -m fairseq_linformer.reproduce.context_free DATA_BIN --tokens-per-sample n
+    python -m fairseq_linformer.reproduction.context_free DATA_BIN --tokens-per-sample n
 
-A masked LM that has learnt nothing about context still falls below the unigram entropy H,
-because fairseq's masking shows it one true token in ten. A model has learnt from context
+A masked LM that has learned nothing about context still falls below the unigram entropy H,
+because fairseq's masking shows it one true token in ten. A model has learned from context
 when its validation loss is below the level computed here; below H is not enough.
 
 Derivation. Let p be the unigram distribution of the text, X ~ p the token to predict, and
@@ -38,14 +38,13 @@ n tokens the level is (n - 1) / n of the above.
 import argparse
 import sys
 from dataclasses import dataclass
-from typing import List, Optional
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class ContextFree:
-    """Levels of a data set, in bits a token; their perplexities are 2 to that power."""
+    """Levels of a data set, in bits per token; their perplexities are 2 to that power."""
 
     unigram_bits: float
     """H: cross entropy of the split under the unigram of the training split."""
@@ -96,7 +95,7 @@ def masked_bits(
         leave_unmasked_prob: u.
 
     Returns:
-        Bits a predicted token.
+        Bits per predicted token.
 
     Raises:
         ValueError: q gives weight to what p rules out, <mask> included.
@@ -184,10 +183,10 @@ def _counts(data_bin, split: str, vocabulary) -> np.ndarray:
     return counts
 
 
-def main(arguments: Optional[List[str]] = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """The command line; see the top of this file."""
     parser = argparse.ArgumentParser(
-        prog="python -m fairseq_linformer.reproduce.context_free",
+        prog="python -m fairseq_linformer.reproduction.context_free",
         description="What a masked LM without context reaches on a binarised data set.",
     )
     parser.add_argument("data_bin", metavar="DATA_BIN")

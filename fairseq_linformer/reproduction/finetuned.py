@@ -19,7 +19,7 @@ from ..evaluation.rows import is_prepared
 from ..finetuning import data, finetune, run
 from ..finetuning.recipe import GRID_LRS, Recipe, grid
 from ..launching.checkpoints import LAST
-from ..launching.folder import CHECKPOINTS, DONE
+from ..launching.run_folder import CHECKPOINTS, DONE
 from ..task_data.table import TASKS, Task
 from . import scoring
 from .finetuning_records import PREFIX, paper_cell, paper_row, record_of

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from ..launching.folder import DONE, read_config
+from ..launching.run_folder import DONE, read_config
 from ..planning.configs import compose_config
 from . import scoring
 from .records import Record

@@ -21,10 +21,9 @@ from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import from_roberta
 from ..files import atomic, read_json
-from ..launching import alone
-from ..launching import folder as run_folder
+from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
-from ..launching.training import PATHS, Training, quoted
+from ..launching.training import PATH_OPTIONS, Training, quoted
 from .scales import VALID_BATCHES, Scale
 from .text import digest, shards_of, sums
 
@@ -244,7 +243,7 @@ class RunFolder:
     def _check_configuration(self) -> None:
         # What the run read may have moved since it was done: its origin has the checksums of the text and of the checkpoint.
         advice = "move it away" + ", put back what was moved" * (not self.is_done) + ", or give another --runs"
-        run_folder.is_new(self.training(), PATHS if self.is_done else (), advice)
+        run_folder.is_new(self.training(), PATH_OPTIONS if self.is_done else (), advice)
 
     def check_origin(self) -> None:
         """
@@ -286,4 +285,4 @@ class RunFolder:
         if not self._is_configured:  # an origin may lie there of a run that was stopped before it began, on another text
             with atomic(self.path / ORIGIN) as file:
                 json.dump(self.origin(), file, indent=1)
-        return alone.train(self.training(), LOG, self.run.updates, self.run.name, until)
+        return local.train(self.training(), LOG, self.run.updates, self.run.name, until)

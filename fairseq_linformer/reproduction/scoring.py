@@ -16,7 +16,7 @@ from ..evaluation.perplexity import SEED, measure
 from ..fairseq_log import every
 from ..files import atomic, read_json
 from ..launching.checkpoints import LAST
-from ..launching.folder import CHECKPOINTS, LOGS, read_config, where_trained
+from ..launching.run_folder import CHECKPOINTS, LOGS, read_config, training_provenance
 from .records import fingerprint
 from .registry import Claim
 from .text import digest, shards_of, sums
@@ -146,9 +146,9 @@ def provenance(folders: Sequence[Path]) -> dict[str, Any]:
     Raises:
         ValueError: a run does not say, or was trained outside a git repository.
     """
-    if not all(where_trained(folder)["commit"] for folder in folders):
+    if not all(training_provenance(folder)["commit"] for folder in folders):
         raise ValueError("a run was trained outside a git repository, so that its commit is unknown; a record needs one")
-    return where_trained(*folders)
+    return training_provenance(*folders)
 
 
 def validation_curve(folder: Path, updates: int) -> list[tuple[int, float]]:

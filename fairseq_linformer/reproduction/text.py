@@ -1,10 +1,9 @@
-"""The text that is trained on, as ``prepare pretraining`` or ``fairseq-preprocess`` writes it."""
+"""A prepared text: the folders that fairseq reads, and checksums that tell one text from another."""
 
 import os
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 from ..files import read_json, sha256
 
@@ -12,31 +11,31 @@ _TRAIN = ("train.idx", "train.bin")
 _WANTED = ("dict.txt", *_TRAIN, "valid.idx", "valid.bin")
 
 
-def shards_of(text) -> List[Path]:
-    """The folders for fairseq of a text as ``prepare pretraining`` or ``fairseq-preprocess`` writes it.
+def shards_of(text) -> list[Path]:
+    """The data folders of a text written by ``prepare pretraining`` or ``fairseq-preprocess``.
 
     Raises:
-        ValueError: it is none, or fairseq cannot be given its path.
+        ValueError: a file is missing, or fairseq or hydra would misread the path.
     """
     folder = Path(text)
-    for sign, means in ((os.pathsep, "which for fairseq stands between two folders"), ("${", "which for hydra begins the name of an option")):
+    for sign, means in ((os.pathsep, "which separates folders for fairseq"), ("${", "which begins an interpolation for hydra")):
         if sign in str(folder.resolve()):
-            raise ValueError(f"--text is {text}; there is a {sign!r} in its path, {means}")
+            raise ValueError(f"--text is {text}; its path contains {sign!r}, {means}")
     numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
     shards = [folder] if (folder / "dict.txt").is_file() else [numbered[i] for i in sorted(numbered)]
     for shard, name in _files(shards or [folder]):
         if not (shard / name).is_file():
-            raise ValueError(f"--text is {text}; there is no {name} in {shard}, as `fairseq-linformer prepare pretraining` writes it")
+            raise ValueError(f"--text is {text}; {shard} has no {name}, which `fairseq-linformer prepare pretraining` writes")
     return shards
 
 
-def _files(shards: List[Path]) -> List[Tuple[Path, str]]:
-    """What is read: validation text and the dictionary are those of the first."""
+def _files(shards: list[Path]) -> list[tuple[Path, str]]:
+    """The files that are read: of the first shard also the dictionary and the validation split."""
     return [(shard, name) for i, shard in enumerate(shards) for name in (_TRAIN if i else _WANTED)]
 
 
 def described(text) -> str:
-    """Of a prepared text: its files by their sums, and its sources if it has a manifest.
+    """Its files with their checksums, and its sources if it has a manifest; for a record.
 
     Raises:
         ValueError: as ``shards_of``; or the manifest is damaged.
@@ -52,23 +51,23 @@ def described(text) -> str:
         except (OSError, ValueError, KeyError, TypeError):
             files = []
         if not files:
-            raise ValueError(f"{manifest} does not say what the text was made of; take it back from where it was whole, or remove it")
+            raise ValueError(f"{manifest} does not name the sources of the text; restore it, or remove it")
     return f"{sources}sha256: {', '.join(f'{name} {said[:12]}' for name, said in sums(text).items())}"
 
 
 def digest(path: Path) -> str:
-    """SHA-256, once for a file that stays as it is: many runs start from one checkpoint, and all read one text."""
-    there = path.stat()
-    return _sum_of(path, there.st_size, there.st_mtime_ns)
+    """SHA-256, computed once per unchanged file: many runs start from one checkpoint, and all read one text."""
+    stat = path.stat()
+    return _sha256(path, stat.st_size, stat.st_mtime_ns)
 
 
 @lru_cache
-def _sum_of(path: Path, size: int, time: int) -> str:
+def _sha256(path: Path, size: int, time: int) -> str:
     return sha256(path)
 
 
-def sums(text) -> Dict[str, str]:
-    """SHA-256 of each file of a text that is read, by its name, which is the same if the text's only shard was given."""
+def sums(text) -> dict[str, str]:
+    """SHA-256 of each file that is read, by name: the same names whether the text or its only shard is given."""
     found = {}
     for shard, name in _files(shards_of(text)):
         called = shard.resolve().name if shard == Path(text) else shard.name

@@ -2,7 +2,7 @@
 
 The model reads ``<s> a </s>``, or ``<s> a </s> </s> b </s>``: fairseq's task puts <s> before the first text and the
 separator before the second, the files have each text with its </s>. So one text may have n - 2 tokens, a pair n - 4.
-Of a pair the longer is cut first, token by token, until both fit, and of two as long the second, as BERT does it.
+Of a pair the longer is cut first, token by token, until both fit, and of equally long ones the second, as in BERT.
 """
 
 from typing import List, Sequence, Tuple
@@ -10,23 +10,20 @@ from typing import List, Sequence, Tuple
 import numpy as np
 
 MAX_POSITIONS = 512
-"""n unless another is given; RoBERTa's."""
+"""The default n, RoBERTa's."""
 HOW = ("head", "head+tail")
-"""The first unless another is given."""
+"""The first is the default."""
 # Sun et al. 2019, "How to Fine-Tune BERT for Text Classification": of 510 tokens the first 128 and the last 382.
 _HEAD, _ALL = 128, 510
 
 
 def check(max_positions: int, inputs: int, how: str = HOW[0]) -> None:
-    """Refuse an n in which nothing fits, and what is no way to cut.
-
-    Raises:
-        ValueError: there is no place for a token of each text, or ``how`` is not in ``HOW``.
-    """
+    """Raise ValueError if n has no room for a token of each text, or ``how`` is not in ``HOW``."""
     if how not in HOW:
         raise ValueError(f"cut is {how!r}; it must be one of {', '.join(HOW)}")
     if max_positions < 3 * inputs:
-        raise ValueError(f"max_positions is {max_positions}; <s>, </s> and a token of each text need at least {3 * inputs}")
+        needs = f"<s>, </s> and a token of each text need at least {3 * inputs}"
+        raise ValueError(f"max_positions is {max_positions}; {needs}")
     if max_positions > 1 << 30:
         raise ValueError(f"max_positions is {max_positions}; it must be at most {1 << 30}")
 

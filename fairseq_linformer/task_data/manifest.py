@@ -15,37 +15,41 @@ NAME = "manifest.json"
 _PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece"}
 
 
-def made_of(
-    task: Task, folder: Path, source, rows, tokenizer: Tokenizer, splits: dict, max_positions: int, cut: str, max_skipped: float
-) -> dict:
-    """The manifest of a ``folder`` in which all else is written. It has neither times nor places of this machine.
+def manifest_of(
+    task: Task, folder: Path, source, rows, tokenizer: Tokenizer, splits: dict, max_positions: int, cut: str,
+    max_skipped: float,
+) -> dict:  # fmt: skip
+    """The manifest of a ``folder`` in which all else is written. It has neither times nor paths of this machine.
 
     Args:
-        source: as it was given.
+        source: as the command line has it.
         rows: the source that was opened, and read to its end.
-        splits: what is to be said of each split, and as ``labels`` which the source has, for ``labels`` of all.
+        splits: the counts of each split; ``labels`` are the labels that its source has.
     """
     packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(rows, Parquet) else [])]
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    command = [
+        "fairseq-linformer", "prepare", task.name, "OUT",
+        "--source", "hub" if str(source) == "hub" else Path(source).absolute().name,
+        f"--{tokenizer.name}", "FOLDER" if tokenizer.name == "gpt2" else "MODEL",
+        "--max-positions", str(max_positions), "--cut", cut, "--max-skipped", str(max_skipped),
+    ]  # fmt: skip
     return {
         "task": task.name,
         "licence": task.licence,
-        "command": shlex.join([
-            "fairseq-linformer", "prepare", task.name, "OUT", "--source", "hub" if str(source) == "hub" else Path(source).absolute().name,
-            f"--{tokenizer.name}", "FOLDER" if tokenizer.name == "gpt2" else "MODEL",
-            "--max-positions", str(max_positions), "--cut", cut, "--max-skipped", str(max_skipped),
-        ]),
+        "command": shlex.join(command),
         "source": rows.described(),
         "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
         "max_positions": max_positions,
         "cut": cut,
         "labels": _labels(task, splits),
-        "splits": {split: {what: count for what, count in counts.items() if what != "labels"} for split, counts in splits.items()},
+        "splits": {split: {k: v for k, v in counts.items() if k != "labels"} for split, counts in splits.items()},
         "versions": {
             "fairseq-linformer": __version__,
             "python": platform.python_version(),
             **{name: version(name) for name in packages},
         },
-        "files": {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()},
+        "files": {path.relative_to(folder).as_posix(): sha256(path) for path in files},
     }
 
 
@@ -53,8 +57,9 @@ def _labels(task: Task, splits: dict) -> dict:
     """What the source's labels became: its word -> name and number of the class."""
     if task.score:
         return {"lowest": task.score[0], "highest": task.score[1], "written": "divided by the highest"}
-    seen = sorted({label for split in splits.values() for label in split["labels"]}, key=lambda label: (task.number(label), label))
-    return {label: {"class": task.names[task.number(label)], "number": task.number(label)} for label in seen}
+    labels = {label for counts in splits.values() for label in counts["labels"]}
+    numbers = {label: task.number(label) for label in sorted(labels, key=lambda label: (task.number(label), label))}
+    return {label: {"class": task.names[number], "number": number} for label, number in numbers.items()}
 
 
 def summary(task: Task, out, manifest: dict) -> str:
@@ -65,9 +70,9 @@ def summary(task: Task, out, manifest: dict) -> str:
         skipped = sum(reason["rows"] for reason in counts["skipped"].values())
         cut = f"{counts['cut']:,} cut to {n} positions"
         lines.append(f"{split}: {counts['written']:,} rows, {skipped:,} skipped, {cut}, {counts['tokens']:,} tokens")
-        for reason, what in counts["skipped"].items():
-            more = ["..."] if what["rows"] > len(what["examples"]) else []
-            lines.append(f"  {what['rows']:,} skipped, {reason}: {'; '.join(what['examples'] + more)}")
+        for reason, skips in counts["skipped"].items():
+            more = ["..."] if skips["rows"] > len(skips["examples"]) else []
+            lines.append(f"  {skips['rows']:,} skipped, {reason}: {'; '.join(skips['examples'] + more)}")
     head = f"--num-classes {len(task.names)}" if task.classes else "--num-classes 1 --regression-target"
     valid = ",".join(split for split in manifest["splits"] if split != "train")
     lines.append(

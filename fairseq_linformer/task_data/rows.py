@@ -1,9 +1,13 @@
-"""A row as a source gives it, and what speaks against using it."""
+"""A row as a source gives it, and the reasons not to use it."""
 
 import math
 import re
+import tarfile
+import zipfile
+import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Tuple, Union
+from typing import Iterable, Iterator, Tuple, Union
 
 from ..corpus.streams import MAX_BYTES
 from .table import Task
@@ -19,8 +23,8 @@ class Row:
     Attributes:
         place: FILE:LINE, or the file where a row is a file; relative to the source.
         texts: one or two.
-        label: what the source calls the class; the score as it stands there.
-        reason: why the row is skipped, one of a few phrases to count by; empty if it is.
+        label: the source's name for the class, or its score.
+        reason: why the row is skipped, one of a few phrases to count by; empty if it is used.
         detail: of this row, beside the reason.
     """
 
@@ -32,6 +36,25 @@ class Row:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.reason}" + (f", {self.detail}" if self.detail else "")
+
+
+@contextmanager
+def unreadable_refused(name) -> Iterator[None]:
+    """While the block reads it, whatever is damaged or unreadable is a ValueError that names it."""
+    try:
+        yield
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+        raise ValueError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def check_names(path, members: Iterable[str]) -> None:
+    """Refuse, with a ValueError, an archive with a member outside the folder it is unpacked in: absolute, or going up.
+
+    Nothing is unpacked here; but such an archive is not the published one, and the next tool may unpack it.
+    """
+    for member in members:
+        if re.match(r"[/\\]|[A-Za-z]:", member) or ".." in re.split(r"[/\\]", member):
+            raise ValueError(f"{path} has a member {member!r}, which points outside the archive; it is refused")
 
 
 def decoded(place: str, content: bytes) -> Union[str, Row]:
@@ -47,8 +70,8 @@ def decoded(place: str, content: bytes) -> Union[str, Row]:
 def checked(task: Task, row: Row) -> Row:
     """The row with its texts as they are tokenized, or with a reason not to use it.
 
-    Texts are stripped, and a line break or a tab inside becomes a space, since the stock route has a row a
-    line: the same text gives the same tokens from the hub, a TSV or a file. Nothing else is changed.
+    Texts are stripped, and a line break or a tab inside becomes a space, since the stock route has one row per line:
+    the same text gives the same tokens from the hub, a TSV or a file. Nothing else is changed.
     """
     if row.reason:
         return row
@@ -68,11 +91,7 @@ def checked(task: Task, row: Row) -> Row:
 
 
 def score(task: Task, label: str) -> float:
-    """A score as a share of the highest, as fairseq's own script has it.
-
-    Raises:
-        ValueError: it is no number, or out of range.
-    """
+    """A score as a share of the highest, as in fairseq's own script; ValueError if it is out of range or no number."""
     low, high = task.score
     value = float(label)
     if not (math.isfinite(value) and low <= value <= high):

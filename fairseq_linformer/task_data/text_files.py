@@ -1,4 +1,4 @@
-"""Rows of aclImdb, a text a file: the folder, or its .tar.gz, which is read as it is."""
+"""Rows of aclImdb, one text per file: the folder, or its .tar.gz, which is read in place."""
 
 import gzip
 import hashlib
@@ -6,45 +6,29 @@ import os
 import re
 import tarfile
 from pathlib import Path
-from typing import Dict, Iterator, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
-from .archive import check_names, unreadable_refused
 from ..corpus.streams import MAX_BYTES
 from ..files import sha256
-from .rows import TOO_LONG, Row, decoded
+from .rows import TOO_LONG, Row, check_names, decoded, unreadable_refused
 from .table import Task
 
 _NAME = re.compile(r"(\d+)_\d+\.txt")  # NUMBER_RATING.txt
 
 
 class TextFolder:
-    """The folder, or the one that has it inside.
-
-    Raises:
-        ValueError: the folder of a class is missing.
-    """
+    """The folder, the one of ``folder_with_texts``; ValueError if the folder of a class is missing."""
 
     kind = "folder of texts"
 
     def __init__(self, task: Task, folder: Path):
-        self._files = task.text_files
-        self._folder = folder if self._some(task, folder) else folder / self._files.root
-        for split in self._files.splits.values():
-            for label in self._files.labels:
-                if not (self._folder / split / label).is_dir():
-                    raise ValueError(f"{self._folder / split / label} is not a folder; the texts of {task.name} lie in it")
-
-    @staticmethod
-    def _some(task: Task, folder: Path) -> bool:
-        files = task.text_files
-        return any((folder / split / label).is_dir() for split in files.splits.values() for label in files.labels)
-
-    @classmethod
-    def found(cls, task: Task, folder: Path) -> bool:
-        """Is at least one folder of a class there?"""
-        return bool(task.text_files) and (cls._some(task, folder) or cls._some(task, folder / task.text_files.root))
+        self._files, self._folder = task.text_files, folder
+        for path in _class_folders(task, folder):
+            if not path.is_dir():
+                raise ValueError(f"{path} is not a folder; the texts of {task.name} lie in it")
 
     def rows(self, split: str) -> Iterator[Row]:
+        """All rows of a split, by class and then by number."""
         for label, path in self._paths(split):
             with unreadable_refused(path), open(path, "rb") as file:
                 content = file.read(MAX_BYTES + 1)
@@ -58,10 +42,22 @@ class TextFolder:
                 yield label, folder / name
 
     def described(self) -> dict:
-        """Of the files of all splits, the SHA-256 of the list that ``sha256sum`` prints of them."""
-        paths = [path for split in self._files.splits for _, path in self._paths(split)]
-        listed = "".join(f"{sha256(path)}  {path.relative_to(self._folder).as_posix()}\n" for path in sorted(paths))
-        return {"kind": self.kind, "files": len(paths), "sha256": {self._files.root: hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()}}
+        """For the files of all splits, the SHA-256 of the list that ``sha256sum`` prints."""
+        paths = sorted(path for split in self._files.splits for _, path in self._paths(split))
+        listing = "".join(f"{sha256(path)}  {path.relative_to(self._folder).as_posix()}\n" for path in paths)
+        digest = hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()
+        return {"kind": self.kind, "files": len(paths), "sha256": {self._files.root: digest}}
+
+
+def _class_folders(task: Task, folder: Path):
+    files = task.text_files
+    return [folder / split / label for split in files.splits.values() for label in files.labels]
+
+
+def folder_with_texts(task: Task, folder: Path) -> Optional[Path]:
+    """``folder``, or the published folder inside it, if the folder of a class is there."""
+    places = (folder, folder / task.text_files.root) if task.text_files else ()
+    return next((place for place in places if any(path.is_dir() for path in _class_folders(task, place))), None)
 
 
 class TextTar:
@@ -73,33 +69,31 @@ class TextTar:
         self._files, self._path = task.text_files, path
 
     def rows(self, split: str) -> Iterator[Row]:
-        # In an archive files lie in any order; these are the rows of the folder, in its order. A split is held in
-        # memory, 33 MB of IMDB.
-        contents: Dict[Tuple[str, str], bytes] = {}
-        for label, name, content in self._members(self._files.splits[split]):
-            if (label, name) in contents:
-                raise ValueError(f"{self._path} has {self._files.splits[split]}/{label}/{name} twice; it is refused")
-            contents[label, name] = content
-        for label in self._files.labels:
-            names = [name for other, name in contents if other == label]
-            if not names:
-                raise ValueError(f"{self._path} has no files {self._files.root}/{self._files.splits[split]}/{label}/*.txt")
-            for name in sorted(names, key=_order):
-                yield _row(f"{self._files.root}/{self._files.splits[split]}/{label}/{name}", label, contents[label, name])
+        """All rows of a split, in the order of the folder. An archive has any order: a split is held, 33 MB of IMDB."""
+        folder = self._files.splits[split]
+        contents: Dict[str, Dict[str, bytes]] = {label: {} for label in self._files.labels}
+        for label, name, content in self._members(folder):
+            if name in contents[label]:
+                raise ValueError(f"{self._path} has {folder}/{label}/{name} twice; it is refused")
+            contents[label][name] = content
+        for label, files in contents.items():
+            place = f"{self._files.root}/{folder}/{label}"
+            if not files:
+                raise ValueError(f"{self._path} has no files {place}/*.txt")
+            for name in sorted(files, key=_order):
+                yield _row(f"{place}/{name}", label, files[name])
 
     def _members(self, folder: str) -> Iterator[Tuple[str, str, bytes]]:
-        with unreadable_refused(self._path), gzip.open(self._path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
-            for member in archive:
+        with unreadable_refused(self._path), gzip.open(self._path) as file:
+            for member in (archive := tarfile.open(fileobj=file, mode="r|")):
                 check_names(self._path, [member.name])
-                parts = member.name.removeprefix("./").split("/")
-                if parts[:-2] != [self._files.root, folder] or parts[-2] not in self._files.labels:
+                *parents, label, name = ["", "", *member.name.removeprefix("./").split("/")]
+                is_text = parents[2:] == [self._files.root, folder] and label in self._files.labels
+                if not is_text or name.startswith(".") or member.isdir():
                     continue
-                if parts[-1].startswith("."):
-                    continue
-                if not member.isdir():
-                    if not member.isfile():
-                        raise ValueError(f"{self._path} has a member {member.name!r} that is a link, no file; it is refused")
-                    yield parts[-2], parts[-1], archive.extractfile(member).read(MAX_BYTES + 1)
+                if not member.isfile():
+                    raise ValueError(f"{self._path} has a member {member.name!r} that is no file; it is refused")
+                yield label, name, archive.extractfile(member).read(MAX_BYTES + 1)
             while file.read(1 << 20):  # gzip's checksum is at the end
                 pass
 
@@ -109,7 +103,7 @@ class TextTar:
 
 
 def _order(name: str):
-    """By number; then what has none."""
+    """By number; then the names that have none."""
     match = _NAME.fullmatch(name)
     return (0, int(match[1]), name) if match else (1, 0, name)
 

@@ -1,11 +1,14 @@
-"""Models to look at: tiny, made without training."""
+"""Models whose attention is read: tiny, made without training."""
 
 import argparse
 
 import pytest
 import torch
 
-from fairseq_linformer.checkpoints.files import write_checkpoint
+from fairseq_linformer.analysis.loading import load_model
+from fairseq_linformer.analysis.run import spectrum
+from fairseq_linformer.analysis.texts import Sentences
+from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
 from fairseq_linformer.corpus import spm
 
@@ -33,9 +36,14 @@ def roberta(text, tmp_path_factory):
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     dictionary.add_symbol("<mask>")
     args = argparse.Namespace(
-        arch="roberta", encoder_layers=LAYERS, encoder_embed_dim=16, encoder_ffn_embed_dim=32, encoder_attention_heads=HEADS,
-        max_positions=N, tokens_per_sample=N,
-    )  # fmt: skip
+        arch="roberta",
+        encoder_layers=LAYERS,
+        encoder_embed_dim=16,
+        encoder_ffn_embed_dim=32,
+        encoder_attention_heads=HEADS,
+        max_positions=N,
+        tokens_per_sample=N,
+    )
     roberta_base_architecture(args)
     torch.manual_seed(0)
     model = RobertaModel.build_model(args, argparse.Namespace(source_dictionary=dictionary))
@@ -49,8 +57,6 @@ def roberta(text, tmp_path_factory):
 @pytest.fixture(scope="session")
 def linformer(roberta):
     """A function from options of ``from_roberta`` to a checkpoint beside that RoBERTa."""
-    from fairseq_linformer.checkpoints.files import read_checkpoint
-
     made = {}
 
     def make(**options):
@@ -62,3 +68,49 @@ def linformer(roberta):
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def model(roberta):
+    """The RoBERTa, loaded."""
+    return load_model(roberta)
+
+
+@pytest.fixture(scope="session")
+def sentences(text):
+    """A function from a loaded model and options of ``Sentences`` to the sentences of the text, or of another
+    ``path``."""
+
+    def make(model, path=text, n=N, **options):
+        return Sentences([str(path)], model.tokenizer, n, bos=model.bos, eos=model.eos, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def measured(model, sentences, tmp_path_factory):
+    """A folder with the spectrum of 7 sentences of the RoBERTa, two of them checked in double precision; only read
+    it."""
+    folder = tmp_path_factory.mktemp("measured") / "out"
+    spectrum(model, sentences(model), folder, sentences=7, index=3, batch=3, check=2)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory):
+    """Folders of transformers: an encoder, and one that mixes tokens without attention."""
+    from transformers import BertConfig, BertModel, BertTokenizer, FNetConfig, FNetModel
+
+    root = tmp_path_factory.mktemp("bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set("the cat sat on mat a dog ran to and".split()))]
+    (root / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer = BertTokenizer(str(root / "vocab.txt"))
+    sizes = dict(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=24
+    )
+    torch.manual_seed(0)
+    BertModel(BertConfig(**sizes, num_attention_heads=2, initializer_range=0.5)).save_pretrained(root / "bert")
+    FNetModel(FNetConfig(**sizes)).save_pretrained(root / "fnet")
+    for name in ("bert", "fnet"):
+        tokenizer.save_pretrained(root / name)
+    return root

@@ -6,16 +6,25 @@ import pytest
 import torch
 from fairseq.models import MODEL_REGISTRY
 
-from fairseq_linformer.benchmark import whole
 from fairseq_linformer.benchmark.encoders import FullAttention, transformer
 from fairseq_linformer.benchmark.families import families
+from fairseq_linformer.benchmark.models import MODELS, why_not
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.modules import LinformerEncoder
 
 from .. import authors
 
-SHAPE = dict(vocab_size=50, max_positions=16, layers=2, embed_dim=32, ffn_embed_dim=64, attention_heads=4, dropout=0, attention_dropout=0)
+SHAPE = dict(
+    vocab_size=50,
+    max_positions=16,
+    layers=2,
+    embed_dim=32,
+    ffn_embed_dim=64,
+    attention_heads=4,
+    dropout=0,
+    attention_dropout=0,
+)
 
 
 @pytest.mark.parametrize("kind", ["eager", "sdpa"])
@@ -35,40 +44,44 @@ def test_the_baseline_is_the_linformer_with_all_positions(kind):
         a, b = ours(tokens, positions)[0], baseline(tokens, positions)[0]
         real = tokens.ne(1) if positions is None else torch.ones(3, 2, dtype=torch.bool)
         torch.testing.assert_close(a[real], b[real])
-    with pytest.raises(ValueError, match="kind is 'flash'; it must be one of eager, sdpa"):
+    with pytest.raises(ValueError, match="flash"):
         FullAttention(8, 2, 0.0, "flash")
 
 
 def test_the_authors_model_is_loaded_beside_ours():
     authors.require()
     config = LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE)
-    theirs = whole.models()["authors"](config, False).model
+    theirs = MODELS["authors"](config, False).model
     assert type(theirs).__name__ == "LinformerModel" and MODEL_REGISTRY["linformer_roberta"] is LinformerRobertaModel
     assert theirs.encoder.sentence_encoder.layers[0].self_attn.compress_k.weight.shape == (4, 16)
-    with pytest.raises(ValueError, match="k is 5 and sharing layerwise; the authors' code wants a k that divides n"):
-        whole.models()["authors"](LinformerConfig(projected_dim=5, sharing="layerwise", **SHAPE), False)
+    with pytest.raises(ValueError, match="k is 5"):
+        MODELS["authors"](LinformerConfig(projected_dim=5, sharing="layerwise", **SHAPE), False)
 
 
 @pytest.mark.parametrize("classify", [False, True])
-@pytest.mark.parametrize("name", sorted(whole.models()))
+@pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_has_a_loss_and_a_gradient(name, classify):
     """And the loss is about the log of how many there are to choose from before training, whoever computes it."""
-    if missing := whole.why_not(name):
+    if missing := why_not(name):
         pytest.skip(missing)
     torch.manual_seed(0)
-    model = whole.models()[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), classify)
+    model = MODELS[name](LinformerConfig(projected_dim=4, sharing="layerwise", **SHAPE), classify)
     tokens = torch.randint(5, 50, (4, 12))
     positions = torch.tensor([[0, 3, 7]]).expand(4, -1)
     loss = model(tokens, *([torch.tensor([0, 1, 0, 1])] if classify else [positions, tokens.gather(1, positions)]))
     loss.backward()
-    assert loss.item() == pytest.approx(torch.tensor(2.0 if classify else 50.0).log().item(), rel=1.0 if classify else 0.4)
+    assert loss.item() == pytest.approx(
+        torch.tensor(2.0 if classify else 50.0).log().item(), rel=1.0 if classify else 0.4
+    )
     assert sum(p.grad.abs().sum() > 0 for p in model.parameters() if p.grad is not None) > 10
 
 
 def test_what_is_missing_is_named():
     with mock.patch("importlib.util.find_spec", lambda name: None):
-        assert whole.why_not("linformer-pytorch") == "linformer-pytorch is not installed: pip install linformer-pytorch"
-        assert whole.why_not("roberta") == "roberta needs fairseq: scripts/setup.sh" and whole.why_not("transformer-sdpa") is None
+        assert "pip install linformer-pytorch" in why_not("linformer-pytorch") and "scripts/setup.sh" in why_not(
+            "roberta"
+        )
+        assert why_not("transformer-sdpa") is None
 
 
 @pytest.mark.slow
@@ -83,11 +96,15 @@ def test_every_family_reads_tokens(name):
 @pytest.mark.slow
 def test_families_are_of_equal_size_and_what_they_say():
     config = LinformerConfig(100, 704, 64, "layerwise", layers=3, embed_dim=96, ffn_embed_dim=384, attention_heads=4)
-    layer = lambda model: sum(p.numel() for p in model.parameters() if p.dim() == 2 and 100 not in p.shape and 706 not in p.shape)  # noqa: E731
+    layer = lambda model: sum(
+        p.numel() for p in model.parameters() if p.dim() == 2 and 100 not in p.shape and 706 not in p.shape
+    )  # noqa: E731
     longformer, modern = (families()[name](config).model for name in ("longformer", "modernbert"))
     per_layer = 12 * 96 * 96  # four maps of d x d, and two of d x 4 d or three of d x 8/3 d
     assert layer(modern) == 3 * per_layer
-    assert layer(longformer) == pytest.approx(3 * (per_layer + 3 * 96 * 96), rel=0.01)  # it has maps of global attention beside them
+    assert layer(longformer) == pytest.approx(
+        3 * (per_layer + 3 * 96 * 96), rel=0.01
+    )  # it has maps of global attention beside them
     assert modern.config.layer_types == ["full_attention", "sliding_attention", "sliding_attention"]
-    with pytest.raises(ValueError, match="n is 704; up to 704 positions BigBird computes full attention"):
+    with pytest.raises(ValueError, match="n is 704"):
         families()["bigbird"](config)

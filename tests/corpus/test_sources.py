@@ -9,22 +9,22 @@ from fairseq_linformer.corpus.plan import Chunk, make_plan
 from fairseq_linformer.corpus.pretraining import Options, prepare
 from fairseq_linformer.corpus.sources import files_of, parse, takes
 
-from .test_pretraining import hub, made_up, write_rows, write_text
+from .corpora import hub, made_up, write_rows, write_text
 
 
 @pytest.mark.parametrize(
     "source, message",
     [
-        ("x.txt,revision=main", "has revision=, which is for hub:NAME; it must be left out"),
-        ("x.txt,config=en", "has config=, which"),
-        ("x.txt,split=train", "has split=, which"),
-        ("hub:x,format=text", "has format=, which is for files"),
-        ("x.txt,column=body", "x.txt is text, which has no rows; column= must be left out"),
-        ("x.txt,title=t", "title= must"),
-        ("x.txt,group=g", "group= must"),
-        ("x.txt,rows=2", "rows= must"),
-        ("y.jsonl,format=text,rows=2", "rows= must"),
-        ("hub:hub,revision=main", "is a folder, which has no revision"),
+        ("x.txt,revision=main", "revision=.*hub:NAME"),
+        ("x.txt,config=en", "config="),
+        ("x.txt,split=train", "split="),
+        ("hub:x,format=text", "format=.*files"),
+        ("x.txt,column=body", "x.txt is text.*column="),
+        ("x.txt,title=t", "title="),
+        ("x.txt,group=g", "group="),
+        ("x.txt,rows=2", "rows="),
+        ("y.jsonl,format=text,rows=2", "rows="),
+        ("hub:hub,revision=main", "hub:hub is a folder.*revision="),
     ],
 )
 def test_keys_of_what_a_source_is_not(tmp_path, monkeypatch, source, message):
@@ -55,7 +55,7 @@ def test_a_folder_from_which_the_source_would_read(tmp_path, gpt2, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     write_text(tmp_path / "in" / "x.txt", made_up())
-    with pytest.raises(ValueError, match="^in/out lies in the source .*, which would read in/out/.*; take a folder outside of it$"):
+    with pytest.raises(ValueError, match="^in/out lies in the source .* in/out/"):
         prepare("in/out", Options((source,), str(gpt2)))
 
 

@@ -64,7 +64,7 @@ def test_a_piece_that_fairseq_would_take_for_its_own_is_refused(text):
         input=str(text), model_writer=model, minloglevel=2, vocab_size=45, model_type="bpe",
         user_defined_symbols=["<mask>"],
     )
-    with pytest.raises(ValueError, match="<mask> is a piece of this model"):
+    with pytest.raises(ValueError, match="<mask>"):
         spm.dictionary(model.getvalue())
 
 
@@ -84,9 +84,9 @@ def test_control_pieces_are_left_out(text):
         (["train", "OUT", "--input", "TEXT", "--vocab-size", "5000"], "Vocabulary size"),
         (["train", "OUT", "--input", "TEXT", "--vocab-size", "5"], "5"),
         (["train", "OUT", "--input", "MISSING", "--vocab-size", "40"], "No such file"),
-        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT"], "is no sentencepiece model"),
+        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT"], "text.txt is no sentencepiece model"),
         (["encode", "MISSING", "--input", "TEXT", "--output", "OUT"], "No such file"),
-        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT", "OUT2"], "as many different outputs as inputs"),
+        (["encode", "TEXT", "--input", "TEXT", "--output", "OUT", "OUT2"], "outputs"),
     ],
 )
 def test_bad_input_is_one_sentence(text, tmp_path, arguments, expected):

@@ -86,9 +86,9 @@ def test_many_numbers_are_read_back_by_fairseq(tmp_path):
     "name, content, message",
     [
         ("vocab.bpe", None, "vocab.bpe is not a file"),
-        ("encoder.json", "{", "cannot be read"),
-        ("encoder.json", "{}", "not in the order"),
-        ("dict.txt", "a 1\n", "with 0 of the"),
+        ("encoder.json", "{", "encoder.json"),
+        ("encoder.json", "{}", "encoder.json.*order"),
+        ("dict.txt", "a 1\n", "dict.txt with 0 of"),
     ],
 )
 def test_files_that_do_not_belong_together(tmp_path, name, content, message):

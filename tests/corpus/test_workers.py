@@ -14,7 +14,7 @@ import pytest
 from fairseq_linformer.corpus import workers
 from fairseq_linformer.corpus.pretraining import Options, prepare
 
-from .test_pretraining import RUN, damaged, made_up, start, write_text
+from .corpora import RUN, damaged, made_up, start, write_text
 
 
 def endless(folder):
@@ -32,36 +32,37 @@ def test_an_interruption_is_one_line_and_the_same_command_goes_on(tmp_path, gpt2
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in the background of a shell it is ignored
     )  # fmt: skip
     while not list((tmp_path / "out").glob("work/*.json")):
+        assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=300)[1]
     assert process.returncode == 130 and said.splitlines() == ["fairseq-linformer: interrupted"]
     assert list((tmp_path / "out").glob("work/*.json")) and not list((tmp_path / "out").glob("work/.*"))
 
 
 def test_a_damaged_source_does_not_wait_for_another(tmp_path, gpt2):
     sources = (str(endless(tmp_path)), damaged(tmp_path, "cut.txt.gz"))
-    begun = time.monotonic()
-    with pytest.raises(ValueError, match="cut.txt.gz is cut off or damaged"):
+    with pytest.raises(ValueError, match="cut.txt.gz is "):
         prepare(tmp_path / "out", Options(sources, str(gpt2)), workers=2)
-    assert time.monotonic() - begun < 60 and not list((tmp_path / "out").glob("work/.*"))
+    # The other source, which takes many minutes, is neither finished nor half-written.
+    assert not list((tmp_path / "out").glob("work/.*")) and not (tmp_path / "out/work/chunk-000000.json").exists()
 
 
 def test_a_script_that_is_run_again_by_its_processes(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", made_up())
     process = start(tmp_path, gpt2, "out", script=RUN.replace('if __name__ == "__main__":', "if True:"))
-    assert process.communicate(timeout=60)[1].splitlines()[-1].endswith('a script must call prepare under if __name__ == "__main__"')
+    assert process.communicate(timeout=300)[1].splitlines()[-1].endswith('if __name__ == "__main__"')
 
 
 def test_what_hears_an_interruption_is_put_back(monkeypatch):
-    monkeypatch.setattr(workers, "_end", lambda pool: None)
+    monkeypatch.setattr(workers, "_terminate", lambda pool: None)
     before = signal.getsignal(signal.SIGINT)
     try:
         for handler in (signal.default_int_handler, signal.SIG_IGN):
             signal.signal(signal.SIGINT, handler)
-            with workers._ended_by_interruption(None) as noted:
+            with workers._terminated_by_interruption(None) as interruptions:
                 os.kill(os.getpid(), signal.SIGINT)
-            assert len(noted) == (handler != signal.SIG_IGN) and signal.getsignal(signal.SIGINT) == handler
+            assert len(interruptions) == (handler != signal.SIG_IGN) and signal.getsignal(signal.SIGINT) == handler
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -71,5 +72,5 @@ def test_it_runs_outside_of_the_main_thread(tmp_path, gpt2):
     options = Options((str(write_text(tmp_path / "text.txt", made_up())),), str(gpt2), valid_share=0.3)
     thread = threading.Thread(target=lambda: said.append(prepare(tmp_path / "out", options, workers=1)))
     thread.start()
-    thread.join(60)
+    thread.join(300)
     assert said and "for fairseq-train" in said[0]

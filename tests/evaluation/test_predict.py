@@ -37,5 +37,5 @@ def test_rows_come_back_in_their_order(window, max_tokens, batch_size, monkeypat
 
 def test_a_row_that_is_not_finite_is_named():
     bad = [Row("here:1", {"input_ids": [1]}), Row("here:2", {"input_ids": [float("nan")]})]
-    with pytest.raises(ValueError, match=r"here:2: the model gives \[nan\]; its weights are damaged"):
+    with pytest.raises(ValueError, match=r"here:2.*\[nan\]"):
         list(predict.predict(Sums(), bad, predict.Work()))

@@ -68,9 +68,9 @@ def test_correlations():
 
 
 @pytest.mark.parametrize("score, said", [
-    (lambda: scores.of_classes([], np.zeros((0, 2))), "nothing can be scored"),
-    (lambda: scores.of_scores([1, 1, 1, 1], [1, 2, 3, 4]), "the labels of all 4 rows are 1; there is no correlation"),
-    (lambda: scores.of_scores([1, 2, 3], [1, 2, 3]), "3 rows have a label; four make a correlation"),
+    (lambda: scores.of_classes([], np.zeros((0, 2))), "no rows"),
+    (lambda: scores.of_scores([1, 1, 1, 1], [1, 2, 3, 4]), "all 4 rows are 1"),
+    (lambda: scores.of_scores([1, 2, 3], [1, 2, 3]), "3 rows.*four"),
 ])  # fmt: skip
 def test_what_cannot_be_scored_is_said(score, said):
     with pytest.raises(ValueError, match=said):
@@ -83,8 +83,8 @@ def test_a_model_that_gives_one_score_to_all_has_none():
 
 def test_the_report_names_all_of_it():
     said = " ".join(" ".join(scores.table(scores.of_classes(TARGETS, PROBABILITIES), ["bad", "good"])).split())
-    for words in ("4 rows with a label, 50.0 % of the most frequent one", "accuracy 75.00 % 95 % interval 30.06 to 95.44", "f1 0.6667 95 %",
-                  "label \\ prediction bad good bad 2 0 good 1 1", "calibration: expected error 0.3250", "0.9 to 1.0 1 0.950 1.000"):  # fmt: skip
+    for words in ("4 rows", "50.0 %", "accuracy 75.00 % 95 % interval 30.06 to 95.44", "f1 0.6667", "bad good bad 2 0 good 1 1",
+                  "error 0.3250", "0.9 to 1.0 1 0.950 1.000"):  # fmt: skip
         assert words in said
 
 

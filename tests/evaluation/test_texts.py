@@ -36,10 +36,11 @@ def test_a_label_is_found_where_the_texts_of_a_task_are_named(tmp_path):
     assert read(tmp_path / "a.tsv", texts=("sentence1", "sentence2")) == [Example(f"{tmp_path}/a.tsv:2", ("a", "b"), "5")]
 
 
-def test_what_was_found_is_told(tmp_path, capsys):
+def test_the_columns_found_are_reported(tmp_path, capsys):
     (tmp_path / "a.tsv").write_text("sentence\tlabel\na\t5\n")
     read(tmp_path / "a.tsv")
-    assert capsys.readouterr().err == f"{tmp_path}/a.tsv: texts in sentence, labels in label\n"
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"{tmp_path}/a.tsv: ") and "texts in sentence" in said and "labels in label" in said
 
 
 def test_standard_input_is_text(monkeypatch):
@@ -50,31 +51,31 @@ def test_standard_input_is_text(monkeypatch):
 @pytest.mark.parametrize("name, content, options, said", [
     ("a.tsv", b"", {}, "is empty"),
     ("a.tsv", b"sentence\tlabel\n", {}, "has no rows"),
-    ("a.tsv", b"review\tlabel\na\t1\n", {}, "has the columns review, label; none is known to hold the text, --text COLUMN says which"),
-    ("a.tsv", b"text\na\n", {"texts": ("review",)}, "has no column review; it has text"),
-    ("a.tsv", b"text\na\n", {"label": "gold"}, "has no column gold; it has text"),
-    ("a.tsv", b"text\tlabel\na\n", {}, "a.tsv:2 has 1 columns where the header has 2"),
-    ("a.tsv", b"text\ttext\na\tb\n", {}, "has a header with the same column twice"),
-    ("a.tsv", b"text\n\xff\n", {}, "a.tsv:2 is not UTF-8: byte 1 is 0xff"),
-    ("a.tsv", b"text\tlabel\n \t1\n", {}, "a.tsv:2 has an empty text; each row needs its text"),
-    ("a.jsonl", b"[1]\n", {}, "a.jsonl:1 is no JSON object"),
-    ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": "b"}\n', {}, "a.jsonl:2 has no label"),
-    ("a.jsonl", b'{"text": "a"}\n{"text": "b", "label": 1}\n', {}, "a.jsonl:2 has a label, and the rows before it have none"),
+    ("a.tsv", b"review\tlabel\na\t1\n", {}, "review, label.*--text"),
+    ("a.tsv", b"text\na\n", {"texts": ("review",)}, "review.*text"),
+    ("a.tsv", b"text\na\n", {"label": "gold"}, "gold.*text"),
+    ("a.tsv", b"text\tlabel\na\n", {}, "a.tsv:2.*1.*2"),
+    ("a.tsv", b"text\ttext\na\tb\n", {}, "a.tsv.*text, text"),
+    ("a.tsv", b"text\n\xff\n", {}, "a.tsv:2.*byte 1.*0xff"),
+    ("a.tsv", b"text\tlabel\n \t1\n", {}, "a.tsv:2.*empty text"),
+    ("a.jsonl", b"[1]\n", {}, "a.jsonl:1.*JSON"),
+    ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": "b"}\n', {}, "a.jsonl:2.*no label"),
+    ("a.jsonl", b'{"text": "a"}\n{"text": "b", "label": 1}\n', {}, "a.jsonl:2.*label"),
     ("a.jsonl", b'{"question1": "a", "question2": "b"}\n{"question1": "a", "question2": "b", "is_duplicate": 1}\n', {},
-     "a.jsonl:2 has a is_duplicate, and the rows before it have none"),
-    ("a.tsv", b"text\tsentence\tlabel\na\tb\t1\n", {}, "has texts in sentence and in text; --text COLUMN says which are wanted"),
-    ("a.jsonl", b'{"text": "\\ud800"}\n', {}, "a.jsonl:1 has half a surrogate pair in text"),
-    ("a.jsonl", b"[" * 100_000, {}, "a.jsonl:1 is no JSON object"),
-    ("a.tsv", b"sentence1\tsentence2\na\tb\n", {"inputs": 1}, "has the columns sentence1, sentence2; none is known"),
-    ("a.tsv", b"x\ty\na\tb\n", {"texts": ("x", "y"), "inputs": 1}, "has 2 texts a row, x, y; the model was trained on 1"),
-    ("a.txt", b"a\tb\n", {"inputs": 1}, "has 2 texts a line; the model was trained on 1"),
-    ("a.tsv", b"a\n1\n", {"texts": ("a", "a", "a")}, "--text names a, a, a; one column is wanted, or two"),
-    ("a.jsonl", b'{"text": 3}\n', {}, "a.jsonl:1 has no text in text"),
-    ("a.txt", b"a\tb\tc\n", {}, "a.txt:1 has 3 texts"),
-    ("a.txt", b"a\tb\nc\n", {}, "a.txt:2 has 1 texts with tabs between; .* in each line the same"),
-    ("a.txt", b"a\n", {"texts": ("text",)}, "is text, a row a line, and has no column text"),
-    ("a.csv", b"a\n", {}, r"a.csv ends in .csv; .tsv, .jsonl, .json, .txt are known, else --format"),
-    ("a.txt", b"x" * 999_010, {}, "a.txt:1 is longer than 999,000 bytes"),
+     "a.jsonl:2.*is_duplicate"),
+    ("a.tsv", b"text\tsentence\tlabel\na\tb\t1\n", {}, "sentence and in text.*--text"),
+    ("a.jsonl", b'{"text": "\\ud800"}\n', {}, "a.jsonl:1.*surrogate.*text"),
+    ("a.jsonl", b"[" * 100_000, {}, "a.jsonl:1.*JSON"),
+    ("a.tsv", b"sentence1\tsentence2\na\tb\n", {"inputs": 1}, "sentence1, sentence2.*--text"),
+    ("a.tsv", b"x\ty\na\tb\n", {"texts": ("x", "y"), "inputs": 1}, "x and y.* 1 "),
+    ("a.txt", b"a\tb\n", {"inputs": 1}, "2 texts.*trained on 1"),
+    ("a.tsv", b"a\n1\n", {"texts": ("a", "a", "a")}, "--text.*a, a, a"),
+    ("a.jsonl", b'{"text": 3}\n', {}, "a.jsonl:1.*no text in text"),
+    ("a.txt", b"a\tb\tc\n", {}, "a.txt:1.*3"),
+    ("a.txt", b"a\tb\nc\n", {}, "a.txt:2.*1"),
+    ("a.txt", b"a\n", {"texts": ("text",)}, "a.txt.*column text.*--format"),
+    ("a.csv", b"a\n", {}, r"a.csv.*\.tsv.*--format"),
+    ("a.txt", b"x" * 999_010, {}, "a.txt:1.*999,000"),
 ])  # fmt: skip
 def test_what_is_refused(name, content, options, said, tmp_path):
     (tmp_path / name).write_bytes(content)

@@ -70,32 +70,32 @@ def test_from_pretraining_to_scores(finetune, bert, tmp_path, capsys):
     entry = json.loads(next((tmp_path / "ledger").glob("*.json")).read_text())
     assert entry["paper"]["value"] == 92.7 and "BERT-base" in entry["paper"]["where"]
     assert finetune("--lr", 5e-3).splitlines() == said.splitlines()[:2]  # nothing is done twice
-    assert re.search("bert holds another run: lr is 0.005 there and 0.001 here; another --name is wanted", finetune("--lr", 1e-3))
+    assert re.search("bert .*lr is 0.005 there and 0.001 here", finetune("--lr", 1e-3))
     # Names stay, and what is under them does not.
     dev, weights = tmp_path / "SST-2/dev.tsv", tmp_path / "bert/model.safetensors"
     was = dev.read_bytes()
     dev.write_bytes(was + was.split(b"\n")[1] + b"\n")
-    assert f"was trained from other rows: {tmp_path}/SST-2 has changed under its name since" in finetune("--lr", 5e-3)
+    assert f"other rows: {tmp_path}/SST-2 has changed" in finetune("--lr", 5e-3)
     dev.write_bytes(was)
     shutil.copytree(bert, tmp_path / "bert")
     assert "accuracy" in finetune("--name", "copy", model=tmp_path / "bert")
     save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
-    assert f"was trained from other weights: {tmp_path}/bert has changed under its name since" in finetune("--name", "copy", model=tmp_path / "bert")
+    assert f"other weights: {tmp_path}/bert has changed" in finetune("--name", "copy", model=tmp_path / "bert")
     (tmp_path / "runs/bert/recipe.json").write_text("[")
-    assert "recipe.json is damaged; move" in finetune("--lr", 5e-3)
+    assert "recipe.json is damaged" in finetune("--lr", 5e-3)
 
 
 def test_what_is_refused(finetune, bert, tmp_path):
     if not torch.cuda.is_available():
-        assert "--device is gpu, and PyTorch sees no GPU here" in finetune("--device", "gpu") and not (tmp_path / "runs").exists()
+        assert "--device is gpu" in finetune("--device", "gpu") and not (tmp_path / "runs").exists()
     assert re.search(r"training failed: update \d+: the loss is", finetune("--lr", 1e30))
     assert not (tmp_path / "runs/bert/result.json").exists()
-    assert "--name is ../up; it must be a folder below" in finetune("--name", "../up")
-    assert "cannot be loaded by transformers" in finetune("--name", "other", model=tmp_path / "nowhere")
-    assert "--max-positions is 30; it must be between 5 and 20" in finetune("--name", "third", "--max-positions", 30)
+    assert "--name is ../up" in finetune("--name", "../up")
+    assert "nowhere cannot be loaded" in finetune("--name", "other", model=tmp_path / "nowhere")
+    assert "--max-positions is 30" in finetune("--name", "third", "--max-positions", 30)
 
 
 def test_a_model_without_a_trained_head_is_not_evaluated(bert, tmp_path):
     (tmp_path / "a.txt").write_text("a cat\n")
-    with pytest.raises(SystemExit, match="its classification head is not trained"):
+    with pytest.raises(SystemExit, match="classification head is not trained"):
         main(["evaluate", str(bert), str(tmp_path / "a.txt")])

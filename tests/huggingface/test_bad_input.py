@@ -18,10 +18,10 @@ from .. import stock
 from .test_parity import small
 
 
-def refused(call, sentence, folder: Path):
-    """``call`` raises one sentence, and ``folder`` is as it was, to the byte."""
+def refused(call, named, folder: Path):
+    """``call`` raises one sentence that matches ``named``, and ``folder`` is as it was, to the byte."""
     before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
-    with pytest.raises(ValueError, match=sentence) as error:
+    with pytest.raises(ValueError, match=named) as error:
         call()
     assert "\n" not in str(error.value)
     assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
@@ -55,36 +55,36 @@ def spoiled(spoil, source):
 
 
 @pytest.mark.parametrize(
-    "spoil, sentence",
+    "spoil, named",
     [
-        (lambda c: {**c, "extra": Code()}, r"carries code \((builtins\.)?print\); a checkpoint may hold weights and settings only"),
-        (lambda c: [1, 2], "has no model in it; a checkpoint of fairseq is wanted"),
-        (lambda c: {"model": c["model"]}, "has neither cfg nor args"),
-        (lambda c: c["cfg"]["model"].update(_name="roberta_base"), "architecture is 'roberta_base'; it must be one of linformer_roberta,"),
-        (lambda c: c["cfg"].update(model=Namespace(arch="bart_large")), "architecture is 'bart_large'; it must be one of"),
-        (lambda c: c["cfg"]["model"].update(quant_noise_pq=0.1), "trained with quant_noise_pq 0.1, which cannot be exported"),
-        (lambda c: c["cfg"]["model"].update(quant_noise_scalar=0.5), "trained with quant_noise_scalar 0.5, which cannot be exported"),
-        (lambda c: c["cfg"]["model"].update(projected_dim=4), "do not fit the cfg of the checkpoint: linformer.*must be"),
-        (lambda c: c["cfg"]["model"].update(encoder_layers=3), "do not fit the cfg of the checkpoint: .*layers.2.* is missing"),
-        (lambda c: c["model"].update({"decoder.x": torch.ones(1)}), "decoder.x is in the checkpoint and belongs to no part"),
-        (lambda c: c["model"].pop("encoder.sentence_encoder.embed_tokens.weight") * 0, "has no sentence_encoder.embed_tokens"),
+        (lambda c: {**c, "extra": Code()}, r"code \((builtins\.)?print\)"),
+        (lambda c: [1, 2], "no model"),
+        (lambda c: {"model": c["model"]}, "cfg"),
+        (lambda c: c["cfg"]["model"].update(_name="roberta_base"), "'roberta_base'"),
+        (lambda c: c["cfg"].update(model=Namespace(arch="bart_large")), "'bart_large'"),
+        (lambda c: c["cfg"]["model"].update(quant_noise_pq=0.1), "quant_noise_pq 0.1"),
+        (lambda c: c["cfg"]["model"].update(quant_noise_scalar=0.5), "quant_noise_scalar 0.5"),
+        (lambda c: c["cfg"]["model"].update(projected_dim=4), "cfg.*linformer.*must be"),
+        (lambda c: c["cfg"]["model"].update(encoder_layers=3), "cfg.*layers.2.* is missing"),
+        (lambda c: c["model"].update({"decoder.x": torch.ones(1)}), "decoder.x"),
+        (lambda c: c["model"].pop("encoder.sentence_encoder.embed_tokens.weight") * 0, "sentence_encoder.embed_tokens"),
         (
             lambda c: c["model"].update({"encoder.lm_head.weight": c["model"]["encoder.lm_head.weight"] + 1}),
-            "encoder.lm_head.weight differs from .*no untie_weights_roberta",
+            "encoder.lm_head.weight.*untie_weights_roberta",
         ),
         (
             lambda c: c["model"].update({f"classification_heads.x.{k}": torch.ones(2, 16) for k in ("dense.weight", "out_proj.weight_orig")}),
-            "the head x was trained with spectral_norm_classification_head, which cannot be exported",
+            "head x.*spectral_norm_classification_head",
         ),
     ],
 )  # fmt: skip
-def test_checkpoints(spoil, sentence, source, tmp_path, capsys):
+def test_checkpoints(spoil, named, source, tmp_path, capsys):
     def change(checkpoint):
         new = spoil(checkpoint)
         return None if isinstance(new, torch.Tensor) else new
 
     spoiled(change, source)
-    refused(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), sentence, tmp_path)
+    refused(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), named, tmp_path)
     assert "code was run" not in capsys.readouterr().out
 
 
@@ -92,12 +92,12 @@ def test_checkpoints(spoil, sentence, source, tmp_path, capsys):
 def test_truncated(kept, source, tmp_path):
     path = source / "checkpoint_last.pt"
     path.write_bytes(path.read_bytes()[:kept])
-    refused(lambda: to_huggingface(path, tmp_path / "out"), "checkpoint_last.pt cannot be read as a checkpoint: it is cut short", tmp_path)
+    refused(lambda: to_huggingface(path, tmp_path / "out"), "checkpoint_last.pt.*cut short", tmp_path)
 
 
 def test_no_file(tmp_path):
-    refused(lambda: to_huggingface(tmp_path / "x.pt", tmp_path / "out"), "x.pt is not a file; a checkpoint", tmp_path)
-    refused(lambda: read_checkpoint(tmp_path), "is not a file; a checkpoint", tmp_path)
+    refused(lambda: to_huggingface(tmp_path / "x.pt", tmp_path / "out"), "x.pt is not a file", tmp_path)
+    refused(lambda: read_checkpoint(tmp_path), "is not a file", tmp_path)
 
 
 def test_files_of_the_tokenizer(source, tmp_path):
@@ -106,23 +106,23 @@ def test_files_of_the_tokenizer(source, tmp_path):
     words.write_text("a 1\nb 1\n")
     broken = tmp_path / "broken.model"
     broken.write_bytes(b"nothing")
-    for options, sentence in (
-        (dict(dictionary=tmp_path / "no.txt"), "no.txt is not a file; a file of the tokenizer is wanted"),
-        (dict(dictionary=words), "words.txt gives 7 entries, .* the model has embeddings for 28"),
+    for options, named in (
+        (dict(dictionary=tmp_path / "no.txt"), "no.txt is not a file"),
+        (dict(dictionary=words), "words.txt.* 7 .* 28"),
         (dict(sentencepiece=tmp_path / "no.model"), "no.model is not a file"),
-        (dict(sentencepiece=broken), "broken.model is no sentencepiece model"),
-        (dict(gpt2_encoder=words), "one of --gpt2-encoder and --gpt2-vocab is given; GPT-2's BPE needs both"),
-        (dict(gpt2_encoder=words, gpt2_vocab=words), "words.txt and .*words.txt are no GPT-2 BPE"),
-        (dict(sentencepiece=broken, gpt2_encoder=words, gpt2_vocab=words), "a tokenizer has pieces of one kind"),
-        (dict(tokenizer=False, dictionary=words), "dictionary is given and no tokenizer is wanted"),
-        (dict(labels=words), "has no classification head"),
-        (dict(head="topic"), "head is 'topic'; the checkpoint has no classification head"),
+        (dict(sentencepiece=broken), "broken.model"),
+        (dict(gpt2_encoder=words), "--gpt2-encoder and --gpt2-vocab"),
+        (dict(gpt2_encoder=words, gpt2_vocab=words), "words.txt.*GPT-2"),
+        (dict(sentencepiece=broken, gpt2_encoder=words, gpt2_vocab=words), "--sentencepiece and --gpt2-encoder"),
+        (dict(tokenizer=False, dictionary=words), "dictionary"),
+        (dict(labels=words), "labels is .*words.txt"),
+        (dict(head="topic"), "head is 'topic'"),
     ):
-        refused(lambda: to_huggingface(path, out, **options), sentence, tmp_path)
+        refused(lambda: to_huggingface(path, out, **options), named, tmp_path)
     (source / "sentencepiece.bpe.model").unlink()
-    refused(lambda: to_huggingface(path, out), "there is no sentencepiece.bpe.model beside .*--no-tokenizer", tmp_path)
+    refused(lambda: to_huggingface(path, out), "sentencepiece.bpe.model.*--no-tokenizer", tmp_path)
     (source / "dict.txt").unlink()
-    refused(lambda: to_huggingface(path, out), "there is no dict.txt beside .*; give the dictionary with --dictionary", tmp_path)
+    refused(lambda: to_huggingface(path, out), "dict.txt.*--dictionary", tmp_path)
     to_huggingface(path, out, tokenizer=False)
     assert not (out / "dict.txt").exists() and (out / "model.safetensors").exists()
 
@@ -131,9 +131,9 @@ def test_too_few_labels(classifier, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("cat 1\n")
     call = lambda: to_huggingface(classifier / "checkpoint_last.pt", tmp_path / "out", labels=labels)  # noqa: E731
-    refused(call, "labels.txt names 1 labels; the head has 2 classes", tmp_path)
+    refused(call, "labels.txt.* 1 .* 2 ", tmp_path)
     labels.unlink()
-    refused(call, "labels.txt is not a file; a dictionary of labels is wanted", tmp_path)
+    refused(call, "labels.txt is not a file", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "empty"])
@@ -153,7 +153,7 @@ def test_output_that_is_there(kind, source, exported, tmp_path):
             shutil.rmtree(out)
             out.mkdir()
         else:
-            refused(call, "out (has files in it|is not a folder); a new or an empty folder is wanted, nothing is overwritten", tmp_path)
+            refused(call, "/out ", tmp_path)
 
 
 def test_what_fails_in_between_leaves_nothing(source, exported, tmp_path, monkeypatch):
@@ -179,34 +179,38 @@ def edit_weights(folder: Path, edit) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoil, sentence",
+    "spoil, named",
     [
-        (lambda f: (f / "config.json").unlink(), "has no config.json; a folder of transformers is wanted"),
-        (lambda f: (f / "config.json").write_text('{"model_type": '), "config.json is not JSON; it may be cut short"),
-        (lambda f: edit_config(f, model_type="roberta"), "config.json is of model_type 'roberta'; it must be 'linformer'"),
-        (lambda f: edit_config(f, fairseq=None), "has no 'fairseq'; only a model that comes from fairseq goes back to it"),
-        (lambda f: edit_config(f, sharing="rowwise"), "sharing is 'rowwise'; it must be one of none, headwise"),
+        (lambda f: (f / "config.json").unlink(), "config.json"),
+        (lambda f: (f / "config.json").write_text('{"model_type": '), "config.json is not JSON"),
+        (lambda f: edit_config(f, model_type="roberta"), "model_type 'roberta'"),
+        (lambda f: edit_config(f, fairseq=None), "no 'fairseq'"),
+        (lambda f: edit_config(f, sharing="rowwise"), "sharing is 'rowwise'"),
         (lambda f: edit_config(f, layers=3), "exported: linformer.encoder.layers.2.* is missing"),
-        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "has no model.safetensors; weights are read from safetensors only"),
+        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "no model.safetensors"),
         (
             lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-100]),
-            "model.safetensors cannot be read as safetensors: it is cut short",
+            "model.safetensors.*cut short",
         ),
-        (lambda f: edit_weights(f, lambda w: w.pop("lm_head.bias")), "exported: lm_head.bias is missing"),
-        (lambda f: edit_weights(f, lambda w: w.pop("linformer.encoder.embed_tokens.weight")), "exported: .*embed_tokens.weight is missing"),
-        (lambda f: edit_weights(f, lambda w: w.update(pooler=torch.ones(1))), "exported: pooler has no place in this model"),
-        (lambda f: edit_weights(f, lambda w: w.update({"linformer.encoder.x": torch.ones(1)})), "encoder.x has no place in this model"),
-        (lambda f: (f / "dict.txt").write_text("a 1\n"), "dict.txt gives 6 entries, .* the model has embeddings for 28"),
+        (lambda f: edit_weights(f, lambda w: w.pop("lm_head.bias")), "lm_head.bias is missing"),
+        (lambda f: edit_weights(f, lambda w: w.pop("linformer.encoder.embed_tokens.weight")), "embed_tokens.weight is missing"),
+        (lambda f: edit_weights(f, lambda w: w.update(pooler=torch.ones(1))), "pooler"),
+        (lambda f: edit_weights(f, lambda w: w.update({"linformer.encoder.x": torch.ones(1)})), "encoder.x"),
+        (lambda f: (f / "dict.txt").write_text("a 1\n"), "dict.txt.* 6 .* 28"),
     ],
 )  # fmt: skip
-def test_folders(spoil, sentence, exported, tmp_path):
+def test_folders(spoil, named, exported, tmp_path):
     spoil(exported)
-    refused(lambda: from_huggingface(exported, tmp_path / "out"), sentence, tmp_path)
+    refused(lambda: from_huggingface(exported, tmp_path / "out"), named, tmp_path)
 
 
 def test_dictionary_for_the_way_back(exported, tmp_path):
     (exported / "dict.txt").unlink()
-    refused(lambda: from_huggingface(exported, tmp_path / "out", dictionary=tmp_path / "no.txt"), "no.txt is not a file", tmp_path)
+    refused(
+        lambda: from_huggingface(exported, tmp_path / "out", dictionary=tmp_path / "no.txt"),
+        "no.txt is not a file",
+        tmp_path,
+    )
     from_huggingface(exported, tmp_path / "out")
     assert not (tmp_path / "out" / "dict.txt").exists()
 
@@ -221,8 +225,8 @@ def test_code_in_a_folder_is_not_run(exported, tmp_path):
 def test_padding_before_the_sentence():
     """The first position is what the classifier reads, and E and F go by place."""
     model = LinformerForMaskedLM(small())
-    with pytest.raises(ValueError, match="the input is padded before the sentence; E and F go by place"):
+    with pytest.raises(ValueError, match="padded before"):
         model(torch.tensor([[1, 1, 5, 6]]))
-    with pytest.raises(ValueError, match="padded before the sentence"):
+    with pytest.raises(ValueError, match="padded before"):
         model(torch.tensor([[5, 5, 5, 6]]), attention_mask=torch.tensor([[0, 1, 1, 1]]))
     model(torch.tensor([[1, 1], [5, 1]]))  # a sentence of padding alone is none

@@ -5,7 +5,11 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
-from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
+from fairseq_linformer.huggingface import (
+    LinformerForMaskedLM,
+    LinformerForSequenceClassification,
+    LinformerPreTrainedConfig,
+)
 
 from .. import authors, stock
 from ..trained import hub
@@ -21,9 +25,8 @@ def real(features, tokens):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
 @pytest.mark.parametrize(
-    "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]
+    "sharing, options", [("none", ()), ("layerwise", ("--encoder-normalize-before", "--untie-weights-roberta"))]
 )
 def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
     folder = trained("--sharing", sharing, *options)
@@ -49,17 +52,13 @@ def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
 
 
 VARIANTS = {
-    "k per layer": "--projected-dim 8,4",
     "k per head": "--sharing none --projected-dim 8/4,4",
-    "mean-pool": "--projection mean-pool --sharing layerwise",
     "max-pool": "--projection max-pool --projected-dim 5",
-    "conv": "--projection conv --sharing none --projected-dim 5",
     "conv for all layers": "--projection conv --sharing layerwise",
     "random": "--projection random --sharing key-value",
     "normal": "--projection-init normal",
     "frozen": "--freeze-projections",
-    "full rate": "--projection-lr-scale 1.0",
-    "full": "--projected-dim 16",
+    "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
 }
 
 
@@ -73,9 +72,14 @@ def compare(folder, data, out):
             features = theirs.extract_features(tokens)
             torch.testing.assert_close(real(encoder(tokens).last_hidden_state, tokens), real(features, tokens), **CLOSE)
     from_huggingface(out, out.with_name("back"))
-    back, before = (torch.load(path, weights_only=True) for path in (out.with_name("back") / "model.pt", folder / "checkpoint_last.pt"))
+    back, before = (
+        torch.load(path, weights_only=True)
+        for path in (out.with_name("back") / "model.pt", folder / "checkpoint_last.pt")
+    )
     state = theirs.model.state_dict()
-    assert back["model"].keys() == state.keys() and all(torch.equal(value, state[key]) for key, value in back["model"].items())
+    assert back["model"].keys() == state.keys() and all(
+        torch.equal(value, state[key]) for key, value in back["model"].items()
+    )
     assert back["cfg"]["model"] == before["cfg"]["model"]
     hub(out.with_name("back"), data, bpe="characters", name="model.pt")
     return encoder
@@ -130,7 +134,14 @@ def test_classification(classifier, classifier_folder, pieces):
 
 def small(**changes) -> LinformerPreTrainedConfig:
     return LinformerPreTrainedConfig(
-        vocab_size=45, max_positions=16, projected_dim=4, layers=2, embed_dim=16, ffn_embed_dim=32, attention_heads=2, **changes
+        vocab_size=45,
+        max_positions=16,
+        projected_dim=4,
+        layers=2,
+        embed_dim=16,
+        ffn_embed_dim=32,
+        attention_heads=2,
+        **changes,
     )
 
 
@@ -167,7 +178,13 @@ def test_names_of_transformers():
         intermediate_size=8, hidden_dropout_prob=0.25,
     )  # fmt: skip
     shape = config.shape()
-    assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (8, 1, 4, 8, 0.25)
+    assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (
+        8,
+        1,
+        4,
+        8,
+        0.25,
+    )
     assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
 
 
@@ -190,22 +207,22 @@ def test_what_a_file_does_not_hold_is_initialised(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call, sentence",
+    "call, named",
     [
-        (lambda m: m(torch.full((1, 17), 5)), "the input has 17 positions; this model takes at most 16"),
-        (lambda m: m(), "one of input_ids and inputs_embeds must be given"),
-        (lambda m: m(torch.tensor([5, 6])), "the input has 1 dimensions"),
-        (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask is \(1, 1, 4, 4\); it must be \(1, 4\)"),
-        (lambda m: m(SINGLE, output_attentions=True), "output_attentions is True; .*only False is allowed"),
-        (lambda m: m.resize_token_embeddings(50), "new_num_tokens is 50; .*only 45 is allowed"),
-        (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "only use_reentrant=False is allowed"),
-        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers is 2; only 1 is allowed"),
-        (lambda m: small(projected_dim_=3, sharing="rowwise"), "sharing is 'rowwise'; it must be one of"),
-        (lambda m: small(pooler_dropout=1.5), r"pooler_dropout is 1.5; it must be in \[0, 1\)"),
-        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn is 'swish'; it must be one of"),
-        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim is 0; it must be at least 1"),
+        (lambda m: m(torch.full((1, 17), 5)), "17 positions.*at most 16"),
+        (lambda m: m(), "input_ids and inputs_embeds"),
+        (lambda m: m(torch.tensor([5, 6])), "1 dimensions"),
+        (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask is \(1, 1, 4, 4\)"),
+        (lambda m: m(SINGLE, output_attentions=True), "output_attentions is True"),
+        (lambda m: m.resize_token_embeddings(50), "new_num_tokens is 50"),
+        (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "gradient_checkpointing_kwargs.*True"),
+        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers is 2"),
+        (lambda m: small(sharing="rowwise"), "sharing is 'rowwise'"),
+        (lambda m: small(pooler_dropout=1.5), "pooler_dropout is 1.5"),
+        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn is 'swish'"),
+        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim is 0"),
     ],
 )
-def test_refused(call, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_refused(call, named):
+    with pytest.raises(ValueError, match=named):
         call(LinformerForMaskedLM(small()))

@@ -23,9 +23,9 @@ def same_bits(folder, source, name="model.pt"):
         assert ours[key].dtype == value.dtype and ours[key].equal(value), key
 
 
-@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value", "layerwise"])
 @pytest.mark.parametrize(
-    "options", [(), ("--encoder-normalize-before", "--untie-weights-roberta")], ids=["post-tied", "pre-untied"]
+    "sharing, options",
+    [("none", ()), ("key-value", ()), ("layerwise", ("--encoder-normalize-before", "--untie-weights-roberta"))],
 )
 def test_same_bits(sharing, options, trained, tmp_path):
     source = trained("--sharing", sharing, *options)
@@ -86,7 +86,9 @@ def test_fairseq_goes_on(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
     assert losses[0] == losses[1]
 
     started = stock.train(pieces, tmp_path / "on", "--finetune-from-model", back / "model.pt", updates=1)
-    expected = stock.train(pieces, tmp_path / "off", "--finetune-from-model", masked_lm / "checkpoint_last.pt", updates=1)
+    expected = stock.train(
+        pieces, tmp_path / "off", "--finetune-from-model", masked_lm / "checkpoint_last.pt", updates=1
+    )
     assert started == expected
 
 
@@ -110,14 +112,16 @@ def test_one_of_several_heads(classifier, tmp_path):
     (tmp_path / "two").mkdir()
     torch.save(checkpoint, tmp_path / "two" / "checkpoint_last.pt")
     path = tmp_path / "two" / "checkpoint_last.pt"
-    with pytest.raises(ValueError, match="the checkpoint has the heads animal, size; choose one"):
+    with pytest.raises(ValueError, match="animal, size.*--head"):
         to_huggingface(path, tmp_path / "no", tokenizer=False)
-    with pytest.raises(ValueError, match="head is 'colour'; the checkpoint has animal, size"):
+    with pytest.raises(ValueError, match="head is 'colour'.*animal, size"):
         to_huggingface(path, tmp_path / "no", head="colour", tokenizer=False)
     for head, classes in (("size", 1), ("animal", 2)):
         to_huggingface(path, tmp_path / head, head=head, tokenizer=False)
         model = AutoModelForSequenceClassification.from_pretrained(tmp_path / head)
-        assert model.classifier.out_proj.weight.equal(checkpoint["model"][f"classification_heads.{head}.out_proj.weight"])
+        assert model.classifier.out_proj.weight.equal(
+            checkpoint["model"][f"classification_heads.{head}.out_proj.weight"]
+        )
         assert model.config.id2label == {i: f"LABEL_{i}" for i in range(classes)}
         from_huggingface(tmp_path / head, tmp_path / f"{head}-back")
         same_bits(tmp_path / f"{head}-back", tmp_path / "two")
@@ -162,7 +166,9 @@ def test_model_card(classifier, classifier_folder, tmp_path):
     from_huggingface(classifier_folder, tmp_path / "back")
     to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
     assert (tmp_path / "again" / "README.md").read_text() == card
-    ours, theirs = (json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder))
+    ours, theirs = (
+        json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder)
+    )
     assert ours == theirs
 
 
@@ -197,7 +203,11 @@ def test_how_E_shall_learn_from_now_on(before, changed, parameters, trained, tmp
     config = LinformerPreTrainedConfig.from_pretrained(tmp_path / "hf", **changed)
     for options in (changed, {"config": config}):
         model = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf", **options).eval()
-        E = {name.rpartition(".")[2]: tensor.requires_grad for name, tensor in model.state_dict(keep_vars=True).items() if "layers.0.self_attn.E." in name}
+        E = {
+            name.rpartition(".")[2]: tensor.requires_grad
+            for name, tensor in model.state_dict(keep_vars=True).items()
+            if "layers.0.self_attn.E." in name
+        }
         assert all(E[name] is grad for name, grad in parameters.items()) and ("scale" in E) == ("scale" in parameters)
         scales = [float(b) for name, b in model.named_buffers() if name.endswith(".scale")]
         assert scales == [changed["projection_lr_scale"]] * len(scales)

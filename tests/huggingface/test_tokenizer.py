@@ -104,12 +104,18 @@ def test_gpt2(tmp_path):
 @pytest.mark.skipif("LINFORMER_DATA" not in os.environ, reason="LINFORMER_DATA names no folder with gpt2_bpe in it")
 def test_real_gpt2():
     folder = Path(os.environ["LINFORMER_DATA"], "gpt2_bpe")
-    bpe = GPT2BPE(GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe")))
-    tokenizer = LinformerTokenizer(str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    bpe = GPT2BPE(
+        GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe"))
+    )
+    tokenizer = LinformerTokenizer(
+        str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe")
+    )
     dictionary = fairseqs_dictionary(folder / "dict.txt")
     assert len(tokenizer) == len(dictionary) == 50265
     for text in texts(2000):
-        expected = dictionary.encode_line(f"<s> {bpe.encode(text)} </s>", append_eos=False, add_if_not_exist=False).tolist()
+        expected = dictionary.encode_line(
+            f"<s> {bpe.encode(text)} </s>", append_eos=False, add_if_not_exist=False
+        ).tolist()
         assert tokenizer(text)["input_ids"] == expected, text
     assert tokenizer("Hello world")["input_ids"] == [0, 31414, 232, 2]  # as fairseq documents it
     assert tokenizer.decode([31414, 232]) == "Hello world"
@@ -148,11 +154,11 @@ def test_dictionaries_like_fairseqs(tmp_path):
     ours, theirs = read_dictionary(path), fairseqs_dictionary(path)
     assert ours == theirs.indices
     path.write_text("x 1\nx 2\n")
-    with pytest.raises(ValueError, match="dict.txt, line 2: 'x' is there a second time"):
+    with pytest.raises(ValueError, match="dict.txt, line 2: 'x'"):
         read_dictionary(path)
     path.write_text("x 1\nonly-a-word\n")
-    with pytest.raises(ValueError, match="dict.txt, line 2: 'only-a-word' is not an entry"):
+    with pytest.raises(ValueError, match="dict.txt, line 2: 'only-a-word'"):
         read_dictionary(path)
     path.write_bytes(b"\xff\xfe 1\n")
-    with pytest.raises(ValueError, match="dict.txt is not a dictionary: it is not UTF-8"):
+    with pytest.raises(ValueError, match="dict.txt.*UTF-8"):
         read_dictionary(path)

@@ -66,7 +66,9 @@ def test_classification(classifier, classifier_folder, tmp_path):
     from_huggingface(tmp_path / "saved", tmp_path / "back")
     before, after = stock.load(classifier)["model"], stock.load(tmp_path / "back", "model.pt")["model"]
     assert before.keys() == after.keys()
-    assert not after["classification_heads.animal.dense.weight"].equal(before["classification_heads.animal.dense.weight"])
+    assert not after["classification_heads.animal.dense.weight"].equal(
+        before["classification_heads.animal.dense.weight"]
+    )
     # Not used by this head, and not touched.
     assert after["encoder.lm_head.dense.weight"].equal(before["encoder.lm_head.dense.weight"])
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from ..stock import free_port
 
+DEADLINE = 900.0
+"""Seconds. A job that takes longer is stuck, even on a busy machine."""
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged", "mungekey", "unshare")
 
 CONFIGURATION = """\
@@ -92,8 +94,8 @@ class Cluster:
         for name in self.nodes:
             (self.folder / "spool" / name).mkdir()
             self._run("unshare", "--mount", "--uts", "bash", "-c",
-                      f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")  # fmt: skip
-        self.wait_until(lambda: len(set(self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())) == self.count, 20)
+                      f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")
+        self.wait_until(lambda: {*self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()} == {*self.nodes})
 
     @property
     def nodes(self):
@@ -102,23 +104,27 @@ class Cluster:
     def _configure(self) -> None:
         ports = [free_port() for _ in range(self.count + 1)]
         nodes = "\n".join(
-            f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
+            f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port} "
+            "CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
             for name, port in zip(self.nodes, ports[1:])
         )
+        first_job = random.randrange(1, 20_000)  # the port of a job depends on it, and clusters can share a machine
         text = CONFIGURATION.format(host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count,
-                                    first_job=random.randrange(1, 20_000))  # two clusters on one machine, two ports for their jobs
+                                    first_job=first_job)  # fmt: skip
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/dev/nvidia[0-7]\n")
-        (self.folder / "hosts").write_text("\n".join([f"127.0.0.1 localhost {self.host}", *(f"127.0.0.1 {name}" for name in self.nodes), ""]))
+        hosts = [f"localhost {self.host}", *self.nodes]
+        (self.folder / "hosts").write_text("".join(f"127.0.0.1 {host}\n" for host in hosts))
 
     def stop(self) -> None:
-        subprocess.run("squeue -h -o %A | sort -u | xargs -r scancel --signal=KILL --full; squeue -h -o %A | sort -u | xargs -r scancel",
-                       shell=True, env=self.environment, capture_output=True)  # fmt: skip
+        for options in ("--signal=KILL --full", ""):
+            subprocess.run(f"squeue -h -o %A | sort -u | xargs -r scancel {options}", shell=True, env=self.environment,
+                           capture_output=True)  # fmt: skip
         try:
             self.wait_until(lambda: not self._run("squeue", "-h").strip(), 15)
         except TimeoutError:
             pass  # the daemons end their steps
-        pids = [int(path.read_text()) for path in [*(self.folder / "run").glob("slurmd.*.pid"), *(self.folder / "run").glob("slurmctld.pid")]]
+        pids = [int(path.read_text()) for path in (self.folder / "run").glob("slurm*.pid")]
         for pid in pids:
             _kill(pid)
         self.wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15)
@@ -132,18 +138,19 @@ class Cluster:
 
     # What a test does with it.
 
-    def submit(self, *command, check: bool = True, **variables: str) -> subprocess.CompletedProcess:
-        """Run a command that submits; with these variables in the environment."""
-        done = subprocess.run([str(part) for part in command], env={**self.environment, **variables}, capture_output=True, text=True)
-        assert not check or done.returncode == 0, done.stdout + done.stderr
-        return done
+    def submit(self, *command, environment=None) -> str:
+        """What a command prints that speaks to this Slurm."""
+        variables = {**(environment or os.environ), "SLURM_CONF": self.environment["SLURM_CONF"]}
+        done = subprocess.run([str(part) for part in command], env=variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def state(self, job) -> dict:
-        """What scontrol says of a job. It forgets an ended one after minutes."""
+        """What scontrol says of a job. It forgets a job minutes after its end."""
         words = self._run("scontrol", "--oneliner", "show", "job", str(job)).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def wait_for(self, job, *states: str, seconds: float = 240) -> dict:
+    def wait_for(self, job, *states: str, seconds: float = DEADLINE) -> dict:
         """Until a job is in one of these states."""
         said = {}
 
@@ -158,7 +165,7 @@ class Cluster:
         return said
 
     @staticmethod
-    def wait_until(condition, seconds: float = 240) -> None:
+    def wait_until(condition, seconds: float = DEADLINE) -> None:
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:

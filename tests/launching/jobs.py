@@ -1,6 +1,8 @@
-"""A training job small enough for a test, and what it leaves."""
+"""A training job small enough for a test, what controls it, and what it leaves."""
 
+import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,13 +13,53 @@ from ..stock import load
 ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/slurm/train.sbatch"
 
+WORKER = """
+import os, signal, sys, time
+if "fairseq_linformer.launching.worker" in " ".join(sys.orig_argv):
+    import fairseq.trainer
+    train_step = fairseq.trainer.Trainer.train_step
+
+    def controlled(self, *args, **kwargs):
+        updates = str(self.get_num_updates())
+        request = signal.getsignal(signal.SIGTERM).__self__
+        while updates in os.environ.get("HOLD", "").split(",") and not request.received:
+            time.sleep(0.05)
+        if updates == os.environ.get("FAIL") and os.environ["RANK"] == "1":
+            raise ArithmeticError("the update went wrong")
+        return train_step(self, *args, **kwargs)
+
+    fairseq.trainer.Trainer.train_step = controlled
+"""
+"""A sitecustomize.py: after so many updates, HOLD, workers wait for a signal to stop; after FAIL rank 1 fails."""
+
+
+def controlled(folder, **variables):
+    """Variables of a job whose workers obey HOLD and FAIL."""
+    (folder / "sitecustomize.py").write_text(WORKER)
+    return {"PYTHONPATH": str(folder), **variables}
+
+
+def stand_in(path: Path, script: str) -> Path:
+    """An executable for sh."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+    return path
+
+
+def python_without_node_check(folder) -> str:
+    """Each check of a node imports torch, which takes seconds."""
+    script = f'case "$*" in *"launching.preflight node"*) exit 0 ;; esac\nexec {shlex.quote(sys.executable)} "$@"\n'
+    return str(stand_in(folder / "python", script))
+
 
 def overrides(data, updates=12, **more):
-    """A model of 2 layers and 16 dimensions, 4 micro-batches of 4 sequences of 16 tokens an update."""
+    """A model of 2 layers and 16 dimensions; updates of 4 micro-batches of 4 sequences of 16 tokens."""
     options = {
-        "+run": "tiny", "task.data": data, "task.tokens_per_sample": 16, "dataset.batch_size": 4, "dataset.num_workers": 1,
-        "dataset.data_buffer_size": 0, "dataset.disable_validation": "true", "optimization.update_freq": "[4]", "optimization.max_update": updates,
-        "+model.encoder_embed_dim": 16, "+model.encoder_ffn_embed_dim": 32, "+model.encoder_attention_heads": 2, "model.projected_dim": 8,
+        "+run": "tiny", "task.data": data, "task.tokens_per_sample": 16, "dataset.batch_size": 4,
+        "dataset.num_workers": 1, "dataset.data_buffer_size": 0, "dataset.disable_validation": "true",
+        "optimization.update_freq": "[4]", "optimization.max_update": updates, "+model.encoder_embed_dim": 16,
+        "+model.encoder_ffn_embed_dim": 32, "+model.encoder_attention_heads": 2, "model.projected_dim": 8,
         "common.log_interval": 1, "model.dropout": 0.1, **more,
     }  # fmt: skip
     return [f"{key}={value}" for key, value in options.items()]
@@ -25,12 +67,13 @@ def overrides(data, updates=12, **more):
 
 def environment(runs, **more):
     """Variables of a job on CPUs."""
-    return {"PYTHON": sys.executable, "DEVICE": "cpu", "RUNS": str(runs), "OMP_NUM_THREADS": "1", **more}
+    return {**os.environ, "PYTHON": sys.executable, "DEVICE": "cpu", "RUNS": str(runs), "OMP_NUM_THREADS": "1", **more}
 
 
 def rank_logs(run: Path):
     """What each rank printed, by number."""
-    return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in sorted(run.glob("logs/*/rank-*.txt"))}
+    paths = sorted(run.glob("logs/*/rank-*.txt"))
+    return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in paths}
 
 
 def updates_done(run: Path) -> int:
@@ -50,6 +93,7 @@ def largest_difference(one: Path, other: Path) -> float:
 
 
 def same_bits(one: Path, other: Path) -> bool:
+    """Parameters and Adam's moments."""
     one, other = load(one / "checkpoints"), load(other / "checkpoints")
     moments = [state["last_optimizer_state"]["state"] for state in (one, other)]
     assert len(moments[0]) == len(moments[1]) > 0
@@ -58,13 +102,15 @@ def same_bits(one: Path, other: Path) -> bool:
     )
 
 
-def find_rank(**variables) -> int:
-    """The process of a rank that has these in its environment."""
+def find_worker(**variables) -> int:
+    """The process number of the worker that has these in its environment."""
     wanted = {f"{name}={value}".encode() for name, value in variables.items()}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if b"fairseq_linformer.launching.rank" in (path / "cmdline").read_bytes().split(b"\0") and wanted <= {*(path / "environ").read_bytes().split(b"\0")}:
-                return int(path.name)
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            there = {*(path / "environ").read_bytes().split(b"\0")}
         except OSError:  # it has ended
             continue
-    raise AssertionError(f"no rank has {variables}")
+        if b"fairseq_linformer.launching.worker" in words and wanted <= there:
+            return int(path.name)
+    raise AssertionError(f"no worker has {variables}")

@@ -23,7 +23,9 @@ def theirs():
         pytest.skip("this fairseq has no examples/linformer")
     folder = EXAMPLE / "linformer_src" / "modules"
     package = "authors_linformer_modules"
-    spec = importlib.util.spec_from_file_location(package, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    spec = importlib.util.spec_from_file_location(
+        package, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
     sys.modules[package] = importlib.util.module_from_spec(spec)
     return importlib.import_module(package + ".linformer_sentence_encoder").LinformerTransformerEncoder
 
@@ -40,7 +42,9 @@ def pair(theirs, sharing):
     embed = torch.nn.Embedding(len(task.source_dictionary), 16, 1)
     their = theirs(args, task.source_dictionary, embed).eval()
     their.apply(fairseq.models.roberta.model.init_bert_params)
-    ours = build(task, sharing=sharing, projection_init="normal", **{**without_dropout(), "projected_dim": 8}).encoder.sentence_encoder.eval()
+    ours = build(
+        task, sharing=sharing, projection_init="normal", **{**without_dropout(), "projected_dim": 8}
+    ).encoder.sentence_encoder.eval()
     state = their.state_dict()
     for i, layer in enumerate(ours.layers):
         if layer.self_attn.E is not None:
@@ -49,7 +53,9 @@ def pair(theirs, sharing):
             layer.self_attn.F.set_(state[f"layers.{i}.self_attn.compress_v.weight"])
     if ours.E is not None:
         ours.E.set_(state["layers.0.self_attn.compress_k.weight"])
-    missing, _ = ours.load_state_dict({k: v for k, v in state.items() if "compress" not in k and k != "version"}, strict=False)
+    missing, _ = ours.load_state_dict(
+        {k: v for k, v in state.items() if "compress" not in k and k != "version"}, strict=False
+    )
     assert all("E." in key or "F." in key for key in missing)
     return their, ours
 

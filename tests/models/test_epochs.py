@@ -8,11 +8,19 @@ import fairseq_linformer.models  # noqa: F401  (what --user-dir imports)
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_each_epoch_has_its_own_masks(mlm_data, workers):
-    task = MaskedLMTask.setup_task(MaskedLMConfig(data=mlm_data, tokens_per_sample=16, sample_break_mode="complete", seed=1, shorten_data_split_list=""))
+    task = MaskedLMTask.setup_task(
+        MaskedLMConfig(
+            data=mlm_data, tokens_per_sample=16, sample_break_mode="complete", seed=1, shorten_data_split_list=""
+        )
+    )
     task.load_dataset("train")
     batches = task.get_batch_iterator(task.datasets["train"], max_sentences=8, num_workers=workers, data_buffer_size=0)
     masked = [
-        {int(i): tuple(row.tolist()) for batch in batches.next_epoch_itr(shuffle=False) for i, row in zip(batch["id"], batch["net_input"]["src_tokens"])}
+        {
+            int(i): tuple(row.tolist())
+            for batch in batches.next_epoch_itr(shuffle=False)
+            for i, row in zip(batch["id"], batch["net_input"]["src_tokens"])
+        }
         for _ in range(2)
     ]
     assert masked[0].keys() == masked[1].keys() and len(masked[0]) > 50

@@ -19,11 +19,10 @@ NO_DROPOUT = ["--dropout", "0", "--attention-dropout", "0"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sharing", ["layerwise", "headwise"])
-def test_what_is_compiled_is_all_of_the_layer(sharing):
+def test_what_is_compiled_is_all_of_the_layer():
     """Captured whole (a graph break would raise), with and without padding, all positions and some."""
     torch._dynamo.reset()
-    shape = dict(sharing=sharing, layers=3, dropout=0, attention_dropout=0)
+    shape = dict(sharing="layerwise", layers=3, dropout=0, attention_dropout=0)
     encoder, plain = build(**shape), build(**shape)
     for layer in encoder.layers:
         layer.compile(backend="aot_eager", fullgraph=True)
@@ -54,29 +53,33 @@ def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_pa
     assert compiled == pytest.approx(plain, abs=1e-4)
     a, b = load(tmp_path / "plain"), load(tmp_path / "compiled")
     assert list(a["model"]) == list(b["model"]) and not b["cfg"]["model"]["compile"]
-    with mock.patch.object(LinformerEncoder, "compiled", [], create=True), \
-         mock.patch("fairseq_linformer.models.linformer_roberta.compile_layers", lambda layers: LinformerEncoder.compiled.append(len(layers))):
+    with (
+        mock.patch.object(LinformerEncoder, "compiled", [], create=True),
+        mock.patch(
+            "fairseq_linformer.models.linformer_roberta.compile_layers",
+            lambda layers: LinformerEncoder.compiled.append(len(layers)),
+        ),
+    ):
         hydra_train(mlm_data, tmp_path / "yaml", "+run=tiny", "+model.compile=true", "task.tokens_per_sample=16", "model.projected_dim=8",
                     "dataset.batch_size=8", "optimization.max_update=1", "common.cpu=true", "dataset.num_workers=0")  # fmt: skip
         assert LinformerEncoder.compiled == [2]
 
 
-@pytest.mark.parametrize("options, sentence", [
-    (dict(quant_noise_pq=0.1), "compile is on and quant_noise_pq is 0.1"),
-    (dict(offload_activations=True), "compile and offload_activations are on"),
-])  # fmt: skip
-def test_refused_by_name(options, sentence):
-    args = argparse.Namespace(**{**dict(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False), **options})
-    with pytest.raises(ValueError, match=sentence):
+@pytest.mark.parametrize("options", [dict(quant_noise_pq=0.1), dict(offload_activations=True)])
+def test_refused_by_name(options):
+    args = argparse.Namespace(
+        **{**dict(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False), **options}
+    )
+    with pytest.raises(ValueError, match=f"compile.*{next(iter(options))}"):
         check(args)
 
 
 def test_refused_without_a_compiler_and_under_sharding(monkeypatch):
     args = argparse.Namespace(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False)
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ValueError, match="needs a C\\+\\+ compiler, and no-such-compiler was not found"):
+    with pytest.raises(ValueError, match="no-such-compiler"):
         check(args)
-    with pytest.raises(ValueError, match="layers are wrapped in Sequential"):
+    with pytest.raises(ValueError, match="Sequential"):
         compile_layers([nn.Sequential(build().layers[0])])
 
 

@@ -53,7 +53,7 @@ def test_extract_features(hub):
     assert features.shape == (1, len(tokens), 16)
     hiddens = hub.extract_features(tokens, return_all_hiddens=True)
     assert len(hiddens) == 3 and all(h.shape == features.shape for h in hiddens)
-    with pytest.raises(ValueError, match="tokens exceeds maximum length: 33 > 32"):
+    with pytest.raises(ValueError, match="33 > 32"):
         hub.extract_features(torch.full((33,), 5))
 
 
@@ -69,7 +69,9 @@ def test_heads(hub):
     assert log_probabilities.shape == (1, 3)
     torch.testing.assert_close(log_probabilities.exp().sum(), torch.tensor(1.0))
     logits = hub.predict("topic", tokens, return_logits=True)
-    torch.testing.assert_close(logits, hub.model(tokens.unsqueeze(0), classification_head_name="topic")[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        logits, hub.model(tokens.unsqueeze(0), classification_head_name="topic")[0], rtol=0, atol=1e-5
+    )
 
 
 def test_heads_travel_with_a_checkpoint(class_data, tmp_path):
@@ -79,5 +81,7 @@ def test_heads_travel_with_a_checkpoint(class_data, tmp_path):
         "--classification-head-name", "odd", "--save-dir", tmp_path, "--batch-size", 8, "--optimizer", "adam",
         "--lr", 0.01, "--lr-scheduler", "fixed", "--max-update", 3, "--cpu", "--num-workers", 0,
     )  # fmt: skip
-    hub = LinformerRobertaModel.from_pretrained(str(tmp_path), "checkpoint_last.pt", class_data, bpe="characters").eval()
+    hub = LinformerRobertaModel.from_pretrained(
+        str(tmp_path), "checkpoint_last.pt", class_data, bpe="characters"
+    ).eval()
     assert hub.predict("odd", torch.tensor([0, 5, 6, 2])).shape == (1, 2)

@@ -33,7 +33,6 @@ def test_golden_loss_curve(mlm_data, tmp_path):
     ("headwise", 0, [4]),
     pytest.param("none", 0, [3, 7, 9], marks=pytest.mark.slow),
     pytest.param("key-value", 2, [6, 7], marks=pytest.mark.slow),
-    pytest.param("layerwise", 1, [9], marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_resuming_is_bit_identical(mlm_data, tmp_path, sharing, workers, stops):
     """Stopped in the middle of an epoch, which has 7 updates here, at its end, and in the next; dropout is on."""
@@ -100,7 +99,12 @@ def test_flags_and_yaml_build_the_same_model_with_the_same_first_loss(mlm_data, 
         "--clip-norm", "1.0", model=["--arch", arch, *TINY[2:]], updates=2,
     )  # fmt: skip
     yaml = stock.hydra_train(
-        mlm_data, tmp_path / "yaml", *TINY_YAML, f"model._name={arch}", "model.sharing=key-value", "+model.encoder_layers=2"
+        mlm_data,
+        tmp_path / "yaml",
+        *TINY_YAML,
+        f"model._name={arch}",
+        "model.sharing=key-value",
+        "+model.encoder_layers=2",
     )
     assert flags == yaml and len(flags) == 2
     assert_equal_models(load(tmp_path / "flags"), load(tmp_path / "yaml"))
@@ -132,7 +136,9 @@ def test_half_precision_by_flags(mlm_data, tmp_path, flags):
 def test_bf16_by_yaml(mlm_data, tmp_path):
     """fairseq takes the flag --bf16 for a TPU; YAML means what it says."""
     single = stock.hydra_train(mlm_data, tmp_path / "single", *TINY_YAML)
-    half = stock.hydra_train(mlm_data, tmp_path / "half", *TINY_YAML, "common.bf16=true", "common.memory_efficient_bf16=true")
+    half = stock.hydra_train(
+        mlm_data, tmp_path / "half", *TINY_YAML, "common.bf16=true", "common.memory_efficient_bf16=true"
+    )
     assert half == pytest.approx(single, abs=5e-2) and half != single
     weight = load(tmp_path / "half")["model"]["encoder.sentence_encoder.layers.0.fc1.weight"]
     assert torch.equal(weight, weight.bfloat16().float())

@@ -51,7 +51,7 @@ def pooled_rows(kind, k, N, kernel=None):
 def rows_of(projection, heads):
     """For each head the function that shortens its keys or values, read from a module's attributes."""
     from fairseq_linformer.modules import Convolution, MaxPool, MeanPool
-    from fairseq_linformer.modules.kinds import HeadProjections
+    from fairseq_linformer.modules.projection import HeadProjections
 
     if isinstance(projection, HeadProjections):
         return [rows_of(head, 1)[0] for head in projection.heads]

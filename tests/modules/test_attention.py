@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from fairseq_linformer.config import PROJECTIONS, SHARING, STARTS, LinformerConfig
 from fairseq_linformer.modules import LinearMultiheadAttention, LinearProjection
-from fairseq_linformer.modules.kinds import HeadProjections, projection_of
+from fairseq_linformer.modules.encoder_layer import projection_of
 from fairseq_linformer.modules.order import Order
-from fairseq_linformer.modules.projection import LearnedProjection
+from fairseq_linformer.modules.projection import HeadProjections, LearnedProjection
 
 from .reference import linear_attention, rows_of
 
@@ -93,12 +93,16 @@ SHARING_AND_K = [*((sharing, 4) for sharing in SHARING), *((sharing, 5) for shar
 @pytest.mark.parametrize("projection", PROJECTIONS)
 def test_every_kind_of_projection_in_every_sharing_and_form_of_k(projection, sharing, k, n):
     """Whole and short inputs, with padding and without; windows of equal and of unequal length."""
-    attention, E, F = make(sharing, n=n, k=k, projection=projection, init="average" if projection == "random" else "random")
+    attention, E, F = make(
+        sharing, n=n, k=k, projection=projection, init="average" if projection == "random" else "random"
+    )
     assert isinstance(E, HeadProjections) == isinstance(k, str)
     for lengths in ([n], [3], [7, 4, 1], [n, 10, 2]):
         x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)
         for order in [None, *E.orders]:
-            for ours, theirs in zip(run(attention, E, x, lengths, order=order), expected_of(attention, E, F, x, lengths)):
+            for ours, theirs in zip(
+                run(attention, E, x, lengths, order=order), expected_of(attention, E, F, x, lengths)
+            ):
                 torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
@@ -125,7 +129,9 @@ def test_gradients_equal_those_of_equation_7(sharing, projection, k, case):
 
     expected = gradients(expected_of(attention, E, F, x, lengths))
     for order in E.orders:
-        for p, ours, theirs in zip(parameters.values(), gradients(run(attention, E, x, lengths, order=order)), expected):
+        for p, ours, theirs in zip(
+            parameters.values(), gradients(run(attention, E, x, lengths, order=order)), expected
+        ):
             # A matrix for windows that no sentence reaches has no gradient in the one, zeros in the other.
             ours, theirs = (torch.zeros_like(p) if g is None else g for g in (ours, theirs))
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
@@ -198,17 +204,17 @@ def test_attention_dropout_keeps_the_expectation_in_every_order():
         attention.train().dropout = 0.3
         mean = attention(x.expand(20_000, -1, -1), order=order)[0].mean(0)
         assert not torch.equal(attention(x, order=order)[0], expected)
-        torch.testing.assert_close(mean, expected[0], rtol=0, atol=0.1)
+        torch.testing.assert_close(mean, expected[0], rtol=0, atol=0.05)  # five standard errors of the mean
 
 
 def test_a_matrix_for_each_head_refuses_the_order_it_has_not():
     attention, _, _ = make("none")
-    with pytest.raises(ValueError, match="order is Order.INPUT; with LinearProjection it must be one of .*KEYS.*SCORES"):
+    with pytest.raises(ValueError, match="Order.INPUT.*LinearProjection.*KEYS.*SCORES"):
         attention(torch.randn(1, 4, D, dtype=torch.float64), order=Order.INPUT)
 
 
 def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="num_heads is 5; it must divide embed_dim, which is 12"):
+    with pytest.raises(ValueError, match="num_heads is 5"):
         LinearMultiheadAttention(12, 5, LinearProjection(4, 2))
 
 

@@ -30,7 +30,10 @@ def test_the_same_numbers_are_dropped(dtype, p):
 
 
 def test_the_product_and_its_gradients():
-    weights, values = torch.softmax(torch.randn(2, 3, 20, 8, dtype=torch.float64), -1), torch.randn(2, 3, 8, 5, dtype=torch.float64)
+    weights, values = (
+        torch.softmax(torch.randn(2, 3, 20, 8, dtype=torch.float64), -1),
+        torch.randn(2, 3, 8, 5, dtype=torch.float64),
+    )
     ours = of(3, lambda w, v: dropped_product(w, v, 0.3), weights, values)
     theirs = of(3, lambda w, v: F.dropout(w, 0.3, True) @ v, weights, values)
     for a, b in zip(ours, theirs):
@@ -63,4 +66,6 @@ def test_under_autocast(device, dtype, of_values):
     torch.manual_seed(0)
     ours = dropped_product(weights.detach(), values.detach().to(of_values), 0.3)
     torch.manual_seed(0)
-    torch.testing.assert_close(ours, F.dropout(weights.detach().to(of_values), 0.3, True) @ values.detach().to(of_values))
+    torch.testing.assert_close(
+        ours, F.dropout(weights.detach().to(of_values), 0.3, True) @ values.detach().to(of_values)
+    )

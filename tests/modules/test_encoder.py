@@ -15,7 +15,9 @@ from fairseq_linformer.modules import LinformerEncoder
 
 def build(seed=0, **options):
     torch.manual_seed(seed)
-    defaults = dict(vocab_size=20, max_positions=12, projected_dim=4, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2)
+    defaults = dict(
+        vocab_size=20, max_positions=12, projected_dim=4, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2
+    )
     encoder = LinformerEncoder(LinformerConfig(**{**defaults, **options})).double()
     for p in encoder.parameters():
         torch.nn.init.normal_(p, std=0.5)
@@ -85,9 +87,9 @@ def test_padding_may_stand_anywhere():
 
 def test_refusals():
     encoder = build()
-    with pytest.raises(ValueError, match="the input has 13 positions; this model takes at most 12"):
+    with pytest.raises(ValueError, match="13 positions.*at most 12"):
         encoder(torch.full((1, 13), 5))
-    with pytest.raises(ValueError, match="hidden states need all of them"):
+    with pytest.raises(ValueError, match="hidden states"):
         encoder(torch.full((1, 3), 5), torch.zeros(1, 1, dtype=torch.long), return_all_hiddens=True)
 
 
@@ -99,7 +101,18 @@ def test_token_embeddings_may_be_given():
 
 
 def test_start_is_berts_and_averages():
-    encoder = LinformerEncoder(LinformerConfig(vocab_size=500, max_positions=64, projected_dim=32, layers=1, embed_dim=64, ffn_embed_dim=64, attention_heads=2, projection_init="average"))
+    encoder = LinformerEncoder(
+        LinformerConfig(
+            vocab_size=500,
+            max_positions=64,
+            projected_dim=32,
+            layers=1,
+            embed_dim=64,
+            ffn_embed_dim=64,
+            attention_heads=2,
+            projection_init="average",
+        )
+    )
     attention = encoder.layers[0].self_attn
     assert attention.q_proj.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert encoder.embed_tokens.weight[1].abs().sum() == 0 and attention.q_proj.bias.abs().sum() == 0
@@ -135,11 +148,24 @@ def test_the_feed_forward_in_parts(monkeypatch):
     assert rows[6:] == [36]
 
 
-@pytest.mark.parametrize("projection, sharing, k", [("linear", "headwise", 4), ("linear", "none", [[4, 3], 4]), ("conv", "headwise", 4), ("max-pool", "headwise", 4)])
+@pytest.mark.parametrize(
+    "projection, sharing, k",
+    [("linear", "headwise", 4), ("linear", "none", [[4, 3], 4]), ("conv", "headwise", 4), ("max-pool", "headwise", 4)],
+)
 def test_trains_under_autocast(projection, sharing, k):
     """Whatever the order of multiplication, values may be of single precision where weights are of half."""
     torch.manual_seed(0)
-    options = dict(vocab_size=20, max_positions=12, projected_dim=k, sharing=sharing, projection=projection, layers=2, embed_dim=8, ffn_embed_dim=16, attention_heads=2)
+    options = dict(
+        vocab_size=20,
+        max_positions=12,
+        projected_dim=k,
+        sharing=sharing,
+        projection=projection,
+        layers=2,
+        embed_dim=8,
+        ffn_embed_dim=16,
+        attention_heads=2,
+    )
     encoder = LinformerEncoder(LinformerConfig(**options))
     assert encoder.training and encoder.config.attention_dropout > 0
     with torch.autocast("cpu", torch.bfloat16):

@@ -16,9 +16,7 @@ from fairseq_linformer.modules import LinformerEncoder
 
 VARIANTS = {
     "none": dict(sharing="none", projected_dim="8/3,5"),
-    "headwise": dict(sharing="headwise"),
-    "layerwise": dict(sharing="layerwise"),
-    "conv": dict(sharing="layerwise", projection="conv"),
+    "layerwise conv": dict(sharing="layerwise", projection="conv"),
 }
 
 
@@ -36,7 +34,10 @@ def trained(options, wrap=lambda model: model, rank=0, world=1):
         optimizer.zero_grad()
         model(tokens[rank::world])[0].square().mean().backward()
         optimizer.step()
-    return {key: value.full_tensor() if hasattr(value, "full_tensor") else value for key, value in model.state_dict().items()}
+    return {
+        key: value.full_tensor() if hasattr(value, "full_tensor") else value
+        for key, value in model.state_dict().items()
+    }
 
 
 def process(rank, port, options, path):

@@ -8,10 +8,17 @@ from fairseq.optim.adafactor import Adafactor
 
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
-from fairseq_linformer.modules.kinds import projection_of
+from fairseq_linformer.modules.encoder_layer import projection_of
 from fairseq_linformer.modules.projection import starting_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
-from fairseq_linformer.modules.windows import inside_windows, split_windows, window_average, window_mask, window_triangle, windows_reached
+from fairseq_linformer.modules.windows import (
+    inside_windows,
+    split_windows,
+    window_average,
+    window_mask,
+    window_triangle,
+    windows_reached,
+)
 
 
 def test_window_averages_by_hand():
@@ -32,7 +39,7 @@ def test_every_position_is_in_one_window(n):
 
 
 def test_more_rows_than_positions_are_refused():
-    with pytest.raises(ValueError, match="k is 5; it must be between 1 and n, which is 4"):
+    with pytest.raises(ValueError, match="k is 5"):
         window_average(5, 4)
 
 
@@ -193,7 +200,7 @@ def test_windows_that_begin_later():
     padding = torch.tensor([[True, True, True, False, True]])
     assert E.mask(5, padding).flatten().tolist() == [False, True]
     assert torch.equal(E(), window_average(3, 6, 1))
-    with pytest.raises(ValueError, match="offset is 2; it must be at least 0 and less than a window, which is 2"):
+    with pytest.raises(ValueError, match="offset is 2"):
         window_average(3, 6, 2)
 
 

@@ -66,10 +66,17 @@ def test_short_inputs_have_the_features_that_they_had(sharing, windowed):
     state = old.state_dict()
     state["embed_positions.weight"] = resize_positions(state["embed_positions.weight"], 30, old.config.padding_idx)
     pairs = [(a, b) for a, b in zip(old.modules(), new.modules()) if isinstance(a, LearnedProjection)]
-    new.load_state_dict({key: v for key, v in state.items() if ".E." not in key and ".F." not in key and not key.startswith("E.")}, strict=False)
+    new.load_state_dict(
+        {key: v for key, v in state.items() if ".E." not in key and ".F." not in key and not key.startswith("E.")},
+        strict=False,
+    )
     for theirs, ours in pairs:
         E = theirs().detach()
-        ours.set_(torch.stack([resize_matrix(m, k, 30, ALIGNED if windowed else NONE) for m in E.reshape(-1, 4, 12)]).reshape(*E.shape[:-2], k, 30))
+        ours.set_(
+            torch.stack([resize_matrix(m, k, 30, ALIGNED if windowed else NONE) for m in E.reshape(-1, 4, 12)]).reshape(
+                *E.shape[:-2], k, 30
+            )
+        )
     for length in (12, 7, 1):
         tokens = torch.randint(2, 20, (2, length))
         torch.testing.assert_close(new(tokens)[0], old(tokens)[0], rtol=0, atol=1e-5)

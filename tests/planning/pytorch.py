@@ -4,6 +4,7 @@ import gc
 import weakref
 from argparse import Namespace
 from typing import Tuple
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +17,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.bare_task import BareTask
 from fairseq_linformer.planning.configs import model_of_options
-from fairseq_linformer.planning.formulas import Batch, Kernels, Model
+from fairseq_linformer.planning.formulas import Batch
 
 VOCABULARY = 304
+SMALL = dict(encoder_layers=4, encoder_embed_dim=64, encoder_ffn_embed_dim=256, encoder_attention_heads=4,
+             projected_dim=16, attention_dropout=0.0)  # fmt: skip
+BASE = dict(encoder_layers=2, encoder_embed_dim=768, encoder_ffn_embed_dim=3072, encoder_attention_heads=12,
+            attention_dropout=0.0)  # fmt: skip
+UNEQUAL = dict(projected_dim="32x2,16/8/8/16x2", sharing="none")
+NO_WINDOWS = dict(projected_dim=32, projection_init="normal")
+ROBERTA = dict(arch="roberta")
 
 
 class Allocations(TorchDispatchMode):
@@ -46,8 +54,8 @@ class Allocations(TorchDispatchMode):
         self.live -= self.sizes.pop(key)
 
 
-def build(n: int, vocabulary: int = VOCABULARY, arch: str = "linformer_roberta_tiny", **options) -> Tuple[torch.nn.Module, Model]:
-    """A model as fairseq builds it, and what the planner knows about it."""
+def build(n: int, vocabulary: int = VOCABULARY, arch: str = "linformer_roberta_tiny", **options):
+    """A model as fairseq builds it, and the ``Model`` that the planner makes from the same options."""
     task = BareTask(vocabulary, n)
     described = model_of_options({"_name": arch, **options}, n, vocabulary)[1]
     if described.linear:
@@ -55,6 +63,25 @@ def build(n: int, vocabulary: int = VOCABULARY, arch: str = "linformer_roberta_t
     args = Namespace(arch=arch, **options)
     ARCH_CONFIG_REGISTRY[arch](args)
     return RobertaModel.build_model(args, task), described
+
+
+class GpuDropout(torch.autograd.Function):
+    """With a byte for each entry of the mask, and no temporary tensors; on a CPU ``F.dropout`` keeps a whole number."""
+
+    @staticmethod
+    def forward(ctx, x, p):
+        dropped, kept = torch.native_dropout(x, p, True)
+        ctx.save_for_backward(kept)
+        ctx.scale = 1 / (1 - p)
+        return dropped
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return (gradient * ctx.saved_tensors[0]).mul_(ctx.scale), None
+
+
+def dropout_of_a_gpu(x, p, training=True, inplace=False):
+    return GpuDropout.apply(x, p) if training and p > 0 else x
 
 
 def _batch(batch: Batch, device="cpu"):
@@ -66,7 +93,8 @@ def _batch(batch: Batch, device="cpu"):
 
 def _loss(model, tokens, masked, targets):
     logits = model(tokens, masked_tokens=masked)[0]
-    return F.nll_loss(F.log_softmax(logits, -1, dtype=torch.float32), targets, reduction="sum")  # fairseq's, without apex
+    # As fairseq's criterion without apex.
+    return F.nll_loss(F.log_softmax(logits, -1, dtype=torch.float32), targets, reduction="sum")
 
 
 def allocated(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
@@ -78,7 +106,8 @@ def allocated(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
     inputs = _batch(batch)
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     gc.collect()
-    with Allocations([*model.parameters(), *model.buffers(), *gradients, *inputs]) as counter:
+    known = [*model.parameters(), *model.buffers(), *gradients, *inputs]
+    with patch.object(F, "dropout", dropout_of_a_gpu), Allocations(known) as counter:
         loss = _loss(model, *inputs)
         saved = counter.live
         loss.backward()
@@ -93,11 +122,6 @@ def counted(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:
         forward = counter.get_total_flops()
         loss.backward()
     return forward, counter.get_total_flops()
-
-
-def on_cpu(model: Model, element: int = 4) -> Kernels:
-    """A CPU, where fairseq's dropout masks are as wide as a number and ours a byte, and attention with dropout is not fused."""
-    return Kernels(element=element, mask=1 if model.linear else element, fused=model.shape.attention_dropout == 0)
 
 
 def allocated_on_gpu(model: torch.nn.Module, batch: Batch) -> Tuple[int, int]:

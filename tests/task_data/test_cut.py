@@ -73,5 +73,5 @@ def test_an_n_in_which_nothing_fits():
         with pytest.raises(ValueError, match=f"max_positions is {n}; .* at least {3 * inputs}"):
             check(n, inputs)
     check(3, 1), check(6, 2)
-    with pytest.raises(ValueError, match="cut is 'tail'; it must be one of head, head\\+tail"):
+    with pytest.raises(ValueError, match="cut is 'tail'.*head, head\\+tail"):
         check(3, 1, "tail")

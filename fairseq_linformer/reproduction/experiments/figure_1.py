@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...analysis.opening import open_model
+from ...analysis.loading import load_model
 from ...analysis.result import Spectrum, dimensions
 from ...analysis.spectrum import STATE, measure
 from ...analysis.texts import Counts
@@ -67,7 +67,7 @@ class Blocks:
 def analyze(checkpoint: Path, folder: Path, n: int, sentences: int, out: Path) -> tuple[Spectrum, float]:
     """The spectrum of a checkpoint's attention on the validation split of a text, and the seconds it took. Resumes in ``out``."""
     begun = time.monotonic()
-    model = open_model(checkpoint, tokenizer=False)
+    model = load_model(checkpoint, tokenizer=False)
     blocks = Blocks(folder, n, model.bos)
     out.mkdir(parents=True, exist_ok=True)
     sums = measure(model, blocks, sentences, out / STATE, {"checkpoint": digest(checkpoint), "valid": digest(folder / "valid.bin"), "n": n})

@@ -12,8 +12,7 @@ from torch._subclasses import FakeTensorMode
 
 from ...models import LinformerRobertaModel
 from ...models.bare_task import BareTask
-from ...modules.kinds import count_matrices
-from ...modules.projection import LearnedProjection
+from ...modules.projection import LearnedProjection, count_matrices
 from ...planning.configs import VOCABULARY
 from ..cells import rule
 from ..counting import Counted

@@ -13,10 +13,9 @@ import torch
 
 from ...benchmark import inference, training
 from ...benchmark.flops import utilisation
-from ...benchmark.process import Process
-from ...benchmark.shares import Shares
+from ...benchmark.models import OF_INDEX, why_not
 from ...benchmark.timing import Spread, ratio, spread_of
-from ...benchmark.whole import OF_INDEX, why_not
+from ...benchmark.train_process import Process, Shares
 from ..cells import Cell, CellExperiment, CellKind, evidence, once, setting, spread
 from ..records import Measurement, Record
 from ..registry import Claim, Inputs

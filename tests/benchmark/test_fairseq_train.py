@@ -1,0 +1,87 @@
+"""A stopwatch around fairseq's training loop: each moment counts once, in the part that it belongs to."""
+
+import pytest
+from fairseq.criterions.masked_lm import MaskedLmLoss
+from fairseq.models.roberta import RobertaModel
+
+from fairseq_linformer.benchmark import train_process
+from fairseq_linformer.benchmark.cells import Provenance, measure
+from fairseq_linformer.benchmark.fairseq_train import PARTS, REST, Stopwatch, seconds_of_updates
+from fairseq_linformer.benchmark.train_process import Shares
+from fairseq_linformer.reproduction.cells import records_in
+
+TINY = dict(k=8, updates=3, rounds=1, layers=1, embed_dim=64, heads=4, vocabulary=100)
+
+
+def test_a_part_within_another_is_taken_out_of_it(monkeypatch):
+    watch, clock = Stopwatch(), [0.0]
+    monkeypatch.setattr(Stopwatch, "_now", lambda self: clock[0])
+
+    def wait(seconds):
+        clock[0] += seconds
+
+    forward = watch.part("forward", lambda: wait(3))
+    criterion = watch.part("criterion", lambda: (wait(1), forward(), forward(), wait(1)))
+    forward()  # before the first update: counts nowhere
+    for _ in watch.batches(lambda: (wait(seconds) or seconds for seconds in (5, 7)))():
+        criterion()
+        wait(0.5)
+    assert [(u["data"], u["criterion"], u["forward"], u["whole"]) for u in watch.updates] == [
+        (5, 2, 6, 13.5),
+        (7, 2, 6, 15.5),
+    ]
+    left = Stopwatch()
+    for _ in left.batches(lambda: [1, 2])():
+        wait(2)
+        break
+    assert [u["whole"] for u in left.updates] == [2] and left._begun is None
+
+
+@pytest.mark.slow
+def test_known_times_appear_in_their_parts(tmp_path, monkeypatch):
+    """fairseq's own loop in this process, by a clock that advances in the criterion, in the model, and a little at each
+    reading."""
+    now = [0.0]
+
+    def read():
+        now[0] += 1e-6
+        return now[0]
+
+    def slower(forward, seconds):
+        def slow(self, *args, **kwargs):
+            now[0] += seconds
+            return forward(self, *args, **kwargs)
+
+        return slow
+
+    monkeypatch.setattr(Stopwatch, "_now", staticmethod(read))
+    for owner, seconds in ((MaskedLmLoss, 2.0), (RobertaModel, 3.0)):
+        monkeypatch.setattr(owner, "forward", slower(owner.forward, seconds))
+    cell = Shares(32, 2, ("roberta",), **TINY)
+    cell.write_data(tmp_path)
+    updates = seconds_of_updates(cell.arguments("roberta", str(tmp_path)))
+    assert len(updates) == 3
+    for update in updates:
+        expected = {**dict.fromkeys(PARTS, 0.0), "criterion": 2.0, "forward": 3.0, "whole": 5.0}
+        assert update == pytest.approx(expected, abs=1e-3) and all(update[part] > 0 for part in PARTS)
+
+
+@pytest.mark.slow
+def test_shares_of_every_model(tmp_path, monkeypatch):
+    """In processes of their own, because two of them have the same name; they add up to an update. Ours is trained in
+    half precision, which fairseq's own command takes for a TPU."""
+    logs = []
+    monkeypatch.setattr(train_process, "run", lambda command, run=train_process.run: logs.append(run(command)[0]))
+    measure(
+        [Shares(32, 2, ("authors",), **TINY), Shares(32, 2, ("ours",), dtype="bf16", **TINY)],
+        tmp_path,
+        Provenance("abc", "command"),
+    )
+    assert len(logs) == 2 and "'bf16': True" in logs[1] and "'tpu': False" in logs[1]
+    found = {entry.identifier: entry for entry in records_in(tmp_path)}
+    assert set(found) == {f"benchmark-shares-cpu-{dtype}-l1-d64-k8" for dtype in ("fp32", "bf16")}
+    for name, entry in zip(("ours", "authors"), sorted(found.values(), key=lambda entry: entry.identifier)):
+        shares = [entry.find("share", n=32, part=part, model=name) for part in (*PARTS, REST)]
+        assert sum(m.value for m in shares) == pytest.approx(1, abs=1e-3) and all(
+            0 < m.value < 1 and m.repetitions == 2 for m in shares
+        )

@@ -1,0 +1,40 @@
+"""A finetuned checkpoint, rows for it, and the command, shared by the tests."""
+
+import shutil
+
+import pytest
+
+from fairseq_linformer.cli import main
+
+from .rows import ROWS
+
+
+@pytest.fixture(scope="module")
+def finetuned(classifier, pieces, tmp_path_factory):
+    """As ``finetune`` leaves it: dictionary, tokenizer and labels beside the checkpoint."""
+    folder = tmp_path_factory.mktemp("finetuned")
+    for path in classifier.glob("*"):
+        if path.name != "checkpoint_best.pt" and path.is_file():
+            shutil.copy(path, folder)
+    shutil.copytree(pieces / "label", folder / "label")
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join(["sentence\tlabel\n", *(f"{text}\t{label}\n" for text, label in ROWS)]))
+    return path
+
+
+@pytest.fixture
+def evaluate(capsys):
+    def evaluate(*arguments):
+        try:
+            main(["evaluate", *map(str, arguments)])
+        except SystemExit as end:
+            return str(end.code)
+        found = capsys.readouterr()
+        return found.out or found.err
+
+    return evaluate

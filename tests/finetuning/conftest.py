@@ -1,0 +1,28 @@
+"""The command, shared by the tests."""
+
+import pytest
+
+from fairseq_linformer.cli import main
+
+
+@pytest.fixture
+def command(capsys, tmp_path):
+    def command(*words):
+        try:
+            main([*map(str, words)])
+        except SystemExit as end:
+            return str(end.code)
+        return capsys.readouterr().out
+
+    return command
+
+
+@pytest.fixture
+def finetune(command, tmp_path, glue):
+    def finetune(checkpoint, *words, task="sst-2", folder=tmp_path / "data"):
+        return command("finetune", task, checkpoint, "--runs", tmp_path / "runs", "--data", folder, "--source", glue, "--device", "cpu", *words)
+
+    return finetune
+
+
+SHORT = ("--epochs", 2, "--batch-size", 4, "dataset.num_workers=0", "dataset.data_buffer_size=0")

@@ -1,0 +1,64 @@
+"""Any checkpoint is a start, at any length, with RoBERTa's recipe."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.finetuning import recipe
+from fairseq_linformer.finetuning.recipe import Recipe, grid
+from fairseq_linformer.finetuning.start import open_start
+from fairseq_linformer.task_data.table import TASKS
+
+from .. import stock
+
+
+KINDS = [("ours", None), ("ours", 8), ("none", 8), ("roberta", None), ("roberta", 8), ("authors", None)]
+
+
+@pytest.mark.parametrize("kind, n", KINDS)
+def test_any_checkpoint_at_any_length(kind, n, trained, pieces, glue, mlm_data, tmp_path):
+    """The overrides build its model, and its weights are in it."""
+    options = {"ours": (), "none": ("--sharing", "none", "--projected-dim", "8/4"), "authors": ("--projection-init", "normal", "--freeze-projections")}
+    if kind == "roberta":
+        folder = tmp_path / "roberta"
+        sizes = ["--encoder-layers", "2", "--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "32", "--encoder-attention-heads", "2"]
+        stock.train(mlm_data, folder, model=["--arch", "roberta", *sizes], updates=1)
+    else:
+        folder = trained(*options[kind])
+    start = open_start(folder / "checkpoint_last.pt", tmp_path / "runs", n)
+    assert start.max_positions == (n or 16) and (start.path == start.given) == (n is None)
+    classes = tmp_path / "classes"
+    stock.classification_data(classes)
+    overrides = Recipe(batch_size=8, epochs=1).overrides(TASKS["sst-2"], start, classes)
+    stock.hydra_train(classes, tmp_path / "save", *overrides, "common.fp16=false", "common.cpu=true", "optimization.max_update=1", "optimization.lr=[0]",
+                      "optimization.stop_min_lr=-1", "dataset.num_workers=0", "common.tensorboard_logdir=null", group="finetune")  # fmt: skip
+    before, after = torch.load(start.path, weights_only=True)["model"], stock.load(tmp_path / "save")["model"]
+    assert any(key.startswith("classification_heads") for key in after)
+    for key, value in before.items():
+        torch.testing.assert_close(after[key], value, rtol=0, atol=0, msg=key)
+
+
+def test_the_recipe_is_robertas(masked_lm, tmp_path):
+    start = open_start(masked_lm / "checkpoint_last.pt", tmp_path)
+    classes = tmp_path / "classes"
+    stock.classification_data(classes)
+    said = dict(word.split("=", 1) for word in Recipe().overrides(TASKS["sst-2"], start, classes))
+    assert said["lr_scheduler.total_num_update"] == "40" and said["lr_scheduler.warmup_updates"] == "2"  # 120 rows, batches of 32, 10 epochs
+    assert said["optimization.lr"] == "[1e-05]" and said["dataset.batch_size"] == "32" and said["optimization.max_epoch"] == "10"
+    assert dict(word.split("=", 1) for word in Recipe().overrides(TASKS["sst-2"], start, classes, True))["checkpoint.finetune_from_model"] == "null"
+    for task in TASKS:
+        assert (recipe.CONFIGS / "task" / f"{task}.yaml").is_file()
+
+
+def test_a_number_of_numpy_in_a_checkpoint_is_data(masked_lm, tmp_path):
+    """The correlation that is the best so far of STS-B."""
+    checkpoint = torch.load(masked_lm / "checkpoint_last.pt", weights_only=True)
+    checkpoint["extra_state"]["best"] = np.float64(0.5)
+    torch.save(checkpoint, tmp_path / "checkpoint.pt")
+    assert read_checkpoint(tmp_path / "checkpoint.pt")["extra_state"]["best"] == 0.5
+
+
+def test_every_combination_is_a_run():
+    assert len({r.name for r in grid([1e-3, 1.0000001e-3], [16], [1])}) == 2
+    assert [r.name for r in grid([1e-5, 2e-5], [16], [1, 2], 3)] == [f"lr{lr}-batch16-seed{seed}" for lr in ("1e-05", "2e-05") for seed in (1, 2)]

@@ -1,0 +1,91 @@
+"""A run resumes from its newest intact checkpoint; one that is damaged is replaced, not used."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_linformer.launching import checkpoints
+from fairseq_linformer.launching.checkpoints import LAST, damage, find_last_intact, restore_last, save_with_retries
+
+
+def save(path, number, age=0):
+    torch.save({"model": torch.full((5000,), float(number))}, path)
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime - age))
+    return path
+
+
+def truncate(path, share=0.5):
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_the_newest_intact_checkpoint_replaces_one_that_is_damaged(tmp_path):
+    assert restore_last(tmp_path) == ["there is no checkpoint; training starts at update 0"]
+    # The names sort in another order than the ages.
+    old, new = save(tmp_path / "checkpoint_9_90.pt", 90, age=60), save(tmp_path / "checkpoint_10_100.pt", 100, age=30)
+    last = save(tmp_path / LAST, 100)
+    assert restore_last(tmp_path) == [f"resuming from {last}"]
+
+    truncate(last)
+    assert find_last_intact(tmp_path)[0] == new
+    damaged, replaced, resuming = restore_last(tmp_path)
+    assert str(last) in damaged and new.name in replaced and resuming == f"resuming from {last}"
+    assert last.read_bytes() == new.read_bytes() and (tmp_path / f"{LAST}.damaged").exists()
+
+    truncate(last, 0)  # a full disk also leaves an empty file
+    flip_a_bit(new)  # as long as it should be
+    first, second, replaced, _ = restore_last(tmp_path)
+    assert str(last) in first and str(new) in second and old.name in replaced
+    assert last.read_bytes() == old.read_bytes()
+
+    for path in tmp_path.glob("*.pt"):
+        truncate(path)
+    with pytest.raises(ValueError, match="all 3 checkpoints"):
+        restore_last(tmp_path)
+
+
+def test_a_checkpoint_after_other_content_is_damaged(tmp_path):
+    path = save(tmp_path / LAST, 1)
+    assert damage(path) is None
+    path.write_bytes(b"the beginning of an attempt" + path.read_bytes())  # zip allows it, torch does not
+    assert "before its beginning" in damage(path)
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_a_disk_that_is_full_for_a_moment_leaves_an_intact_checkpoint(failures, tmp_path, monkeypatch):
+    save, positions = torch.save, []
+
+    def full_at_first(state, file):
+        positions.append(file.tell())
+        if len(positions) <= failures:
+            file.write(b"x" * 1000)
+            raise OSError(28, "No space left on device")
+        save(state, file)
+
+    monkeypatch.setattr(torch, "save", full_at_first)
+    with open(tmp_path / LAST, "wb") as file:
+        if failures < 3:
+            save_with_retries({"model": torch.ones(5)}, file)
+        else:
+            with pytest.raises(OSError, match="No space left"):
+                save_with_retries({}, file)
+    assert positions == [0, 0, 0] and (damage(tmp_path / LAST) is None) == (failures < 3)
+
+
+def test_a_full_disk_is_reported_and_unfinished_files_are_removed(tmp_path, monkeypatch):
+    needed = 2 * save(tmp_path / LAST, 1).stat().st_size
+    (tmp_path / "checkpoint_1_5.pt.tmp").touch()
+    free = needed - 1
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    with pytest.raises(ValueError, match=f"{needed:,} bytes"):
+        restore_last(tmp_path)
+    assert not (tmp_path / "checkpoint_1_5.pt.tmp").exists()
+    free = needed
+    assert restore_last(tmp_path) == [f"resuming from {tmp_path / LAST}"]

@@ -1,0 +1,88 @@
+"""One worker on this machine, followed: its time limit, its signals, its failure."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from fairseq_linformer.launching import local, run_folder
+from fairseq_linformer.launching.training import Training
+
+from ..stock import load
+from .jobs import overrides
+
+STAND_IN = """
+import signal, sys, time
+started = False
+
+def stop(number, frame):
+    print("stopped after the start" if started else "stopped before the start", flush=True)
+    sys.exit(0 if started else 3)
+
+signal.signal(signal.SIGTERM, stop)
+print("importing", flush=True)
+time.sleep(0.2)  # in which a signal would be too early
+started = True
+print("Start iterating over samples", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def worker():
+    """Start a program in place of a worker."""
+    return lambda script: subprocess.Popen([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_time_limit_stops_a_worker_but_not_before_its_first_update(worker, tmp_path):
+    assert local.follow(worker(STAND_IN), tmp_path / "log", 9, "training", 0.0) is None
+    assert (tmp_path / "log").read_text().splitlines()[-1] == "stopped after the start"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_forwarded_and_the_end_awaited(number, worker, tmp_path):
+    process, log = worker(STAND_IN), tmp_path / "log"
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def interrupt():
+        while not log.exists() or "Start" not in log.read_text():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        local.follow(process, log, 9, "training", None)
+    assert process.poll() == 0 and "stopped after the start" in log.read_text()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def test_a_failure_is_named_by_the_worker_or_by_its_last_line(worker, tmp_path, capsys):
+    valid = '2026 | INFO | valid | {"epoch": 1, "valid_loss": "7.25", "valid_wps": "9"}'
+    failed = "2026 | ERROR | worker | rank 0 of 1 on here failed: OSError: no space"
+    named, killed = (worker(f"print({said!r}); raise SystemExit(9)") for said in (f"{valid}\n{failed}", "Killed\n"))
+    assert local.follow(named, tmp_path / "log", 9, "training", None) == "OSError: no space"
+    assert "epoch 1, valid: loss 7.25\n" in capsys.readouterr().err
+    assert local.follow(killed, tmp_path / "log", 9, "training", None) == "status 9: Killed"
+    assert (tmp_path / "log").read_text() == f"{valid}\n{failed}\nKilled\n\n"
+
+
+@pytest.mark.slow
+def test_training_to_a_time_limit_and_to_its_end(mlm_data, tmp_path):
+    def training(updates):
+        words = tuple(overrides(mlm_data, updates))
+        return Training("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
+
+    assert local.train(training(1000), "log.txt", 1000, "training", time.monotonic()) is False
+    run = tmp_path / "run"
+    first = int((run / run_folder.STOPS).read_text())
+    assert 1 <= first < 1000 and load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == first
+    assert not (run / run_folder.DONE).exists()
+    config = run / run_folder.CONFIG  # a shorter run, so that the test ends
+    config.write_text(config.read_text().replace("max_update: 1000", f"max_update: {first + 2}"))
+    assert local.train(training(first + 2), "log.txt", first + 2, "training") is True
+    assert load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == first + 2
+    assert (run / run_folder.DONE).exists() and len((run / run_folder.ATTEMPTS).read_text().splitlines()) == 2
