@@ -177,18 +177,13 @@ def test_the_attention_of_a_checkpoint_is_analyzed(text, tmp_path, monkeypatch):
     def measure(model, blocks, sentences, state, key):
         asked.update(blocks=[*blocks], sentences=sentences, state=state, key=key)
         sums = Sums.empty(1, 2, 8)
-        sums.curve[0, 0], sums.curve[0, 1], sums.sentences, sums.values, sums.difference = (
-            np.arange(1, 9),
-            4 * np.ones(8),
-            4,
-            8,
-            0.25,
-        )
+        sums.curve[0] = [np.arange(1, 9) / 2, np.full(8, 4.0)]
+        sums.sentences, sums.values, sums.difference = 4, 8, 0.25
         return sums
 
     opened = SimpleNamespace(bos=0, kind="roberta")
     monkeypatch.setattr(
-        figure_1, "open_model", lambda path, tokenizer: opened if path == checkpoint and not tokenizer else None
+        figure_1, "load_model", lambda path, tokenizer: opened if path == checkpoint and not tokenizer else None
     )
     monkeypatch.setattr(figure_1, "measure", measure)
     found, seconds = figure_1.analyze(checkpoint, text, 8, 4, tmp_path / "new" / "out")
@@ -200,7 +195,7 @@ def test_the_attention_of_a_checkpoint_is_analyzed(text, tmp_path, monkeypatch):
         "sentences": 4,
         "float64_difference": 0.25,
     }
-    assert found.heat.tolist() == [[0.5, 1.0]] and 0 <= seconds < 60
+    assert found.heat.tolist() == [[0.25, 1.0]] and 0 <= seconds < 60
     assert asked["key"] == {"checkpoint": sha256(checkpoint), "valid": sha256(text / "valid.bin"), "n": 8}
     assert (
         asked["blocks"] == [[0, 4, 5, 2, 5, 5, 5, 4]]

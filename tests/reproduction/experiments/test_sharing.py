@@ -9,8 +9,7 @@ from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.bare_task import BareTask
-from fairseq_linformer.modules.kinds import count_matrices
-from fairseq_linformer.modules.projection import LearnedProjection
+from fairseq_linformer.modules.projection import LearnedProjection, count_matrices
 from fairseq_linformer.planning.configs import VOCABULARY
 from fairseq_linformer.reproduction.experiments import sharing
 from fairseq_linformer.reproduction.registry import Inputs, find

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_linformer.benchmark import whole
+from fairseq_linformer.benchmark import models
 from fairseq_linformer.benchmark.flops import utilisation
 from fairseq_linformer.reproduction.cells import CellExperiment
 from fairseq_linformer.reproduction.experiments import speed
@@ -208,7 +208,7 @@ def cells_at(scale):
 
 @pytest.mark.parametrize("scale, device, dtype, tokens", [("cpu", "cpu", "fp32", 4096), ("gpu", "cuda", "bf16", 32768)])
 def test_cells_of_base_size(scale, device, dtype, tokens, monkeypatch):
-    monkeypatch.setattr(whole, "why_not", lambda name: None)  # whatever is installed here
+    monkeypatch.setattr(models, "why_not", lambda name: None)  # whatever is installed here
     monkeypatch.setattr(speed, "why_not", lambda name: None if name == "linformer" else "not installed")
     cells = cells_at(scale)
     assert {(each.device, each.dtype, each.layers, each.embed_dim, each.heads, each.k) for each in cells} == {
