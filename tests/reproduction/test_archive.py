@@ -75,9 +75,10 @@ def test_every_circumstance_is_unchanged(name):
 def test_a_place_is_what_the_name_said(name):
     record, original = migrated(name)
     for m, said in zip(record["measurements"], original["measured"], strict=True):
-        source = re.match(r"(?:heads|run) = ([^;]+)", said)
-        assert (source and source[1]) == m.get("source") or name == "prepared-data"
-        rest = said[source.end() :] if source else said
+        first = re.match(r"(heads|run|model) = ([^;]+)", said)
+        if first:  # may have an n of its own
+            assert m["model" if first[1] == "model" else "source"] == first[2]
+        rest = said[first.end() :] if first else said
         for place, pattern in PLACES.items():
             if found := re.search(pattern, rest):
                 assert found[1] == str(m.get(place)), f"{said}: {place}"
