@@ -15,7 +15,19 @@ from fairseq_linformer.reproduction import records as ledger
 RESULTS = Path(__file__).parents[2] / "results"
 ARCHIVED = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "archive").glob("*.json"))}
 RECORDS = {record.identifier: record for record in ledger.read_all(RESULTS)}
-UNCHANGED = ("identifier", "date", "commit", "command", "seconds", "hardware", "versions", "data", "scale", "paper", "claim")
+UNCHANGED = (
+    "identifier",
+    "date",
+    "commit",
+    "command",
+    "seconds",
+    "hardware",
+    "versions",
+    "data",
+    "scale",
+    "paper",
+    "claim",
+)
 MOVED = ("experiment", "tolerance", "rules")
 """From the configuration to fields of their own."""
 PLACES = {

@@ -49,18 +49,23 @@ def test_an_empty_field_is_rejected(name):
 
 
 @pytest.mark.parametrize("changes, field", [
-    ({"identifier": "../evil"}, "identifier"), ({"identifier": "-a"}, "identifier"), ({"identifier": "a-"}, "identifier"),
+    ({"identifier": "../evil"}, "identifier"), ({"identifier": "-a"}, "identifier"), ({"identifier": "a-"},
+    "identifier"),
     ({"identifier": "a--b"}, "identifier"), ({"identifier": "A"}, "identifier"), ({"identifier": "a\n"}, "identifier"),
     ({"identifier": ""}, "identifier"), ({"made_by": "hand"}, "made_by"), ({"scale": "huge"}, "scale"),
     ({"schema_version": 1}, "schema_version"), ({"colour": "red"}, "colour"),
-    ({"paper": {"value": 3}}, "where"), ({"paper": {"where": ""}}, "where"), ({"paper": {"where": "x", "page": 1}}, "page"),
+    ({"paper": {"value": 3}}, "where"), ({"paper": {"where": ""}}, "where"), ({"paper": {"where": "x", "page": 1}},
+    "page"),
     ({"measurements": {"x": measurement()}}, "measurements"), ({"measurements": [5]}, "measurements"),
     ({"hardware": ["AMD"]}, "hardware"), ({"hardware": {"accelerators": 3}}, "accelerators"),
-    ({"versions": {"python": 3}}, "versions"), ({"command": ["true"]}, "command"), ({"configuration": [1]}, "configuration"),
-    ({"seconds": 0}, "seconds"), ({"seconds": -5}, "seconds"), ({"seconds": True}, "seconds"), ({"seconds": "5"}, "seconds"),
+    ({"versions": {"python": 3}}, "versions"), ({"command": ["true"]}, "command"), ({"configuration": [1]},
+    "configuration"),
+    ({"seconds": 0}, "seconds"), ({"seconds": -5}, "seconds"), ({"seconds": True}, "seconds"), ({"seconds": "5"},
+    "seconds"),
     ({"seconds": float("inf")}, "seconds"), ({"date": "yesterday"}, "yesterday"), ({"date": "20260102"}, "date"),
     ({"date": "2026-1-2"}, "2026-1-2"), ({"date": "2026-02-30"}, "day"),
-    ({"tolerance": {"s": float("nan")}}, "tolerance"), ({"tolerance": {"s": "1"}}, "tolerance"), ({"rules": {"a": 1}}, "rules"),
+    ({"tolerance": {"s": float("nan")}}, "tolerance"), ({"tolerance": {"s": "1"}}, "tolerance"), ({"rules": {"a": 1}},
+    "rules"),
     ({"configuration": {"n": float("nan")}}, "nan|JSON"), ({"configuration": {"n": [float("inf")]}}, "inf|JSON"),
     ({"claim": "\ud800"}, "surrogate|unicode"), ({"configuration": {"n": ["\udfff"]}}, "surrogate|unicode"),
     ({"measurements": [measurement(), measurement(value=1.6)]}, "seconds"),
@@ -93,12 +98,17 @@ def test_records_are_frozen():
 
 @pytest.mark.parametrize("changes, field", [
     ({"metric": ""}, "metric"), ({"unit": ""}, "unit"), ({"unit": 3}, "unit"), ({"sort": "x"}, "sort"),
-    ({"value": float("nan")}, "value"), ({"value": float("-inf")}, "value"), ({"value": "abc"}, "value"), ({"value": True}, "value"),
-    ({"value": "1.5"}, "value"), ({"value": 10**400}, "value"), ({"n": "4"}, "n"), ({"n": 4.0}, "n"), ({"epsilon": "0.5"}, "epsilon"),
-    ({"repetitions": 0, "interval": None}, "repetitions"), ({"repetitions": 2.5}, "repetitions"), ({"repetitions": "3"}, "repetitions"),
+    ({"value": float("nan")}, "value"), ({"value": float("-inf")}, "value"), ({"value": "abc"}, "value"),
+    ({"value": True}, "value"),
+    ({"value": "1.5"}, "value"), ({"value": 10**400}, "value"), ({"n": "4"}, "n"), ({"n": 4.0}, "n"),
+    ({"epsilon": "0.5"}, "epsilon"),
+    ({"repetitions": 0, "interval": None}, "repetitions"), ({"repetitions": 2.5}, "repetitions"),
+    ({"repetitions": "3"}, "repetitions"),
     ({"repetitions": True, "interval": None}, "repetitions"), ({"interval_kind": "guess"}, "interval_kind"),
-    ({"interval": None}, "3 repetitions"), ({"repetitions": 1}, "1 repetitions"), ({"repetitions": 2, "interval": None}, "2 repetitions"),
-    ({"interval": (2.0, 1.0)}, "interval"), ({"interval": (1.0, 1.5, 2.0)}, "interval"), ({"interval": (1.0,)}, "interval"),
+    ({"interval": None}, "3 repetitions"), ({"repetitions": 1}, "1 repetitions"),
+    ({"repetitions": 2, "interval": None}, "2 repetitions"),
+    ({"interval": (2.0, 1.0)}, "interval"), ({"interval": (1.0, 1.5, 2.0)}, "interval"), ({"interval": (1.0,)},
+    "interval"),
     ({"interval": (1.0, "2")}, "interval"), ({"interval": (1.0, float("inf"))}, "interval"),
     ({"interval": (1.6, 2.0)}, "interval"), ({"interval": (1.0, 1.4)}, "interval"),
 ])  # fmt: skip
@@ -129,7 +139,11 @@ def test_a_place_is_measured_once():
     assert {*ledger.PLACES, "metric"} == set(Measurement.model_fields) - number_fields
     values = {"n": 1, "baseline_n": 1, "k": 1, "seed": 1, "layer": 1, "head": 1, "head_dim": 1, "epsilon": 0.5}
     places = {name: values.get(name, "a") for name in ledger.PLACES}
-    several = [measurement(), measurement(metric="bytes"), *(measurement(**{name: value}) for name, value in places.items())]
+    several = [
+        measurement(),
+        measurement(metric="bytes"),
+        *(measurement(**{name: value}) for name, value in places.items()),
+    ]
     assert len(record(measurements=several).measurements) == 2 + len(ledger.PLACES) == len({m.place for m in several})
     for name, value in places.items():
         twice = [measurement(**{name: value}), measurement(**{name: value}, value=1.2, unit="min")]
@@ -144,7 +158,9 @@ def test_a_measurement_in_words_has_its_place():
 
 
 def test_select_and_find():
-    some = [measurement(n=n, model=model, value=value) for n, model, value in ((1, "a", 1.0), (2, "a", 1.25), (2, "b", 2.0))]
+    some = [
+        measurement(n=n, model=model, value=value) for n, model, value in ((1, "a", 1.0), (2, "a", 1.25), (2, "b", 2.0))
+    ]
     found = record(measurements=[*some, measurement(metric="bytes", n=2)])
     assert [m.value for m in found.select("seconds", n=2)] == [1.25, 2.0]
     assert [m.value for m in found.select("seconds", n=2, model="b")] == [2.0]
@@ -170,7 +186,8 @@ def full():
     return record(
         curves=[Curve(metric="bits", model="a", n=1, seed=1, source="s", layer=1, points=[(1, 2.5), (2, 2.0)])],
         configuration={"n": 4, "cells": {10: "a", 9: ("b", None)}}, tolerance={"s": 0.1}, rules={"thing": "a rule"},
-        paper={"where": "Table 9", "value": {"n = 4": 1.5}}, measurements=[measurement(), measurement(n=4, interval_kind="confidence")],
+        paper={"where": "Table 9", "value": {"n = 4": 1.5}},
+        measurements=[measurement(), measurement(n=4, interval_kind="confidence")],
     )  # fmt: skip
 
 
@@ -183,7 +200,13 @@ def test_round_trip(full, tmp_path):
     assert content == full.content() == again.content() and set(content) == {*Record.model_fields} - {"seal"}
     assert again.measurements == full.measurements and again.curves == full.curves and again.paper == full.paper
     assert again.configuration == {"n": 4, "cells": {"10": "a", "9": ["b", None]}}
-    assert content["measurements"][0] == {"metric": "seconds", "value": 1.5, "unit": "s", "interval": [1.0, 2.0], "repetitions": 3}
+    assert content["measurements"][0] == {
+        "metric": "seconds",
+        "value": 1.5,
+        "unit": "s",
+        "interval": [1.0, 2.0],
+        "repetitions": 3,
+    }
     assert content["schema_version"] == 2 and content["experiment"] == "thing"
 
 
@@ -191,14 +214,17 @@ def test_a_fingerprint_ignores_the_order_of_keys_only():
     assert ledger.fingerprint({"a": 1, "b": [1, 2]}) == ledger.fingerprint({"b": [1, 2], "a": 1})
     assert ledger.fingerprint({10: "a"}) == ledger.fingerprint({"10": "a"})
     assert ledger.fingerprint({"a": [1, 2]}) != ledger.fingerprint({"a": [2, 1]})
-    assert ledger.fingerprint({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256sum of {}
+    assert (
+        ledger.fingerprint({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    )  # sha256sum of {}
 
 
 @pytest.mark.parametrize("name", [*REQUIRED, *sorted(OPTIONAL - {"schema_version"})])
 def test_an_edited_record_is_rejected(name, full, tmp_path):
     path = ledger.write(full, tmp_path)
     content = json.loads(path.read_text())
-    other = {"measurements": [{**content["measurements"][0], "value": 1.6}], "scale": "gpu", "seconds": 61.0, "date": "2026-01-03",
+    other = {"measurements": [{**content["measurements"][0], "value": 1.6}], "scale": "gpu",
+             "seconds": 61.0, "date": "2026-01-03",
              "made_by": "script", "identifier": "other", "seal": "0" * 64, "curves": [], "tolerance": {"s": 0.2},
              "rules": {"thing": "no rule"}, "configuration": {"n": 5}, "paper": {"where": "Table 8"},
              "hardware": {"cores": 3}, "versions": {"python": "3.12"}}  # fmt: skip
@@ -216,7 +242,9 @@ def test_a_record_without_its_seal_is_rejected(tmp_path):
             ledger.read(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{cut off", b"[" * 100_000, b"[]", b"7", b"null", b'{"seal": NaN}', b"caf\xe9", b"{}"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{cut off", b"[" * 100_000, b"[]", b"7", b"null", b'{"seal": NaN}', b"caf\xe9", b"{}"]
+)
 def test_a_file_that_is_no_record_is_rejected(content, tmp_path):
     (tmp_path / "x.json").write_bytes(content)
     for read in (ledger.read, lambda path: ledger.read_all(path.parent), lambda path: ledger.records(path.parent)):
@@ -245,7 +273,11 @@ def test_folders(tmp_path):
         ledger.write(record(identifier=name), tmp_path)
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "old.json").write_text("of an earlier schema")
-    assert [r.identifier for r in ledger.read_all(tmp_path)] == [r.identifier for r in ledger.records(tmp_path)] == ["a", "b"]
+    assert (
+        [r.identifier for r in ledger.read_all(tmp_path)]
+        == [r.identifier for r in ledger.records(tmp_path)]
+        == ["a", "b"]
+    )
     (tmp_path / "empty").mkdir()
     assert ledger.records(tmp_path / "empty") == [] == ledger.records(tmp_path / "nowhere")
     for folder in ("empty", "nowhere", "a.json"):
@@ -259,7 +291,9 @@ def test_folders(tmp_path):
 def test_write_replaces_and_put_does_not(full, tmp_path):
     path = ledger.put(full, tmp_path)
     before = path.read_bytes()
-    assert ledger.put(full.changed(date="2026-05-05", seconds=1.0), tmp_path) == path  # the same measurement, made again
+    assert (
+        ledger.put(full.changed(date="2026-05-05", seconds=1.0), tmp_path) == path
+    )  # the same measurement, made again
     assert path.read_bytes() == before
     for changes in ({"measurements": [measurement(value=1.6)]}, {"data": "other"}, {"configuration": {"n": 5}}):
         with pytest.raises(ValueError, match=re.escape(str(path))):
