@@ -93,18 +93,18 @@ def test_tables_are_in_their_section(page):
 
 
 def test_where_the_numbers_are_from(page):
-    section = element(page, "figure-9", "section")
-    source = section[section.index("Where it is from") :]
-    assert '<a href="#entry-figure-9-cpu">' in source
-    assert "cpu scale; abacus, 2 cores; 2026-01-02; commit 0123456789ab;" in source
-    assert "<code>run &lt;this&gt; &amp; `that`\n# and more</code>" in source
+    mine, earlier = re.findall(r'<ul class="sources">(.*?)</ul>', element(page, "figure-9", "section"), re.DOTALL)
+    assert '<a href="#entry-figure-9-cpu">' in mine and "#entry-before" not in mine
+    assert "cpu scale; abacus, 2 cores; 2026-01-02; commit 0123456789ab;" in mine
+    assert "<code>run &lt;this&gt; &amp; `that`\n# and more</code>" in mine
+    assert '<a href="#entry-before">' in earlier and "#entry-figure-9-cpu" not in earlier
 
 
 def test_earlier_measurements_stand_apart(page):
     section = element(page, "figure-9", "section")
-    before, _, after = section.partition("Earlier measurements")
-    assert "#entry-before" in after and "#entry-before" not in before
+    before, _, after = section.partition("<details>\n<summary>")
     assert 'id="earlier-chart"' in after and '<table aria-label="before">' in after
+    assert '<table aria-label="figure-9-cpu">' in before and f'id="{Sample.picture}"' in before
 
 
 def test_every_record_is_in_the_ledger(page):
@@ -112,10 +112,18 @@ def test_every_record_is_in_the_ledger(page):
     entry = element(page, "entry-thing", "article")
     fields = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", entry))
     seal = ledger.fingerprint(record(seconds=1234.5).content())
-    assert fields == {"command": "<code>true</code>", "measured": "1 numbers, 0 curves", "scale": "cpu", "hardware": "abacus, 2 cores",
-                      "data": "none", "commit": "abc", "date": "2026-01-02", "time": "1,234 s",
-                      "versions": "python 3.11, torch 2.13",
-                      "seal": seal[:16]}  # fmt: skip
+    assert fields == {
+        "command": "<code>true</code>",
+        "measured": "1 numbers, 0 curves",
+        "scale": "cpu",
+        "hardware": "abacus, 2 cores",
+        "data": "none",
+        "commit": "abc",
+        "date": "2026-01-02",
+        "time": "1,234 s",
+        "versions": "python 3.11, torch 2.13",
+        "seal": seal[:16],
+    }
     assert "<p>a thing.</p>" in entry and "cpu scale; abacus, 2 cores; 2026-01-02; commit abc" in entry
 
 
@@ -126,26 +134,27 @@ def test_links_and_identifiers(page):
 
 
 def test_markdown(text):
-    assert (
-        "| Figure 9, section 8 | It is **fast**. | **does not hold** (cpu, n = 64) | b: 3 s; c: 4 s; 3 more |" in text
-    )
-    assert f"Rule: {RULE}\n" in text and "When figure-9-cpu was begun: Another rule.\n" in text
-    assert (
-        "Verdict: **does not hold** at the scale cpu, n = 64.\n\n- b: 3 s\n- c: 4 s\n- d: 5 s\n- a: 1 s\n- e: 2 s\n- a remark\n"
-        in text
-    )
-    assert (
-        "figure-9-cpu:\n\n| model | seconds | lowest to highest | runs |\n| --- | --- | --- | --- |\n| a | 1.00 | 0.50 to 1.50 | 3 |\n"
-        in text
-    )
-    assert "| 2 | 1 | 3 | 4 | 5 | 2 |\n\nA note.\n" in text
-    before, _, after = text.partition("Earlier measurements")
-    assert "| old | 9.00 |" in after and "| old |" not in before
-    assert (
-        "- `figure-9-cpu`: cpu scale; abacus, 2 cores; 2026-01-02; commit 0123456789ab; ``run <this> & `that` # and more``\n"
-        in text
-    )
-    assert "- `before`:" in after and "`thing`" not in text
+    claim = "| Figure 9, section 8 | It is **fast**. | **does not hold** (cpu, n = 64) | b: 3 s; c: 4 s; 3 more |"
+    assert claim in text and RULE in text
+    assert any("figure-9-cpu" in line and "Another rule." in line for line in text.splitlines())
+    verdict = text[text.index("**does not hold** at the scale cpu, n = 64") :]
+    assert re.findall("^- (.*)$", verdict, re.MULTILINE)[:6] == [
+        "b: 3 s",
+        "c: 4 s",
+        "d: 5 s",
+        "a: 1 s",
+        "e: 2 s",
+        "a remark",
+    ]
+    table = text[text.index("| model | seconds | lowest to highest | runs |\n| --- | --- | --- | --- |\n") :]
+    assert "| a | 1.00 | 0.50 to 1.50 | 3 |\n" in table
+    assert "| 2 | 1 | 3 | 4 | 5 | 2 |\n\nA note.\n" in text  # behind the chart
+    source = "cpu scale; abacus, 2 cores; 2026-01-02; commit 0123456789ab; ``run <this> & `that` # and more``"
+    assert f"- `figure-9-cpu`: {source}\n" in text
+    positions = [
+        text.index(part) for part in ("| a | 1.00 |", "A note.", "| old | 9.00 |", "- `figure-9-cpu`:", "- `before`:")
+    ]
+    assert positions == sorted(positions) and text.count("| old |") == 1 and "`thing`" not in text
 
 
 def test_what_is_not_measured_says_so(tmp_path):
@@ -154,7 +163,7 @@ def test_what_is_not_measured_says_so(tmp_path):
     section = element(page, "figure-9", "section")
     assert '<span class="badge not-measured">' in section and "at the scale" not in section and "<li>" not in section
     assert "<code>fairseq-linformer reproduce figure-9 --text FOLDER</code>" in section
-    assert "Where it is from" not in section and "Earlier measurements" not in section
+    assert "sources" not in section and "<details>" not in section
     assert "Verdict: **not measured**.\n" in text
 
 
