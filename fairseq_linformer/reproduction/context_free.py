@@ -1,6 +1,6 @@
 """What masked language modelling gives to a model that sees no context.
 
-    python -m fairseq_linformer.reproduce.context_free DATA_BIN --tokens-per-sample n
+    python -m fairseq_linformer.reproduction.context_free DATA_BIN --tokens-per-sample n
 
 A masked LM that has learnt nothing about context still falls below the unigram entropy H,
 because fairseq's masking shows it one true token in ten. A model has learnt from context
@@ -187,7 +187,7 @@ def _counts(data_bin, split: str, vocabulary) -> np.ndarray:
 def main(arguments: Optional[List[str]] = None) -> None:
     """The command line; see the top of this file."""
     parser = argparse.ArgumentParser(
-        prog="python -m fairseq_linformer.reproduce.context_free",
+        prog="python -m fairseq_linformer.reproduction.context_free",
         description="What a masked LM without context reaches on a binarised data set.",
     )
     parser.add_argument("data_bin", metavar="DATA_BIN")
