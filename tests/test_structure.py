@@ -1,7 +1,7 @@
 """The import direction of CONTRIBUTING.md, read from the source.
 
-No import points up or goes in a circle, and no module uses the private names of another. Imports inside functions count;
-those for type checkers only do not.
+No import points up or goes in a circle, and no module uses the private names of another. Imports inside functions
+count; those for type checkers only do not.
 """
 
 import ast

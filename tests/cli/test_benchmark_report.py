@@ -20,9 +20,19 @@ def inference(n=512, **changes):
         "bytes": {"eager": [0, 300], "k=128": [100, 200]},
         "failed": {},
     }
-    cell = {"name": f"inference-n{n}", "configuration": configuration, "measured": measured, "commit": "abc", "seconds": 2.04,
-            "command": f"fairseq-linformer benchmark inference OUT --lengths {n}", "date": "2026-01-02", "threads": 1, "clock": "cpu",
-            "hardware": {"processor": "abacus", "cores": 2}, "versions": {"torch": "2"}}  # fmt: skip
+    cell = {
+        "name": f"inference-n{n}",
+        "configuration": configuration,
+        "measured": measured,
+        "command": f"fairseq-linformer benchmark inference OUT --lengths {n}",
+        "commit": "abc",
+        "date": "2026-01-02",
+        "seconds": 2.04,
+        "threads": 1,
+        "clock": "cpu",
+        "hardware": {"processor": "abacus", "cores": 2},
+        "versions": {"torch": "2"},
+    }
     return cell | changes
 
 
