@@ -83,6 +83,7 @@ def test_rules_that_read_differently_when_the_runs_began():
     assert "figure-9-cpu" in note and "Another rule." in note
     (note,) = verdicts(timed({"a": 1.0}, rules={"another-claim": RULE})).earlier_rules
     assert "figure-9-cpu" in note and "no rule" in note
+    assert len(verdicts(timed({"a": 1.0}, rules={})).earlier_rules) == 1
     two = [timed({"a": 1.0}, identifier=name, rules={"figure-9": "Another rule."}) for name in ("one", "two")]
     (note,) = verdicts(*two).earlier_rules
     assert "one, two" in note
