@@ -31,7 +31,7 @@ def add_parser(commands) -> None:
                                   "a training step, bytes, a whole fairseq-train process, and shares of its time",
                                   "a whole fairseq-train process on a task")):  # fmt: skip
         _add_kind(kinds.add_parser(kind, help=says, description=f"{says}. Killed and started again, it goes on."), kind)
-    report = kinds.add_parser("report", help="ledger, tables and figures of cells that were measured")
+    report = kinds.add_parser("report", help="write records of the cells that were measured")
     _add_folders(report)
     report.set_defaults(run=_report)
 

@@ -123,7 +123,7 @@ def _middle(runs: list[Points]) -> Points:
 
 def _scales(axes, chart: Chart) -> None:
     """Logarithmic axes with plain numbers at them."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.patch.set_visible(False)
     plain = FuncFormatter(lambda value, _: f"{value:,.6g}")
@@ -139,7 +139,7 @@ def _scales(axes, chart: Chart) -> None:
                 axis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(values) / min(values) < 300 else (1,)))
             axis.set_minor_locator(NullLocator())
         elif axis is axes.xaxis and max(x for s in chart.series for run in s.runs for x, _ in run) > 20000:
-            axis.set_major_locator(axis.get_major_locator().__class__(5))
+            axis.set_major_locator(MaxNLocator(6, steps=(1, 2, 2.5, 5, 10)))  # long numbers
         axis.set_major_formatter(plain)
 
 

@@ -1,0 +1,130 @@
+"""Sections: verdicts by scale, the records behind them, and where and when they were measured."""
+
+import pytest
+
+from fairseq_linformer.reproduction.report.sections import (
+    circumstances,
+    claims_table,
+    common_n,
+    machine,
+    sections_of,
+    short_commit,
+)
+
+from ..sample_records import measurement, record
+from .sample_experiment import RULE, Sample, timed
+
+
+def section(*records):
+    (found,) = sections_of(records, [Sample()])
+    return found
+
+
+def verdicts(*records):
+    (found,) = section(*records).claims
+    return found
+
+
+def test_every_scale_has_a_verdict_the_largest_first():
+    found = verdicts(
+        timed({"a": 1.0}), timed({"a": 3.0}, "gpu"), timed({"a": 1.5}, "paper", n=512), timed({"a": 1.0}, "smoke")
+    )
+    labels = ["paper, n = 512", "gpu, n = 64", "cpu, n = 64"]
+    assert [(label, verdict.outcome) for label, verdict in found.verdicts] == [
+        *zip(labels, ("holds", "does not hold", "holds"), strict=True)
+    ]
+    assert found.outcome == "**holds** (paper, n = 512); **does not hold** (gpu, n = 64); **holds** (cpu, n = 64)"
+    assert found.short_numbers == "a: 1.5 s / a: 3 s / a: 1 s"
+
+
+def test_the_decisive_numbers_come_first_and_two_are_in_the_cell():
+    found = verdicts(timed({"a": 1.0, "b": 3.0, "c": 4.0, "d": 2.0}))
+    assert found.short_numbers.split("; ") == ["b: 3 s", "c: 4 s", "2 more"]
+    assert verdicts(timed({"a": 1.0, "b": 2.0})).short_numbers == "a: 1 s; b: 2 s"
+
+
+def test_without_records_nothing_is_measured():
+    found = section()
+    assert [(label, verdict.outcome) for label, verdict in found.claims[0].verdicts] == [("", "not measured")]
+    assert found.claims[0].outcome == "**not measured**" and found.claims[0].short_numbers == ""
+    assert not (found.records or found.context or found.tables or found.charts)
+
+
+def test_the_smoke_scale_has_no_verdict_and_is_not_shown():
+    found = section(timed({"a": 1.0}, "smoke"))
+    assert found.claims[0].outcome == "**not measured**" and not found.records and not found.charts
+
+
+def test_a_label_has_n_where_all_records_share_one():
+    several = [
+        timed({"a": 1.0}, identifier="figure-9-cpu"),
+        timed({"a": 1.0}, identifier="figure-9-more", configuration={"n": 8}),
+    ]
+    assert [label for label, _ in verdicts(*several).verdicts] == ["cpu"]
+    other = timed({"a": 1.0}, experiment="figure-8", identifier="unused", configuration={"n": 8})
+    assert [label for label, _ in verdicts(timed({"a": 1.0}, configuration={"n": 64}), other).verdicts] == [
+        "cpu, n = 64"
+    ]
+
+
+@pytest.mark.parametrize("lengths, configuration, n", [
+    ([64, 64, None], {"n": 64}, 64), ([64, 128], {"n": 64}, None), ([None], {"n": 32}, 32),
+    ([64], {"model": {"max_positions": 512}}, 512), ([None], {"n": 32, "model": {"max_positions": 512}}, 32),
+])  # fmt: skip
+def test_common_n(lengths, configuration, n):
+    measurements = [measurement(n=each, seed=i) for i, each in enumerate(lengths)]
+    assert common_n(record(measurements=measurements, configuration=configuration)) == n
+
+
+def test_rules_that_read_differently_when_the_runs_began():
+    assert verdicts(timed({"a": 1.0})).earlier_rules == []  # the record keeps no rules
+    assert verdicts(timed({"a": 1.0}, rules={"figure-9": RULE})).earlier_rules == []
+    (note,) = verdicts(timed({"a": 1.0}, rules={"figure-9": "Another rule."})).earlier_rules
+    assert "figure-9-cpu" in note and "Another rule." in note
+    (note,) = verdicts(timed({"a": 1.0}, rules={"another-claim": RULE})).earlier_rules
+    assert "figure-9-cpu" in note and "no rule" in note
+    assert len(verdicts(timed({"a": 1.0}, rules={})).earlier_rules) == 1
+    two = [timed({"a": 1.0}, identifier=name, rules={"figure-9": "Another rule."}) for name in ("one", "two")]
+    (note,) = verdicts(*two).earlier_rules
+    assert "one, two" in note
+    unused = timed({"a": 1.0}, "smoke", rules={"figure-9": "Another rule."})
+    assert verdicts(timed({"a": 1.0}), unused).earlier_rules == []
+
+
+def test_records_and_context():
+    """Context is what other commands measured earlier: shown apart, without a verdict."""
+    mine, old = timed({"a": 1.0}), timed({"a": 9.0}, identifier="old", made_by="script")
+    other = record()
+    found = section(mine, old, other)
+    assert found.records == [mine] and found.context == [old] and found.claims[0].outcome == "**holds** (cpu, n = 64)"
+    assert [table.caption for table in found.tables] == ["figure-9-cpu"]
+    assert [table.caption for table in found.context_tables] == ["old"]
+    assert [chart.identifier for chart in found.charts] == [Sample.picture]
+    assert [chart.identifier for chart in found.context_charts] == ["earlier-chart"]
+
+
+def test_the_command_names_its_inputs():
+    assert section().command == "fairseq-linformer reproduce figure-9 --text FOLDER"
+
+
+def test_the_table_of_all_claims():
+    table = claims_table([section(timed({"a": 1.0})), section()])
+    assert len(table.head) == 4 and table.links == ["claim-figure-9", "claim-figure-9"]
+    assert table.rows == [
+        ["Figure 9, section 8", "It is **fast**.", "**holds** (cpu, n = 64)", "a: 1 s"],
+        ["Figure 9, section 8", "It is **fast**.", "**not measured**", ""],
+    ]
+
+
+def test_circumstances():
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    found = record(
+        hardware={"processor": "abacus", "cores": 2, "accelerators": ["V100"] * 4}, commit=f"{commit}; {commit}-dirty"
+    )
+    assert (
+        circumstances(found)
+        == "cpu scale; abacus, 2 cores, 4 x V100; 2026-01-02; commit 0123456789ab; 0123456789ab-dirty"
+    )
+    assert machine(record(hardware={"memory_gib": 3})) == "unknown processor, ? cores"
+    assert machine(record()) == "abacus, 2 cores"
+    assert short_commit(record(commit="abc")) == "abc"
