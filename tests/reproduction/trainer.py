@@ -15,13 +15,12 @@ from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.evaluation.classifier import build_model
+from fairseq_linformer.evaluation.perplexity import Perplexity
 from fairseq_linformer.launching import folder as run_folder
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.bare_task import BareTask
 from fairseq_linformer.planning.configs import compose_config
-from fairseq_linformer.reproduction import training
 from fairseq_linformer.reproduction.registry import Inputs, find
-from fairseq_linformer.reproduction.scales import SCALES
 
 from .. import stock
 
@@ -52,6 +51,7 @@ class Trainer:
 
     Attributes:
         trained: names of the trainings, in turn.
+        before: called with the training before each.
         now: its clock, in seconds; a training takes ``SECONDS``.
         notices: it looks at the clock; else every training that begins is finished.
         commits: by a part of the name.
@@ -59,11 +59,13 @@ class Trainer:
 
     def __init__(self):
         self.trained, self.now, self.notices, self.commits = [], 0.0, True, {}
+        self.before = lambda job: None
 
     def monotonic(self) -> float:
         return self.now
 
     def __call__(self, job, log, updates, what, until=None) -> bool:
+        self.before(job)
         run_folder.begin(job)
         self.trained.append(what)
         if self.notices and until is not None and self.now >= until:
@@ -124,6 +126,31 @@ def trainer(monkeypatch):
         clock = Namespace(**{**vars(time), "monotonic": trainer.monotonic})
         monkeypatch.setattr(f"fairseq_linformer.reproduction.{module}.time", clock)
     return trainer
+
+
+class Scores:
+    """Takes the place of ``evaluation.perplexity``.
+
+    Attributes:
+        bits: by a part of the checkpoint's path; 3 for others.
+        scored: paths of the checkpoints, in turn.
+    """
+
+    def __init__(self):
+        self.bits, self.scored = {}, []
+
+    def __call__(self, checkpoint, data, seed, device) -> Perplexity:
+        self.scored.append(checkpoint)
+        bits = next((bits for part, bits in self.bits.items() if part in str(checkpoint)), 3.0)
+        return Perplexity(2**bits, bits, accuracy=0.5, masked=4, tokens=32, positions=16, seconds=0.1)
+
+
+@pytest.fixture
+def scores(monkeypatch):
+    """No checkpoint is scored."""
+    scores = Scores()
+    monkeypatch.setattr("fairseq_linformer.reproduction.scoring.measure", scores)
+    return scores
 
 
 @pytest.fixture(scope="session")
