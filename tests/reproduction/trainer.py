@@ -1,11 +1,9 @@
 """A stand-in for training: it leaves what a training leaves, at once. Fixtures are imported from here."""
 
-import copy
 import json
 import shutil
 import time
 from argparse import Namespace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,9 @@ from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.evaluation.classifier import build_model
 from fairseq_linformer.evaluation.perplexity import Perplexity
 from fairseq_linformer.launching import folder as run_folder
+from fairseq_linformer.launching.training import _REFUSED
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.bare_task import BareTask
-from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.reproduction.registry import Inputs, find
 
 from .. import stock
@@ -29,21 +27,21 @@ SECONDS = 10.0
 HARDWARE, VERSIONS, DATE = {"processor": "slow one", "cores": 2}, {"torch": "1.2.3"}, "2024-05-06"
 
 
-@cache
-def _composed(config: str, choices: tuple[str, ...]):
-    return compose_config(config, [*choices, "task.data=any"])
-
-
 def compose_quickly(config, overrides=()):
-    """``compose_config``, but hydra composes each group and model only once."""
-    said = [override.partition("=")[::2] for override in overrides]
-    chosen = [f"{key}={value}" for key, value in said if "." not in key or key == "++model._name"]
-    cfg = copy.deepcopy(_composed(str(config), tuple(chosen)))
-    OmegaConf.set_struct(cfg, False)
-    for key, value in said:
-        if "." in key:
-            OmegaConf.update(cfg, key.lstrip("+~"), OmegaConf.create(f"value: {value}").value, force_add=True)
+    """``compose_config`` without hydra: the file and the overrides alone, no defaults."""
+    cfg = OmegaConf.load(config)
+    for key, value in (*_REFUSED.items(), *(override.split("=", 1) for override in overrides)):
+        OmegaConf.update(cfg, key.lstrip("+"), _parsed(value), force_add=True)
     return cfg
+
+
+def _parsed(value):
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value.strip("'")
 
 
 class Trainer:
