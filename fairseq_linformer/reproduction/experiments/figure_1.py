@@ -19,6 +19,7 @@ from ...analysis.opening import open_model
 from ...analysis.result import Spectrum, dimensions
 from ...analysis.spectrum import STATE, measure
 from ...analysis.texts import Counts
+from ...checkpoints.files import training_seconds
 from ...evaluation.rows import open_dataset
 from .. import scoring
 from ..cells import rule
@@ -206,7 +207,7 @@ class Figure1(Experiment):
             configuration={**self._configuration(scale), "runs": {source: spectrum.facts}},
             data=described(inputs.text),
             command=command,
-            seconds=round(seconds, 3),
+            seconds=round(seconds + sum(training_seconds(folder.last, folder.start) for folder in folders), 3),
             rules=rules,
             tolerance={m.unit: TOLERANCE for m in measurements(spectrum, source)},
         )
