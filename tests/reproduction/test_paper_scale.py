@@ -18,7 +18,7 @@ from fairseq_linformer.reproduction.finetuned import PaperTable2
 from fairseq_linformer.reproduction.paper_scale import array_members, arrays, keep_rules
 from fairseq_linformer.reproduction.records import read
 from fairseq_linformer.reproduction.registry import Inputs, find
-from fairseq_linformer.reproduction.runs import Model, RunFolder, from_scratch
+from fairseq_linformer.reproduction.runs import CONFIG, Model, RunFolder, from_scratch
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import described
 from fairseq_linformer.reproduction.verify import verify
@@ -44,6 +44,7 @@ def cluster(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DEVICE", "cpu")
     monkeypatch.setattr(scoring, "check_last", lambda run: None)  # a tiny model stands for all of them
+    monkeypatch.setattr("fairseq_linformer.launching.submit.check", lambda training: [])
     monkeypatch.setattr(paper_scale, "compose_config", lambda config, words: copy.deepcopy(composed(config, tuple(words))))
     sbatch = tmp_path / "bin/sbatch"
     sbatch.parent.mkdir()
@@ -75,7 +76,9 @@ def finished(finished_runs, text, tmp_path):  # noqa: F811
 
     def finished(name, commit="abc", data=text / "shard0"):
         folder = tmp_path / "runs" / name
-        cfg = OmegaConf.to_container(composed("configs/pretrain/base.yaml", (f"+run={name}", "task.data=any")), enum_to_str=True)
+        cfg = OmegaConf.to_container(composed(str(CONFIG), (f"+run={name}", "task.data=any")), enum_to_str=True)
+        cfg = {section: cfg[section] for section in ("common", "task", "model", "optimization")}
+        cfg["distributed_training"] = {"distributed_world_size": 64}
         cfg["task"]["data"], cfg["optimization"]["max_update"] = str(data), 2
         (folder / "checkpoints").mkdir(parents=True)
         (folder / "config.yaml").write_text(json.dumps(cfg, default=str))

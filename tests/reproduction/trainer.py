@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from argparse import Namespace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,20 @@ HARDWARE, VERSIONS, DATE = {"processor": "slow one", "cores": 2}, {"torch": "1.2
 
 def compose_quickly(config, overrides=()):
     """``compose_config`` without hydra: the file and the overrides alone, no defaults."""
-    cfg = OmegaConf.load(config)
+    return _composed(str(config), tuple(overrides))
+
+
+@cache
+def _composed(config: str, overrides: tuple[str, ...]):
+    cfg = OmegaConf.create(_container(config))
     for key, value in (*_REFUSED.items(), *(override.split("=", 1) for override in overrides)):
         OmegaConf.update(cfg, key.lstrip("+"), _parsed(value), force_add=True)
     return cfg
+
+
+@cache
+def _container(path: str):
+    return OmegaConf.to_container(OmegaConf.load(path))
 
 
 def _parsed(value):

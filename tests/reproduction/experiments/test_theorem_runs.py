@@ -16,14 +16,14 @@ def run(tmp_path_factory):
     """Both theorems at a size smaller than smoke."""
     folder = tmp_path_factory.mktemp("theorems")
     with pytest.MonkeyPatch.context() as patches:
-        patches.setitem(SIZES, "smoke", ([8, 16], 4, 3))
+        patches.setitem(SIZES, "smoke", ([8, 16], 4, 2))
         (record,) = find("theorem-1").measure("smoke", Inputs(folder), "the command")
     return folder, record
 
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setitem(SIZES, "smoke", ([8, 16], 4, 3))
+    monkeypatch.setitem(SIZES, "smoke", ([8, 16], 4, 2))
 
 
 def seconds_of(folder):
