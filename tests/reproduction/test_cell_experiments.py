@@ -64,10 +64,24 @@ IDENTIFIER = "benchmark-toy-cpu-fp32-l1"
 def test_record(experiment, tmp_path):
     (record,) = experiment.measure("cpu", Inputs(tmp_path / "runs"), "the command")
     here = provenance()
-    assert (record.identifier, record.experiment, record.made_by, record.scale) == (f"{IDENTIFIER}-cpu", "toys", "reproduce", "cpu")
+    assert (record.identifier, record.experiment, record.made_by, record.scale) == (
+        f"{IDENTIFIER}-cpu",
+        "toys",
+        "reproduce",
+        "cpu",
+    )
     assert [m.value for m in record.select("time_ratio")] == [2.0, 4.0, 8.0] and len(record.measurements) == 6
-    assert record.tolerance == TOLERANCE == {"ratio of times": 0.25, "ratio of times per token": 0.25, "ratio of batches": 0.0,
-                                             "ratio of bytes": 0.0, "exponent of n": 0.2}  # fmt: skip
+    assert (
+        record.tolerance
+        == TOLERANCE
+        == {
+            "ratio of times": 0.25,
+            "ratio of times per token": 0.25,
+            "ratio of batches": 0.0,
+            "ratio of bytes": 0.0,
+            "exponent of n": 0.2,
+        }
+    )
     assert record.command == "the command" and record.commit == current_commit() and record.seconds > 0
     assert (record.hardware, record.versions, record.date) == (here["hardware"], here["versions"], here["date"])
     assert record.claim == "Times of a toy" and record.paper.where == "Table 9" and record.data == "random tokens"
@@ -93,7 +107,11 @@ def test_cells_are_measured_in_pieces(experiment, tmp_path, capsys):
     assert cell["command"] == "first"
     path.write_text(json.dumps({**cell, "commit": "earlier", "date": "2020-01-01"}))
     (record,) = experiment.measure("cpu", Inputs(tmp_path, minutes=60.0), "second")
-    assert MEASURED == [1, 2, 4] and record.command == "second" and set(record.commit.split("; ")) == {"earlier", current_commit()}
+    assert (
+        MEASURED == [1, 2, 4]
+        and record.command == "second"
+        and set(record.commit.split("; ")) == {"earlier", current_commit()}
+    )
     assert record.date == provenance()["date"]
     experiment.measure("cpu", Inputs(tmp_path), "third")
     assert len(MEASURED) == 3
@@ -118,12 +136,20 @@ def test_verification_measures_elsewhere(experiment, tmp_path):
     with pytest.raises(ValueError, match="1 of 2 .*n 2"):
         verify(f"{IDENTIFIER}-smoke", tmp_path, Inputs())
     record = read(tmp_path / f"{IDENTIFIER}-smoke.json")
-    write(record.changed(measurements=[*record.measurements, Measurement(metric="exponent", value=1.0, unit="exponent of n")]), tmp_path)
+    write(
+        record.changed(
+            measurements=[*record.measurements, Measurement(metric="exponent", value=1.0, unit="exponent of n")]
+        ),
+        tmp_path,
+    )
     with pytest.raises(ValueError, match="2 of 3 .*exponent"):
         verify(f"{IDENTIFIER}-smoke", tmp_path, Inputs())
 
 
-@pytest.mark.parametrize("inputs, option", [(Inputs(runs="r"), "--runs is r"), (Inputs(minutes=1.0), "--minutes is 1"), (Inputs(text="t"), "--text is t")])
+@pytest.mark.parametrize(
+    "inputs, option",
+    [(Inputs(runs="r"), "--runs is r"), (Inputs(minutes=1.0), "--minutes is 1"), (Inputs(text="t"), "--text is t")],
+)
 def test_verification_takes_no_folder(experiment, tmp_path, inputs, option):
     (record,) = experiment.measure("smoke", Inputs(tmp_path), "c")
     with pytest.raises(ValueError, match=option):

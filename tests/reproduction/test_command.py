@@ -74,7 +74,7 @@ REFUSED = [
     (["list", "--runs", "nowhere"], "--runs.*list"),
     (["list", "--dry-run"], "--dry-run.*list"),
     (["list", "--ledger", "nowhere"], "--ledger is nowhere"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("words, problem", REFUSED)
@@ -127,7 +127,9 @@ def test_the_command_has_folders_by_their_names(reproduce, called, tmp_path):
 def test_verification_reads_the_same_inputs(reproduce, monkeypatch):
     calls = []
     monkeypatch.setattr(verify, "verify", lambda *arguments: calls.append(arguments) or "verified")
-    assert reproduce("--verify", "a-cpu", "--text", "t", "--tasks", "s", "--runs", "r", "--minutes", "1") == "verified\n"
+    assert (
+        reproduce("--verify", "a-cpu", "--text", "t", "--tasks", "s", "--runs", "r", "--minutes", "1") == "verified\n"
+    )
     assert calls == [("a-cpu", "ledger", Inputs("r", "t", "s", 1.0))]
 
 

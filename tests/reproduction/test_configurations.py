@@ -30,7 +30,9 @@ def test_every_seed_is_another_run(experiment, name, text, tmp_path):  # noqa: F
     assert scale.seeds == SEEDS[name]
     for model, runs in experiment.plan(scale).items():
         histories = [run.history for run in runs]
-        assert [[run.seed for run in history] for history in histories] == [[seed] * len(histories[0]) for seed in scale.seeds]
+        assert [[run.seed for run in history] for history in histories] == [
+            [seed] * len(histories[0]) for seed in scale.seeds
+        ]
         for stage in zip(*histories):
             options = [options_of(run, scale, tmp_path, text) for run in stage]
             assert [o.pop("common.seed") for o in options] == [*map(str, scale.seeds)], model
@@ -41,7 +43,9 @@ def test_every_seed_is_another_run(experiment, name, text, tmp_path):  # noqa: F
             if starts[0] == "null":
                 assert set(starts) == {"null"}
             else:
-                assert all(f"seed{run.seed}" in start for run, start in zip(stage, starts)) and len({*starts}) == len(stage)
+                assert all(f"seed{run.seed}" in start for run, start in zip(stage, starts)) and len({*starts}) == len(
+                    stage
+                )
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -88,13 +92,25 @@ def test_options_by_hand(text, tmp_path):  # noqa: F811
     expected.pop(grown.start), expected.pop(grown.start.start)
     for run, (n, batch, made, updates, schedule, warmup, name, k, sharing) in expected.items():
         o = options_of(run, scale, folder, text)
-        found = (int(o["task.tokens_per_sample"]), int(o["dataset.batch_size"]), run.made, int(o["optimization.max_update"]),
-                 o["lr_scheduler._name"], int(o["lr_scheduler.warmup_updates"]), o["++model._name"],
-                 o["++model.projected_dim"], o["++model.sharing"])  # fmt: skip
+        found = (
+            int(o["task.tokens_per_sample"]),
+            int(o["dataset.batch_size"]),
+            run.made,
+            int(o["optimization.max_update"]),
+            o["lr_scheduler._name"],
+            int(o["lr_scheduler.warmup_updates"]),
+            o["++model._name"],
+            o["++model.projected_dim"],
+            o["++model.sharing"],
+        )
         assert found == (n, batch, made, updates, schedule, warmup, name, k, sharing)
     o = options_of(converted, scale, folder, text)
     assert o["checkpoint.finetune_from_model"] == f"'{folder}/starts/{converted.name}.pt'"
-    assert (o["++model.projection"], o["++model.projection_init"], o["++model.projection_lr_scale"]) == ("linear", "average", "0.5")
+    assert (o["++model.projection"], o["++model.projection_init"], o["++model.projection_lr_scale"]) == (
+        "linear",
+        "average",
+        "0.5",
+    )
     assert (o["optimization.lr"], o["optimization.clip_norm"], o["dataset.max_valid_steps"]) == ("[0.002]", "1.0", "25")
     assert (o["++model.dropout"], o["++model.attention_dropout"]) == ("0.0", "0.0")
     assert o["++model.encoder_normalize_before"] == "true"
@@ -108,7 +124,9 @@ def test_defaults_of_e_and_f_are_left_out(text, tmp_path):  # noqa: F811
     assert "++model.projection_init" not in o and "++model.projection_lr_scale" not in o
 
 
-@pytest.mark.parametrize("scale, device, layers, bf16", [("smoke", "cpu", 1, False), ("cpu", "cpu", 2, False), ("gpu", "gpu", 12, True)])
+@pytest.mark.parametrize(
+    "scale, device, layers, bf16", [("smoke", "cpu", 1, False), ("cpu", "cpu", 2, False), ("gpu", "gpu", 12, True)]
+)
 def test_composed_by_hydra(scale, device, layers, bf16, text, tmp_path):  # noqa: F811
     """What fairseq receives, of the third seed."""
     sizes = SCALES[scale]
@@ -116,11 +134,17 @@ def test_composed_by_hydra(scale, device, layers, bf16, text, tmp_path):  # noqa
     training = RunFolder(run, sizes, tmp_path / "runs", text).training()
     cfg = training.composed
     assert (training.device, training.processes, training.folder) == (device, 1, tmp_path / "runs" / run.name)
-    assert cfg.common.seed == 3 and cfg.common.cpu == (device == "cpu") and cfg.common.bf16 == bf16 and not cfg.common.fp16
+    assert (
+        cfg.common.seed == 3 and cfg.common.cpu == (device == "cpu") and cfg.common.bf16 == bf16 and not cfg.common.fp16
+    )
     assert cfg.dataset.batch_size * cfg.task.tokens_per_sample * cfg.optimization.update_freq[0] == sizes.tokens
     assert (cfg.lr_scheduler._name, cfg.lr_scheduler.warmup_updates) == ("fixed", sizes.warmup)
     assert (list(cfg.optimization.lr), cfg.optimization.max_update) == ([sizes.lr], sizes.base)
-    assert (cfg.model._name, cfg.model.projected_dim, cfg.model.sharing) == ("linformer_roberta", sizes.n // 4, "key-value")
+    assert (cfg.model._name, cfg.model.projected_dim, cfg.model.sharing) == (
+        "linformer_roberta",
+        sizes.n // 4,
+        "key-value",
+    )
     assert cfg.model.encoder_layers == layers and cfg.checkpoint.finetune_from_model is None
     assert (cfg.optimizer._name, cfg.optimizer.weight_decay, cfg.optimization.clip_norm) == ("adam", 0.01, 1.0)
     assert (cfg.dataset.max_valid_steps, cfg.dataset.num_workers) == (25, 0)
@@ -135,7 +159,11 @@ def test_composed_from_a_checkpoint(text, tmp_path):  # noqa: F811
     cfg = folder.training().composed
     assert folder.start == tmp_path / run.start.name / "checkpoints/checkpoint_last.pt"
     assert cfg.checkpoint.finetune_from_model == str(folder.start)
-    assert (cfg.model._name, cfg.lr_scheduler._name, cfg.lr_scheduler.total_num_update) == ("roberta", "polynomial_decay", 4)
+    assert (cfg.model._name, cfg.lr_scheduler._name, cfg.lr_scheduler.total_num_update) == (
+        "roberta",
+        "polynomial_decay",
+        4,
+    )
 
 
 @pytest.mark.slow
@@ -151,10 +179,15 @@ def test_every_model_composes(experiment, text, tmp_path):  # noqa: F811
             cfg, options = folder.training().composed, options_of(run, sizes, tmp_path, text)
             assert cfg.common.seed == sizes.seeds[-1] == int(options["common.seed"])
             assert cfg.dataset.batch_size * cfg.task.tokens_per_sample == sizes.tokens
-            assert (cfg.lr_scheduler._name == "polynomial_decay") == run.decays and cfg.optimization.max_update == run.updates
+            assert (
+                cfg.lr_scheduler._name == "polynomial_decay"
+            ) == run.decays and cfg.optimization.max_update == run.updates
             if run.model.k is not None:
                 assert (cfg.model.projected_dim, cfg.model.sharing, cfg.model.projection) == (
-                    run.model.k, run.model.sharing, run.model.projection)  # fmt: skip
+                    run.model.k,
+                    run.model.sharing,
+                    run.model.projection,
+                )
 
 
 @pytest.mark.parametrize("scale", SCALES)

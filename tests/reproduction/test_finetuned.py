@@ -58,17 +58,34 @@ def test_record(measure, table, trainer, inputs):  # noqa: F811
     assert [*records] == NAMES
     record = records["sst-2-linformer"]
     assert (record.identifier, record.experiment, record.made_by, record.scale) == (
-        "finetuning-sst-2-linformer-smoke", "table-2", "reproduce", "smoke")  # fmt: skip
+        "finetuning-sst-2-linformer-smoke",
+        "table-2",
+        "reproduce",
+        "smoke",
+    )
     assert (record.commit, record.hardware, record.versions, record.date) == ("of seed 1", HARDWARE, VERSIONS, DATE)
-    assert record.seconds == 7.0 and record.command == "the command" and record.tolerance == {"%": 0.03, "1": 0.05, "rows": 0.0}
-    assert record.data == f"sst-2: {data.described(Path(inputs.tasks) / 'sst-2')}; pretrained on: {described(inputs.text)}"
+    assert (
+        record.seconds == 7.0
+        and record.command == "the command"
+        and record.tolerance == {"%": 0.03, "1": 0.05, "rows": 0.0}
+    )
+    assert (
+        record.data == f"sst-2: {data.described(Path(inputs.tasks) / 'sst-2')}; pretrained on: {described(inputs.text)}"
+    )
     assert record.rules == {claim.identifier: claim.rule for claim in table.claims}
     c = record.configuration
     assert (c["task"], c["seeds"], c["chosen"]) == ("sst-2", [1], {"lr": 1e-3, "batch_size": 8})
-    assert c["sizes"]["stages"] == [[8, 3], [16, 3]] and c["sizes"]["epochs"] == {"sst-2": 1} and "linformers" not in c["sizes"]
+    assert (
+        c["sizes"]["stages"] == [[8, 3], [16, 3]]
+        and c["sizes"]["epochs"] == {"sst-2": 1}
+        and "linformers" not in c["sizes"]
+    )
     assert c["sizes"]["lr"] == 1e-3 and c["sizes"]["width"] == 16 and c["sizes"]["rate"] == 1e-3
     assert [*c["runs"]] == ["linformer"] and c["runs"]["linformer"]["made"] == "converted"
-    assert c["pretrained"]["commit"] == "abc; of the Linformer" and records["sst-2-roberta"].configuration["pretrained"]["commit"] == "abc"
+    assert (
+        c["pretrained"]["commit"] == "abc; of the Linformer"
+        and records["sst-2-roberta"].configuration["pretrained"]["commit"] == "abc"
+    )
     assert c["pretrained"]["hardware"] == HARDWARE
     accuracy = record.find("accuracy", split="valid")
     assert (accuracy.value, accuracy.interval_kind, accuracy.n, accuracy.k) == (75.0, "confidence", 16, 8)
@@ -87,8 +104,12 @@ def test_the_row_of_the_paper(measure):
 def test_jobs(measure, tuner, trainer, inputs, small):  # noqa: F811
     measure()
     runs = Path(inputs.runs) / "smoke/table-2"
-    assert trainer.trained == ["roberta-n8-scratch/seed1", "roberta-n16-grown/seed1", "roberta-n16-continued/seed1",
-                               "linformer-n16-k8-headwise-default-converted/seed1"]  # fmt: skip
+    assert trainer.trained == [
+        "roberta-n8-scratch/seed1",
+        "roberta-n16-grown/seed1",
+        "roberta-n16-continued/seed1",
+        "linformer-n16-k8-headwise-default-converted/seed1",
+    ]
     assert [job.name for job in tuner.jobs] == [f"finetuned/{name}-seed1" for name in NAMES]
     for job in tuner.jobs:
         run = "linformer-n16-k8-headwise-default-converted" if "linformer" in job.name else "roberta-n16-continued"
@@ -118,7 +139,11 @@ def test_three_seeds(measure, tuner, trainer, monkeypatch):  # noqa: F811
     record = records["sst-2-roberta"]
     accuracy = record.find("accuracy")
     assert (accuracy.value, accuracy.interval, accuracy.repetitions) == (70.0, (60.0, 90.0), 3)
-    assert record.commit == "of seed 1; of seed 2; of seed 3" and record.seconds == 21.0 and record.configuration["seeds"] == [1, 2, 3]
+    assert (
+        record.commit == "of seed 1; of seed 2; of seed 3"
+        and record.seconds == 21.0
+        and record.configuration["seeds"] == [1, 2, 3]
+    )
 
 
 def test_another_model_leaves_the_others(measure, monkeypatch, small, inputs, trainer, table):  # noqa: F811
@@ -131,8 +156,13 @@ def test_another_model_leaves_the_others(measure, monkeypatch, small, inputs, tr
     assert {name: after[name] for name in before} == before
     record = after["sst-2-linformer-n32-k8-layerwise"]
     assert set(record.rules.values()) == {"later"} and set(after) - set(before) == {"sst-2-linformer-n32-k8-layerwise"}
-    assert record.paper.value == 93.2 and record.paper.where.startswith("Table 2, 1024, Linformer, 256, shared kv, layer;")
-    assert (record.configuration["model"]["max_positions"], record.configuration["model"]["sharing"]) == (32, "layerwise")
+    assert record.paper.value == 93.2 and record.paper.where.startswith(
+        "Table 2, 1024, Linformer, 256, shared kv, layer;"
+    )
+    assert (record.configuration["model"]["max_positions"], record.configuration["model"]["sharing"]) == (
+        32,
+        "layerwise",
+    )
     assert [*record.configuration["runs"]] == ["linformer-n32-k8-layerwise"]
     assert data.described(Path(inputs.tasks) / "sst-2-n32") in record.data
     kept = {path.name for path in (Path(inputs.runs) / "smoke/rules").iterdir()}
@@ -160,7 +190,9 @@ def test_no_finetuning_begins_after_the_time_budget(measure, trainer, tuner, min
         return
     with pytest.raises(Unfinished) as left:
         measure(minutes)
-    assert f"{4 - done} of 4" in str(left.value) and f"{NAMES[done]}-seed1" in str(left.value) and len(tuner.tuned) == done
+    assert (
+        f"{4 - done} of 4" in str(left.value) and f"{NAMES[done]}-seed1" in str(left.value) and len(tuner.tuned) == done
+    )
     assert len(measure()) == 4 and tuner.tuned == [f"finetuned/{name}-seed1" for name in NAMES]
 
 
@@ -256,8 +288,14 @@ def test_a_record_of_other_data(there, table, inputs):
         table.check_ledger("smoke", inputs, [other])
 
 
-@pytest.mark.parametrize("missing", ["roberta-n8-scratch/seed1/done", "linformer-n16-k8-headwise-default-converted/seed1/done",
-                                     "finetuned/sst-2-linformer-seed1/result.json"])  # fmt: skip
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "roberta-n8-scratch/seed1/done",
+        "linformer-n16-k8-headwise-default-converted/seed1/done",
+        "finetuned/sst-2-linformer-seed1/result.json",
+    ],
+)
 def test_a_record_whose_runs_are_elsewhere(there, table, inputs, missing):
     (Path(inputs.runs) / "smoke/table-2" / missing).unlink()
     with pytest.raises(ValueError, match=f"--verify {there.identifier}"):
@@ -279,7 +317,9 @@ def test_measured_again_from_the_checkpoint(there, table, inputs, tuner, trainer
     tuner.jobs.clear(), trainer.trained.clear()
     how, (record,) = table.measure_again(there, inputs)
     assert record.identifier == there.identifier and record.find("accuracy").value == 50.0 and "1" in how
-    assert tuner.judged == ["sst-2-linformer-seed1"] and [job.name for job in tuner.jobs] == ["finetuned/sst-2-linformer-seed1"]
+    assert tuner.judged == ["sst-2-linformer-seed1"] and [job.name for job in tuner.jobs] == [
+        "finetuned/sst-2-linformer-seed1"
+    ]
     assert record.command == there.command and not trainer.trained
     result = json.loads((Path(inputs.runs) / "smoke/table-2/finetuned/sst-2-linformer-seed1/result.json").read_text())
     assert result["splits"]["valid"]["scores"]["accuracy"]["value"] == 0.75
@@ -314,7 +354,10 @@ def test_pretrainings():
     updates = {name: sum(run.updates for run in runs[name].history) for name in runs}
     assert updates.pop("linformer-n256-k64-headwise") == 13300 and set(updates.values()) == {12900}
     assert [(run.model.n, run.model.k, run.model.sharing) for run in runs.values()][:3] == [
-        (128, None, "headwise"), (128, 64, "headwise"), (128, 64, "key-value")]  # fmt: skip
+        (128, None, "headwise"),
+        (128, 64, "headwise"),
+        (128, 64, "key-value"),
+    ]
     assert all(run.decays and run.model.start in (None, "average") for run in runs.values()) and len(runs) == 8
     assert runs["linformer"].model.start is None
 

@@ -45,10 +45,12 @@ def cluster(monkeypatch, tmp_path):
     monkeypatch.setenv("DEVICE", "cpu")
     monkeypatch.setattr(scoring, "check_last", lambda run: None)  # a tiny model stands for all of them
     monkeypatch.setattr("fairseq_linformer.launching.submit.check", lambda training: [])
-    monkeypatch.setattr(paper_scale, "compose_config", lambda config, words: copy.deepcopy(composed(config, tuple(words))))
+    monkeypatch.setattr(
+        paper_scale, "compose_config", lambda config, words: copy.deepcopy(composed(config, tuple(words)))
+    )
     sbatch = tmp_path / "bin/sbatch"
     sbatch.parent.mkdir()
-    sbatch.write_text(f"#!/bin/sh\necho \"$@\" >> {tmp_path}/submitted\necho Submitted batch job 7\n")
+    sbatch.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/submitted\necho Submitted batch job 7\n')
     sbatch.chmod(0o755)
     monkeypatch.setenv("PATH", f"{sbatch.parent}:/usr/bin:/bin")
     (tmp_path / "ledger").mkdir()
@@ -60,8 +62,19 @@ def paper(capsys, tmp_path):
 
     def paper(name, *words):
         try:
-            main(["reproduce", name, "--scale", "paper", "--runs", str(tmp_path / "runs"), "--ledger", str(tmp_path / "ledger"),
-                  *map(str, words)])  # fmt: skip
+            main(
+                [
+                    "reproduce",
+                    name,
+                    "--scale",
+                    "paper",
+                    "--runs",
+                    str(tmp_path / "runs"),
+                    "--ledger",
+                    str(tmp_path / "ledger"),
+                    *map(str, words),
+                ]
+            )
         except SystemExit as end:
             return str(end.code)
         return capsys.readouterr().out
@@ -87,7 +100,9 @@ def finished(finished_runs, text, tmp_path):  # noqa: F811
         (folder / "stints.jsonl").write_text(json.dumps(stint) + "\n")
         lines = [{"epoch": 1, "valid_loss": f"{9 - at}", "valid_num_updates": f"{at}"} for at in (1, 2)]
         (folder / "logs/7").mkdir(parents=True)
-        (folder / "logs/7/rank-0.txt").write_text("".join(f"2026-01-01 | INFO | valid | {json.dumps(line)}\n" for line in lines))
+        (folder / "logs/7/rank-0.txt").write_text(
+            "".join(f"2026-01-01 | INFO | valid | {json.dumps(line)}\n" for line in lines)
+        )
         (folder / "done").touch()
         return folder
 
@@ -111,8 +126,15 @@ def test_a_figure_is_submitted(paper, text, tmp_path):  # noqa: F811
     (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
     assert listed.read_text().split() == [f"+run={run}" for run in RUNS.values()]
     words = (tmp_path / "submitted").read_text().split()
-    assert f"task.data={text / 'shard0'}" in words and "--array=0-2" in words and "--nodes=8" in words and "--ntasks-per-node=8" in words
-    assert json.loads((tmp_path / "runs/paper/rules/figure-3c.json").read_text()) == {c.identifier: c.rule for c in find("figure-3c").claims}
+    assert (
+        f"task.data={text / 'shard0'}" in words
+        and "--array=0-2" in words
+        and "--nodes=8" in words
+        and "--ntasks-per-node=8" in words
+    )
+    assert json.loads((tmp_path / "runs/paper/rules/figure-3c.json").read_text()) == {
+        c.identifier: c.rule for c in find("figure-3c").claims
+    }
     assert not [*(tmp_path / "ledger").iterdir()]
 
 
@@ -132,23 +154,38 @@ def test_a_refused_submission_keeps_no_rules(paper, text, tmp_path):  # noqa: F8
 def test_arrays():
     names = [f"figure-3{letter}" for letter in "abcd"]
     assert [*arrays()] == [*names, "table-2", "pretraining"]
-    assert [each.name for each in arrays()["pretraining"]] == [*names, "table-2"] and arrays()["table-2"] == [find("table-2")]
+    assert [each.name for each in arrays()["pretraining"]] == [*names, "table-2"] and arrays()["table-2"] == [
+        find("table-2")
+    ]
     assert array_members("figure-3a", "runs", None, "gpu") == [
-        ["+run=n512-roberta"], *([f"+run=n512-k{k}-headwise"] for k in (64, 128, 256))]  # fmt: skip
-    assert array_members("figure-3d", "runs", None, "gpu") == [[f"+run=n{n}-k256-headwise"] for n in (512, 1024, 2048, 4096)]
+        ["+run=n512-roberta"],
+        *([f"+run=n512-k{k}-headwise"] for k in (64, 128, 256)),
+    ]
+    assert array_members("figure-3d", "runs", None, "gpu") == [
+        [f"+run=n{n}-k256-headwise"] for n in (512, 1024, 2048, 4096)
+    ]
 
 
 def test_the_array_of_all_pretrainings():
     members = [word for (word,) in array_members("pretraining", "runs", None, "gpu")]
-    needed = {f"+run={run}" for name in ("figure-3a", "figure-3b", "figure-3c", "figure-3d") for run in find(name).paper_scale.runs.values()}
+    needed = {
+        f"+run={run}"
+        for name in ("figure-3a", "figure-3b", "figure-3c", "figure-3d")
+        for run in find(name).paper_scale.runs.values()
+    }
     assert len(members) == len({*members}) and {*members} == needed | {f"+run={run}" for run in PaperTable2.rows}
     assert all((Path(ROOT) / f"configs/pretrain/run/{word.removeprefix('+run=')}.yaml").is_file() for word in members)
 
 
-@pytest.mark.parametrize("name, tasks, problem", [  # noqa: F811
-    ("figure-9", None, "--array is figure-9.*figure-3a.*pretraining"), ("table-2", None, "--tasks"),
-    ("figure-3a", "there", "--tasks.*there"), ("pretraining", "there", "--tasks.*there"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, tasks, problem",
+    [  # noqa: F811
+        ("figure-9", None, "--array is figure-9.*figure-3a.*pretraining"),
+        ("table-2", None, "--tasks"),
+        ("figure-3a", "there", "--tasks.*there"),
+        ("pretraining", "there", "--tasks.*there"),
+    ],
+)
 def test_wrong_arrays(tmp_path, name, tasks, problem):  # noqa: F811
     with pytest.raises(ValueError, match=problem):
         array_members(name, tmp_path, tasks, "cpu")
@@ -160,10 +197,14 @@ def test_rules_of_an_array(tmp_path):
     folder = tmp_path / "paper/rules"
     assert {path.stem for path in folder.iterdir()} == {f"figure-3{letter}" for letter in "abcd"}
     keep_rules("table-2", tmp_path)
-    assert json.loads((folder / "table-2.json").read_text()) == {claim.identifier: claim.rule for claim in find("table-2").claims}
+    assert json.loads((folder / "table-2.json").read_text()) == {
+        claim.identifier: claim.rule for claim in find("table-2").claims
+    }
 
 
-@pytest.mark.parametrize("words, problem", [(["--array", "figure-9"], "--array is figure-9"), (["--tasks", "there"], "--tasks is there")])
+@pytest.mark.parametrize(
+    "words, problem", [(["--array", "figure-9"], "--array is figure-9"), (["--tasks", "there"], "--tasks is there")]
+)
 def test_submit(words, problem, capsys):
     with pytest.raises(SystemExit, match=problem):
         main(["submit", *words])
@@ -174,7 +215,9 @@ def test_submit_keeps_the_rules(text, tmp_path, capsys):  # noqa: F811
     main([*words, "--dry-run"])
     assert not (tmp_path / "runs").exists()
     main([*words, "--partition=gpu"])
-    assert (tmp_path / "runs/paper/rules/figure-3c.json").exists() and "--partition=gpu" in (tmp_path / "submitted").read_text()
+    assert (tmp_path / "runs/paper/rules/figure-3c.json").exists() and "--partition=gpu" in (
+        tmp_path / "submitted"
+    ).read_text()
 
 
 # Reading back
@@ -190,18 +233,39 @@ def test_record(paper, trained, text, scores, tmp_path):  # noqa: F811
     scores.bits = {"key-value": 2.0}
     assert "figure-3c: not enough evidence at scale paper" in paper("figure-3c", "--text", text)
     record = read(tmp_path / "ledger/figure-3c-paper.json")
-    assert (record.identifier, record.experiment, record.made_by, record.scale) == ("figure-3c-paper", "figure-3c", "reproduce", "paper")
+    assert (record.identifier, record.experiment, record.made_by, record.scale) == (
+        "figure-3c-paper",
+        "figure-3c",
+        "reproduce",
+        "paper",
+    )
     assert record.commit == "of headwise; of key-value; of layerwise"
     assert (record.hardware, record.versions, record.date) == (HARDWARE, VERSIONS, DATE)
-    assert record.data == described(text) and record.command == "fairseq-linformer reproduce figure-3c --scale paper --text text"
+    assert (
+        record.data == described(text)
+        and record.command == "fairseq-linformer reproduce figure-3c --scale paper --text text"
+    )
     assert record.seconds == 30.0 and record.tolerance is None
     assert record.rules == {claim.identifier: claim.rule for claim in find("figure-3c").claims}
     runs = record.configuration["runs"]
-    assert runs["layerwise"] == {"n": 512, "_name": "linformer_roberta_base", "projected_dim": 256, "sharing": "layerwise", "updates": 2,
-                                 "lr": [0.0005], "seed": 1, "made": "scratch"}  # fmt: skip
-    assert [*runs] == [*RUNS] and record.configuration["n"] == 512 and record.configuration["commits"]["headwise"] == "of headwise"
+    assert runs["layerwise"] == {
+        "n": 512,
+        "_name": "linformer_roberta_base",
+        "projected_dim": 256,
+        "sharing": "layerwise",
+        "updates": 2,
+        "lr": [0.0005],
+        "seed": 1,
+        "made": "scratch",
+    }
+    assert (
+        [*runs] == [*RUNS]
+        and record.configuration["n"] == 512
+        and record.configuration["commits"]["headwise"] == "of headwise"
+    )
     assert [(m.model, m.value, m.k, m.sharing, m.n) for m in record.select("perplexity")] == [
-        (sharing, 4.0 if sharing == "key-value" else 8.0, 256, sharing, 512) for sharing in RUNS]  # fmt: skip
+        (sharing, 4.0 if sharing == "key-value" else 8.0, 256, sharing, 512) for sharing in RUNS
+    ]
     assert [curve.points for curve in record.curves] == [[(1.0, 8.0), (2.0, 7.0)]] * 3
     assert record.find("context_free_bits").n == 512
     before = (tmp_path / "ledger/figure-3c-paper.json").read_bytes()
@@ -223,13 +287,17 @@ def test_runs_that_were_submitted_one_by_one_have_no_rules(paper, trained, text,
 def test_runs_are_scored_where_there_is_a_device(trained, text, scores, tmp_path, monkeypatch, device, cuda, expected):  # noqa: F811
     monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
     devices = []
-    monkeypatch.setattr(scoring, "measure", lambda *a, device, **b: devices.append(device) or scores(*a, device=device, **b))
+    monkeypatch.setattr(
+        scoring, "measure", lambda *a, device, **b: devices.append(device) or scores(*a, device=device, **b)
+    )
     find("figure-3c").paper_scale.measure(Inputs(tmp_path / "runs", text), device, "c")
     assert devices == [expected] * 3
 
 
 def test_a_dry_run_with_nothing_to_submit(paper, trained, text, tmp_path):  # noqa: F811
-    assert "--dry-run" in (said := paper("figure-3c", "--text", text, "--dry-run")) and said.startswith("fairseq-linformer: ")
+    assert "--dry-run" in (said := paper("figure-3c", "--text", text, "--dry-run")) and said.startswith(
+        "fairseq-linformer: "
+    )
     assert not [*(tmp_path / "ledger").iterdir()] and not (tmp_path / "submitted").exists()
 
 
@@ -239,11 +307,20 @@ def test_runs_on_another_text_are_rejected(paper, trained, text, tmp_path):  # n
     assert f"{text}/shard0" in said and f"{other}/shard0" in said and "n512-k256-headwise" in said
 
 
-@pytest.mark.parametrize("section, key, value", [
-    ("task", "tokens_per_sample", 1024), ("model", "_name", "roberta"), ("model", "encoder_layers", 6), ("model", "encoder_embed_dim", 512),
-    ("model", "encoder_ffn_embed_dim", 64), ("model", "encoder_attention_heads", 8), ("model", "projected_dim", 128),
-    ("model", "sharing", "headwise"), ("model", "projection", "conv"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "section, key, value",
+    [
+        ("task", "tokens_per_sample", 1024),
+        ("model", "_name", "roberta"),
+        ("model", "encoder_layers", 6),
+        ("model", "encoder_embed_dim", 512),
+        ("model", "encoder_ffn_embed_dim", 64),
+        ("model", "encoder_attention_heads", 8),
+        ("model", "projected_dim", 128),
+        ("model", "sharing", "headwise"),
+        ("model", "projection", "conv"),
+    ],
+)
 def test_a_run_of_another_model_is_rejected(paper, trained, text, section, key, value):  # noqa: F811
     edit(trained["layerwise"], section, key, value)
     said = paper("figure-3c", "--text", text)
@@ -272,8 +349,13 @@ def test_damaged_runs_are_rejected(paper, trained, text, scores, tmp_path):  # n
 @pytest.fixture
 def two_rows(monkeypatch):
     """One task, two models, one rate and batch, two seeds."""
-    small = {"rows": {"n512-roberta": "512, RoBERTa-base", "n1024-k256-headwise": "1024, Linformer, 256"}, "tasks": ("sst-2",),
-             "rates": (1e-3,), "batches": (16,), "seeds": (1, 2)}  # fmt: skip
+    small = {
+        "rows": {"n512-roberta": "512, RoBERTa-base", "n1024-k256-headwise": "1024, Linformer, 256"},
+        "tasks": ("sst-2",),
+        "rates": (1e-3,),
+        "batches": (16,),
+        "seeds": (1, 2),
+    }
     for name, value in small.items():
         monkeypatch.setattr(PaperTable2, name, value)
 
@@ -301,7 +383,9 @@ def test_the_grid(pretrained, both_tasks, tmp_path, monkeypatch):
     members = array_members("table-2", tmp_path / "runs", both_tasks, "cpu")
     assert len(members) == len({tuple(member) for member in members}) == 10 * 3 * 2 * 3
     assert sum(any("sst-2-n1024" in word for word in member) for member in members) == 3 * 3 * 2 * 3
-    (first,) = [member for member in members if member[1] == "--name=table-2/n512-k128-headwise/sst-2/lr2e-05-batch16-seed3"]
+    (first,) = [
+        member for member in members if member[1] == "--name=table-2/n512-k128-headwise/sst-2/lr2e-05-batch16-seed3"
+    ]
     cfg = compose_quickly(first[0].removeprefix("--config="), first[2:])
     assert cfg.checkpoint.finetune_from_model == f"{tmp_path}/runs/n512-k128-headwise/checkpoints/checkpoint_last.pt"
     assert (cfg.common.seed, cfg.dataset.batch_size, list(cfg.optimization.lr)) == (3, 16, [2e-5])
@@ -337,7 +421,9 @@ def tuned(pretrained, both_tasks, tmp_path, two_rows, monkeypatch):
 
 def test_table_2_is_read_back(paper, tuned, both_tasks, tuner, tmp_path, monkeypatch):  # noqa: F811
     def finetune(job, until=None):
-        return [tuner(replace(job, recipes=[recipe], name=f"results/{job.name}-{recipe.seed}"))[0] for recipe in job.recipes]
+        return [
+            tuner(replace(job, recipes=[recipe], name=f"results/{job.name}-{recipe.seed}"))[0] for recipe in job.recipes
+        ]
 
     monkeypatch.setattr("fairseq_linformer.finetuning.finetune.finetune", finetune)
     keep_rules("table-2", tmp_path / "runs")
@@ -345,8 +431,15 @@ def test_table_2_is_read_back(paper, tuned, both_tasks, tuner, tmp_path, monkeyp
     names = [f"finetuning-sst-2-{run}-paper" for run in PaperTable2.rows]
     assert sorted(path.stem for path in (tmp_path / "ledger").iterdir()) == sorted(names)
     record = read(tmp_path / f"ledger/{names[1]}.json")
-    assert (record.experiment, record.made_by, record.scale, record.commit) == ("table-2", "reproduce", "paper", "of seed 1; of seed 2")
-    assert record.command == "fairseq-linformer reproduce table-2 --scale paper --tasks tasks" and record.seconds == 14.0
+    assert (record.experiment, record.made_by, record.scale, record.commit) == (
+        "table-2",
+        "reproduce",
+        "paper",
+        "of seed 1; of seed 2",
+    )
+    assert (
+        record.command == "fairseq-linformer reproduce table-2 --scale paper --tasks tasks" and record.seconds == 14.0
+    )
     assert record.rules == {claim.identifier: claim.rule for claim in find("table-2").claims}
     assert record.find("accuracy").repetitions == 2
     (tmp_path / "runs/paper/rules/table-2.json").unlink()

@@ -27,7 +27,9 @@ def with_toy(monkeypatch):
     """One line more in MODULES."""
     real, name = registry.import_module, "toy"
     monkeypatch.setattr(registry, "MODULES", (*registry.MODULES, name))
-    monkeypatch.setattr(registry, "import_module", lambda path, package: toy if path == f".experiments.{name}" else real(path, package))
+    monkeypatch.setattr(
+        registry, "import_module", lambda path, package: toy if path == f".experiments.{name}" else real(path, package)
+    )
     monkeypatch.setattr(toy, "DOUBLE", [2.0])
     experiments.cache_clear()
     yield
@@ -121,27 +123,37 @@ def test_names_are_unique():
 # Inputs
 
 
-@pytest.mark.parametrize("name, scale, inputs, option", [
-    ("figure-3a", "huge", Inputs(text="t"), "--scale is huge"),
-    ("theorem-1", "gpu", Inputs(), "gpu.*smoke, cpu"),
-    ("figure-3a", "cpu", Inputs(), "--text"),
-    ("figure-3a", "cpu", Inputs(text="t", tasks="nowhere"), "--tasks is nowhere"),
-    ("parameters", "cpu", Inputs(text="nowhere"), "--text is nowhere"),
-    ("parameters", "cpu", Inputs(tasks="nowhere"), "--tasks is nowhere"),
-    ("table-2", "cpu", Inputs(text="t"), "--tasks"),
-    ("table-2", "cpu", Inputs(tasks="t"), "--text"),
-    ("figure-1", "cpu", Inputs(), "--text"),
-    ("theorem-2", "cpu", Inputs(minutes=3), "--minutes is 3"),
-    ("operations", "cpu", Inputs(minutes=3), "--minutes is 3"),
-    ("operations", "cpu", Inputs(runs="somewhere"), "--runs is somewhere"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, scale, inputs, option",
+    [
+        ("figure-3a", "huge", Inputs(text="t"), "--scale is huge"),
+        ("theorem-1", "gpu", Inputs(), "gpu.*smoke, cpu"),
+        ("figure-3a", "cpu", Inputs(), "--text"),
+        ("figure-3a", "cpu", Inputs(text="t", tasks="nowhere"), "--tasks is nowhere"),
+        ("parameters", "cpu", Inputs(text="nowhere"), "--text is nowhere"),
+        ("parameters", "cpu", Inputs(tasks="nowhere"), "--tasks is nowhere"),
+        ("table-2", "cpu", Inputs(text="t"), "--tasks"),
+        ("table-2", "cpu", Inputs(tasks="t"), "--text"),
+        ("figure-1", "cpu", Inputs(), "--text"),
+        ("theorem-2", "cpu", Inputs(minutes=3), "--minutes is 3"),
+        ("operations", "cpu", Inputs(minutes=3), "--minutes is 3"),
+        ("operations", "cpu", Inputs(runs="somewhere"), "--runs is somewhere"),
+    ],
+)
 def test_inputs_are_checked(name, scale, inputs, option):
     with pytest.raises(ValueError, match=option):
         find(name).check(scale, inputs)
 
 
-@pytest.mark.parametrize("name, inputs, option", [("table-2", Inputs(), "--tasks"), ("table-2", Inputs(text="t", tasks="t"), "--text is t"),
-                                                  ("figure-3a", Inputs(), "--text"), ("figure-3a", Inputs(text="t", tasks="t"), "--tasks is t")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, inputs, option",
+    [
+        ("table-2", Inputs(), "--tasks"),
+        ("table-2", Inputs(text="t", tasks="t"), "--text is t"),
+        ("figure-3a", Inputs(), "--text"),
+        ("figure-3a", Inputs(text="t", tasks="t"), "--tasks is t"),
+    ],
+)
 def test_inputs_of_the_paper_scale(name, inputs, option):
     with pytest.raises(ValueError, match=option):
         find(name).check_paper_inputs(inputs)
@@ -182,7 +194,9 @@ def test_all_is_checked_before_it_is_measured(steps, ledger):
     assert steps.found == ["check", "check_ledger", "measure", "publish"]
 
 
-@pytest.mark.parametrize("scale, inputs", [("gpu", Inputs()), ("cpu", Inputs(text="t")), ("cpu", Inputs(runs="file/below"))])
+@pytest.mark.parametrize(
+    "scale, inputs", [("gpu", Inputs()), ("cpu", Inputs(text="t")), ("cpu", Inputs(runs="file/below"))]
+)
 def test_what_is_refused_is_not_measured(steps, ledger, tmp_path, monkeypatch, scale, inputs):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
@@ -224,7 +238,11 @@ def test_a_different_record_is_rejected(ledger, field):
     (record,) = experiment.measure("cpu", Inputs(), "c")
     experiment.publish([record], "cpu", ledger)
     before = (ledger / "toy-cpu.json").read_bytes()
-    other = {"measurements": [record.measurements[0].model_copy(update={"value": 3.0})], "data": "other", "configuration": {"of": 2}}
+    other = {
+        "measurements": [record.measurements[0].model_copy(update={"value": 3.0})],
+        "data": "other",
+        "configuration": {"of": 2},
+    }
     with pytest.raises(ValueError, match="toy-cpu.json"):
         experiment.publish([record.changed(**{field: other[field]})], "cpu", ledger)
     assert (ledger / "toy-cpu.json").read_bytes() == before
@@ -237,7 +255,9 @@ def test_verdicts_are_of_the_whole_ledger(ledger):
     (cpu,) = experiment.measure("cpu", Inputs(), "c")
     assert "toy-small: holds at scale smoke" in experiment.publish([cpu], "smoke", ledger)
     assert [(claim.identifier, verdict.outcome) for claim, verdict in experiment.evaluate([cpu], "smoke")] == [
-        ("toy-small", "not measured"), ("toy-large", "not measured")]  # fmt: skip
+        ("toy-small", "not measured"),
+        ("toy-large", "not measured"),
+    ]
 
 
 # Records in the ledger

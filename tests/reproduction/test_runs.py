@@ -21,13 +21,16 @@ SMOKE, CPU = SCALES["smoke"], SCALES["cpu"]
 # The plan
 
 
-@pytest.mark.parametrize("model, name", [
-    (Model(64), "roberta-n64"),
-    (Model(64, 16), "linformer-n64-k16-headwise-average"),
-    (Model(64, 16, "none", start=None), "linformer-n64-k16-none-default"),
-    (Model(64, 16, projection="conv"), "linformer-n64-k16-headwise-conv"),
-    (Model(64, 16, start="normal", rate=1.0), "linformer-n64-k16-headwise-normal-rate1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "model, name",
+    [
+        (Model(64), "roberta-n64"),
+        (Model(64, 16), "linformer-n64-k16-headwise-average"),
+        (Model(64, 16, "none", start=None), "linformer-n64-k16-none-default"),
+        (Model(64, 16, projection="conv"), "linformer-n64-k16-headwise-conv"),
+        (Model(64, 16, start="normal", rate=1.0), "linformer-n64-k16-headwise-normal-rate1"),
+    ],
+)
 def test_names(model, name):
     assert model.name == name
     assert Run(model, 3, "scratch", 10).name == f"{name}-scratch/seed3"
@@ -36,7 +39,10 @@ def test_names(model, name):
 def test_trunk_doubles():
     run = trunk(CPU, 64, seed=2)
     assert [(r.model.n, r.made, r.updates, r.seed) for r in run.history] == [
-        (16, "scratch", 2000, 2), (32, "grown", 400, 2), (64, "grown", 400, 2)]  # fmt: skip
+        (16, "scratch", 2000, 2),
+        (32, "grown", 400, 2),
+        (64, "grown", 400, 2),
+    ]
     assert trunk(CPU, 16, 1).history == [Run(Model(16), 1, "scratch", 2000)]
 
 
@@ -60,7 +66,9 @@ def test_order():
     """Starts first, each once, and the first seed of every model before the second."""
     models = {"a": compared(Model(16)), "b": compared(Model(16, 8))}
     runs = in_training_order({name: [run(CPU, seed) for seed in (1, 2)] for name, run in models.items()})  # noqa: F811
-    assert [(r.seed, r.made) for r in runs] == [(s, made) for s in (1, 2) for made in ("scratch", "continued", "converted")]
+    assert [(r.seed, r.made) for r in runs] == [
+        (s, made) for s in (1, 2) for made in ("scratch", "continued", "converted")
+    ]
 
 
 def test_described():
@@ -79,7 +87,9 @@ def test_described():
 def roberta(finished_runs, tmp_path, text):  # noqa: F811
     """Finished RoBERTas of two seeds, with the same weights."""
     for seed in (1, 2):
-        shutil.copytree(finished_runs[0] / "smoke/roberta-n16-scratch/seed1", tmp_path / f"roberta-n16-scratch/seed{seed}")
+        shutil.copytree(
+            finished_runs[0] / "smoke/roberta-n16-scratch/seed1", tmp_path / f"roberta-n16-scratch/seed{seed}"
+        )
 
     def folder(model, made, seed=1):
         return RunFolder(Run(model, seed, made, 4, from_scratch(Model(16))(SMOKE, seed)), SMOKE, tmp_path, text)
@@ -89,7 +99,9 @@ def roberta(finished_runs, tmp_path, text):  # noqa: F811
 
 def test_what_is_trained_further_starts_from_the_last_checkpoint(roberta, tmp_path):
     folder = roberta(Model(16), "continued")
-    assert folder.start == folder.origin_run.last == tmp_path / "roberta-n16-scratch/seed1/checkpoints/checkpoint_last.pt"
+    assert (
+        folder.start == folder.origin_run.last == tmp_path / "roberta-n16-scratch/seed1/checkpoints/checkpoint_last.pt"
+    )
     before = folder.start.read_bytes()
     folder.make_start()
     assert folder.start.read_bytes() == before and not (tmp_path / "starts").exists()
@@ -98,8 +110,10 @@ def test_what_is_trained_further_starts_from_the_last_checkpoint(roberta, tmp_pa
     scratch.make_start()
 
 
-@pytest.mark.parametrize("made, model, n", [("grown", Model(32), 32), ("converted", Model(16, 8, "layerwise"), 16),
-                                            ("grown-at-once", Model(64), 64)])  # fmt: skip
+@pytest.mark.parametrize(
+    "made, model, n",
+    [("grown", Model(32), 32), ("converted", Model(16, 8, "layerwise"), 16), ("grown-at-once", Model(64), 64)],
+)
 def test_a_start_is_grown_or_converted(roberta, tmp_path, made, model, n):
     folder = roberta(model, made)
     assert folder.start == tmp_path / f"starts/{folder.run.name}.pt"
@@ -123,7 +137,9 @@ def test_a_random_start_depends_on_the_seed(roberta):
     normal = [converted(roberta(Model(16, 8, start="normal"), "converted", seed)) for seed in (1, 2)]
     average = [converted(roberta(Model(16, 8), "converted", seed)) for seed in (1, 2)]
     assert same(*average) and not same(*normal)
-    different = {key.rpartition("self_attn.")[2] for key in normal[0] if not torch.equal(normal[0][key], normal[1][key])}
+    different = {
+        key.rpartition("self_attn.")[2] for key in normal[0] if not torch.equal(normal[0][key], normal[1][key])
+    }
     assert different == {"E.weight", "F.weight"}
 
 

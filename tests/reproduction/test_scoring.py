@@ -79,7 +79,9 @@ def test_a_damaged_score_is_rejected(run, text, broken):  # noqa: F811
             check()
 
 
-@pytest.mark.parametrize("changes", [{"bits": "x"}, {"bits": [1]}, {"bits": float("nan")}, {"perplexity": float("inf")}])
+@pytest.mark.parametrize(
+    "changes", [{"bits": "x"}, {"bits": [1]}, {"bits": float("nan")}, {"perplexity": float("inf")}]
+)
 def test_a_score_that_is_no_number_is_rejected(run, text, changes):  # noqa: F811
     rewrite(run, **changes)
     with pytest.raises(ValueError, match="perplexity.json"):
@@ -123,8 +125,15 @@ def test_the_last_checkpoint_of_another_run(run, runs, text, measured):  # noqa:
     assert not measured
 
 
-@pytest.mark.parametrize("section, key, value", [("model", "sharing", "none"), ("model", "projection", "conv"),
-                                                 ("task", "tokens_per_sample", 32), ("common", "seed", 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    "section, key, value",
+    [
+        ("model", "sharing", "none"),
+        ("model", "projection", "conv"),
+        ("task", "tokens_per_sample", 32),
+        ("common", "seed", 2),
+    ],
+)
 def test_the_last_checkpoint_of_a_like_run(run, section, key, value):
     checkpoint = torch.load(run.last, weights_only=True)
     checkpoint["cfg"][section][key] = value
@@ -147,8 +156,18 @@ def test_the_last_checkpoint_of_another_update(run, updates):
 STINT = {"hardware": {}, "versions": {}, "date": "2026-01-01", "commit": "a"}
 
 
-@pytest.mark.parametrize("stints", [None, "", "[" * 100_000, json.dumps({**STINT, "hardware": None}), json.dumps({**STINT, "date": 3}),
-                                    json.dumps({**STINT, "commit": None}), json.dumps({**STINT, "commit": ""})])  # fmt: skip
+@pytest.mark.parametrize(
+    "stints",
+    [
+        None,
+        "",
+        "[" * 100_000,
+        json.dumps({**STINT, "hardware": None}),
+        json.dumps({**STINT, "date": 3}),
+        json.dumps({**STINT, "commit": None}),
+        json.dumps({**STINT, "commit": ""}),
+    ],
+)
 def test_a_run_that_does_not_say_where_it_was_trained(run, text, stints):  # noqa: F811
     path = run.folder / "stints.jsonl"
     path.unlink() if stints is None else path.write_text(stints)
@@ -192,8 +211,10 @@ def test_provenance(runs, text):  # noqa: F811
 
 def test_a_curve_has_the_later_value_of_an_update(tmp_path):
     """Stopped after update 30 and resumed from update 20: the second log is the later one, whatever its name."""
-    first, second = (log(tmp_path, points, name) for points, name in
-                     (([(10, 8.0), (20, 7.0), (30, 6.5)], "b.txt"), ([(30, 6.25), (40, 6.0)], "a.txt")))  # fmt: skip
+    first, second = (
+        log(tmp_path, points, name)
+        for points, name in (([(10, 8.0), (20, 7.0), (30, 6.5)], "b.txt"), ([(30, 6.25), (40, 6.0)], "a.txt"))
+    )
     os.utime(first, (1, 1))
     os.utime(second, (2, 2))
     expected = [(10, 8.0), (20, 7.0), (30, 6.25), (40, 6.0)]
@@ -232,7 +253,9 @@ def test_rules_are_kept_from_before_the_first_run(tmp_path):
     assert scoring.rules_file("toy", tmp_path) == tmp_path / "rules/toy.json"
 
 
-@pytest.mark.parametrize("broken", ["", "{", "[]", "{}", '["rule"]', '{"toy": 3}', '{"toy": "a", "other": null}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "broken", ["", "{", "[]", "{}", '["rule"]', '{"toy": 3}', '{"toy": "a", "other": null}', "[" * 100_000]
+)
 def test_damaged_rules_are_rejected(tmp_path, broken):
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules/toy.json").write_text(broken)

@@ -91,10 +91,21 @@ def test_the_description_has_every_source(copied_text):  # noqa: F811
     assert described(copied_text).startswith("made of books/a.txt bbbbbbbbbbbb, wiki/a.txt wwwwwwwwwwww; ")
 
 
-@pytest.mark.parametrize("content", [
-    "", "{", "[]", "[" * 100_000, "{}", '{"sources": []}', '{"sources": [{"files": []}]}', '{"sources": [{"files": ["train.txt"]}]}',
-    '{"sources": [{"files": [{"path": "a/b"}]}]}', '{"sources": [{"files": [{"path": "\\ud800/x", "sha256": "a"}]}]}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        "{}",
+        '{"sources": []}',
+        '{"sources": [{"files": []}]}',
+        '{"sources": [{"files": ["train.txt"]}]}',
+        '{"sources": [{"files": [{"path": "a/b"}]}]}',
+        '{"sources": [{"files": [{"path": "\\ud800/x", "sha256": "a"}]}]}',
+    ],
+)
 def test_a_damaged_manifest_is_rejected(copied_text, content):  # noqa: F811
     (copied_text / "manifest.json").write_text(content)
     with pytest.raises(ValueError, match="manifest.json"):

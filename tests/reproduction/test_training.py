@@ -18,7 +18,13 @@ from .trainer import DATE, HARDWARE, VERSIONS, copied_text, finished_runs, runs,
 
 ROBERTA, CONTINUED = "roberta-n16-scratch/seed1", "roberta-n16-continued/seed1"
 LINFORMER = "linformer-n16-k8-headwise-average"
-ORDER = [ROBERTA, CONTINUED, f"{LINFORMER}-converted/seed1", f"{LINFORMER}-scratch/seed1", f"{LINFORMER}-continued/seed1"]
+ORDER = [
+    ROBERTA,
+    CONTINUED,
+    f"{LINFORMER}-converted/seed1",
+    f"{LINFORMER}-scratch/seed1",
+    f"{LINFORMER}-continued/seed1",
+]
 
 
 @pytest.fixture
@@ -45,7 +51,12 @@ def test_the_record_says_all(measure, trainer, scores, text, warm_start):  # noq
     trainer.commits = {"roberta-n16-continued": "one", "converted": "two", "linformer": "three"}
     record = measure()
     assert trainer.trained == ORDER
-    assert (record.identifier, record.experiment, record.made_by, record.scale) == ("warm-start-smoke", "warm-start", "reproduce", "smoke")
+    assert (record.identifier, record.experiment, record.made_by, record.scale) == (
+        "warm-start-smoke",
+        "warm-start",
+        "reproduce",
+        "smoke",
+    )
     assert record.commit == "abc; one; two; three"
     assert (record.hardware, record.versions, record.date) == (HARDWARE, VERSIONS, DATE)
     assert record.data == described(text) and record.command == "the command"
@@ -54,30 +65,60 @@ def test_the_record_says_all(measure, trainer, scores, text, warm_start):  # noq
     assert record.rules == {claim.identifier: claim.rule for claim in warm_start.claims}
     assert record.claim == warm_start.claims[0].statement and record.paper.where == warm_start.claims[0].where
     c = record.configuration
-    assert c["sizes"] == {"layers": 1, "width": 16, "heads": 2, "tokens": 128, "lr": 1e-3, "warmup": 2, "validate": 2, "precision": "fp32"}
+    assert c["sizes"] == {
+        "layers": 1,
+        "width": 16,
+        "heads": 2,
+        "tokens": 128,
+        "lr": 1e-3,
+        "warmup": 2,
+        "validate": 2,
+        "precision": "fp32",
+    }
     assert (c["seeds"], c["n"]) == ([1], 16) and "seed 1" in c["masks"]
     assert c["commits"] == {"roberta": "one", "converted": "two", "from scratch": "three"}
     assert {model: run["made"] for model, run in c["runs"].items()} == {
-        "roberta": "continued", "converted": "converted", "from scratch": "continued"}  # fmt: skip
-    assert c["runs"]["from scratch"]["from"]["made"] == "scratch" and c["runs"]["converted"]["from"]["model"] == {"n": 16}
+        "roberta": "continued",
+        "converted": "converted",
+        "from scratch": "continued",
+    }
+    assert c["runs"]["from scratch"]["from"]["made"] == "scratch" and c["runs"]["converted"]["from"]["model"] == {
+        "n": 16
+    }
 
 
 def test_measurements(measure, scores, monkeypatch, text):  # noqa: F811
     scores.bits = {CONTINUED: 2.0, "converted": 2.5}
     levels = []
-    monkeypatch.setattr(context_free, "measure", lambda folder, n: levels.append((folder, n)) or Namespace(masked_bits=7.5))
+    monkeypatch.setattr(
+        context_free, "measure", lambda folder, n: levels.append((folder, n)) or Namespace(masked_bits=7.5)
+    )
     record = measure()
-    assert [path.parts[-4:-2] for path in scores.scored] == [tuple(name.split("/")) for name in (ORDER[1], ORDER[2], ORDER[4])]
+    assert [path.parts[-4:-2] for path in scores.scored] == [
+        tuple(name.split("/")) for name in (ORDER[1], ORDER[2], ORDER[4])
+    ]
     at = {"n": 16, "k": 8, "sharing": "headwise"}
-    for model, bits, where in (("roberta", 2.0, {"n": 16, "k": None, "sharing": None}), ("converted", 2.5, at), ("from scratch", 3.0, at)):
+    for model, bits, where in (
+        ("roberta", 2.0, {"n": 16, "k": None, "sharing": None}),
+        ("converted", 2.5, at),
+        ("from scratch", 3.0, at),
+    ):
         (perplexity,) = record.select("perplexity", model=model)
-        assert (perplexity.value, perplexity.unit, perplexity.repetitions) == (pytest.approx(2**bits, rel=1e-5), "perplexity", 1)
-        assert [(m.value, m.seed, m.unit) for m in record.select("bits", model=model)] == [(bits, None, "bits"), (bits, 1, "bits")]
+        assert (perplexity.value, perplexity.unit, perplexity.repetitions) == (
+            pytest.approx(2**bits, rel=1e-5),
+            "perplexity",
+            1,
+        )
+        assert [(m.value, m.seed, m.unit) for m in record.select("bits", model=model)] == [
+            (bits, None, "bits"),
+            (bits, 1, "bits"),
+        ]
         assert all(getattr(perplexity, name) == value for name, value in where.items())
     (level,) = record.select("context_free_bits")
     assert (level.value, level.n, level.unit, levels) == (7.5, 16, "bits", [(text / "shard0", 16)])
     assert [(c.model, c.seed, c.metric, c.points) for c in record.curves] == [
-        (model, 1, "bits", [(2.0, 8.8), (4.0, 8.6)]) for model in ("roberta", "converted", "from scratch")]  # fmt: skip
+        (model, 1, "bits", [(2.0, 8.8), (4.0, 8.6)]) for model in ("roberta", "converted", "from scratch")
+    ]
 
 
 def test_three_seeds(measure, scores, trainer, monkeypatch):  # noqa: F811
@@ -100,7 +141,11 @@ def test_every_length_has_its_level(trainer, scores, text, tmp_path):  # noqa: F
     levels = record.select("context_free_bits")
     assert [m.n for m in levels] == [16, 32] and levels[0].value < levels[1].value
     assert {m.model: (m.n, m.k) for m in record.select("perplexity")} == {
-        "roberta": (16, None), "n=16": (16, 8), "roberta n=32": (32, None), "n=32": (32, 8)}  # fmt: skip
+        "roberta": (16, None),
+        "n=16": (16, 8),
+        "roberta n=32": (32, None),
+        "n=32": (32, 8),
+    }
 
 
 def test_measured_twice_is_the_same(measure, trainer, scores):  # noqa: F811
@@ -167,7 +212,10 @@ def test_scoring_stops_in_time(measure, trainer, scores, monkeypatch):  # noqa: 
 
 def test_rules_are_written_before_the_first_run(measure, trainer, warm_start, tmp_path, monkeypatch):  # noqa: F811
     """A rule that changes afterwards is not that of the record."""
-    path, rules = tmp_path / "runs/smoke/rules/warm-start.json", {claim.identifier: claim.rule for claim in warm_start.claims}
+    path, rules = (
+        tmp_path / "runs/smoke/rules/warm-start.json",
+        {claim.identifier: claim.rule for claim in warm_start.claims},
+    )
     seen = []
     trainer.before = lambda job: seen.append(json.loads(path.read_text()))
     with pytest.raises(Unfinished):
@@ -188,7 +236,9 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("path, content", [(path, content) for path, contents in DAMAGES.items() for content in contents])
+@pytest.mark.parametrize(
+    "path, content", [(path, content) for path, contents in DAMAGES.items() for content in contents]
+)
 def test_damage_is_found_before_other_runs_are_trained(measure, runs, trainer, path, content):  # noqa: F811
     shutil.rmtree(runs / f"smoke/{LINFORMER}-continued")
     damaged = runs / "smoke" / path
@@ -257,10 +307,16 @@ def there(finished_runs):  # noqa: F811
 def test_a_record_of_another_plan_is_rejected(warm_start, there, runs, text, key):  # noqa: F811
     inputs = Inputs(runs, text)
     warm_start.check_ledger("smoke", inputs, [there])
-    other = {"sizes": {**there.configuration["sizes"], "lr": 0.5}, "seeds": [1, 2],
-             "runs": {**there.configuration["runs"], "roberta": {}}}[key]  # fmt: skip
+    other = {
+        "sizes": {**there.configuration["sizes"], "lr": 0.5},
+        "seeds": [1, 2],
+        "runs": {**there.configuration["runs"], "roberta": {}},
+    }[key]
     record = there.changed(configuration={**there.configuration, key: other})
-    for check in (lambda: warm_start.check_ledger("smoke", inputs, [record]), lambda: warm_start.measure_again(record, inputs)):
+    for check in (
+        lambda: warm_start.check_ledger("smoke", inputs, [record]),
+        lambda: warm_start.measure_again(record, inputs),
+    ):
         with pytest.raises(ValueError, match=f"warm-start-smoke .*{key}"):
             check()
 
@@ -309,11 +365,14 @@ def test_how_measured():
 # Costs and rules
 
 
-@pytest.mark.parametrize("name, scale, numbers", [
-    ("warm-start", "smoke", ("5 runs", "24 updates", "0.0 M tokens")),
-    # by seed: 2,000 + 2 x 400 for the RoBERTa, 6 models of 500 updates of 2,048 tokens
-    ("figure-3a", "cpu", ("27 runs", "17,400 updates", "35.6 M tokens")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, scale, numbers",
+    [
+        ("warm-start", "smoke", ("5 runs", "24 updates", "0.0 M tokens")),
+        # by seed: 2,000 + 2 x 400 for the RoBERTa, 6 models of 500 updates of 2,048 tokens
+        ("figure-3a", "cpu", ("27 runs", "17,400 updates", "35.6 M tokens")),
+    ],
+)
 def test_cost(name, scale, numbers):
     assert tuple(find(name).cost(scale).split(", ")) == numbers
 
@@ -328,5 +387,10 @@ def test_a_comparison_is_of_its_own_record(there):
     evaluate = comparison("warm-start", lambda record: (["converted"], [Check(UNDECIDED, "a number")]))
     verdict = evaluate([there], "smoke")
     assert verdict.outcome == UNDECIDED and verdict.records == ["warm-start-smoke"] and "a number" in verdict.numbers
-    for others in ([], [there.changed(experiment="scratch")], [there.changed(scale="cpu")], [there.changed(made_by="script")]):
+    for others in (
+        [],
+        [there.changed(experiment="scratch")],
+        [there.changed(scale="cpu")],
+        [there.changed(made_by="script")],
+    ):
         assert evaluate(others, "smoke").outcome == UNMEASURED

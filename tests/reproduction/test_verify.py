@@ -71,7 +71,10 @@ def test_a_tolerance_of_zero_is_exact(record):
 
 def test_units_without_a_tolerance_are_not_compared(again, record, tmp_path):
     a, b = (with_values(record, 2.0, x, tolerance={"times one": 0.1}) for x in (1.0, 5.0))
-    a, b = (r.changed(measurements=[r.measurements[0], r.measurements[1].model_copy(update={"unit": "seconds"})]) for r in (a, b))
+    a, b = (
+        r.changed(measurements=[r.measurements[0], r.measurements[1].model_copy(update={"unit": "seconds"})])
+        for r in (a, b)
+    )
     assert not differences(a, b)
     write(a, tmp_path)
     again.append(b)
@@ -125,8 +128,18 @@ def test_a_record_that_is_not_there(tmp_path):
         verify("lost", tmp_path, Inputs())
 
 
-@pytest.mark.parametrize("fields", [{"scale": "paper"}, {"made_by": "benchmark"}, {"made_by": "script"}, {"experiment": None},
-                                    {"tolerance": None}, {"tolerance": {}}, {"tolerance": {"seconds": 0.1}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scale": "paper"},
+        {"made_by": "benchmark"},
+        {"made_by": "script"},
+        {"experiment": None},
+        {"tolerance": None},
+        {"tolerance": {}},
+        {"tolerance": {"seconds": 0.1}},
+    ],
+)
 def test_what_cannot_be_verified_names_its_command(again, record, tmp_path, fields):
     again.append(record.changed(**fields))
     write(record.changed(**fields), tmp_path)

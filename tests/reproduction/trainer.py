@@ -105,8 +105,10 @@ def finish(folder: Path, cfg, updates: int, commit: str = "abc") -> None:
     extra = {"previous_training_time": taken}
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(exist_ok=True, parents=True)
-    torch.save({"cfg": cfg, "model": model, "optimizer_history": [{"num_updates": updates}], "extra_state": extra},
-               checkpoints / "checkpoint_last.pt")  # fmt: skip
+    torch.save(
+        {"cfg": cfg, "model": model, "optimizer_history": [{"num_updates": updates}], "extra_state": extra},
+        checkpoints / "checkpoint_last.pt",
+    )
     every = cfg["checkpoint"]["save_interval_updates"]
     points = [u for u in range(1, updates + 1) if u % every == 0 or u == updates]
     (folder / "logs").mkdir(exist_ok=True)

@@ -17,7 +17,13 @@ SECONDS = 7.0
 
 def splits(value: float):
     """Scores of one development set."""
-    return {"valid": {"scores": {"accuracy": {"value": value, "interval": [value - 0.1, value + 0.1]}}, "rows": 20, "majority": 0.5}}
+    return {
+        "valid": {
+            "scores": {"accuracy": {"value": value, "interval": [value - 0.1, value + 0.1]}},
+            "rows": 20,
+            "majority": 0.5,
+        }
+    }
 
 
 class Tuner:
@@ -31,7 +37,15 @@ class Tuner:
     """
 
     def __init__(self, clock):
-        self.jobs, self.tuned, self.accuracy, self.stops, self.judged, self.again, self.clock = [], [], {}, False, [], 0.75, clock
+        self.jobs, self.tuned, self.accuracy, self.stops, self.judged, self.again, self.clock = (
+            [],
+            [],
+            {},
+            False,
+            [],
+            0.75,
+            clock,
+        )
 
     def __call__(self, job, until=None):
         self.jobs.append(job)
@@ -45,13 +59,26 @@ class Tuner:
         start, (recipe,) = job.start(), job.recipes
         value = next((a for part, a in self.accuracy.items() if part in job.name), 0.75)
         result = {
-            "model": {"checkpoint": start.given.name, "max_positions": start.max_positions, "projected_dim": start.projected_dim,
-                      "sharing": start.sharing, "projection": start.projection, "from_scratch": job.from_scratch,
-                      "pretraining": start.provenance},
-            "data": data.described(job.data), "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
-            "task": job.task.name, "splits": splits(value), "checkpoint": "checkpoints/checkpoint_best.pt", "seconds": SECONDS,
-            "commit": f"of seed {recipe.seed}", "hardware": HARDWARE, "versions": VERSIONS, "date": DATE,
-        }  # fmt: skip
+            "model": {
+                "checkpoint": start.given.name,
+                "max_positions": start.max_positions,
+                "projected_dim": start.projected_dim,
+                "sharing": start.sharing,
+                "projection": start.projection,
+                "from_scratch": job.from_scratch,
+                "pretraining": start.provenance,
+            },
+            "data": data.described(job.data),
+            "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
+            "task": job.task.name,
+            "splits": splits(value),
+            "checkpoint": "checkpoints/checkpoint_best.pt",
+            "seconds": SECONDS,
+            "commit": f"of seed {recipe.seed}",
+            "hardware": HARDWARE,
+            "versions": VERSIONS,
+            "date": DATE,
+        }
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result))
         return [result]
@@ -75,6 +102,17 @@ def tasks(tmp_path_factory, pieces, glue):
     """SST-2 for n = 16 and n = 32."""
     folder = tmp_path_factory.mktemp("tasks")
     for name, n in (("sst-2", 16), ("sst-2-n32", 32)):
-        main(["prepare", "sst-2", str(folder / name), "--source", str(glue), "--sentencepiece", str(pieces / "sentencepiece.bpe.model"),
-              "--max-positions", str(n)])  # fmt: skip
+        main(
+            [
+                "prepare",
+                "sst-2",
+                str(folder / name),
+                "--source",
+                str(glue),
+                "--sentencepiece",
+                str(pieces / "sentencepiece.bpe.model"),
+                "--max-positions",
+                str(n),
+            ]
+        )
     return folder

@@ -49,13 +49,22 @@ def test_record(figure, measure, trainer, text, tmp_path, monkeypatch):  # noqa:
     record, source = measure(), "RoBERTa, n = 16, validation split"
     assert trainer.trained == RUNS
     assert (record.identifier, record.experiment, record.made_by, record.scale) == (
-        "spectrum-roberta-smoke", "figure-1", "reproduce", "smoke")  # fmt: skip
+        "spectrum-roberta-smoke",
+        "figure-1",
+        "reproduce",
+        "smoke",
+    )
     assert (record.commit, record.hardware, record.versions, record.date) == ("abc; def", HARDWARE, VERSIONS, DATE)
     assert record.data == described(text) and record.command == "the command"
     assert record.seconds == 25.0  # two runs of ten, and the analysis
     assert record.rules == {claim.identifier: claim.rule for claim in figure.claims}
     c = record.configuration
-    assert c["sentences"] == 4 and c["sizes"]["tokens"] == 128 and c["model"]["made"] == "continued" and c["model"]["model"] == {"n": 16}
+    assert (
+        c["sentences"] == 4
+        and c["sizes"]["tokens"] == 128
+        and c["model"]["made"] == "continued"
+        and c["model"]["model"] == {"n": 16}
+    )
     facts = c["runs"][source]
     assert (facts["n"], facts["index"], facts["singular_values"], facts["sentences"]) == (16, 4, 16, 4)
     assert set(record.tolerance.values()) == {1e-3} and set(record.tolerance) == {m.unit for m in record.measurements}

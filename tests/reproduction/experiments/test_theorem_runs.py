@@ -33,9 +33,18 @@ def seconds_of(folder):
 def test_record(run):
     folder, record = run
     here, facts = provenance(), record.configuration["runs"]["random"]
-    assert (record.identifier, record.experiment, record.made_by, record.scale) == ("theorem-1-smoke", "theorem-1", "reproduce", "smoke")
+    assert (record.identifier, record.experiment, record.made_by, record.scale) == (
+        "theorem-1-smoke",
+        "theorem-1",
+        "reproduce",
+        "smoke",
+    )
     assert (record.commit, record.hardware, record.versions, record.date) == (
-        current_commit(), here["hardware"], here["versions"], here["date"])  # fmt: skip
+        current_commit(),
+        here["hardware"],
+        here["versions"],
+        here["date"],
+    )
     assert record.command == "the command" and record.data.startswith("none")
     assert record.seconds == max(facts["seconds"], 0.001) and facts["seconds"] == seconds_of(folder)["theorem1"]
     assert set(record.tolerance) == {m.unit for m in record.measurements} and set(record.tolerance.values()) == {1e-4}
@@ -53,7 +62,9 @@ def test_one_run_for_both_theorems(run, small, monkeypatch):
     where.write_text(json.dumps(earlier))
     (second,) = find("theorem-2").measure("smoke", Inputs(folder), "another command")
     assert (second.commit, second.date, second.command) == ("earlier", "2020-01-01", "another command")
-    assert second.identifier == "theorem-2-smoke" and second.select("spectral_within_eps") and not second.select("theorem")
+    assert (
+        second.identifier == "theorem-2-smoke" and second.select("spectral_within_eps") and not second.select("theorem")
+    )
     assert second.seconds == max(seconds_of(folder)["theorem2"], 0.001)
 
 
@@ -61,7 +72,11 @@ def test_verified(run, small, tmp_path):
     """In a folder of its own, with the same draws."""
     find("theorem-1").publish([run[1]], "smoke", tmp_path)
     assert f"{len(run[1].measurements)} of" in verify("theorem-1-smoke", tmp_path, Inputs())
-    changed = run[1].measurements[0].model_copy(update={"value": run[1].measurements[0].value * 1.001, "interval": None, "repetitions": 1})
+    changed = (
+        run[1]
+        .measurements[0]
+        .model_copy(update={"value": run[1].measurements[0].value * 1.001, "interval": None, "repetitions": 1})
+    )
     other = run[1].changed(measurements=[changed, *run[1].measurements[1:]])
     (tmp_path / "other").mkdir()
     find("theorem-1").publish([other], "smoke", tmp_path / "other")
@@ -69,7 +84,10 @@ def test_verified(run, small, tmp_path):
         verify("theorem-1-smoke", tmp_path / "other", Inputs())
 
 
-@pytest.mark.parametrize("inputs, option", [(Inputs(runs="r"), "--runs is r"), (Inputs(text="t"), "--text is t"), (Inputs(minutes=1), "--minutes is 1")])
+@pytest.mark.parametrize(
+    "inputs, option",
+    [(Inputs(runs="r"), "--runs is r"), (Inputs(text="t"), "--text is t"), (Inputs(minutes=1), "--minutes is 1")],
+)
 def test_verification_takes_no_folder(run, inputs, option):
     with pytest.raises(ValueError, match=option):
         find("theorem-1").measure_again(run[1], inputs)
@@ -79,7 +97,14 @@ def test_of_summary():
     """A value of those that have one; a share where some have none."""
     summary = {"value": 2.0, "least": 1.0, "most": 3.0, "count": 3, "of": 4}
     value, share = of_summary("k", summary, "k", n=8)
-    assert (value.metric, value.value, value.interval, value.repetitions, value.unit, value.n) == ("k", 2.0, (1.0, 3.0), 3, "k", 8)
+    assert (value.metric, value.value, value.interval, value.repetitions, value.unit, value.n) == (
+        "k",
+        2.0,
+        (1.0, 3.0),
+        3,
+        "k",
+        8,
+    )
     assert (share.metric, share.value, share.n, share.repetitions) == ("k_share", 0.75, 8, 1)
     (one,) = of_summary("k", {**summary, "least": 2.0, "most": 2.0, "count": 1, "of": 1}, "k")
     assert one.interval is None and one.repetitions == 1
