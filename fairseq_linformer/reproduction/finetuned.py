@@ -137,19 +137,7 @@ class FinetuningExperiment(Experiment):
         runs = {model: pretrainings(SCALES[scale], SIZES[scale])[model].described()}
         return json.loads(json.dumps({"sizes": sizes, "seeds": SCALES[scale].seeds, "runs": runs}))
 
-    def check_ledger(self, scale: str, inputs: Inputs, records: Sequence[Record]) -> None:
-        for record in records:
-            if (record.experiment, record.scale, record.made_by) == (self.name, scale, "reproduce") and scale != SCALE:
-                self.check_same(record, inputs)
-                if not all(self._finished(record, inputs)):
-                    raise ValueError(f"{record.identifier} is in the ledger already, and its runs are not all in {inputs.folder}; "
-                                     f"--verify {record.identifier} measures it again, or give another --ledger")  # fmt: skip
-
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        """
-        Raises:
-            ValueError: a record is of another plan than today's, or of other data than the inputs.
-        """
         name = _member_name(record)
         member = next((m for m in members(SCALES[record.scale], SIZES[record.scale]) if m.name == name), None)
         if member is None:
@@ -159,6 +147,9 @@ class FinetuningExperiment(Experiment):
         check_task(task, n, inputs.tasks, inputs.text)
         here = _data(f"{task}: {data.described(data.folder_of(inputs.tasks, task, n))}", described(inputs.text))
         check_same_plan(record, self.configuration(member.model, record.scale), here)
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return all(self._finished(record, inputs))
 
     def _finished(self, record: Record, inputs: Inputs) -> list[bool]:
         """Of each seed: whether the model is pretrained and finetuned."""

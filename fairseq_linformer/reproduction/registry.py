@@ -156,6 +156,22 @@ class Experiment(ABC):
         Raises:
             ValueError: one is not.
         """
+        for record in records:
+            if (record.experiment, record.scale, record.made_by) == (self.name, scale, "reproduce"):
+                self.check_same(record, inputs)
+                if not self.has_runs(record, inputs):
+                    raise ValueError(f"{record.identifier} is in the ledger already, and its runs are not all in {inputs.folder}; "
+                                     f"--verify {record.identifier} measures it again, or give another --ledger")  # fmt: skip
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        """
+        Raises:
+            ValueError: a record is of another plan than today's, or of other data than the inputs.
+        """
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        """Whether the runs behind a record are all finished here."""
+        return True
 
     # Commands
 

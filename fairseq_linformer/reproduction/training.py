@@ -57,20 +57,11 @@ class TrainingExperiment(Experiment):
         updates = sum(run.updates for run in runs)
         return f"{len(runs)} runs, {updates:,} updates, {updates * sizes.tokens / 1e6:,.1f} M tokens"
 
-    def check_ledger(self, scale: str, inputs: Inputs, records: Sequence[Record]) -> None:
-        for record in records:
-            if (record.experiment, record.scale, record.made_by) == (self.name, scale, "reproduce"):
-                self.check_same(record, inputs)
-                if not all(folder.is_done for folder in self._folders(scale, inputs)):
-                    raise ValueError(f"{record.identifier} is in the ledger already, and its runs are not all in {inputs.folder}; "
-                                     f"--verify {record.identifier} measures it again, or give another --ledger")  # fmt: skip
-
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        """
-        Raises:
-            ValueError: a record is of another plan than today's, or of other data than the input.
-        """
         check_same_plan(record, self.configuration(scale_of(record.scale)), described(inputs.text))
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return all(folder.is_done for folder in self._folders(record.scale, inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         until = None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes

@@ -19,6 +19,7 @@ from ...analysis.loading import load_model
 from ...analysis.result import Spectrum, dimensions
 from ...analysis.spectrum import STATE, measure
 from ...analysis.texts import Counts
+from ...checkpoints.files import training_seconds
 from ...evaluation.rows import open_dataset
 from .. import scoring
 from ..cells import rule
@@ -152,6 +153,12 @@ class Figure1(Experiment):
         updates = sum(run.updates for run in self._run(scale).history)
         return f"{len(self._run(scale).history)} runs, {updates:,} updates, {SENTENCES[scale]:,} sentences"
 
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        check_same_plan(record, self._configuration(record.scale), described(inputs.text))
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return all(folder.is_done for folder in self._folders(record.scale, inputs))
+
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         until = None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
         folders = self._folders(scale, inputs)
@@ -164,7 +171,7 @@ class Figure1(Experiment):
         from tempfile import TemporaryDirectory
 
         self.check(record.scale, inputs)
-        check_same_plan(record, self._configuration(record.scale), described(inputs.text))
+        self.check_same(record, inputs)
         folders = self._folders(record.scale, inputs)
         done = [folder.is_done for folder in folders]
         check_folders(folders, inputs.text)
@@ -200,7 +207,7 @@ class Figure1(Experiment):
             configuration={**self._configuration(scale), "runs": {source: spectrum.facts}},
             data=described(inputs.text),
             command=command,
-            seconds=round(seconds, 3),
+            seconds=round(seconds + sum(training_seconds(folder.last, folder.start) for folder in folders), 3),
             rules=rules,
             tolerance={m.unit: TOLERANCE for m in measurements(spectrum, source)},
         )

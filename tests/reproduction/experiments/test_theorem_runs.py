@@ -1,0 +1,117 @@
+"""Theorems: one run for both, its record, verification."""
+
+import json
+
+import pytest
+
+from fairseq_linformer.machine import current_commit, provenance
+from fairseq_linformer.reproduction.experiments import theorem_1
+from fairseq_linformer.reproduction.experiments.theorem_1 import SIZES, of_summary
+from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.verify import verify
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Both theorems at a size smaller than smoke."""
+    folder = tmp_path_factory.mktemp("theorems")
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setitem(SIZES, "smoke", ([8, 16], 4, 2))
+        (record,) = find("theorem-1").measure("smoke", Inputs(folder), "the command")
+    return folder, record
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setitem(SIZES, "smoke", ([8, 16], 4, 2))
+
+
+def seconds_of(folder):
+    return json.loads((folder / "smoke/theorems/theorems/theorems.json").read_text())["seconds"]
+
+
+def test_record(run):
+    folder, record = run
+    here, facts = provenance(), record.configuration["runs"]["random"]
+    assert (record.identifier, record.experiment, record.made_by, record.scale) == (
+        "theorem-1-smoke",
+        "theorem-1",
+        "reproduce",
+        "smoke",
+    )
+    assert (record.commit, record.hardware, record.versions, record.date) == (
+        current_commit(),
+        here["hardware"],
+        here["versions"],
+        here["date"],
+    )
+    assert record.command == "the command" and record.data.startswith("none")
+    assert record.seconds == max(facts["seconds"], 0.001) and facts["seconds"] == seconds_of(folder)["theorem1"]
+    assert set(record.tolerance) == {m.unit for m in record.measurements} and set(record.tolerance.values()) == {1e-4}
+    assert {m.n for m in record.measurements} == {8, 16} and {m.source for m in record.measurements} == {"random"}
+    assert all(0 <= m.value <= 1 for m in record.select("theorem")) and record.select("squared_error")
+    assert "theorem1" not in facts and "theorem2" not in facts
+
+
+def test_one_run_for_both_theorems(run, small, monkeypatch):
+    """Numbers that are used later are of the commit and machine that measured them."""
+    folder, _ = run
+    monkeypatch.setattr(theorem_1.theorems, "run", lambda *arguments: pytest.fail("measured twice"))
+    where = folder / "smoke/theorems/theorems.json"
+    earlier = {**json.loads(where.read_text()), "commit": "earlier", "date": "2020-01-01"}
+    where.write_text(json.dumps(earlier))
+    (second,) = find("theorem-2").measure("smoke", Inputs(folder), "another command")
+    assert (second.commit, second.date, second.command) == ("earlier", "2020-01-01", "another command")
+    assert (
+        second.identifier == "theorem-2-smoke" and second.select("spectral_within_eps") and not second.select("theorem")
+    )
+    assert second.seconds == max(seconds_of(folder)["theorem2"], 0.001)
+
+
+def test_verified(run, small, tmp_path):
+    """In a folder of its own, with the same draws."""
+    find("theorem-1").publish([run[1]], "smoke", tmp_path)
+    assert f"{len(run[1].measurements)} of" in verify("theorem-1-smoke", tmp_path, Inputs())
+    changed = (
+        run[1]
+        .measurements[0]
+        .model_copy(update={"value": run[1].measurements[0].value * 1.001, "interval": None, "repetitions": 1})
+    )
+    other = run[1].changed(measurements=[changed, *run[1].measurements[1:]])
+    (tmp_path / "other").mkdir()
+    find("theorem-1").publish([other], "smoke", tmp_path / "other")
+    with pytest.raises(ValueError, match="1 of"):
+        verify("theorem-1-smoke", tmp_path / "other", Inputs())
+
+
+@pytest.mark.parametrize(
+    "inputs, option",
+    [(Inputs(runs="r"), "--runs is r"), (Inputs(text="t"), "--text is t"), (Inputs(minutes=1), "--minutes is 1")],
+)
+def test_verification_takes_no_folder(run, inputs, option):
+    with pytest.raises(ValueError, match=option):
+        find("theorem-1").measure_again(run[1], inputs)
+
+
+def test_of_summary():
+    """A value of those that have one; a share where some have none."""
+    summary = {"value": 2.0, "least": 1.0, "most": 3.0, "count": 3, "of": 4}
+    value, share = of_summary("k", summary, "k", n=8)
+    assert (value.metric, value.value, value.interval, value.repetitions, value.unit, value.n) == (
+        "k",
+        2.0,
+        (1.0, 3.0),
+        3,
+        "k",
+        8,
+    )
+    assert (share.metric, share.value, share.n, share.repetitions) == ("k_share", 0.75, 8, 1)
+    (one,) = of_summary("k", {**summary, "least": 2.0, "most": 2.0, "count": 1, "of": 1}, "k")
+    assert one.interval is None and one.repetitions == 1
+    (none,) = of_summary("k", {**summary, "value": None, "count": 0}, "k")
+    assert none.metric == "k_share" and none.value == 0.0
+
+
+def test_scales():
+    assert find("theorem-1").scales == ("smoke", "cpu") and find("theorem-2").cost("cpu")
+    assert SIZES["cpu"] == ([128, 512, 2048], 64, 60)

@@ -1,0 +1,138 @@
+"""``fairseq-linformer reproduce``: options, refusals before anything is written, the command in a record."""
+
+import re
+
+import pytest
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.reproduction import registry, verify
+from fairseq_linformer.reproduction.registry import Inputs, find
+
+from .trainer import text  # noqa: F401
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    (tmp_path / "ledger").mkdir()
+    return tmp_path / "ledger"
+
+
+@pytest.fixture
+def reproduce(capsys, monkeypatch, tmp_path, ledger):
+    """From an empty folder, with a ledger; its error or its output."""
+    monkeypatch.chdir(tmp_path)
+
+    def reproduce(*words):
+        try:
+            main(["reproduce", *map(str, words), *["--ledger", "ledger"] * ("--ledger" not in words)])
+        except SystemExit as end:
+            return str(end.code)
+        return capsys.readouterr().out
+
+    return reproduce
+
+
+REFUSED = [
+    (["figure-9"], "'figure-9'.*figure-3a.*table-2"),
+    ([], "list"),
+    (["figure-3a", "--scale", "huge"], "--scale is huge.*smoke, cpu, gpu, paper"),
+    (["figure-3a", "--minutes", "0"], "--minutes is 0"),
+    (["figure-3a", "--minutes", "-1"], "--minutes is -1"),
+    (["figure-3a", "--minutes", "nan"], "--minutes is nan"),
+    (["figure-3a", "--minutes", "inf"], "--minutes is inf"),
+    (["figure-3a"], "--text"),
+    (["figure-3a", "--text", "nowhere"], "--text is nowhere.*dict.txt"),
+    (["figure-3a", "--text", "two\nlines"], "--text is two lines"),
+    (["figure-3a", "--text", "two:folders"], "--text is two:folders.*':'"),
+    (["figure-3a", "--text", "${x}"], r"--text is \$\{x\}.*'\$\{'"),
+    (["parameters", "--text", "nowhere"], "--text is nowhere"),
+    (["figure-3a", "--tasks", "nowhere"], "--text"),
+    (["parameters", "--tasks", "nowhere"], "--tasks is nowhere"),
+    (["parameters", "--runs", "nowhere"], "--runs is nowhere"),
+    (["table-2", "--text", "nowhere"], "--tasks"),
+    (["theorem-1", "--minutes", "3"], "--minutes is 3"),
+    (["theorem-1", "--scale", "gpu"], "gpu.*smoke, cpu"),
+    (["theorem-1", "--scale", "paper"], "theorem-1.*figure-3a.*table-2"),
+    (["figure-3a", "--scale", "paper", "--minutes", "1"], "--minutes.*paper"),
+    (["figure-3a", "--scale", "paper"], "--text"),
+    (["table-2", "--scale", "paper"], "--tasks"),
+    (["table-2", "--scale", "paper", "--text", "nowhere"], "--text is nowhere"),
+    (["table-2", "--scale", "paper", "--text", "nowhere", "--tasks", "t"], "--text is nowhere"),
+    (["figure-3a", "--dry-run"], "--dry-run.*paper"),
+    (["figure-3a", "--text", "t", "--ledger", "nowhere"], "--ledger is nowhere"),
+    (["figure-3a", "--scale", "paper", "--text", "t", "--ledger", "nowhere"], "--ledger is nowhere"),
+    (["--verify", "lost"], "lost.json"),
+    (["--verify", ""], "--verify"),
+    (["--verify", "../results/theorem-1-smoke"], "--verify is ../results/theorem-1-smoke"),
+    (["--verify", "lost", "--scale", "cpu"], "--scale.*--verify lost"),
+    (["--verify", "lost", "--dry-run"], "--dry-run.*--verify lost"),
+    (["figure-3a", "--verify", "lost"], "--verify lost.*figure-3a"),
+    (["list", "--minutes", "3"], "--minutes.*list"),
+    (["list", "--scale", "cpu"], "--scale.*list"),
+    (["list", "--text", ""], "--text.*list"),
+    (["list", "--tasks", "t"], "--tasks.*list"),
+    (["list", "--runs", "nowhere"], "--runs.*list"),
+    (["list", "--dry-run"], "--dry-run.*list"),
+    (["list", "--ledger", "nowhere"], "--ledger is nowhere"),
+]
+
+
+@pytest.mark.parametrize("words, problem", REFUSED)
+def test_bad_input_is_one_sentence_and_writes_nothing(reproduce, tmp_path, words, problem):
+    ended = reproduce(*words)
+    assert ended.startswith("fairseq-linformer: ") and "\n" not in ended and re.search(problem, ended)
+    assert [path.name for path in tmp_path.rglob("*")] == ["ledger"]
+
+
+def test_a_read_only_ledger_is_refused(reproduce, ledger, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *arguments: False)
+    assert "--ledger is ledger" in reproduce("parameters", "--scale", "smoke")
+    assert not [*ledger.iterdir()]
+
+
+def test_runs_that_cannot_be_written_are_refused(reproduce, text, tmp_path):  # noqa: F811
+    (tmp_path / "file").touch()
+    assert str(tmp_path / "file") in reproduce("scratch", "--scale", "smoke", "--text", text, "--runs", "file/runs")
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """The arguments of ``Experiment.reproduce``."""
+    calls = []
+    monkeypatch.setattr(registry.Experiment, "reproduce", lambda *arguments: calls.append(arguments) or "done")
+    return calls
+
+
+def test_options_reach_the_experiment(reproduce, called, text):  # noqa: F811
+    assert reproduce("scratch", "--text", text, "--minutes", "2.5", "--runs", "there", "--scale", "smoke") == "done\n"
+    experiment, scale, inputs, folder, command = called[0]
+    assert (experiment, scale, folder) == (find("scratch"), "smoke", "ledger")
+    assert inputs == Inputs(runs="there", text=str(text), tasks=None, minutes=2.5)
+    assert command == "fairseq-linformer reproduce scratch --scale smoke --text text"
+
+
+def test_the_default_scale_is_cpu(reproduce, called):
+    reproduce("theorem-1")
+    assert called[0][1:] == ("cpu", Inputs(), "ledger", "fairseq-linformer reproduce theorem-1 --scale cpu")
+
+
+def test_the_command_has_folders_by_their_names(reproduce, called, tmp_path):
+    (tmp_path / "my text").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "my text")
+    (tmp_path / "tasks").mkdir()
+    reproduce("table-2", "--text", "link", "--tasks", tmp_path / "tasks/../tasks")
+    assert called[0][4] == "fairseq-linformer reproduce table-2 --scale cpu --text 'my text' --tasks tasks"
+
+
+def test_verification_reads_the_same_inputs(reproduce, monkeypatch):
+    calls = []
+    monkeypatch.setattr(verify, "verify", lambda *arguments: calls.append(arguments) or "verified")
+    assert (
+        reproduce("--verify", "a-cpu", "--text", "t", "--tasks", "s", "--runs", "r", "--minutes", "1") == "verified\n"
+    )
+    assert calls == [("a-cpu", "ledger", Inputs("r", "t", "s", 1.0))]
+
+
+def test_the_ledger_is_checked_before_hours_of_work(reproduce, called, ledger):
+    (ledger / "damaged.json").write_text("{")
+    assert "damaged.json" in reproduce("theorem-1") and not called

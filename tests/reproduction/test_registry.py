@@ -1,0 +1,335 @@
+"""The list of experiments, what every one of them does, and how one is added."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.reproduction import registry
+from fairseq_linformer.reproduction.records import read, write
+from fairseq_linformer.reproduction.registry import Experiment, Inputs, Unfinished, claims, experiments, find, listing
+from fairseq_linformer.reproduction.report import build
+from fairseq_linformer.reproduction.scales import NAMES
+
+from .experiments import toy
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    folder = tmp_path / "ledger"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def with_toy(monkeypatch):
+    """One line more in MODULES."""
+    real, name = registry.import_module, "toy"
+    monkeypatch.setattr(registry, "MODULES", (*registry.MODULES, name))
+    monkeypatch.setattr(
+        registry, "import_module", lambda path, package: toy if path == f".experiments.{name}" else real(path, package)
+    )
+    monkeypatch.setattr(toy, "DOUBLE", [2.0])
+    experiments.cache_clear()
+    yield
+    experiments.cache_clear()
+
+
+@pytest.fixture
+def command(capsys, ledger):
+    """``fairseq-linformer reproduce``; its error or its output."""
+
+    def command(*words):
+        try:
+            main(["reproduce", *map(str, words), "--ledger", str(ledger)])
+        except SystemExit as end:
+            return str(end.code)
+        return capsys.readouterr().out
+
+    return command
+
+
+# A new experiment
+
+
+def test_a_new_experiment_is_reproduced(with_toy, command, ledger):
+    said = command("toy", "--scale", "cpu")
+    record = read(ledger / "toy-cpu.json")
+    assert record.command == "fairseq-linformer reproduce toy --scale cpu" and record.find("double").value == 2.0
+    lines = said.splitlines()
+    assert [line.split(":")[0] for line in lines if line[0] != " "] == ["ledger", "toy-small", "toy-large"]
+    outcomes = {line.split(":")[0]: line for line in lines}
+    assert "holds at scale cpu" in outcomes["toy-small"] and "does not hold at scale cpu" in outcomes["toy-large"]
+    assert sum("2" in line and line.startswith("  ") for line in lines) == 2  # the number of each
+
+
+def test_a_new_experiment_is_listed(with_toy, command):
+    rows = {tuple(line.split()[:2]): line for line in command("list").splitlines()}
+    assert "next to nothing" in rows["toy", "smoke"] and rows["toy", "cpu"].endswith("not measured")
+    command("toy", "--scale", "smoke")
+    rows = {tuple(line.split()[:2]): line for line in command("list").splitlines()}
+    assert rows["toy", "smoke"].endswith(" toy-smoke") and rows["toy", "cpu"].endswith("not measured")
+    assert find("toy") is toy.EXPERIMENTS[0] and [*claims()][-2:] == ["toy-small", "toy-large"]
+
+
+def test_a_new_experiment_is_verified(with_toy, command):
+    command("toy", "--scale", "cpu")
+    assert "doubled again" in command("--verify", "toy-cpu")
+    toy.DOUBLE[0] = 2.3
+    assert "2.3" in (said := command("--verify", "toy-cpu")) and said.startswith("fairseq-linformer: ")
+    toy.DOUBLE[0] = 2.19  # within a tenth
+    assert "doubled again" in command("--verify", "toy-cpu")
+
+
+def test_a_new_experiment_is_in_the_report(with_toy, command, ledger, tmp_path):
+    command("toy", "--scale", "cpu")
+    build.write(ledger, tmp_path / "page.html")
+    page, text, cells = ((tmp_path / f"page.{end}").read_text() for end in ("html", "md", "csv"))
+    for where in (page, text):
+        assert "A toy" in where and "Twice one is more than 5." in where and "Holds if more than 1." in where
+        assert "toys" in where
+    assert 'id="claim-toy-small"' in page and "toy-large" in cells
+
+
+def test_what_is_unknown(command):
+    for words, name in ((["figure-9"], "figure-9"), ([], "list")):
+        assert (said := command(*words)).startswith("fairseq-linformer: ") and name in said
+    with pytest.raises(ValueError, match="toy.*figure-3a"):
+        find("toy")
+
+
+# All experiments
+
+
+@pytest.mark.parametrize("experiment", experiments(), ids=[each.name for each in experiments()])
+def test_every_experiment_is_whole(experiment):
+    assert find(experiment.name) is experiment and experiment.claims and experiment.title
+    assert set(experiment.scales) <= set(NAMES) and "smoke" in experiment.scales
+    assert all(len(experiment.cost(scale)) <= 60 for scale in experiment.scales)
+    assert set(experiment.reads) <= {"text", "tasks"} and all(find(other) for other in experiment.shows)
+    assert ("paper" in experiment.scales) == (experiment.paper_scale is not None)
+    for claim in experiment.claims:
+        assert claims()[claim.identifier] is claim and claim.rule and claim.statement.endswith(".") and claim.where
+        assert claim.evaluate([], "cpu").outcome == "not measured"
+
+
+def test_names_are_unique():
+    names = [each.name for each in experiments()]
+    identifiers = [claim.identifier for each in experiments() for claim in each.claims]
+    assert len({*names}) == len(names) and len({*identifiers}) == len(identifiers)
+
+
+# Inputs
+
+
+@pytest.mark.parametrize(
+    "name, scale, inputs, option",
+    [
+        ("figure-3a", "huge", Inputs(text="t"), "--scale is huge"),
+        ("theorem-1", "gpu", Inputs(), "gpu.*smoke, cpu"),
+        ("figure-3a", "cpu", Inputs(), "--text"),
+        ("figure-3a", "cpu", Inputs(text="t", tasks="nowhere"), "--tasks is nowhere"),
+        ("parameters", "cpu", Inputs(text="nowhere"), "--text is nowhere"),
+        ("parameters", "cpu", Inputs(tasks="nowhere"), "--tasks is nowhere"),
+        ("table-2", "cpu", Inputs(text="t"), "--tasks"),
+        ("table-2", "cpu", Inputs(tasks="t"), "--text"),
+        ("figure-1", "cpu", Inputs(), "--text"),
+        ("theorem-2", "cpu", Inputs(minutes=3), "--minutes is 3"),
+        ("operations", "cpu", Inputs(minutes=3), "--minutes is 3"),
+        ("operations", "cpu", Inputs(runs="somewhere"), "--runs is somewhere"),
+    ],
+)
+def test_inputs_are_checked(name, scale, inputs, option):
+    with pytest.raises(ValueError, match=option):
+        find(name).check(scale, inputs)
+
+
+@pytest.mark.parametrize(
+    "name, inputs, option",
+    [
+        ("table-2", Inputs(), "--tasks"),
+        ("table-2", Inputs(text="t", tasks="t"), "--text is t"),
+        ("figure-3a", Inputs(), "--text"),
+        ("figure-3a", Inputs(text="t", tasks="t"), "--tasks is t"),
+    ],
+)
+def test_inputs_of_the_paper_scale(name, inputs, option):
+    with pytest.raises(ValueError, match=option):
+        find(name).check_paper_inputs(inputs)
+    find(name).check_paper_inputs(Inputs(tasks="t") if name == "table-2" else Inputs(text="t"))
+
+
+def test_inputs_are_accepted():
+    find("figure-3a").check("cpu", Inputs("runs", "t", minutes=3))
+    find("table-2").check("smoke", Inputs(text="t", tasks="t"))
+    find("theorem-1").check("cpu", Inputs("runs"))
+    assert str(Inputs().folder) == "runs/reproduce" and str(Inputs("x").folder) == "x"
+
+
+# reproduce and publish
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """A toy whose steps are noted."""
+    experiment, found = toy.Toy(), []
+
+    def noted(name):
+        real = getattr(experiment, name)
+
+        def step(*arguments):
+            found.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(experiment, name, step)
+
+    for name in ("check", "check_ledger", "measure", "publish"):
+        noted(name)
+    return SimpleNamespace(experiment=experiment, found=found)
+
+
+def test_all_is_checked_before_it_is_measured(steps, ledger):
+    steps.experiment.reproduce("cpu", Inputs(), ledger, "c")
+    assert steps.found == ["check", "check_ledger", "measure", "publish"]
+
+
+@pytest.mark.parametrize(
+    "scale, inputs", [("gpu", Inputs()), ("cpu", Inputs(text="t")), ("cpu", Inputs(runs="file/below"))]
+)
+def test_what_is_refused_is_not_measured(steps, ledger, tmp_path, monkeypatch, scale, inputs):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError):
+        steps.experiment.reproduce(scale, inputs, ledger, "c")
+    assert "measure" not in steps.found and not [*ledger.iterdir()]
+
+
+def test_a_damaged_ledger_is_found_first(steps, ledger):
+    (ledger / "other.json").write_text("{")
+    with pytest.raises(ValueError, match="other.json"):
+        steps.experiment.reproduce("cpu", Inputs(), ledger, "c")
+    assert "measure" not in steps.found
+
+
+def test_what_is_unfinished_writes_nothing(steps, ledger, monkeypatch):
+    def measure(*arguments):
+        raise Unfinished("half is left")
+
+    monkeypatch.setattr(steps.experiment, "measure", measure)
+    assert steps.experiment.reproduce("cpu", Inputs(), ledger, "c") == "half is left"
+    assert not [*ledger.iterdir()]
+
+
+def test_an_identical_record_is_accepted(ledger):
+    """Measured again on another day, elsewhere: what is there stays."""
+    experiment = toy.Toy()
+    (record,) = experiment.measure("cpu", Inputs(), "c")
+    first = experiment.publish([record], "cpu", ledger)
+    before = (ledger / "toy-cpu.json").read_bytes()
+    later = record.changed(date="2030-01-01", seconds=9.0, commit="later", hardware={"processor": "other"})
+    assert experiment.publish([later], "cpu", ledger) == first and (ledger / "toy-cpu.json").read_bytes() == before
+    assert str(ledger / "toy-cpu.json") in first.splitlines()[0]
+
+
+@pytest.mark.parametrize("field", ["measurements", "data", "configuration"])
+def test_a_different_record_is_rejected(ledger, field):
+    experiment = toy.Toy()
+    (record,) = experiment.measure("cpu", Inputs(), "c")
+    experiment.publish([record], "cpu", ledger)
+    before = (ledger / "toy-cpu.json").read_bytes()
+    other = {
+        "measurements": [record.measurements[0].model_copy(update={"value": 3.0})],
+        "data": "other",
+        "configuration": {"of": 2},
+    }
+    with pytest.raises(ValueError, match="toy-cpu.json"):
+        experiment.publish([record.changed(**{field: other[field]})], "cpu", ledger)
+    assert (ledger / "toy-cpu.json").read_bytes() == before
+
+
+def test_verdicts_are_of_the_whole_ledger(ledger):
+    experiment = toy.Toy()
+    (smoke,) = experiment.measure("smoke", Inputs(), "c")
+    write(smoke, ledger)
+    (cpu,) = experiment.measure("cpu", Inputs(), "c")
+    assert "toy-small: holds at scale smoke" in experiment.publish([cpu], "smoke", ledger)
+    assert [(claim.identifier, verdict.outcome) for claim, verdict in experiment.evaluate([cpu], "smoke")] == [
+        ("toy-small", "not measured"),
+        ("toy-large", "not measured"),
+    ]
+
+
+# Records in the ledger
+
+
+class Trained(toy.Toy):
+    """Its records can be of something else, and their runs elsewhere."""
+
+    other, here = False, True
+
+    def check_same(self, record, inputs):
+        if self.other:
+            raise ValueError(f"{record.identifier} is of something else")
+
+    def has_runs(self, record, inputs):
+        return self.here
+
+
+def test_check_ledger():
+    experiment = Trained()
+    (record,) = experiment.measure("cpu", Inputs(), "c")
+    experiment.check_ledger("cpu", Inputs(), [record])
+    experiment.here = False
+    with pytest.raises(ValueError, match="toy-cpu .*runs.*--verify toy-cpu"):
+        experiment.check_ledger("cpu", Inputs("runs"), [record])
+    others = [record.changed(scale="smoke"), record.changed(experiment="other"), record.changed(made_by="benchmark")]
+    experiment.check_ledger("cpu", Inputs(), others)
+    experiment.other = True
+    with pytest.raises(ValueError, match="something else"):
+        experiment.check_ledger("cpu", Inputs(), [record])
+    toy.Toy().check_ledger("cpu", Inputs(), [record])
+
+
+# The report's choice
+
+
+def test_shown_and_context():
+    (record,) = (experiment := toy.Toy()).measure("cpu", Inputs(), "c")
+    smoke, script = record.changed(scale="smoke"), record.changed(made_by="script")
+    deep, gpu = record.changed(configuration={"layers": 2}), record.changed(scale="gpu")
+    other = record.changed(experiment="other", identifier="other-cpu")
+    found = experiment.shown([record, smoke, script, deep, gpu, other], [])
+    assert found == [gpu, deep, record]
+    assert experiment.shown([other, script], ["other-cpu", "toy-cpu"]) == [other, script]
+    assert experiment.shown([smoke], ["toy-cpu"]) == []
+    assert experiment.context([record, script, other.changed(made_by="finetune")]) == [script]
+    experiment.shows = ("other",)
+    assert experiment.shown([other], []) == [other]
+
+
+def test_listing_names_other_commands(ledger):
+    """Records of ``reproduce`` stand at their scale; others that a verdict uses, below."""
+    with pytest.raises(ValueError, match="--ledger.*nowhere"):
+        listing(ledger / "nowhere")
+    lines = [line.split() for line in listing(ledger)]
+    assert {line[0] for line in lines} == {each.name for each in experiments()}
+    assert all(line[-2:] == ["not", "measured"] for line in lines)
+    assert len(lines) == sum(len(each.scales) for each in experiments())
+
+
+def test_listing_by_maker(ledger, with_toy):
+    (record,) = find("toy").measure("cpu", Inputs(), "c")
+    write(record.changed(made_by="benchmark", identifier="toy-benchmark"), ledger)
+    lines = [line for line in listing(ledger) if line.startswith("toy ")]
+    assert len(lines) == 3 and lines[1].endswith("not measured") and lines[2].endswith(" toy-benchmark")
+    write(record.changed(identifier="toy-two"), ledger)
+    write(record, ledger)
+    lines = [line for line in listing(ledger) if line.startswith("toy ")]
+    assert lines[1].endswith(" toy-cpu, toy-two") and lines[2].endswith(" toy-benchmark")
+
+
+def test_experiments_are_abstract():
+    with pytest.raises(TypeError):
+        Experiment()
+    assert replace(Inputs(), text="t").text == "t"

@@ -1,0 +1,118 @@
+"""A stand-in for finetuning, and a prepared task. Fixtures are imported from here."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.finetuning import data
+from fairseq_linformer.reproduction import finetuned
+
+from .trainer import DATE, HARDWARE, VERSIONS
+
+SECONDS = 7.0
+
+
+def splits(value: float):
+    """Scores of one development set."""
+    return {
+        "valid": {
+            "scores": {"accuracy": {"value": value, "interval": [value - 0.1, value + 0.1]}},
+            "rows": 20,
+            "majority": 0.5,
+        }
+    }
+
+
+class Tuner:
+    """Takes the place of ``finetuning.finetune.finetune``.
+
+    Attributes:
+        jobs: that were asked for, in turn; ``tuned``, names of those that were not finished.
+        accuracy: by a part of the job's name; 0.75 for others.
+        stops: finish no other job.
+        judged: trainings whose checkpoint was scored again; each has the accuracy ``again``.
+    """
+
+    def __init__(self, clock):
+        self.jobs, self.tuned, self.accuracy, self.stops, self.judged, self.again, self.clock = (
+            [],
+            [],
+            {},
+            False,
+            [],
+            0.75,
+            clock,
+        )
+
+    def __call__(self, job, until=None):
+        self.jobs.append(job)
+        path = Path(job.runs, job.name, "result.json")
+        if path.exists():
+            return [json.loads(path.read_text())]
+        self.tuned.append(job.name)
+        if self.stops:
+            return []
+        self.clock.now += 10
+        start, (recipe,) = job.start(), job.recipes
+        value = next((a for part, a in self.accuracy.items() if part in job.name), 0.75)
+        result = {
+            "model": {
+                "checkpoint": start.given.name,
+                "max_positions": start.max_positions,
+                "projected_dim": start.projected_dim,
+                "sharing": start.sharing,
+                "projection": start.projection,
+                "from_scratch": job.from_scratch,
+                "pretraining": start.provenance,
+            },
+            "data": data.described(job.data),
+            "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
+            "task": job.task.name,
+            "splits": splits(value),
+            "checkpoint": "checkpoints/checkpoint_best.pt",
+            "seconds": SECONDS,
+            "commit": f"of seed {recipe.seed}",
+            "hardware": HARDWARE,
+            "versions": VERSIONS,
+            "date": DATE,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result))
+        return [result]
+
+    def judge(self, task, training):
+        self.judged.append(training.folder.name)
+        return {"splits": splits(self.again), "checkpoint": "checkpoints/checkpoint_best.pt"}
+
+
+@pytest.fixture
+def tuner(trainer, monkeypatch):
+    """Nothing is finetuned; a finetuning takes 10 seconds."""
+    tuner = Tuner(trainer)
+    monkeypatch.setattr(finetuned.finetune, "finetune", tuner)
+    monkeypatch.setattr(finetuned.run, "judge", tuner.judge)
+    return tuner
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory, pieces, glue):
+    """SST-2 for n = 16 and n = 32."""
+    folder = tmp_path_factory.mktemp("tasks")
+    for name, n in (("sst-2", 16), ("sst-2-n32", 32)):
+        main(
+            [
+                "prepare",
+                "sst-2",
+                str(folder / name),
+                "--source",
+                str(glue),
+                "--sentencepiece",
+                str(pieces / "sentencepiece.bpe.model"),
+                "--max-positions",
+                str(n),
+            ]
+        )
+    return folder
