@@ -212,5 +212,11 @@ def test_paper_scale_runs():
         arrays["figure-3c"]["layerwise"] == "n512-k256-layerwise"
         and arrays["figure-3d"]["n=4096"] == "n4096-k256-headwise"
     )
+    assert {name: list(array) for name, array in arrays.items()} == {
+        "figure-3a": ["roberta", "k=64", "k=128", "k=256"],
+        "figure-3b": ["roberta", "k=128", "k=256", "k=512"],
+        "figure-3c": ["headwise", "key-value", "layerwise"],
+        "figure-3d": ["n=512", "n=1024", "n=2048", "n=4096"],
+    }
     configs = Path(training.__file__).parents[2] / "configs" / "pretrain" / "run"
     assert all((configs / f"{run}.yaml").is_file() for array in arrays.values() for run in array.values())
