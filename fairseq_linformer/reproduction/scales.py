@@ -28,6 +28,7 @@ class Scale:
         lr, warmup: learning rate, and the updates in which it rises.
         base, grown, compared: updates from scratch, after each doubling of n, and in the comparison.
         validate: updates between two points of a curve, and between two checkpoints.
+        sentences: blocks of n tokens whose attention is analyzed (Figure 1); the paper takes 10,000.
         precision: ``fp32`` or ``bf16``.
     """
 
@@ -48,6 +49,7 @@ class Scale:
     grown: int
     compared: int
     validate: int
+    sentences: int
     precision: str = "fp32"
 
 
@@ -55,19 +57,20 @@ SCALES: dict[str, Scale] = {
     "smoke": Scale(
         "shows that the code runs, in minutes, most of them Python's start: nothing is learned and no verdict follows",
         device="cpu", layers=1, width=16, heads=2, n=16, compared_n=16, lengths=(16, 32), fixed_k=8,
-        seeds=(1,), tokens=128, lr=1e-3, warmup=2, base=6, grown=3, compared=4, validate=2,
+        seeds=(1,), tokens=128, lr=1e-3, warmup=2, base=6, grown=3, compared=4, validate=2, sentences=4,
     ),
     "cpu": Scale(
         "2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from scratch, "
         "after 3,000 to 5,000. 400 updates after n is doubled the loss is back; after n is quadrupled it takes 1,600",
         device="cpu", layers=2, width=128, heads=4, n=16, compared_n=64, lengths=(64, 128, 256, 512, 1024),
-        fixed_k=32, seeds=(1, 2, 3), tokens=2048, lr=2e-3, warmup=250, base=2000, grown=400, compared=500, validate=100,
+        fixed_k=32, seeds=(1, 2, 3), tokens=2048, lr=2e-3, warmup=250, base=2000, grown=400, compared=500, validate=100, sentences=1000,
     ),
     "gpu": Scale(
         "base size on one large GPU, at the paper's own n and k: grown from n = 128, where 10,000 updates should leave the "
         "plateau (assumed, not measured)",
         device="gpu", layers=12, width=768, heads=12, n=128, compared_n=512, lengths=(512, 1024, 2048, 4096),
-        fixed_k=256, seeds=(1, 2, 3), tokens=32768, lr=5e-4, warmup=500, base=10000, grown=1000, compared=2000, validate=250, precision="bf16",
+        fixed_k=256, seeds=(1, 2, 3), tokens=32768, lr=5e-4, warmup=500, base=10000, grown=1000, compared=2000, validate=250, sentences=10000,
+        precision="bf16",
     ),
 }  # fmt: skip
 NAMES = (*SCALES, "paper")

@@ -64,38 +64,58 @@ class TrainingExperiment(Experiment):
         return all(folder.is_done for folder in self._folders(record.scale, inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        until = None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
-        every = self._folders(scale, inputs)
-        check_folders(every, inputs.text)
-        runs = inputs.folder / scale
-        scoring.rules_before_runs(self.name, self.claims, runs)
-        train(every, self.name, until)
-        compared = {run for of_seed in self.plan(SCALES[scale]).values() for run in of_seed}
-        unscored = [folder for folder in every if folder.run in compared and not trained(folder).is_scored]
-        for i, folder in enumerate(unscored):
-            if i and until is not None and time.monotonic() >= until:
-                raise Unfinished(f"{self.name}: the time budget is spent; {len(unscored) - i} trained models are left to be scored; "
-                                 f"rerun the command to resume")  # fmt: skip
-            scoring.perplexity(trained(folder), inputs.text, SCALES[scale].device)
-        return [self._record(scale, inputs, command)]
+        self._train(scale, inputs)
+        return [self.make_record(scale, inputs, command)]
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
         self.check(record.scale, inputs)
         self.check_same(record, inputs)
         done = [folder.is_done for folder in self._folders(record.scale, inputs)]
-        self.measure(record.scale, inputs, record.command)
-        return how_measured(done), [self._record(record.scale, inputs, record.command, again=True)]
+        self._train(record.scale, inputs)
+        return how_measured(done), [self.make_record(record.scale, inputs, record.command, again=True)]
 
     def _folders(self, scale: str, inputs: Inputs) -> list[RunFolder]:
         every = in_training_order(self.plan(SCALES[scale]))
         return [RunFolder(run, SCALES[scale], inputs.folder / scale, inputs.text) for run in every]
 
-    def _record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
+    def _train(self, scale: str, inputs: Inputs) -> None:
+        until = None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
+        every = self._folders(scale, inputs)
+        check_folders(every, inputs.text)
+        self.rules(scale, inputs)
+        train(every, self.name, until)
+        compared = {run for of_seed in self.plan(SCALES[scale]).values() for run in of_seed}
+        self.score([folder for folder in every if folder.run in compared], inputs, until)
+
+    def rules(self, scale: str, inputs: Inputs) -> dict[str, str]:
+        """The rules of its claims, as they read before the first run."""
+        return scoring.rules_before_runs(self.name, self.claims, inputs.folder / scale)
+
+    def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
+        """Measure the perplexity of each compared run, unless that is done.
+
+        Raises:
+            Unfinished: the time budget is spent.
+        """
+        unscored = [folder for folder in compared if not trained(folder).is_scored]
+        for i, folder in enumerate(unscored):
+            if i and until is not None and time.monotonic() >= until:
+                left = f"{len(unscored) - i} trained models are left to be scored"
+                raise Unfinished(f"{self.name}: the time budget is spent; {left}; rerun the command to resume")
+            scoring.perplexity(trained(folder), inputs.text, folder.scale.device)
+
+    def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
+        """The record of runs that are all trained.
+
+        Args:
+            again: measure what was measured before.
+        """
         folders = {folder.run: folder for folder in self._folders(scale, inputs)}
-        models = {model: [trained(folders[run]) for run in of_seed] for model, of_seed in self.plan(SCALES[scale]).items()}
-        rules = scoring.rules_before_runs(self.name, self.claims, inputs.folder / scale)
-        return self.record(scale, models, [*map(trained, folders.values())], inputs.text, SCALES[scale].device,
-                           self.configuration(SCALES[scale]), command, rules, TOLERANCE, again)  # fmt: skip
+        plan = self.plan(SCALES[scale])
+        models = {model: [trained(folders[run]) for run in of_seed] for model, of_seed in plan.items()}
+        every = [trained(folder) for folder in folders.values()]
+        return self.record(scale, models, every, inputs.text, SCALES[scale].device, self.configuration(SCALES[scale]),
+                           command, self.rules(scale, inputs), TOLERANCE, again)  # fmt: skip
 
     def record(self, scale: str, models: Mapping[str, Sequence[Trained]], every: Sequence[Trained], text, device: str,
                configuration: Mapping[str, Any], command: str, rules: Mapping[str, str] | None = None,

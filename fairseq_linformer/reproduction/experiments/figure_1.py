@@ -9,8 +9,10 @@ Trains the RoBERTa of Figure 3 (a), and analyzes its attention on the validation
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,19 +26,17 @@ from ...evaluation.rows import open_dataset
 from .. import scoring
 from ..cells import rule
 from ..records import Curve, Measurement, Record, significant
-from ..registry import Claim, Experiment, Inputs
+from ..registry import Claim, Inputs
 from ..report.charts import Chart, Heat, Series
 from ..report.tables import Table
 from ..runs import Model, Run, RunFolder, compared
-from ..scales import SCALES
+from ..scales import SCALES, Scale
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check
 from ..text import described, digest, shards_of
-from ..training import check_folders, check_same_plan, how_measured, sizes_of, train, trained
+from ..training import TrainingExperiment, sizes_of
 
 TAIL, NO_TAIL = 0.75, 0.5
 """Share of the sum of singular values in their first quarter (a quarter if all are equal)."""
-SENTENCES = {"smoke": 4, "cpu": 1000, "gpu": 10000}
-"""Blocks of n tokens; the paper averages over 10,000."""
 TOLERANCE = 1e-3
 """Relative, of a spectrum of the same checkpoint on another processor."""
 
@@ -146,70 +146,45 @@ CLAIMS = (
 )  # fmt: skip
 
 
-class Figure1(Experiment):
-    name, title, claims, scales, reads = "figure-1", "Figure 1", CLAIMS, tuple(SCALES), ("text",)
+class Figure1(TrainingExperiment):
+    """The RoBERTa of Figure 3 (a), of one seed."""
+
+    def plan(self, scale: Scale) -> dict[str, list[Run]]:
+        return {"roberta": [compared(Model(scale.compared_n))(scale, scale.seeds[0])]}
+
+    def configuration(self, scale: Scale) -> dict[str, Any]:
+        (run,) = self.plan(scale)["roberta"]
+        return json.loads(json.dumps({"sizes": sizes_of(scale), "model": run.described(), "sentences": scale.sentences}))
 
     def cost(self, scale: str) -> str:
-        updates = sum(run.updates for run in self._run(scale).history)
-        return f"{len(self._run(scale).history)} runs, {updates:,} updates, {SENTENCES[scale]:,} sentences"
+        return f"{super().cost(scale)}, {SCALES[scale].sentences:,} sentences"
 
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_same_plan(record, self._configuration(record.scale), described(inputs.text))
+    def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
+        """Its perplexity is not measured."""
 
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return all(folder.is_done for folder in self._folders(record.scale, inputs))
-
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        until = None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
-        folders = self._folders(scale, inputs)
-        check_folders(folders, inputs.text)
-        rules = scoring.rules_before_runs(self.name, self.claims, inputs.folder / scale)
-        train(folders, self.name, until)
-        return [self._record(scale, inputs, command, rules, inputs.folder / scale / "spectrum")]
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        from tempfile import TemporaryDirectory
-
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        folders = self._folders(record.scale, inputs)
-        done = [folder.is_done for folder in folders]
-        check_folders(folders, inputs.text)
-        train(folders, self.name, None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes)
-        with TemporaryDirectory() as out:
-            return how_measured(done), [self._record(record.scale, inputs, record.command, record.rules, Path(out))]
-
-    def _run(self, scale: str) -> Run:
-        sizes = SCALES[scale]
-        return compared(Model(sizes.compared_n))(sizes, sizes.seeds[0])
-
-    def _folders(self, scale: str, inputs: Inputs) -> list[RunFolder]:
-        return [RunFolder(run, SCALES[scale], inputs.folder / scale, inputs.text) for run in self._run(scale).history]
-
-    def _configuration(self, scale: str) -> dict[str, Any]:
-        return json.loads(json.dumps({"sizes": sizes_of(SCALES[scale]), "model": self._run(scale).described(), "sentences": SENTENCES[scale]}))
-
-    def _record(self, scale: str, inputs: Inputs, command: str, rules: dict[str, str] | None, out: Path) -> Record:
-        folders = self._folders(scale, inputs)
-        n = folders[-1].run.model.n
-        spectrum, seconds = analyze(folders[-1].last, shards_of(inputs.text)[0], n, SENTENCES[scale], out)
+    def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
+        *starts, last = self._folders(scale, inputs)
+        n, text = last.run.model.n, shards_of(inputs.text)[0]
+        with TemporaryDirectory() if again else nullcontext(inputs.folder / scale / "spectrum") as out:
+            spectrum, seconds = analyze(last.last, text, n, SCALES[scale].sentences, Path(out))
         source = f"RoBERTa, n = {n}, validation split"
+        found = list(measurements(spectrum, source))
         return Record(
             identifier=f"spectrum-roberta-{scale}",
             experiment=self.name,
             made_by="reproduce",
             claim="Figure 1 on a RoBERTa pretrained here: normalized cumulative singular values of P",
             paper={"where": "Figure 1; section 3; it gives curves of RoBERTa-base and large, and no numbers"},
-            measurements=list(measurements(spectrum, source)),
+            measurements=found,
             curves=list(curves(spectrum, source)),
             scale=scale,
-            **scoring.provenance([trained(folder).folder for folder in folders]),
-            configuration={**self._configuration(scale), "runs": {source: spectrum.facts}},
+            **scoring.provenance([folder.path for folder in (*starts, last)]),
+            configuration={**self.configuration(SCALES[scale]), "runs": {source: spectrum.facts}},
             data=described(inputs.text),
             command=command,
-            seconds=round(seconds + sum(training_seconds(folder.last, folder.start) for folder in folders), 3),
-            rules=rules,
-            tolerance={m.unit: TOLERANCE for m in measurements(spectrum, source)},
+            seconds=round(seconds + sum(training_seconds(each.last, each.start) for each in (*starts, last)), 3),
+            rules=self.rules(scale, inputs),
+            tolerance={m.unit: TOLERANCE for m in found},
         )
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -245,4 +220,4 @@ def _text(source: str) -> str:
     return source.split(", ")[-1]
 
 
-EXPERIMENTS = (Figure1(),)
+EXPERIMENTS = (Figure1("figure-1", "Figure 1", CLAIMS, lambda scale: {}),)
