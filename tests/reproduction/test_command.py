@@ -1,4 +1,5 @@
 """``fairseq-linformer reproduce``: options, refusals before anything is written, the command in a record."""
+# ruff: noqa: F811 (fixtures are imported)
 
 import re
 
@@ -90,7 +91,7 @@ def test_a_read_only_ledger_is_refused(reproduce, ledger, monkeypatch):
     assert not [*ledger.iterdir()]
 
 
-def test_runs_that_cannot_be_written_are_refused(reproduce, text, tmp_path):  # noqa: F811
+def test_runs_that_cannot_be_written_are_refused(reproduce, text, tmp_path):
     (tmp_path / "file").touch()
     assert str(tmp_path / "file") in reproduce("scratch", "--scale", "smoke", "--text", text, "--runs", "file/runs")
 
@@ -103,7 +104,7 @@ def called(monkeypatch):
     return calls
 
 
-def test_options_reach_the_experiment(reproduce, called, text):  # noqa: F811
+def test_options_reach_the_experiment(reproduce, called, text):
     assert reproduce("scratch", "--text", text, "--minutes", "2.5", "--runs", "there", "--scale", "smoke") == "done\n"
     experiment, scale, inputs, folder, command = called[0]
     assert (experiment, scale, folder) == (find("scratch"), "smoke", "ledger")

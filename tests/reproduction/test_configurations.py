@@ -1,4 +1,5 @@
 """Each run's configuration is that of its plan, and seeds are different runs."""
+# ruff: noqa: F811 (fixtures are imported)
 
 import pytest
 
@@ -16,7 +17,7 @@ IDS = [each.name for each in TRAINING]
 SEEDS = {"smoke": (1,), "cpu": (1, 2, 3), "gpu": (1, 2, 3)}
 
 
-def options_of(run, scale, runs, text) -> dict[str, str]:  # noqa: F811
+def options_of(run, scale, runs, text) -> dict[str, str]:
     training = RunFolder(run, scale, runs, text).training()
     assert len({each.partition("=")[0] for each in training.overrides}) == len(training.overrides)
     return dict(each.split("=", 1) for each in training.overrides)
@@ -24,7 +25,7 @@ def options_of(run, scale, runs, text) -> dict[str, str]:  # noqa: F811
 
 @pytest.mark.parametrize("name", SCALES)
 @pytest.mark.parametrize("experiment", TRAINING, ids=IDS)
-def test_every_seed_is_another_run(experiment, name, text, tmp_path):  # noqa: F811
+def test_every_seed_is_another_run(experiment, name, text, tmp_path):
     """With its own data order, masks and start, and nothing else of its own."""
     scale = SCALES[name]
     assert scale.seeds == SEEDS[name]
@@ -50,7 +51,7 @@ def test_every_seed_is_another_run(experiment, name, text, tmp_path):  # noqa: F
 
 @pytest.mark.parametrize("name", SCALES)
 @pytest.mark.parametrize("experiment", TRAINING, ids=IDS)
-def test_options_follow_the_plan(experiment, name, text, tmp_path):  # noqa: F811
+def test_options_follow_the_plan(experiment, name, text, tmp_path):
     """As many tokens in each update, whatever n; the scale's learning rate; decay in the comparison alone."""
     scale = SCALES[name]
     for run in in_training_order(experiment.plan(scale)):
@@ -80,7 +81,7 @@ def test_the_comparison_decays_and_what_comes_before_does_not(experiment):
         assert runs[0].updates == (500 if runs[0].decays else runs[0].updates)
 
 
-def test_options_by_hand(text, tmp_path):  # noqa: F811
+def test_options_by_hand(text, tmp_path):
     """One of each kind at the CPU scale."""
     scale, folder = SCALES["cpu"], (tmp_path / "runs").absolute()
     converted = compared(Model(128, 32, "layerwise", rate=0.5))(scale, 2)
@@ -119,7 +120,7 @@ def test_options_by_hand(text, tmp_path):  # noqa: F811
     assert [run.made for run in grown.history] == ["scratch", "grown", "grown", "grown"]
 
 
-def test_defaults_of_e_and_f_are_left_out(text, tmp_path):  # noqa: F811
+def test_defaults_of_e_and_f_are_left_out(text, tmp_path):
     o = options_of(compared(Model(16, 8, start=None))(SCALES["smoke"], 1), SCALES["smoke"], tmp_path, text)
     assert "++model.projection_init" not in o and "++model.projection_lr_scale" not in o
 
@@ -127,7 +128,7 @@ def test_defaults_of_e_and_f_are_left_out(text, tmp_path):  # noqa: F811
 @pytest.mark.parametrize(
     "scale, device, layers, bf16", [("smoke", "cpu", 1, False), ("cpu", "cpu", 2, False), ("gpu", "gpu", 12, True)]
 )
-def test_composed_by_hydra(scale, device, layers, bf16, text, tmp_path):  # noqa: F811
+def test_composed_by_hydra(scale, device, layers, bf16, text, tmp_path):
     """What fairseq receives, of the third seed."""
     sizes = SCALES[scale]
     run = from_scratch(Model(sizes.n, sizes.n // 4, "key-value"))(sizes, 3)
@@ -150,7 +151,7 @@ def test_composed_by_hydra(scale, device, layers, bf16, text, tmp_path):  # noqa
     assert (cfg.dataset.max_valid_steps, cfg.dataset.num_workers) == (25, 0)
 
 
-def test_composed_from_a_checkpoint(text, tmp_path):  # noqa: F811
+def test_composed_from_a_checkpoint(text, tmp_path):
     sizes = SCALES["smoke"]
     run = compared(Model(16))(sizes, 2)
     folder = RunFolder(run, sizes, tmp_path, text)
@@ -168,7 +169,7 @@ def test_composed_from_a_checkpoint(text, tmp_path):  # noqa: F811
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", TRAINING, ids=IDS)
-def test_every_model_composes(experiment, text, tmp_path):  # noqa: F811
+def test_every_model_composes(experiment, text, tmp_path):
     """At each scale, as fairseq receives it."""
     for sizes in SCALES.values():
         for run in in_training_order({model: runs[-1:] for model, runs in experiment.plan(sizes).items()}):

@@ -1,6 +1,6 @@
 """Table 2's pretrainings and finetunings: order, time budget, record, refusals. Nothing is really trained here."""
+# ruff: noqa: F811 (fixtures are imported)
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,50 +9,18 @@ import pytest
 from omegaconf import OmegaConf
 
 from fairseq_linformer.finetuning import data
-from fairseq_linformer.reproduction.finetuned import SIZES, check_task, members, pretrainings
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
+from fairseq_linformer.reproduction.finetuned import SIZES, members, pretrainings
+from fairseq_linformer.reproduction.registry import Unfinished
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import described
 
 from .trainer import DATE, HARDWARE, VERSIONS, trainer  # noqa: F401
-from .tuner import tasks, tuner  # noqa: F401
-
-NAMES = ["sst-2-linformer", "sst-2-linformer-from-scratch", "sst-2-roberta", "sst-2-roberta-from-scratch"]
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """One task."""
-    sizes = replace(SIZES["smoke"], epochs={"sst-2": 1})
-    monkeypatch.setitem(SIZES, "smoke", sizes)
-    return sizes
-
-
-@pytest.fixture
-def table():
-    return find("table-2")
-
-
-@pytest.fixture
-def inputs(tmp_path, pieces, tasks):  # noqa: F811
-    return Inputs(tmp_path / "runs", pieces, tasks)
-
-
-@pytest.fixture
-def measure(table, small, tuner, inputs):  # noqa: F811
-    """Records by name."""
-
-    def measure(minutes=None, inputs=inputs):
-        found = table.measure("smoke", replace(inputs, minutes=minutes), "the command")
-        return {record.identifier.removeprefix("finetuning-").removesuffix("-smoke"): record for record in found}
-
-    return measure
-
+from .tuner import NAMES, inputs, measure, small, table, tasks, tuner  # noqa: F401
 
 # Records
 
 
-def test_record(measure, table, trainer, inputs):  # noqa: F811
+def test_record(measure, table, trainer, inputs):
     trainer.commits = {"converted": "of the Linformer"}
     records = measure()
     assert [*records] == NAMES
@@ -101,7 +69,7 @@ def test_the_row_of_the_paper(measure):
     assert rows["sst-2-roberta-from-scratch"][0] is None and rows["sst-2-linformer-from-scratch"][0] is None
 
 
-def test_jobs(measure, tuner, trainer, inputs, small):  # noqa: F811
+def test_jobs(measure, tuner, trainer, inputs, small):
     measure()
     runs = Path(inputs.runs) / "smoke/table-2"
     assert trainer.trained == [
@@ -129,7 +97,7 @@ def test_pretraining_has_its_own_learning_rate(measure, monkeypatch, small, inpu
     assert list(cfg.optimization.lr) == [0.005] and cfg.dataset.batch_size * 16 == SCALES["smoke"].tokens
 
 
-def test_three_seeds(measure, tuner, trainer, monkeypatch):  # noqa: F811
+def test_three_seeds(measure, tuner, trainer, monkeypatch):
     """Of finetuning; all models of the first seed first."""
     monkeypatch.setitem(SCALES, "smoke", replace(SCALES["smoke"], seeds=(1, 2, 3)))
     tuner.accuracy = {"sst-2-roberta-seed1": 0.6, "sst-2-roberta-seed2": 0.9, "sst-2-roberta-seed3": 0.7}
@@ -146,7 +114,7 @@ def test_three_seeds(measure, tuner, trainer, monkeypatch):  # noqa: F811
     )
 
 
-def test_another_model_leaves_the_others(measure, monkeypatch, small, inputs, trainer, table):  # noqa: F811
+def test_another_model_leaves_the_others(measure, monkeypatch, small, inputs, trainer, table):
     """Rules are kept for each model from before its first run."""
     before = measure()
     both = (*small.linformers, (32, 8, "layerwise"))
@@ -172,7 +140,7 @@ def test_another_model_leaves_the_others(measure, monkeypatch, small, inputs, tr
 # The time budget
 
 
-def test_pretraining_stops_in_time(measure, trainer, tuner):  # noqa: F811
+def test_pretraining_stops_in_time(measure, trainer, tuner):
     trainer.notices = False
     with pytest.raises(Unfinished, match="2 runs"):
         measure(0.25)
@@ -180,7 +148,7 @@ def test_pretraining_stops_in_time(measure, trainer, tuner):  # noqa: F811
 
 
 @pytest.mark.parametrize("minutes, done", [(45 / 60, 1), (51 / 60, 2), (1e-6, 0)])
-def test_no_finetuning_begins_after_the_time_budget(measure, trainer, tuner, minutes, done):  # noqa: F811
+def test_no_finetuning_begins_after_the_time_budget(measure, trainer, tuner, minutes, done):
     """Pretraining takes 40 seconds, a finetuning 10; one always begins."""
     trainer.notices = False
     if not done:
@@ -196,145 +164,19 @@ def test_no_finetuning_begins_after_the_time_budget(measure, trainer, tuner, min
     assert len(measure()) == 4 and tuner.tuned == [f"finetuned/{name}-seed1" for name in NAMES]
 
 
-def test_a_finetuning_is_stopped_in_time(measure, tuner):  # noqa: F811
+def test_a_finetuning_is_stopped_in_time(measure, tuner):
     tuner.stops = True
     with pytest.raises(Unfinished, match=f"4 of 4.*{NAMES[0]}-seed1"):
         measure(60.0)
     assert len(tuner.tuned) == 1
 
 
-def test_finished_finetunings_are_read_before_others_begin(measure, tuner, inputs, monkeypatch):  # noqa: F811
+def test_finished_finetunings_are_read_before_others_begin(measure, tuner, inputs, monkeypatch):
     measure()
     shutil.rmtree(Path(inputs.runs) / f"smoke/table-2/finetuned/{NAMES[0]}-seed1")
     tuner.jobs.clear()
     measure()
     assert [job.name for job in tuner.jobs] == [f"finetuned/{name}-seed1" for name in (*NAMES[1:], NAMES[0])]
-
-
-# Refusals
-
-
-@pytest.fixture
-def copied_tasks(tasks, tmp_path):  # noqa: F811
-    return Path(shutil.copytree(tasks, tmp_path / "tasks"))
-
-
-def test_a_task_must_be_there(copied_tasks, pieces):
-    check_task("sst-2", 16, copied_tasks, pieces)
-    check_task("sst-2", 32, copied_tasks, pieces)
-    shutil.rmtree(copied_tasks / "sst-2")
-    with pytest.raises(ValueError, match=f"--tasks is {copied_tasks}.* sst-2"):
-        check_task("sst-2", 16, copied_tasks, pieces)
-
-
-def test_a_task_must_fit_the_model(copied_tasks, pieces):
-    """Rows for n = 16 are too long for n = 8."""
-    with pytest.raises(ValueError, match=f"16 .* 8.*{copied_tasks}/sst-2-n8"):
-        check_task("sst-2", 8, copied_tasks, pieces)
-
-
-def test_a_task_must_have_the_tokens_of_the_text(copied_tasks, pieces):
-    path = copied_tasks / "sst-2/input0/dict.txt"
-    path.write_text(path.read_text().replace("a", "b", 1))
-    with pytest.raises(ValueError, match=f"{path} .*--text"):
-        check_task("sst-2", 16, copied_tasks, pieces)
-
-
-def test_tasks_are_checked_before_anything_is_trained(measure, inputs, copied_tasks, trainer):  # noqa: F811
-    shutil.rmtree(copied_tasks / "sst-2")
-    with pytest.raises(ValueError, match="--tasks"):
-        measure(inputs=replace(inputs, tasks=copied_tasks))
-    assert not trainer.trained
-
-
-def test_damaged_runs_are_found_before_others_are_trained(measure, inputs, trainer):  # noqa: F811
-    measure()
-    runs = Path(inputs.runs) / "smoke/table-2"
-    (runs / "roberta-n8-scratch/seed1/stints.jsonl").unlink()
-    shutil.rmtree(runs / "roberta-n16-continued")
-    trainer.trained.clear()
-    with pytest.raises(ValueError, match="stints.jsonl"):
-        measure()
-    assert not trainer.trained
-
-
-@pytest.fixture
-def there(measure):
-    return measure()["sst-2-linformer"]
-
-
-def test_a_record_of_a_model_that_is_gone(there, table, inputs, monkeypatch, small):
-    """Or of a task that is gone."""
-    table.check_ledger("smoke", inputs, [there])
-    other = there.changed(identifier="finetuning-sst-2-linformer-n64-k8-headwise-smoke")
-    with pytest.raises(ValueError, match=f"{other.identifier} .*{other.commit}"):
-        table.check_ledger("smoke", inputs, [other])
-    monkeypatch.setitem(SIZES, "smoke", replace(small, epochs={"qnli": 1}))
-    with pytest.raises(ValueError, match=there.identifier):
-        table.check_ledger("smoke", inputs, [there])
-
-
-@pytest.mark.parametrize("key", ["sizes", "seeds", "runs"])
-def test_a_record_of_another_plan(there, table, inputs, key):
-    other = there.changed(configuration={**there.configuration, key: {"linformer": {}}})
-    for check in (lambda: table.check_ledger("smoke", inputs, [other]), lambda: table.measure_again(other, inputs)):
-        with pytest.raises(ValueError, match=f"{there.identifier} .*{key}"):
-            check()
-
-
-def test_a_record_of_other_data(there, table, inputs):
-    other = there.changed(data=there.data.replace("rows", "lines", 1))
-    with pytest.raises(ValueError, match=f"{there.identifier} .*data"):
-        table.check_ledger("smoke", inputs, [other])
-
-
-@pytest.mark.parametrize(
-    "missing",
-    [
-        "roberta-n8-scratch/seed1/done",
-        "linformer-n16-k8-headwise-default-converted/seed1/done",
-        "finetuned/sst-2-linformer-seed1/result.json",
-    ],
-)
-def test_a_record_whose_runs_are_elsewhere(there, table, inputs, missing):
-    (Path(inputs.runs) / "smoke/table-2" / missing).unlink()
-    with pytest.raises(ValueError, match=f"--verify {there.identifier}"):
-        table.check_ledger("smoke", inputs, [there])
-
-
-def test_other_runs_may_be_missing(there, table, inputs):
-    for missing in ("roberta-n16-continued/seed1/done", "finetuned/sst-2-roberta-seed1/result.json"):
-        (Path(inputs.runs) / "smoke/table-2" / missing).unlink()
-    table.check_ledger("smoke", inputs, [there])
-
-
-# Verification
-
-
-def test_measured_again_from_the_checkpoint(there, table, inputs, tuner, trainer):  # noqa: F811
-    """Of its model and task alone; what was written down is not believed."""
-    tuner.again = 0.5
-    tuner.jobs.clear(), trainer.trained.clear()
-    how, (record,) = table.measure_again(there, inputs)
-    assert record.identifier == there.identifier and record.find("accuracy").value == 50.0 and "1" in how
-    assert tuner.judged == ["sst-2-linformer-seed1"] and [job.name for job in tuner.jobs] == [
-        "finetuned/sst-2-linformer-seed1"
-    ]
-    assert record.command == there.command and not trainer.trained
-    result = json.loads((Path(inputs.runs) / "smoke/table-2/finetuned/sst-2-linformer-seed1/result.json").read_text())
-    assert result["splits"]["valid"]["scores"]["accuracy"]["value"] == 0.75
-
-
-def test_measured_again_elsewhere(there, table, inputs, tuner, trainer, tmp_path):  # noqa: F811
-    """Trained again, with what it starts from; no other model."""
-    trainer.trained.clear()
-    how, (record,) = table.measure_again(there, replace(inputs, runs=tmp_path / "again"))
-    assert record.measurements == there.measurements and len(trainer.trained) == 3
-    assert not any("continued" in name for name in trainer.trained)
-    with pytest.raises(ValueError, match="--tasks"):
-        table.measure_again(there, Inputs(inputs.runs, inputs.text))
-    with pytest.raises(Unfinished):
-        table.measure_again(there, replace(inputs, runs=tmp_path / "third", minutes=0.0))
 
 
 # The plan

@@ -1,10 +1,8 @@
 """The paper's runs on a cluster: submitted, and once they are trained read back into the ledger."""
+# ruff: noqa: F811 (fixtures are imported)
 
-import copy
 import json
 import shutil
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,78 +10,25 @@ import yaml
 from omegaconf import OmegaConf
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.planning.configs import compose_config
-from fairseq_linformer.reproduction import paper_scale, scoring
+from fairseq_linformer.reproduction import scoring
 from fairseq_linformer.reproduction.finetuned import PaperTable2
 from fairseq_linformer.reproduction.paper_scale import array_members, arrays, keep_rules
 from fairseq_linformer.reproduction.records import read
 from fairseq_linformer.reproduction.registry import Inputs, find
-from fairseq_linformer.reproduction.runs import CONFIG, Model, RunFolder, from_scratch
-from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.reproduction.runs import CONFIG
 from fairseq_linformer.reproduction.text import described
 from fairseq_linformer.reproduction.verify import verify
 
 from ..launching.jobs import ROOT
+from .cluster import cluster, composed, paper  # noqa: F401
 from .trainer import DATE, HARDWARE, VERSIONS, compose_quickly, finish, finished_runs, scores, text, trainer  # noqa: F401
-from .tuner import tasks, tuner  # noqa: F401
 
 RUNS = {sharing: f"n512-k256-{sharing}" for sharing in ("headwise", "key-value", "layerwise")}
 """Of figure-3c."""
 
 
-@cache
-def composed(config: str, overrides: tuple[str, ...]):
-    return compose_config(config, overrides)
-
-
-@pytest.fixture(autouse=True)
-def cluster(monkeypatch, tmp_path):
-    """The root of the repository, and an sbatch that takes every job."""
-    monkeypatch.chdir(ROOT)
-    for name in ("NODES", "NTASKS_PER_NODE", "RUNS", "NAME", "CONFIG", "PYTHON"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DEVICE", "cpu")
-    monkeypatch.setattr(scoring, "check_last", lambda run: None)  # a tiny model stands for all of them
-    monkeypatch.setattr("fairseq_linformer.launching.submit.check", lambda training: [])
-    monkeypatch.setattr(
-        paper_scale, "compose_config", lambda config, words: copy.deepcopy(composed(config, tuple(words)))
-    )
-    sbatch = tmp_path / "bin/sbatch"
-    sbatch.parent.mkdir()
-    sbatch.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/submitted\necho Submitted batch job 7\n')
-    sbatch.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{sbatch.parent}:/usr/bin:/bin")
-    (tmp_path / "ledger").mkdir()
-
-
 @pytest.fixture
-def paper(capsys, tmp_path):
-    """``reproduce NAME --scale paper``; its error or its output."""
-
-    def paper(name, *words):
-        try:
-            main(
-                [
-                    "reproduce",
-                    name,
-                    "--scale",
-                    "paper",
-                    "--runs",
-                    str(tmp_path / "runs"),
-                    "--ledger",
-                    str(tmp_path / "ledger"),
-                    *map(str, words),
-                ]
-            )
-        except SystemExit as end:
-            return str(end.code)
-        return capsys.readouterr().out
-
-    return paper
-
-
-@pytest.fixture
-def finished(finished_runs, text, tmp_path):  # noqa: F811
+def finished(finished_runs, text, tmp_path):
     """Leaves the folder of a finished run of ``configs/pretrain/run``."""
     last = finished_runs[0] / "smoke/linformer-n16-k8-headwise-average-scratch/seed1/checkpoints/checkpoint_last.pt"
 
@@ -118,7 +63,7 @@ def edit(folder, section, key, value):
 # Submission
 
 
-def test_a_figure_is_submitted(paper, text, tmp_path):  # noqa: F811
+def test_a_figure_is_submitted(paper, text, tmp_path):
     """A dry run writes nothing; a submission writes down the rules."""
     assert "Submitted" not in paper("figure-3c", "--text", text, "--dry-run") and not (tmp_path / "runs").exists()
     said = paper("figure-3c", "--text", text)
@@ -146,7 +91,7 @@ def test_a_figure_is_read_back_once_all_is_trained(finished, tmp_path):
     assert figure.is_trained(tmp_path / "runs", None, "cpu")
 
 
-def test_a_refused_submission_keeps_no_rules(paper, text, tmp_path):  # noqa: F811
+def test_a_refused_submission_keeps_no_rules(paper, text, tmp_path):
     (tmp_path / "bin/sbatch").write_text("#!/bin/sh\necho no such partition >&2\nexit 1\n")
     assert "no such partition" in paper("figure-3c", "--text", text) and not (tmp_path / "runs/paper").exists()
 
@@ -179,14 +124,14 @@ def test_the_array_of_all_pretrainings():
 
 @pytest.mark.parametrize(
     "name, tasks, problem",
-    [  # noqa: F811
+    [
         ("figure-9", None, "--array is figure-9.*figure-3a.*pretraining"),
         ("table-2", None, "--tasks"),
         ("figure-3a", "there", "--tasks.*there"),
         ("pretraining", "there", "--tasks.*there"),
     ],
 )
-def test_wrong_arrays(tmp_path, name, tasks, problem):  # noqa: F811
+def test_wrong_arrays(tmp_path, name, tasks, problem):
     with pytest.raises(ValueError, match=problem):
         array_members(name, tmp_path, tasks, "cpu")
 
@@ -210,7 +155,7 @@ def test_submit(words, problem, capsys):
         main(["submit", *words])
 
 
-def test_submit_keeps_the_rules(text, tmp_path, capsys):  # noqa: F811
+def test_submit_keeps_the_rules(text, tmp_path, capsys):
     words = ["submit", "--array", "figure-3c", "--runs", str(tmp_path / "runs"), f"task.data={text / 'shard0'}"]
     main([*words, "--dry-run"])
     assert not (tmp_path / "runs").exists()
@@ -228,7 +173,7 @@ def trained(finished):
     return {sharing: finished(run, f"of {sharing}") for sharing, run in RUNS.items()}
 
 
-def test_record(paper, trained, text, scores, tmp_path):  # noqa: F811
+def test_record(paper, trained, text, scores, tmp_path):
     keep_rules("figure-3c", tmp_path / "runs")
     scores.bits = {"key-value": 2.0}
     assert "figure-3c: not enough evidence at scale paper" in paper("figure-3c", "--text", text)
@@ -276,7 +221,7 @@ def test_record(paper, trained, text, scores, tmp_path):  # noqa: F811
         verify("figure-3c-paper", tmp_path / "ledger", Inputs(tmp_path / "runs", text))
 
 
-def test_runs_that_were_submitted_one_by_one_have_no_rules(paper, trained, text, scores, tmp_path):  # noqa: F811
+def test_runs_that_were_submitted_one_by_one_have_no_rules(paper, trained, text, scores, tmp_path):
     """Today's are not from before them. The text may be a link."""
     (tmp_path / "link").symlink_to(text)
     assert "ledger:" in paper("figure-3c", "--text", tmp_path / "link")
@@ -284,7 +229,7 @@ def test_runs_that_were_submitted_one_by_one_have_no_rules(paper, trained, text,
 
 
 @pytest.mark.parametrize("device, cuda, expected", [("gpu", True, "cuda"), ("gpu", False, "cpu"), ("cpu", True, "cpu")])
-def test_runs_are_scored_where_there_is_a_device(trained, text, scores, tmp_path, monkeypatch, device, cuda, expected):  # noqa: F811
+def test_runs_are_scored_where_there_is_a_device(trained, text, scores, tmp_path, monkeypatch, device, cuda, expected):
     monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
     devices = []
     monkeypatch.setattr(
@@ -294,14 +239,14 @@ def test_runs_are_scored_where_there_is_a_device(trained, text, scores, tmp_path
     assert devices == [expected] * 3
 
 
-def test_a_dry_run_with_nothing_to_submit(paper, trained, text, tmp_path):  # noqa: F811
+def test_a_dry_run_with_nothing_to_submit(paper, trained, text, tmp_path):
     assert "--dry-run" in (said := paper("figure-3c", "--text", text, "--dry-run")) and said.startswith(
         "fairseq-linformer: "
     )
     assert not [*(tmp_path / "ledger").iterdir()] and not (tmp_path / "submitted").exists()
 
 
-def test_runs_on_another_text_are_rejected(paper, trained, text, tmp_path):  # noqa: F811
+def test_runs_on_another_text_are_rejected(paper, trained, text, tmp_path):
     other = shutil.copytree(text, tmp_path / "other")
     said = paper("figure-3c", "--text", other)
     assert f"{text}/shard0" in said and f"{other}/shard0" in said and "n512-k256-headwise" in said
@@ -321,13 +266,13 @@ def test_runs_on_another_text_are_rejected(paper, trained, text, tmp_path):  # n
         ("model", "projection", "conv"),
     ],
 )
-def test_a_run_of_another_model_is_rejected(paper, trained, text, section, key, value):  # noqa: F811
+def test_a_run_of_another_model_is_rejected(paper, trained, text, section, key, value):
     edit(trained["layerwise"], section, key, value)
     said = paper("figure-3c", "--text", text)
     assert str(trained["layerwise"]) in said and f"{section}.{key}={value}" in said
 
 
-def test_damaged_runs_are_rejected(paper, trained, text, scores, tmp_path):  # noqa: F811
+def test_damaged_runs_are_rejected(paper, trained, text, scores, tmp_path):
     folder = trained["layerwise"]
     whole = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(whole[: len(whole) // 2] + "\n: [")
@@ -341,107 +286,3 @@ def test_damaged_runs_are_rejected(paper, trained, text, scores, tmp_path):  # n
     (folder / "stints.jsonl").unlink()
     assert str(folder / "stints.jsonl") in paper("figure-3c", "--text", text)
     assert not [*(tmp_path / "ledger").iterdir()]
-
-
-# Table 2
-
-
-@pytest.fixture
-def two_rows(monkeypatch):
-    """One task, two models, one rate and batch, two seeds."""
-    small = {
-        "rows": {"n512-roberta": "512, RoBERTa-base", "n1024-k256-headwise": "1024, Linformer, 256"},
-        "tasks": ("sst-2",),
-        "rates": (1e-3,),
-        "batches": (16,),
-        "seeds": (1, 2),
-    }
-    for name, value in small.items():
-        monkeypatch.setattr(PaperTable2, name, value)
-
-
-@pytest.fixture
-def pretrained(tmp_path, pieces):
-    """Tiny models under the names of the paper's."""
-    for name in PaperTable2.rows:
-        run = from_scratch(Model(16) if name.endswith("roberta") else Model(16, 8))(SCALES["smoke"], 1)
-        training = RunFolder(run, SCALES["smoke"], tmp_path, pieces).training()
-        finish(tmp_path / "runs" / name, compose_quickly(training.config, training.overrides), 6)
-
-
-@pytest.fixture
-def both_tasks(tasks, tmp_path):  # noqa: F811
-    folder = tmp_path / "tasks"
-    for name in ("sst-2", "sst-2-n1024"):
-        shutil.copytree(tasks / "sst-2", folder / name)
-    return folder
-
-
-def test_the_grid(pretrained, both_tasks, tmp_path, monkeypatch):
-    """Ten rows, three rates, two batches and three seeds; a model of n = 1,024 reads the task for it."""
-    monkeypatch.setattr(PaperTable2, "tasks", ("sst-2",))
-    members = array_members("table-2", tmp_path / "runs", both_tasks, "cpu")
-    assert len(members) == len({tuple(member) for member in members}) == 10 * 3 * 2 * 3
-    assert sum(any("sst-2-n1024" in word for word in member) for member in members) == 3 * 3 * 2 * 3
-    (first,) = [
-        member for member in members if member[1] == "--name=table-2/n512-k128-headwise/sst-2/lr2e-05-batch16-seed3"
-    ]
-    cfg = compose_quickly(first[0].removeprefix("--config="), first[2:])
-    assert cfg.checkpoint.finetune_from_model == f"{tmp_path}/runs/n512-k128-headwise/checkpoints/checkpoint_last.pt"
-    assert (cfg.common.seed, cfg.dataset.batch_size, list(cfg.optimization.lr)) == (3, 16, [2e-5])
-    assert first[0].endswith("configs/finetune/base.yaml")
-
-
-def test_table_2_needs_its_pretrainings_and_tasks(paper, pretrained, both_tasks, tmp_path, two_rows):
-    assert "--tasks" in paper("table-2")
-    shutil.rmtree(both_tasks / "sst-2")
-    assert f"--tasks is {both_tasks}" in (said := paper("table-2", "--tasks", both_tasks)) and "sst-2" in said
-    (tmp_path / "runs/n512-roberta/done").unlink()
-    assert str(tmp_path / "runs/n512-roberta") in paper("table-2", "--tasks", both_tasks)
-
-
-def test_table_2_is_submitted_one_process_a_run(paper, pretrained, both_tasks, tmp_path, two_rows):
-    assert "Submitted batch job 7" in paper("table-2", "--tasks", both_tasks)
-    words = (tmp_path / "submitted").read_text().split()
-    assert "--nodes=1" in words and "--ntasks-per-node=1" in words and "--array=0-3" in words
-    assert (tmp_path / "runs/paper/rules/table-2.json").exists() and not [*(tmp_path / "ledger").iterdir()]
-
-
-@pytest.fixture
-def tuned(pretrained, both_tasks, tmp_path, two_rows, monkeypatch):
-    """All finetunings are done."""
-    table = find("table-2").paper_scale
-    assert not table.is_trained(tmp_path / "runs", both_tasks, "cpu")
-    for job in table.jobs(tmp_path / "runs", both_tasks, "cpu"):
-        for training in job.trainings(job.start()):
-            training.folder.mkdir(parents=True)
-            (training.folder / "done").touch()
-    assert table.is_trained(tmp_path / "runs", both_tasks, "cpu")
-
-
-def test_table_2_is_read_back(paper, tuned, both_tasks, tuner, tmp_path, monkeypatch):  # noqa: F811
-    def finetune(job, until=None):
-        return [
-            tuner(replace(job, recipes=[recipe], name=f"results/{job.name}-{recipe.seed}"))[0] for recipe in job.recipes
-        ]
-
-    monkeypatch.setattr("fairseq_linformer.finetuning.finetune.finetune", finetune)
-    keep_rules("table-2", tmp_path / "runs")
-    assert "table-2" in paper("table-2", "--tasks", both_tasks)
-    names = [f"finetuning-sst-2-{run}-paper" for run in PaperTable2.rows]
-    assert sorted(path.stem for path in (tmp_path / "ledger").iterdir()) == sorted(names)
-    record = read(tmp_path / f"ledger/{names[1]}.json")
-    assert (record.experiment, record.made_by, record.scale, record.commit) == (
-        "table-2",
-        "reproduce",
-        "paper",
-        "of seed 1; of seed 2",
-    )
-    assert (
-        record.command == "fairseq-linformer reproduce table-2 --scale paper --tasks tasks" and record.seconds == 14.0
-    )
-    assert record.rules == {claim.identifier: claim.rule for claim in find("table-2").claims}
-    assert record.find("accuracy").repetitions == 2
-    (tmp_path / "runs/paper/rules/table-2.json").unlink()
-    (again, _) = find("table-2").paper_scale.measure(Inputs(tmp_path / "runs", tasks=both_tasks), "cpu", "c")
-    assert again.rules is None

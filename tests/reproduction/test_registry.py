@@ -5,11 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import registry
-from fairseq_linformer.reproduction.records import read, write
+from fairseq_linformer.reproduction.records import write
 from fairseq_linformer.reproduction.registry import Experiment, Inputs, Unfinished, claims, experiments, find, listing
-from fairseq_linformer.reproduction.report import build
 from fairseq_linformer.reproduction.scales import NAMES
 
 from .experiments import toy
@@ -20,83 +17,6 @@ def ledger(tmp_path):
     folder = tmp_path / "ledger"
     folder.mkdir()
     return folder
-
-
-@pytest.fixture
-def with_toy(monkeypatch):
-    """One line more in MODULES."""
-    real, name = registry.import_module, "toy"
-    monkeypatch.setattr(registry, "MODULES", (*registry.MODULES, name))
-    monkeypatch.setattr(
-        registry, "import_module", lambda path, package: toy if path == f".experiments.{name}" else real(path, package)
-    )
-    monkeypatch.setattr(toy, "DOUBLE", [2.0])
-    experiments.cache_clear()
-    yield
-    experiments.cache_clear()
-
-
-@pytest.fixture
-def command(capsys, ledger):
-    """``fairseq-linformer reproduce``; its error or its output."""
-
-    def command(*words):
-        try:
-            main(["reproduce", *map(str, words), "--ledger", str(ledger)])
-        except SystemExit as end:
-            return str(end.code)
-        return capsys.readouterr().out
-
-    return command
-
-
-# A new experiment
-
-
-def test_a_new_experiment_is_reproduced(with_toy, command, ledger):
-    said = command("toy", "--scale", "cpu")
-    record = read(ledger / "toy-cpu.json")
-    assert record.command == "fairseq-linformer reproduce toy --scale cpu" and record.find("double").value == 2.0
-    lines = said.splitlines()
-    assert [line.split(":")[0] for line in lines if line[0] != " "] == ["ledger", "toy-small", "toy-large"]
-    outcomes = {line.split(":")[0]: line for line in lines}
-    assert "holds at scale cpu" in outcomes["toy-small"] and "does not hold at scale cpu" in outcomes["toy-large"]
-    assert sum("2" in line and line.startswith("  ") for line in lines) == 2  # the number of each
-
-
-def test_a_new_experiment_is_listed(with_toy, command):
-    rows = {tuple(line.split()[:2]): line for line in command("list").splitlines()}
-    assert "next to nothing" in rows["toy", "smoke"] and rows["toy", "cpu"].endswith("not measured")
-    command("toy", "--scale", "smoke")
-    rows = {tuple(line.split()[:2]): line for line in command("list").splitlines()}
-    assert rows["toy", "smoke"].endswith(" toy-smoke") and rows["toy", "cpu"].endswith("not measured")
-    assert find("toy") is toy.EXPERIMENTS[0] and [*claims()][-2:] == ["toy-small", "toy-large"]
-
-
-def test_a_new_experiment_is_verified(with_toy, command):
-    command("toy", "--scale", "cpu")
-    assert "doubled again" in command("--verify", "toy-cpu")
-    toy.DOUBLE[0] = 2.3
-    assert "2.3" in (said := command("--verify", "toy-cpu")) and said.startswith("fairseq-linformer: ")
-    toy.DOUBLE[0] = 2.19  # within a tenth
-    assert "doubled again" in command("--verify", "toy-cpu")
-
-
-def test_a_new_experiment_is_in_the_report(with_toy, command, ledger, tmp_path):
-    command("toy", "--scale", "cpu")
-    build.write(ledger, tmp_path / "page.html")
-    page, text, cells = ((tmp_path / f"page.{end}").read_text() for end in ("html", "md", "csv"))
-    for where in (page, text):
-        assert "A toy" in where and "Twice one is more than 5." in where and "Holds if more than 1." in where
-        assert "toys" in where
-    assert 'id="claim-toy-small"' in page and "toy-large" in cells
-
-
-def test_what_is_unknown(command):
-    for words, name in ((["figure-9"], "figure-9"), ([], "list")):
-        assert (said := command(*words)).startswith("fairseq-linformer: ") and name in said
-    with pytest.raises(ValueError, match="toy.*figure-3a"):
-        find("toy")
 
 
 # All experiments
@@ -316,17 +236,6 @@ def test_listing_names_other_commands(ledger):
     assert {line[0] for line in lines} == {each.name for each in experiments()}
     assert all(line[-2:] == ["not", "measured"] for line in lines)
     assert len(lines) == sum(len(each.scales) for each in experiments())
-
-
-def test_listing_by_maker(ledger, with_toy):
-    (record,) = find("toy").measure("cpu", Inputs(), "c")
-    write(record.changed(made_by="benchmark", identifier="toy-benchmark"), ledger)
-    lines = [line for line in listing(ledger) if line.startswith("toy ")]
-    assert len(lines) == 3 and lines[1].endswith("not measured") and lines[2].endswith(" toy-benchmark")
-    write(record.changed(identifier="toy-two"), ledger)
-    write(record, ledger)
-    lines = [line for line in listing(ledger) if line.startswith("toy ")]
-    assert lines[1].endswith(" toy-cpu, toy-two") and lines[2].endswith(" toy-benchmark")
 
 
 def test_experiments_are_abstract():

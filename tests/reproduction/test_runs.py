@@ -1,4 +1,5 @@
 """Runs: their plan, their folder, the checkpoint that they start from."""
+# ruff: noqa: F811 (fixtures are imported)
 
 import json
 import shutil
@@ -65,7 +66,7 @@ def test_compared():
 def test_order():
     """Starts first, each once, and the first seed of every model before the second."""
     models = {"a": compared(Model(16)), "b": compared(Model(16, 8))}
-    runs = in_training_order({name: [run(CPU, seed) for seed in (1, 2)] for name, run in models.items()})  # noqa: F811
+    runs = in_training_order({name: [run(CPU, seed) for seed in (1, 2)] for name, run in models.items()})
     assert [(r.seed, r.made) for r in runs] == [
         (s, made) for s in (1, 2) for made in ("scratch", "continued", "converted")
     ]
@@ -84,7 +85,7 @@ def test_described():
 
 
 @pytest.fixture
-def roberta(finished_runs, tmp_path, text):  # noqa: F811
+def roberta(finished_runs, tmp_path, text):
     """Finished RoBERTas of two seeds, with the same weights."""
     for seed in (1, 2):
         shutil.copytree(
@@ -179,11 +180,11 @@ CONVERTED = compared(Model(16, 8))(SMOKE, 1)
 
 
 @pytest.fixture
-def converted_run(runs, text):  # noqa: F811
+def converted_run(runs, text):
     return RunFolder(CONVERTED, SMOKE, runs / "smoke", text)
 
 
-def test_origin(converted_run, text):  # noqa: F811
+def test_origin(converted_run, text):
     origin = converted_run.origin()
     assert origin["plan"] == json.loads(json.dumps(CONVERTED.described())) and origin["text"] == sums(text)
     assert len(origin["start"]) == 64 and converted_run.origin_run.origin()["start"] is None
@@ -218,7 +219,7 @@ def test_another_start_is_rejected(converted_run):
         converted_run.check_origin()
 
 
-def test_another_text_is_rejected(converted_run, copied_text):  # noqa: F811
+def test_another_text_is_rejected(converted_run, copied_text):
     path = copied_text / "shard0/valid.bin"
     path.write_bytes(path.read_bytes()[::-1])
     with pytest.raises(ValueError, match="seed1 .*text"):
@@ -231,7 +232,7 @@ def test_a_run_that_began_before_its_start_was_finished(converted_run):
         converted_run.check_origin()
 
 
-def test_a_moved_text_is_accepted_once_a_run_is_finished(converted_run, copied_text, trainer):  # noqa: F811
+def test_a_moved_text_is_accepted_once_a_run_is_finished(converted_run, copied_text, trainer):
     """Until then it must lie where it was."""
     moved = RunFolder(CONVERTED, SMOKE, converted_run.runs, copied_text)
     moved.check()
@@ -240,7 +241,7 @@ def test_a_moved_text_is_accepted_once_a_run_is_finished(converted_run, copied_t
         moved.check()
 
 
-def test_another_configuration_is_rejected(converted_run, trainer):  # noqa: F811
+def test_another_configuration_is_rejected(converted_run, trainer):
     converted_run.check()
     other = RunFolder(CONVERTED, replace(SMOKE, lr=0.5), converted_run.runs, converted_run.text)
     with pytest.raises(ValueError, match="optimization.lr"):
@@ -254,7 +255,7 @@ def test_another_configuration_is_rejected(converted_run, trainer):  # noqa: F81
 # Training
 
 
-def test_train(trainer, text, tmp_path):  # noqa: F811
+def test_train(trainer, text, tmp_path):
     folder = RunFolder(from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
     assert not folder.is_done and folder.train(until=None) and folder.is_done
     assert trainer.trained == [folder.run.name] and (folder.path / "logs/reproduce.txt").exists()
@@ -262,13 +263,13 @@ def test_train(trainer, text, tmp_path):  # noqa: F811
     assert folder.train(None) and len(trainer.trained) == 1
 
 
-def test_train_stops_in_time(trainer, text, tmp_path):  # noqa: F811
+def test_train_stops_in_time(trainer, text, tmp_path):
     folder = RunFolder(from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
     assert not folder.train(until=0.0) and not folder.is_done and (folder.path / "stopped").exists()
     assert folder.train(until=1.0) and folder.is_done
 
 
-def test_an_origin_of_a_run_that_never_began_is_replaced(trainer, text, tmp_path):  # noqa: F811
+def test_an_origin_of_a_run_that_never_began_is_replaced(trainer, text, tmp_path):
     folder = RunFolder(from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
     folder.path.mkdir(parents=True)
     (folder.path / ".origin.json").write_text("{}")

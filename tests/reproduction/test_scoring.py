@@ -1,4 +1,5 @@
 """What finished runs show, and the refusal of damaged ones."""
+# ruff: noqa: F811 (fixtures are imported)
 
 import json
 import os
@@ -21,12 +22,12 @@ from .trainer import HARDWARE, VERSIONS, copied_text, finished_runs, log, runs, 
 SMOKE = SCALES["smoke"]
 
 
-def folder_of(runs, text, k=8):  # noqa: F811
+def folder_of(runs, text, k=8):
     return RunFolder(compared(Model(16, k))(SMOKE, 1), SMOKE, runs / "smoke", text)
 
 
 @pytest.fixture
-def run(runs, text):  # noqa: F811
+def run(runs, text):
     """The converted model, which is scored."""
     return trained(folder_of(runs, text))
 
@@ -55,7 +56,7 @@ def rewrite(run, **changes):
 
 
 @pytest.mark.parametrize("device, expected", [("cpu", "cpu"), ("gpu", "cuda")])
-def test_perplexity_is_measured_once(run, text, measured, device, expected):  # noqa: F811
+def test_perplexity_is_measured_once(run, text, measured, device, expected):
     """On the first shard's validation split, with the masks of one seed for all runs."""
     (run.folder / "perplexity.json").unlink()
     assert not run.is_scored
@@ -65,14 +66,14 @@ def test_perplexity_is_measured_once(run, text, measured, device, expected):  # 
     assert run.is_scored and scoring.perplexity(run, text, device) == found and len(measured) == 1
 
 
-def test_scored_again(run, text, measured):  # noqa: F811
+def test_scored_again(run, text, measured):
     before = (run.folder / "perplexity.json").read_bytes()
     assert scoring.perplexity(run, text, "cpu", again=True)["bits"] == 3.0
     assert len(measured) == 1 and (run.folder / "perplexity.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", "{}", "[" * 100_000])
-def test_a_damaged_score_is_rejected(run, text, broken):  # noqa: F811
+def test_a_damaged_score_is_rejected(run, text, broken):
     (run.folder / "perplexity.json").write_text(broken)
     for check in (lambda: scoring.perplexity(run, text, "cpu"), lambda: scoring.check_trained(run, text)):
         with pytest.raises(ValueError, match="perplexity.json"):
@@ -82,14 +83,14 @@ def test_a_damaged_score_is_rejected(run, text, broken):  # noqa: F811
 @pytest.mark.parametrize(
     "changes", [{"bits": "x"}, {"bits": [1]}, {"bits": float("nan")}, {"perplexity": float("inf")}]
 )
-def test_a_score_that_is_no_number_is_rejected(run, text, changes):  # noqa: F811
+def test_a_score_that_is_no_number_is_rejected(run, text, changes):
     rewrite(run, **changes)
     with pytest.raises(ValueError, match="perplexity.json"):
         scoring.read_perplexity(run, text)
 
 
 @pytest.mark.parametrize("name", ["bits", "perplexity", "checkpoint", "text", "seal"])
-def test_a_score_without_a_field_is_rejected(run, text, name):  # noqa: F811
+def test_a_score_without_a_field_is_rejected(run, text, name):
     path = run.folder / "perplexity.json"
     found = {key: value for key, value in json.loads(path.read_text()).items() if key not in (name, "seal")}
     path.write_text(json.dumps(found if name == "seal" else {**found, "seal": fingerprint(found)}))
@@ -97,7 +98,7 @@ def test_a_score_without_a_field_is_rejected(run, text, name):  # noqa: F811
         scoring.read_perplexity(run, text)
 
 
-def test_an_edited_score_is_rejected(run, text):  # noqa: F811
+def test_an_edited_score_is_rejected(run, text):
     path = run.folder / "perplexity.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "bits": 0.1}))
     with pytest.raises(ValueError, match="perplexity.json"):
@@ -105,7 +106,7 @@ def test_an_edited_score_is_rejected(run, text):  # noqa: F811
 
 
 @pytest.mark.parametrize("name, other", [("checkpoint", "0"), ("text", {"valid.bin": "0"})])
-def test_a_score_of_something_else_is_rejected(run, text, name, other):  # noqa: F811
+def test_a_score_of_something_else_is_rejected(run, text, name, other):
     scoring.read_perplexity(run, text)
     rewrite(run, **{name: other})
     with pytest.raises(ValueError, match=f"perplexity.json.*{name}"):
@@ -115,7 +116,7 @@ def test_a_score_of_something_else_is_rejected(run, text, name, other):  # noqa:
 # Finished runs
 
 
-def test_the_last_checkpoint_of_another_run(run, runs, text, measured):  # noqa: F811
+def test_the_last_checkpoint_of_another_run(run, runs, text, measured):
     scoring.check_last(run)
     shutil.copy(runs / "smoke/roberta-n16-continued/seed1/checkpoints/checkpoint_last.pt", run.last)
     (run.folder / "perplexity.json").unlink()
@@ -168,7 +169,7 @@ STINT = {"hardware": {}, "versions": {}, "date": "2026-01-01", "commit": "a"}
         json.dumps({**STINT, "commit": ""}),
     ],
 )
-def test_a_run_that_does_not_say_where_it_was_trained(run, text, stints):  # noqa: F811
+def test_a_run_that_does_not_say_where_it_was_trained(run, text, stints):
     path = run.folder / "stints.jsonl"
     path.unlink() if stints is None else path.write_text(stints)
     with pytest.raises(ValueError, match=f"move {run.folder} away"):
@@ -178,13 +179,13 @@ def test_a_run_that_does_not_say_where_it_was_trained(run, text, stints):  # noq
 
 
 @pytest.mark.parametrize("content", [None, "", "junk"])
-def test_a_missing_or_damaged_checkpoint(run, text, content):  # noqa: F811
+def test_a_missing_or_damaged_checkpoint(run, text, content):
     run.last.unlink() if content is None else run.last.write_text(content)
     with pytest.raises(ValueError, match=f"{run.last} .*move {run.folder} away"):
         scoring.check_trained(run, text)
 
 
-def test_a_damaged_start(run, text):  # noqa: F811
+def test_a_damaged_start(run, text):
     run.start.write_text("junk")
     with pytest.raises(ValueError, match=f"{run.start} .*remove"):
         scoring.check_trained(run, text)
@@ -192,7 +193,7 @@ def test_a_damaged_start(run, text):  # noqa: F811
     scoring.check_trained(run, text)  # it is made again
 
 
-def test_provenance(runs, text):  # noqa: F811
+def test_provenance(runs, text):
     """Of all runs: every commit and the last date."""
     folders = [folder_of(runs, text).path, runs / "smoke/roberta-n16-scratch/seed1"]
     for folder, commit, date in zip(folders, ("one", "two"), ("2024-03-01", "2024-02-01")):

@@ -1,4 +1,5 @@
 """The text that is trained on: its files, their checksums, its sources."""
+# ruff: noqa: F811 (fixtures are imported)
 
 import json
 import os
@@ -15,7 +16,7 @@ FILES = ("dict.txt", "train.idx", "train.bin", "valid.idx", "valid.bin")
 
 
 @pytest.fixture
-def shards(copied_text):  # noqa: F811
+def shards(copied_text):
     """Three shards: the second and the third have training text alone."""
     for name in ("shard2", "shard10"):
         (copied_text / name).mkdir()
@@ -33,7 +34,7 @@ def test_shards_are_in_the_order_of_their_numbers(shards):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_named(copied_text, name):  # noqa: F811
+def test_a_missing_file_is_named(copied_text, name):
     (copied_text / "shard0" / name).unlink()
     with pytest.raises(ValueError, match=rf"--text is {copied_text}.* {name} "):
         shards_of(copied_text)
@@ -46,7 +47,7 @@ def test_a_later_shard_needs_training_text(shards):
 
 
 @pytest.mark.parametrize("name", ["two:folders", "${x}"])
-def test_paths_that_fairseq_cannot_read(copied_text, tmp_path, name):  # noqa: F811
+def test_paths_that_fairseq_cannot_read(copied_text, tmp_path, name):
     copied_text.rename(tmp_path / name)
     with pytest.raises(ValueError, match="--text.*" + ("':'" if ":" in name else r"'\$\{'")):
         shards_of(tmp_path / name)
@@ -67,7 +68,7 @@ def test_sums(shards):
     assert found["shard0/valid.bin"] == sha256(shards / "shard0/valid.bin")
 
 
-def test_sums_do_not_depend_on_where_it_lies(text, tmp_path):  # noqa: F811
+def test_sums_do_not_depend_on_where_it_lies(text, tmp_path):
     (tmp_path / "link").symlink_to(text)
     (tmp_path / "shard").symlink_to(text / "shard0")
     plain = shutil.copytree(text / "shard0", tmp_path / "plain")
@@ -75,7 +76,7 @@ def test_sums_do_not_depend_on_where_it_lies(text, tmp_path):  # noqa: F811
     assert sums(plain) == {name.removeprefix("shard0/"): value for name, value in sums(text).items()}
 
 
-def test_described(text, tmp_path):  # noqa: F811
+def test_described(text, tmp_path):
     of_files = ", ".join(f"{name} {value[:12]}" for name, value in sums(text).items())
     assert described(text) == f"made of wiki/train.txt eeeeeeeeeeee; sha256: {of_files}"
     assert described(text / "shard0") == described(text)
@@ -85,7 +86,7 @@ def test_described(text, tmp_path):  # noqa: F811
     assert described(plain).startswith("sha256: dict.txt ")
 
 
-def test_the_description_has_every_source(copied_text):  # noqa: F811
+def test_the_description_has_every_source(copied_text):
     files = [{"path": f"/corpora/{name}/a.txt", "sha256": name[0] * 64} for name in ("books", "wiki")]
     (copied_text / "manifest.json").write_text(json.dumps({"sources": [{"files": [file]} for file in files]}))
     assert described(copied_text).startswith("made of books/a.txt bbbbbbbbbbbb, wiki/a.txt wwwwwwwwwwww; ")
@@ -106,7 +107,7 @@ def test_the_description_has_every_source(copied_text):  # noqa: F811
         '{"sources": [{"files": [{"path": "\\ud800/x", "sha256": "a"}]}]}',
     ],
 )
-def test_a_damaged_manifest_is_rejected(copied_text, content):  # noqa: F811
+def test_a_damaged_manifest_is_rejected(copied_text, content):
     (copied_text / "manifest.json").write_text(content)
     with pytest.raises(ValueError, match="manifest.json"):
         described(copied_text)

@@ -1,4 +1,5 @@
 """Experiments that are really trained, at the smoke scale: they stop, resume, and are verified."""
+# ruff: noqa: F811 (fixtures are imported)
 
 import json
 import shutil
@@ -22,7 +23,7 @@ RUN = "linformer-n16-k4-headwise-average-scratch/seed1"
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory, text):  # noqa: F811
+def scratch(tmp_path_factory, text):
     """``reproduce scratch`` that is stopped and resumed: what it said, its runs and its ledger."""
     folder, said = tmp_path_factory.mktemp("scratch"), []
     (folder / "ledger").mkdir()
@@ -59,7 +60,7 @@ def test_record(scratch):
     assert record.commit and record.seconds > 0 and "train.bin" in record.data and len(record.measurements) == 10
 
 
-def test_the_stand_in_leaves_what_a_training_leaves(scratch, finished_runs):  # noqa: F811
+def test_the_stand_in_leaves_what_a_training_leaves(scratch, finished_runs):
     """Files, and whatever of a checkpoint is read."""
     real, stand_in = (
         scratch[0] / "runs/smoke/roberta-n16-scratch/seed1",
@@ -77,7 +78,7 @@ def test_the_stand_in_leaves_what_a_training_leaves(scratch, finished_runs):  # 
     assert "previous_training_time" in last[0]["extra_state"]
 
 
-def test_finished_runs_are_not_run_again(copied, text, monkeypatch):  # noqa: F811
+def test_finished_runs_are_not_run_again(copied, text, monkeypatch):
     monkeypatch.setattr(
         "fairseq_linformer.launching.alone.train", lambda *_: pytest.fail("a finished run was run again")
     )
@@ -88,7 +89,7 @@ def test_finished_runs_are_not_run_again(copied, text, monkeypatch):  # noqa: F8
     assert "10 of 10" in verify("scratch-smoke", copied / "ledger", inputs)
 
 
-def test_the_checkpoint_is_scored_and_not_what_was_written(copied, text):  # noqa: F811
+def test_the_checkpoint_is_scored_and_not_what_was_written(copied, text):
     """A number that is wrong in the record and beside the run."""
     path, record = copied / f"runs/smoke/{RUN}/perplexity.json", read(copied / "ledger/scratch-smoke.json")
     found = {key: value for key, value in json.loads(path.read_text()).items() if key != "seal"}
@@ -103,13 +104,13 @@ def test_the_checkpoint_is_scored_and_not_what_was_written(copied, text):  # noq
         verify("scratch-smoke", copied / "ledger", Inputs(copied / "runs", text))
 
 
-def test_trained_again_it_is_the_same(scratch, text, tmp_path):  # noqa: F811
+def test_trained_again_it_is_the_same(scratch, text, tmp_path):
     """Within the tolerance, on this machine."""
     assert "10 of 10" in verify("scratch-smoke", scratch[0] / "ledger", Inputs(tmp_path / "again", text))
 
 
 @pytest.fixture(scope="module")
-def table_2(tmp_path_factory, pieces, tasks):  # noqa: F811
+def table_2(tmp_path_factory, pieces, tasks):
     """``reproduce table-2`` on one task."""
     folder = tmp_path_factory.mktemp("table-2")
     (folder / "ledger").mkdir()
@@ -146,7 +147,7 @@ def test_table_2_is_verified_from_the_checkpoint(table_2, tmp_path):
         verify(name, ledger, inputs)
 
 
-def test_table_2_of_the_paper_is_read_back(table_2, tasks, tmp_path, monkeypatch, capsys):  # noqa: F811
+def test_table_2_of_the_paper_is_read_back(table_2, tasks, tmp_path, monkeypatch, capsys):
     """Two seeds of a finetuning that Slurm would run."""
     monkeypatch.setenv("DEVICE", "cpu")
     run, runs = "n512-k256-headwise", tmp_path / "runs"

@@ -1,7 +1,6 @@
 """Experiments that train: order, time budget, resuming, refusals and the record. Nothing is really trained here."""
+# ruff: noqa: F811 (fixtures are imported)
 
-import json
-import shutil
 from argparse import Namespace
 from dataclasses import replace
 
@@ -12,41 +11,27 @@ from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.statistics import UNDECIDED, UNMEASURED, Check
 from fairseq_linformer.reproduction.text import described
-from fairseq_linformer.reproduction.training import TrainingExperiment, comparison, how_measured
+from fairseq_linformer.reproduction.training import TrainingExperiment, comparison
 
-from .trainer import DATE, HARDWARE, VERSIONS, copied_text, finished_runs, runs, scores, text, trainer  # noqa: F401
-
-ROBERTA, CONTINUED = "roberta-n16-scratch/seed1", "roberta-n16-continued/seed1"
-LINFORMER = "linformer-n16-k8-headwise-average"
-ORDER = [
-    ROBERTA,
+from .trainer import (  # noqa: F401
     CONTINUED,
-    f"{LINFORMER}-converted/seed1",
-    f"{LINFORMER}-scratch/seed1",
-    f"{LINFORMER}-continued/seed1",
-]
-
-
-@pytest.fixture
-def warm_start():
-    return find("warm-start")
-
-
-@pytest.fixture
-def measure(trainer, scores, text, tmp_path, warm_start):  # noqa: F811
-    """The record of warm-start in ``tmp_path / "runs"``."""
-
-    def measure(minutes=None, text=text):
-        (record,) = warm_start.measure("smoke", Inputs(tmp_path / "runs", text, minutes=minutes), "the command")
-        return record
-
-    return measure
-
+    DATE,
+    HARDWARE,
+    ORDER,
+    ROBERTA,
+    VERSIONS,
+    finished_runs,
+    measure,
+    scores,
+    text,
+    trainer,
+    warm_start,
+)
 
 # The record
 
 
-def test_the_record_says_all(measure, trainer, scores, text, warm_start):  # noqa: F811
+def test_the_record_says_all(measure, trainer, scores, text, warm_start):
     """Provenance is that of the runs and of what they started from."""
     trainer.commits = {"roberta-n16-continued": "one", "converted": "two", "linformer": "three"}
     record = measure()
@@ -87,7 +72,7 @@ def test_the_record_says_all(measure, trainer, scores, text, warm_start):  # noq
     }
 
 
-def test_measurements(measure, scores, monkeypatch, text):  # noqa: F811
+def test_measurements(measure, scores, monkeypatch, text):
     scores.bits = {CONTINUED: 2.0, "converted": 2.5}
     levels = []
     monkeypatch.setattr(
@@ -121,7 +106,7 @@ def test_measurements(measure, scores, monkeypatch, text):  # noqa: F811
     ]
 
 
-def test_three_seeds(measure, scores, trainer, monkeypatch):  # noqa: F811
+def test_three_seeds(measure, scores, trainer, monkeypatch):
     """Nine compared runs; the median and the extremes of three."""
     monkeypatch.setitem(SCALES, "smoke", replace(SCALES["smoke"], seeds=(1, 2, 3)))
     scores.bits = {f"converted/seed{seed}": bits for seed, bits in ((1, 4.0), (2, 1.0), (3, 2.0))}
@@ -136,7 +121,7 @@ def test_three_seeds(measure, scores, trainer, monkeypatch):  # noqa: F811
     assert record.configuration["seeds"] == [1, 2, 3] and record.seconds == 150.0
 
 
-def test_every_length_has_its_level(trainer, scores, text, tmp_path):  # noqa: F811
+def test_every_length_has_its_level(trainer, scores, text, tmp_path):
     (record,) = find("figure-3d").measure("smoke", Inputs(tmp_path / "runs", text), "c")
     levels = record.select("context_free_bits")
     assert [m.n for m in levels] == [16, 32] and levels[0].value < levels[1].value
@@ -148,7 +133,7 @@ def test_every_length_has_its_level(trainer, scores, text, tmp_path):  # noqa: F
     }
 
 
-def test_measured_twice_is_the_same(measure, trainer, scores):  # noqa: F811
+def test_measured_twice_is_the_same(measure, trainer, scores):
     first = measure()
     assert measure() == first and len(trainer.trained) == 5 and len(scores.scored) == 3
 
@@ -164,7 +149,7 @@ def test_a_curve_that_is_cut_short(measure, tmp_path):
 
 
 @pytest.mark.parametrize("minutes, done", [(0.5, 3), (1 / 3, 2), (0.34, 3), (1e-6, 1)])
-def test_no_run_begins_after_the_time_budget(measure, trainer, minutes, done):  # noqa: F811
+def test_no_run_begins_after_the_time_budget(measure, trainer, minutes, done):
     """Runs take 10 seconds; one always begins, and a rerun resumes."""
     trainer.notices = False
     with pytest.raises(Unfinished) as left:
@@ -176,7 +161,7 @@ def test_no_run_begins_after_the_time_budget(measure, trainer, minutes, done):  
     assert trainer.trained == ORDER
 
 
-def test_a_run_is_stopped_in_time(measure, trainer, tmp_path):  # noqa: F811
+def test_a_run_is_stopped_in_time(measure, trainer, tmp_path):
     with pytest.raises(Unfinished, match=f"5 runs.*{ROBERTA}"):
         measure(0.0)
     assert trainer.trained == [ROBERTA] and (tmp_path / f"runs/smoke/{ROBERTA}/stopped").exists()
@@ -185,12 +170,12 @@ def test_a_run_is_stopped_in_time(measure, trainer, tmp_path):  # noqa: F811
     assert trainer.trained == [ROBERTA, ROBERTA]
 
 
-def test_a_large_budget_changes_nothing(measure, trainer):  # noqa: F811
+def test_a_large_budget_changes_nothing(measure, trainer):
     measure(1.0)  # 60 seconds; 50 are needed
     assert trainer.trained == ORDER
 
 
-def test_scoring_stops_in_time(measure, trainer, scores, monkeypatch):  # noqa: F811
+def test_scoring_stops_in_time(measure, trainer, scores, monkeypatch):
     """One model is always scored."""
 
     def slowly(*arguments, **options):
@@ -207,162 +192,12 @@ def test_scoring_stops_in_time(measure, trainer, scores, monkeypatch):  # noqa: 
     assert len(scores.scored) == 3
 
 
-# Before anything is trained
-
-
-def test_rules_are_written_before_the_first_run(measure, trainer, warm_start, tmp_path, monkeypatch):  # noqa: F811
-    """A rule that changes afterwards is not that of the record."""
-    path, rules = (
-        tmp_path / "runs/smoke/rules/warm-start.json",
-        {claim.identifier: claim.rule for claim in warm_start.claims},
-    )
-    seen = []
-    trainer.before = lambda job: seen.append(json.loads(path.read_text()))
-    with pytest.raises(Unfinished):
-        measure(1e-6)
-    assert seen == [rules]
-    monkeypatch.setattr(warm_start, "claims", tuple(replace(claim, rule="a later one") for claim in warm_start.claims))
-    assert measure().rules == rules
-
-
-DAMAGES = {
-    f"{CONTINUED}/checkpoints/checkpoint_last.pt": (None, "junk"),
-    f"{LINFORMER}-converted/seed1/stints.jsonl": (None, "", "[" * 100_000),
-    f"{LINFORMER}-converted/seed1/.origin.json": (None, "{", "[" * 100_000),
-    f"{LINFORMER}-converted/seed1/perplexity.json": ("{",),
-    f"{LINFORMER}-converted/seed1/config.yaml": ("\n: [",),
-    f"starts/{LINFORMER}-converted/seed1.pt": ("junk",),
-    "rules/warm-start.json": ("{", "[]", '{"warm-start": 3}'),
-}
-
-
-@pytest.mark.parametrize(
-    "path, content", [(path, content) for path, contents in DAMAGES.items() for content in contents]
-)
-def test_damage_is_found_before_other_runs_are_trained(measure, runs, trainer, path, content):  # noqa: F811
-    shutil.rmtree(runs / f"smoke/{LINFORMER}-continued")
-    damaged = runs / "smoke" / path
-    damaged.unlink() if content is None else damaged.write_text(content)
-    with pytest.raises(ValueError, match=damaged.name):
-        measure()
-    assert not trainer.trained
-    assert damaged.exists() == (content is not None)
-
-
-def test_runs_and_text_can_be_moved(measure, finished_runs, runs, trainer, copied_text, text, tmp_path):  # noqa: F811
-    """The runs were trained in another folder; the text is a copy behind a link, or its only shard."""
-    (tmp_path / "link").symlink_to(copied_text)
-    expected = finished_runs[1]
-    for here in (tmp_path / "link", copied_text / "shard0", text):
-        assert measure(text=here) == expected
-    assert not trainer.trained
-
-
-def test_a_removed_start_is_made_again(measure, runs, trainer, finished_runs):  # noqa: F811
-    """The record counts the training time after it."""
-    starts = runs / "smoke/starts"
-    before = {path: path.read_bytes() for path in starts.rglob("*.pt")}
-    shutil.rmtree(starts)
-    assert measure() == finished_runs[1]
-    assert {path: path.read_bytes() for path in starts.rglob("*.pt")} == before and len(before) == 1
-
-
-def test_what_has_begun_elsewhere_is_not_resumed(measure, runs, trainer):  # noqa: F811
-    (runs / "smoke" / CONTINUED / "done").unlink()
-    with pytest.raises(ValueError, match=f"{CONTINUED} .*checkpoint.finetune_from_model"):
-        measure()
-    assert not trainer.trained
-
-
-def test_another_text_is_rejected(measure, runs, copied_text, trainer):  # noqa: F811
-    path = copied_text / "shard0/train.bin"
-    path.write_bytes(path.read_bytes()[::-1])
-    with pytest.raises(ValueError, match="text"):
-        measure(text=copied_text)
-
-
-def test_a_damaged_manifest_is_rejected(measure, copied_text, trainer):  # noqa: F811
-    (copied_text / "manifest.json").write_text("{")
-    with pytest.raises(ValueError, match="manifest.json"):
-        measure(text=copied_text)
-    assert not trainer.trained
-
-
-def test_a_gpu_is_needed_for_the_gpu_scale(trainer, text, tmp_path, monkeypatch, warm_start):  # noqa: F811
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(ValueError, match="--scale gpu"):
-        warm_start.measure("gpu", Inputs(tmp_path / "runs", text), "c")
-    assert not trainer.trained and not (tmp_path / "runs").exists()
-
-
-# A record that is in the ledger
+# Costs and rules
 
 
 @pytest.fixture
-def there(finished_runs):  # noqa: F811
+def there(finished_runs):
     return finished_runs[1]
-
-
-@pytest.mark.parametrize("key", ["sizes", "seeds", "runs"])
-def test_a_record_of_another_plan_is_rejected(warm_start, there, runs, text, key):  # noqa: F811
-    inputs = Inputs(runs, text)
-    warm_start.check_ledger("smoke", inputs, [there])
-    other = {
-        "sizes": {**there.configuration["sizes"], "lr": 0.5},
-        "seeds": [1, 2],
-        "runs": {**there.configuration["runs"], "roberta": {}},
-    }[key]
-    record = there.changed(configuration={**there.configuration, key: other})
-    for check in (
-        lambda: warm_start.check_ledger("smoke", inputs, [record]),
-        lambda: warm_start.measure_again(record, inputs),
-    ):
-        with pytest.raises(ValueError, match=f"warm-start-smoke .*{key}"):
-            check()
-
-
-def test_a_record_of_other_data_is_rejected(warm_start, there, runs, text):  # noqa: F811
-    record = there.changed(data="sha256: dict.txt 0")
-    for check in (warm_start.check_ledger, lambda scale, inputs, records: warm_start.measure_again(records[0], inputs)):
-        with pytest.raises(ValueError, match="warm-start-smoke .*data.*dict.txt 0"):
-            check("smoke", Inputs(runs, text), [record])
-
-
-@pytest.mark.parametrize("missing", ORDER)
-def test_a_record_whose_runs_are_elsewhere_is_rejected(warm_start, there, runs, text, missing):  # noqa: F811
-    (runs / "smoke" / missing / "done").unlink()
-    with pytest.raises(ValueError, match="warm-start-smoke .*--verify warm-start-smoke"):
-        warm_start.check_ledger("smoke", Inputs(runs, text), [there])
-
-
-def test_other_records_are_not_checked(warm_start, there, tmp_path, text):  # noqa: F811
-    others = [there.changed(experiment="scratch"), there.changed(scale="cpu"), there.changed(made_by="script")]
-    warm_start.check_ledger("smoke", Inputs(tmp_path, text), others)
-
-
-def test_measured_again_from_the_checkpoints(warm_start, there, runs, text, scores, trainer):  # noqa: F811
-    """What was written down is not believed."""
-    scores.bits = {"converted": 2.25}
-    how, (record,) = warm_start.measure_again(there, Inputs(runs, text))
-    assert len(scores.scored) == 3 and not trainer.trained and "5" in how
-    assert record.find("bits", model="converted").value == 2.25 and record.command == there.command
-    (runs / "smoke" / ORDER[-1] / "done").unlink()
-    shutil.rmtree(runs / "smoke" / ORDER[-1])
-    how, _ = warm_start.measure_again(there, Inputs(runs, text))
-    assert trainer.trained == ORDER[-1:] and "4" in how and "1" in how
-
-
-def test_verification_needs_a_text(warm_start, there, runs):  # noqa: F811
-    with pytest.raises(ValueError, match="--text"):
-        warm_start.measure_again(there, Inputs(runs))
-
-
-def test_how_measured():
-    assert how_measured([False, False]) != how_measured([True, True]) != how_measured([True, False])
-    assert "2" in how_measured([True, True]) and "1" not in how_measured([True, True])
-
-
-# Costs and rules
 
 
 @pytest.mark.parametrize(

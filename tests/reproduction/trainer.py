@@ -23,6 +23,16 @@ from fairseq_linformer.reproduction.registry import Inputs, find
 
 from .. import stock
 
+ROBERTA, CONTINUED = "roberta-n16-scratch/seed1", "roberta-n16-continued/seed1"
+LINFORMER = "linformer-n16-k8-headwise-average"
+ORDER = [
+    ROBERTA,
+    CONTINUED,
+    f"{LINFORMER}-converted/seed1",
+    f"{LINFORMER}-scratch/seed1",
+    f"{LINFORMER}-continued/seed1",
+]
+"""Runs of warm-start at the smoke scale, in the order of training."""
 SECONDS = 10.0
 """That every training takes."""
 HARDWARE, VERSIONS, DATE = {"processor": "slow one", "cores": 2}, {"torch": "1.2.3"}, "2024-05-06"
@@ -195,3 +205,19 @@ def finished_runs(tmp_path_factory, text):
 @pytest.fixture
 def runs(finished_runs, tmp_path):
     return Path(shutil.copytree(finished_runs[0], tmp_path / "runs"))
+
+
+@pytest.fixture
+def warm_start():
+    return find("warm-start")
+
+
+@pytest.fixture
+def measure(trainer, scores, text, tmp_path, warm_start):
+    """The record of warm-start in ``tmp_path / "runs"``."""
+
+    def measure(minutes=None, text=text):
+        (record,) = warm_start.measure("smoke", Inputs(tmp_path / "runs", text, minutes=minutes), "the command")
+        return record
+
+    return measure

@@ -1,7 +1,7 @@
 """A stand-in for finetuning, and a prepared task. Fixtures are imported from here."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +9,13 @@ import pytest
 from fairseq_linformer.cli import main
 from fairseq_linformer.finetuning import data
 from fairseq_linformer.reproduction import finetuned
+from fairseq_linformer.reproduction.finetuned import SIZES
+from fairseq_linformer.reproduction.registry import Inputs, find
 
 from .trainer import DATE, HARDWARE, VERSIONS
 
+NAMES = ["sst-2-linformer", "sst-2-linformer-from-scratch", "sst-2-roberta", "sst-2-roberta-from-scratch"]
+"""What is finetuned at the smoke scale, in order."""
 SECONDS = 7.0
 
 
@@ -116,3 +120,32 @@ def tasks(tmp_path_factory, pieces, glue):
             ]
         )
     return folder
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """One task."""
+    sizes = replace(SIZES["smoke"], epochs={"sst-2": 1})
+    monkeypatch.setitem(SIZES, "smoke", sizes)
+    return sizes
+
+
+@pytest.fixture
+def table():
+    return find("table-2")
+
+
+@pytest.fixture
+def inputs(tmp_path, pieces, tasks):
+    return Inputs(tmp_path / "runs", pieces, tasks)
+
+
+@pytest.fixture
+def measure(table, small, tuner, inputs):
+    """Records by name."""
+
+    def measure(minutes=None, inputs=inputs):
+        found = table.measure("smoke", replace(inputs, minutes=minutes), "the command")
+        return {record.identifier.removeprefix("finetuning-").removesuffix("-smoke"): record for record in found}
+
+    return measure

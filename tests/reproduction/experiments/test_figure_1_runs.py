@@ -1,4 +1,5 @@
 """Figure 1: its RoBERTa, the blocks that are analyzed, its record, and the refusals before it is trained."""
+# ruff: noqa: F811 (fixtures are imported)
 
 import json
 from dataclasses import replace
@@ -24,7 +25,7 @@ def figure():
 
 
 @pytest.fixture
-def measure(figure, trainer, text, tmp_path):  # noqa: F811
+def measure(figure, trainer, text, tmp_path):
     def measure(minutes=None):
         (record,) = figure.measure("smoke", Inputs(tmp_path / "runs", text, minutes=minutes), "the command")
         return record
@@ -43,7 +44,7 @@ def slow_analysis():
     return slowly
 
 
-def test_record(figure, measure, trainer, text, tmp_path, monkeypatch):  # noqa: F811
+def test_record(figure, measure, trainer, text, tmp_path, monkeypatch):
     trainer.commits = {"continued": "def"}
     monkeypatch.setattr(figure_1, "analyze", slow_analysis())
     record, source = measure(), "RoBERTa, n = 16, validation split"
@@ -78,7 +79,7 @@ def test_record(figure, measure, trainer, text, tmp_path, monkeypatch):  # noqa:
     assert measure().measurements == record.measurements and trainer.trained == RUNS
 
 
-def test_rules_are_those_from_before_the_runs(figure, measure, trainer, tmp_path, monkeypatch):  # noqa: F811
+def test_rules_are_those_from_before_the_runs(figure, measure, trainer, tmp_path, monkeypatch):
     seen = []
     path = tmp_path / "runs/smoke/rules/figure-1.json"
     trainer.before = lambda job: seen.append(json.loads(path.read_text()))
@@ -90,7 +91,7 @@ def test_rules_are_those_from_before_the_runs(figure, measure, trainer, tmp_path
     assert measure().rules == seen[0]
 
 
-def test_measured_again_from_the_checkpoint(measure, tmp_path, trainer, figure, text):  # noqa: F811
+def test_measured_again_from_the_checkpoint(measure, tmp_path, trainer, figure, text):
     record = measure()
     spectrum = {path: path.read_bytes() for path in (tmp_path / "runs/smoke/spectrum").iterdir()}
     for path in spectrum:
@@ -100,7 +101,7 @@ def test_measured_again_from_the_checkpoint(measure, tmp_path, trainer, figure, 
     assert again.rules == record.rules and again.command == "the command"
 
 
-def test_verified(figure, measure, text, tmp_path):  # noqa: F811
+def test_verified(figure, measure, text, tmp_path):
     inputs = Inputs(tmp_path / "runs", text)
     (tmp_path / "ledger").mkdir()
     assert "figure-1: " in figure.reproduce("smoke", inputs, tmp_path / "ledger", "c")
@@ -116,7 +117,7 @@ def there(measure):
 
 
 @pytest.mark.parametrize("key", ["sizes", "model", "sentences"])
-def test_a_record_of_another_plan_is_rejected(figure, there, text, tmp_path, key):  # noqa: F811
+def test_a_record_of_another_plan_is_rejected(figure, there, text, tmp_path, key):
     inputs = Inputs(tmp_path / "runs", text)
     figure.check_ledger("smoke", inputs, [there])
     other = there.changed(configuration={**there.configuration, key: "other"})
@@ -125,7 +126,7 @@ def test_a_record_of_another_plan_is_rejected(figure, there, text, tmp_path, key
             check()
 
 
-def test_a_record_of_other_data_is_rejected(figure, there, text, tmp_path, trainer):  # noqa: F811
+def test_a_record_of_other_data_is_rejected(figure, there, text, tmp_path, trainer):
     inputs, other = Inputs(tmp_path / "elsewhere", text), there.changed(data="other")
     trainer.trained.clear()
     for check in (lambda: figure.check_ledger("smoke", inputs, [other]), lambda: figure.measure_again(other, inputs)):
@@ -135,19 +136,19 @@ def test_a_record_of_other_data_is_rejected(figure, there, text, tmp_path, train
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_record_whose_runs_are_elsewhere_is_rejected(figure, there, text, tmp_path, run):  # noqa: F811
+def test_a_record_whose_runs_are_elsewhere_is_rejected(figure, there, text, tmp_path, run):
     (tmp_path / f"runs/smoke/{run}/done").unlink()
     with pytest.raises(ValueError, match="--verify spectrum-roberta-smoke"):
         figure.check_ledger("smoke", Inputs(tmp_path / "runs", text), [there])
 
 
-def test_damaged_runs_are_rejected(measure, there, trainer, tmp_path):  # noqa: F811
+def test_damaged_runs_are_rejected(measure, there, trainer, tmp_path):
     (tmp_path / f"runs/smoke/{RUNS[0]}/stints.jsonl").unlink()
     with pytest.raises(ValueError, match="stints.jsonl"):
         measure()
 
 
-def test_verification_resumes_in_time(figure, there, text, tmp_path, trainer):  # noqa: F811
+def test_verification_resumes_in_time(figure, there, text, tmp_path, trainer):
     """What was removed is trained again, within the time budget."""
     with pytest.raises(Unfinished):
         figure.measure_again(there, Inputs(tmp_path / "again", text, minutes=0.0))
@@ -159,7 +160,7 @@ def test_verification_resumes_in_time(figure, there, text, tmp_path, trainer):  
 # The blocks
 
 
-def test_blocks(text):  # noqa: F811
+def test_blocks(text):
     """Of n tokens that begin with <s>; every token once, in order, and the rest is left out."""
     dataset = open_dataset(text / "shard0/valid")
     tokens = [token for i in range(len(dataset)) for token in dataset[i].tolist()]
