@@ -290,8 +290,9 @@ def test_what_is_not_measured_is_in_the_csv(results):
 
 
 def test_numbers_in_the_csv_have_four_digits(results):
-    m = timed({"a": 1.23456}).measurements[0].model_copy(update={"interval": None, "repetitions": 1})
-    ledger.write(timed({"a": 1.0}).changed(measurements=[m]), results)
+    m = timed({"a": 1.23456}).measurements[0]
+    once = m.model_copy(update={"model": "b", "interval": None, "repetitions": 1})
+    ledger.write(timed({"a": 1.0}).changed(measurements=[m, once]), results)
     write(results)
-    (cell,) = lines(results)[1:]
-    assert (cell["ours"], cell["lowest"], cell["highest"], cell["repetitions"]) == ("1.235", "", "", "1")
+    numbers = [[cell[name] for name in ("ours", "lowest", "highest", "repetitions")] for cell in lines(results)[1:]]
+    assert numbers == [["1.235", "0.7346", "1.735", "3"], ["1.235", "", "", "1"]]
