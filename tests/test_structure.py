@@ -34,16 +34,6 @@ everybody and import none of them."""
 NEITHER = ("fairseq", "transformers")
 NOT_IMPORTED = {"modules": NEITHER, "huggingface": ("fairseq",), "corpus": NEITHER, "task_data": NEITHER}
 
-# Violations that are still there. Empty these sets as they are mended; they must not grow.
-UPWARD: set[tuple[str, str]] = set()
-CIRCULAR: set[tuple[str, str]] = {
-    # The reader of fairseq's checkpoints and the one that chooses a reader know each other.
-    ("analysis.opening", "analysis.opening_fairseq"),
-}
-PRIVATE: set[tuple[str, str]] = {
-    # E of a layer whose parameters another layer registers, which ``modules.attention`` keeps out of its state.
-    ("analysis.heads", "_shared"),
-}
 OTHERS = ("_name", "_processes")
 """Private names of other packages, which this one has too: a key of hydra's, the processes of a pool."""
 
@@ -125,22 +115,14 @@ def upward() -> list[str]:
         mine = layer(module)
         allowed = {"", mine} | (below(mine) if mine else set())
         for each in imports(module):
-            if (
-                not each.external
-                and layer(each.module) not in allowed
-                and module
-                and (module, each.module) not in UPWARD
-            ):
+            if module and not each.external and layer(each.module) not in allowed:
                 found.append(f"{module}:{each.line} imports {each.module}")
     return found
 
 
 def edges() -> dict[str, set[str]]:
     """The modules that each one imports."""
-    found = {module: {each.module for each in imports(module) if not each.external} - {module} for module in trees()}
-    for importer, other in CIRCULAR:
-        found.get(importer, set()).discard(other)
-    return found
+    return {module: {each.module for each in imports(module) if not each.external} - {module} for module in trees()}
 
 
 def circle(edges: dict[str, set[str]]) -> list[str]:
@@ -180,7 +162,7 @@ def foreign_private_names() -> list[str]:
         ]
         used += [(each.name, each.line) for each in imports(module) if not each.external and private(each.name or "")]
         for name, line in used:
-            if name not in own[module] and name not in OTHERS and (module, name) not in PRIVATE:
+            if name not in own[module] and name not in OTHERS:
                 found.append(f"{module}:{line} uses {name}")
     return found
 

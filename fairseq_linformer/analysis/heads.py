@@ -104,8 +104,7 @@ def model_heads(model: AttentionModel, sentences: Iterable[List[int]]) -> List[H
 def _matrices(module, n: int):
     """E and F of each head, (H, k', n) each; lists of None where they are no matrices, or have another k in each
     head."""
-    H, E = module.num_heads, module.E or module._shared[0]
-    projections = (E, module.F or E)
+    H, projections = module.num_heads, module.projections
     matrices = [matrix_of(projection) for projection in projections]
     if any(matrix is None for matrix in matrices):
         return [None] * H, [None] * H

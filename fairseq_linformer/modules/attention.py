@@ -64,6 +64,12 @@ class LinearMultiheadAttention(nn.Module):
         # In a tuple, so that it is not a submodule here: it is one of the caller's.
         self._shared = (E,) if shared else ()
 
+    @property
+    def projections(self) -> Tuple[Projection, Projection]:
+        """E and F. E may be registered by the encoder, which shares it between layers."""
+        E = self.E or self._shared[0]
+        return E, self.F or E
+
     def forward(
         self,
         x: Tensor,
@@ -90,8 +96,7 @@ class LinearMultiheadAttention(nn.Module):
             ValueError: ``order`` is none that this kind of projection allows.
         """
         n = x.size(1)
-        E = self.E or self._shared[0]
-        F_ = self.F or E
+        E, F_ = self.projections
         E_value = E() if self.E is not None else projection
         F_value = E_value if F_ is E else F_()
         mask = E.mask(n, padding_mask)

@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..checkpoints.files import training_seconds
@@ -61,7 +60,7 @@ class TrainingExperiment(Experiment):
         check_same_plan(record, self.configuration(scale_of(record.scale)), described(inputs.text))
 
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return all(folder.is_done for folder in self._folders(record.scale, inputs))
+        return all(folder.is_done for folder in self.folders(record.scale, inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         self._train(scale, inputs)
@@ -70,17 +69,18 @@ class TrainingExperiment(Experiment):
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
         self.check(record.scale, inputs)
         self.check_same(record, inputs)
-        done = [folder.is_done for folder in self._folders(record.scale, inputs)]
+        done = [folder.is_done for folder in self.folders(record.scale, inputs)]
         self._train(record.scale, inputs)
         return how_measured(done), [self.make_record(record.scale, inputs, record.command, again=True)]
 
-    def _folders(self, scale: str, inputs: Inputs) -> list[RunFolder]:
+    def folders(self, scale: str, inputs: Inputs) -> list[RunFolder]:
+        """Of its runs and all that they start from, in the order of training."""
         every = in_training_order(self.plan(SCALES[scale]))
         return [RunFolder(run, SCALES[scale], inputs.folder / scale, inputs.text) for run in every]
 
     def _train(self, scale: str, inputs: Inputs) -> None:
         until = None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
-        every = self._folders(scale, inputs)
+        every = self.folders(scale, inputs)
         check_folders(every, inputs.text)
         self.rules(scale, inputs)
         train(every, self.name, until)
@@ -110,7 +110,7 @@ class TrainingExperiment(Experiment):
         Args:
             again: measure what was measured before.
         """
-        folders = {folder.run: folder for folder in self._folders(scale, inputs)}
+        folders = {folder.run: folder for folder in self.folders(scale, inputs)}
         plan = self.plan(SCALES[scale])
         models = {model: [trained(folders[run]) for run in of_seed] for model, of_seed in plan.items()}
         every = [trained(folder) for folder in folders.values()]

@@ -25,7 +25,7 @@ def cluster(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DEVICE", "cpu")
     monkeypatch.setattr(scoring, "check_last", lambda run: None)  # a tiny model stands for all of them
-    monkeypatch.setattr("fairseq_linformer.launching.submit.check", lambda training: [])
+    monkeypatch.setattr("fairseq_linformer.launching.slurm.check_run", lambda training: [])
     monkeypatch.setattr(
         paper_scale, "compose_config", lambda config, words: copy.deepcopy(composed(config, tuple(words)))
     )

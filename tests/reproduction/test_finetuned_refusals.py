@@ -53,10 +53,10 @@ def test_tasks_are_checked_before_anything_is_trained(measure, inputs, copied_ta
 def test_damaged_runs_are_found_before_others_are_trained(measure, inputs, trainer):
     measure()
     runs = Path(inputs.runs) / "smoke/table-2"
-    (runs / "roberta-n8-scratch/seed1/stints.jsonl").unlink()
+    (runs / "roberta-n8-scratch/seed1/attempts.jsonl").unlink()
     shutil.rmtree(runs / "roberta-n16-continued")
     trainer.trained.clear()
-    with pytest.raises(ValueError, match="stints.jsonl"):
+    with pytest.raises(ValueError, match="attempts.jsonl"):
         measure()
     assert not trainer.trained
 

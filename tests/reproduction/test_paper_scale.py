@@ -41,8 +41,8 @@ def finished(finished_runs, text, tmp_path):
         (folder / "checkpoints").mkdir(parents=True)
         (folder / "config.yaml").write_text(json.dumps(cfg, default=str))
         shutil.copy(last, folder / "checkpoints")
-        stint = {"commit": commit, "hardware": HARDWARE, "versions": VERSIONS, "date": DATE}
-        (folder / "stints.jsonl").write_text(json.dumps(stint) + "\n")
+        attempt = {"commit": commit, "hardware": HARDWARE, "versions": VERSIONS, "date": DATE}
+        (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n")
         lines = [{"epoch": 1, "valid_loss": f"{9 - at}", "valid_num_updates": f"{at}"} for at in (1, 2)]
         (folder / "logs/7").mkdir(parents=True)
         (folder / "logs/7/rank-0.txt").write_text(
@@ -283,6 +283,6 @@ def test_damaged_runs_are_rejected(paper, trained, text, scores, tmp_path):
     log.write_text(lines.splitlines()[0] + "\n")
     assert f"{folder} " in (said := paper("figure-3c", "--text", text)) and "1 of 2" in said
     log.write_text(lines)
-    (folder / "stints.jsonl").unlink()
-    assert str(folder / "stints.jsonl") in paper("figure-3c", "--text", text)
+    (folder / "attempts.jsonl").unlink()
+    assert str(folder / "attempts.jsonl") in paper("figure-3c", "--text", text)
     assert not [*(tmp_path / "ledger").iterdir()]

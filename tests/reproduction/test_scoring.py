@@ -154,24 +154,24 @@ def test_the_last_checkpoint_of_another_update(run, updates):
         scoring.check_last(run)
 
 
-STINT = {"hardware": {}, "versions": {}, "date": "2026-01-01", "commit": "a"}
+ATTEMPT = {"hardware": {}, "versions": {}, "date": "2026-01-01", "commit": "a"}
 
 
 @pytest.mark.parametrize(
-    "stints",
+    "attempts",
     [
         None,
         "",
         "[" * 100_000,
-        json.dumps({**STINT, "hardware": None}),
-        json.dumps({**STINT, "date": 3}),
-        json.dumps({**STINT, "commit": None}),
-        json.dumps({**STINT, "commit": ""}),
+        json.dumps({**ATTEMPT, "hardware": None}),
+        json.dumps({**ATTEMPT, "date": 3}),
+        json.dumps({**ATTEMPT, "commit": None}),
+        json.dumps({**ATTEMPT, "commit": ""}),
     ],
 )
-def test_a_run_that_does_not_say_where_it_was_trained(run, text, stints):
-    path = run.folder / "stints.jsonl"
-    path.unlink() if stints is None else path.write_text(stints)
+def test_a_run_that_does_not_say_where_it_was_trained(run, text, attempts):
+    path = run.folder / "attempts.jsonl"
+    path.unlink() if attempts is None else path.write_text(attempts)
     with pytest.raises(ValueError, match=f"move {run.folder} away"):
         scoring.check_trained(run, text)
     with pytest.raises(ValueError):
@@ -197,12 +197,12 @@ def test_provenance(runs, text):
     """Of all runs: every commit and the last date."""
     folders = [folder_of(runs, text).path, runs / "smoke/roberta-n16-scratch/seed1"]
     for folder, commit, date in zip(folders, ("one", "two"), ("2024-03-01", "2024-02-01")):
-        stint = {"hardware": HARDWARE, "versions": VERSIONS, "date": date, "commit": commit}
-        (folder / "stints.jsonl").write_text(json.dumps(stint) + "\n")
+        attempt = {"hardware": HARDWARE, "versions": VERSIONS, "date": date, "commit": commit}
+        (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n")
     found = scoring.provenance(folders)
     assert found == {"commit": "one; two", "hardware": HARDWARE, "versions": VERSIONS, "date": "2024-03-01"}
     assert scoring.provenance(folders[1:])["commit"] == "two"
-    (folders[1] / "stints.jsonl").write_text(json.dumps({**STINT, "commit": ""}) + "\n")
+    (folders[1] / "attempts.jsonl").write_text(json.dumps({**ATTEMPT, "commit": ""}) + "\n")
     with pytest.raises(ValueError, match="commit"):
         scoring.provenance(folders)
 

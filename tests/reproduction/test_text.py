@@ -36,13 +36,13 @@ def test_shards_are_in_the_order_of_their_numbers(shards):
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(copied_text, name):
     (copied_text / "shard0" / name).unlink()
-    with pytest.raises(ValueError, match=rf"--text is {copied_text}.* {name} "):
+    with pytest.raises(ValueError, match=rf"--text is {copied_text}.* {name},"):
         shards_of(copied_text)
 
 
 def test_a_later_shard_needs_training_text(shards):
     (shards / "shard10/train.bin").unlink()
-    with pytest.raises(ValueError, match="train.bin .*shard10"):
+    with pytest.raises(ValueError, match="shard10 .*train.bin"):
         shards_of(shards)
 
 

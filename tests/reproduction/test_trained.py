@@ -80,7 +80,7 @@ def test_the_stand_in_leaves_what_a_training_leaves(scratch, finished_runs):
 
 def test_finished_runs_are_not_run_again(copied, text, monkeypatch):
     monkeypatch.setattr(
-        "fairseq_linformer.launching.alone.train", lambda *_: pytest.fail("a finished run was run again")
+        "fairseq_linformer.launching.local.train", lambda *_: pytest.fail("a finished run was run again")
     )
     before = (copied / "ledger/scratch-smoke.json").read_bytes()
     inputs = Inputs(copied / "runs", text)

@@ -44,7 +44,7 @@ def test_rules_are_written_before_the_first_run(measure, trainer, warm_start, tm
 
 DAMAGES = {
     f"{CONTINUED}/checkpoints/checkpoint_last.pt": (None, "junk"),
-    f"{LINFORMER}-converted/seed1/stints.jsonl": (None, "", "[" * 100_000),
+    f"{LINFORMER}-converted/seed1/attempts.jsonl": (None, "", "[" * 100_000),
     f"{LINFORMER}-converted/seed1/.origin.json": (None, "{", "[" * 100_000),
     f"{LINFORMER}-converted/seed1/perplexity.json": ("{",),
     f"{LINFORMER}-converted/seed1/config.yaml": ("\n: [",),

@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.evaluation.classifier import build_model
 from fairseq_linformer.evaluation.perplexity import Perplexity
-from fairseq_linformer.launching import folder as run_folder
-from fairseq_linformer.launching.training import _REFUSED
+from fairseq_linformer.launching import run_folder
+from fairseq_linformer.launching.training import _REQUIRED
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.bare_task import BareTask
 from fairseq_linformer.reproduction.registry import Inputs, find
@@ -46,7 +46,7 @@ def compose_quickly(config, overrides=()):
 @cache
 def _composed(config: str, overrides: tuple[str, ...]):
     cfg = OmegaConf.create(_container(config))
-    for key, value in (*_REFUSED.items(), *(override.split("=", 1) for override in overrides)):
+    for key, value in (*_REQUIRED.items(), *(override.split("=", 1) for override in overrides)):
         OmegaConf.update(cfg, key.lstrip("+"), _parsed(value), force_add=True)
     return cfg
 
@@ -66,7 +66,7 @@ def _parsed(value):
 
 
 class Trainer:
-    """Takes the place of ``launching.alone.train``.
+    """Takes the place of ``launching.local.train``.
 
     Attributes:
         trained: names of the trainings, in turn.
@@ -85,7 +85,7 @@ class Trainer:
 
     def __call__(self, job, log, updates, what, until=None) -> bool:
         self.before(job)
-        run_folder.begin(job)
+        run_folder.create_or_resume(job)
         self.trained.append(what)
         if self.notices and until is not None and self.now >= until:
             (job.folder / run_folder.STOPPED).touch()
@@ -123,8 +123,8 @@ def finish(folder: Path, cfg, updates: int, commit: str = "abc") -> None:
     points = [u for u in range(1, updates + 1) if u % every == 0 or u == updates]
     (folder / "logs").mkdir(exist_ok=True)
     log(folder, [(update, 9 - update / 10) for update in points])
-    stint = {"commit": commit, "hardware": HARDWARE, "versions": VERSIONS, "date": DATE, "processes": 1}
-    (folder / "stints.jsonl").write_text(json.dumps(stint) + "\n")
+    attempt = {"commit": commit, "hardware": HARDWARE, "versions": VERSIONS, "date": DATE, "processes": 1}
+    (folder / "attempts.jsonl").write_text(json.dumps(attempt) + "\n")
     (folder / "done").touch()
 
 
@@ -141,7 +141,7 @@ def log(folder: Path, points, name: str = "reproduce.txt") -> Path:
 def trainer(monkeypatch):
     """Nothing is trained: a ``Trainer`` finishes every run at once, and its clock is that of the time budget."""
     trainer = Trainer()
-    monkeypatch.setattr("fairseq_linformer.launching.alone.train", trainer)
+    monkeypatch.setattr("fairseq_linformer.launching.local.train", trainer)
     monkeypatch.setattr("fairseq_linformer.launching.training.compose_config", compose_quickly)
     for module in ("training", "finetuned", "experiments.figure_1"):
         clock = Namespace(**{**vars(time), "monotonic": trainer.monotonic})
@@ -195,7 +195,7 @@ def finished_runs(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("finished") / "runs"
     with pytest.MonkeyPatch.context() as patches:
         trainer = Trainer()
-        patches.setattr("fairseq_linformer.launching.alone.train", trainer)
+        patches.setattr("fairseq_linformer.launching.local.train", trainer)
         patches.setattr("fairseq_linformer.launching.training.compose_config", compose_quickly)
         trainer.commits = {"k8": "def"}
         (record,) = find("warm-start").measure("smoke", Inputs(folder, text), "the command")

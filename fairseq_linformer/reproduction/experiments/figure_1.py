@@ -163,7 +163,7 @@ class Figure1(TrainingExperiment):
         """Its perplexity is not measured."""
 
     def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
-        *starts, last = self._folders(scale, inputs)
+        *starts, last = self.folders(scale, inputs)
         n, text = last.run.model.n, shards_of(inputs.text)[0]
         with TemporaryDirectory() if again else nullcontext(inputs.folder / scale / "spectrum") as out:
             spectrum, seconds = analyze(last.last, text, n, SCALES[scale].sentences, Path(out))

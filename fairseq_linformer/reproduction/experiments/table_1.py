@@ -20,7 +20,7 @@ from ...benchmark.timing import spread_of
 from ...config import LinformerConfig
 from ...modules import LinformerEncoder
 from .. import paper
-from ..cells import Cell, CellExperiment, CellKind, evidence, lengths_of, once, rule, spread
+from ..cells import Cell, CellExperiment, CellKind, evidence, once, rule, spread
 from ..counting import Counted
 from ..paper import CellResult
 from ..records import Measurement, Record

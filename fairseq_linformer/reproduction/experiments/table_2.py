@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import mean
-from typing import Any
 
 from .. import paper
 from ..finetuned import SIZES, FinetuningExperiment, PaperTable2

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 
 from ...files import atomic, check_can_be_written
 from .. import records as ledger
-from ..records import Record
 from ..registry import Experiment, experiments
 from ..statistics import OUTCOMES, UNMEASURED
 from . import sections as content

@@ -1,7 +1,5 @@
 """Figure 1: shares of singular values, and when they are a long tail."""
 
-import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +12,7 @@ from fairseq_linformer.analysis.spectrum import Sums
 from fairseq_linformer.files import sha256
 from fairseq_linformer.reproduction.experiments import figure_1
 from fairseq_linformer.reproduction.records import Curve
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
@@ -151,13 +149,13 @@ def test_blocks_follow_each_other(tmp_path):
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_model_is_the_roberta_of_figure_3a(scale):
     (run, *_) = find("figure-3a").plan(SCALES[scale])["roberta"]
-    assert find("figure-1")._run(scale) == run
+    assert find("figure-1").plan(SCALES[scale]) == {"roberta": [run]}
     cost = find("figure-1").cost(scale)
-    assert f"{sum(each.updates for each in run.history):,}" in cost and f"{figure_1.SENTENCES[scale]:,}" in cost
+    assert f"{sum(each.updates for each in run.history):,}" in cost and f"{SCALES[scale].sentences:,}" in cost
 
 
 def test_sentences():
-    assert figure_1.SENTENCES == {"smoke": 4, "cpu": 1000, "gpu": 10000}  # the last those of the paper
+    assert {name: scale.sentences for name, scale in SCALES.items()} == {"smoke": 4, "cpu": 1000, "gpu": 10000}
 
 
 # A run
@@ -203,93 +201,6 @@ def test_the_attention_of_a_checkpoint_is_analyzed(text, tmp_path, monkeypatch):
         and asked["state"].parent == tmp_path / "new" / "out"
     )
     figure_1.analyze(checkpoint, text, 8, 4, tmp_path / "new" / "out")  # the folder is there
-
-
-@pytest.fixture
-def analyzed(measured, monkeypatch, tmp_path):
-    """Without training: what ``measure`` asks for, and a spectrum of heads that are known."""
-    asked = SimpleNamespace(calls=[], folders=None)
-
-    def train(folders, what, until):
-        asked.folders, asked.until = folders, until
-        assert (tmp_path / "smoke" / "rules" / "figure-1.json").is_file()  # written before the first run
-
-    def analyze(checkpoint, folder, n, sentences, out):
-        asked.calls.append((checkpoint, folder, n, sentences, out))
-        return measured, 1.23456
-
-    monkeypatch.setattr(figure_1, "train", train)
-    monkeypatch.setattr(figure_1, "analyze", analyze)
-    monkeypatch.setattr(figure_1, "check_folders", lambda folders, text: asked.__dict__.update(checked=(folders, text)))
-    monkeypatch.setattr(figure_1, "described", lambda text: f"of {text}")
-    monkeypatch.setattr(figure_1, "shards_of", lambda text: [Path("first"), Path("second")])
-    monkeypatch.setattr(
-        figure_1.scoring,
-        "provenance",
-        lambda folders: {
-            "commit": str(len(folders)),
-            "hardware": {"cores": 1},
-            "versions": {"python": "3"},
-            "date": "2026-01-01",
-        },
-    )
-    return asked
-
-
-def test_a_run(analyzed, tmp_path):
-    inputs = Inputs(runs=tmp_path, text="a text")
-    (one,) = find("figure-1").measure("smoke", inputs, "it")
-    assert (one.identifier, one.experiment, one.made_by, one.scale) == (
-        "spectrum-roberta-smoke",
-        "figure-1",
-        "reproduce",
-        "smoke",
-    )
-    last = analyzed.folders[-1].last
-    assert analyzed.calls == [(last, Path("first"), 16, figure_1.SENTENCES["smoke"], tmp_path / "smoke" / "spectrum")]
-    assert (
-        analyzed.until is None
-        and analyzed.checked[1] == "a text"
-        and len(analyzed.folders) == len(analyzed.checked[0]) == 2
-    )
-    assert (one.commit, one.data, one.command, one.seconds) == (
-        "2",
-        "of a text",
-        "it",
-        1.235,
-    ) and one.paper.value is None
-    assert one.rules == {claim.identifier: claim.rule for claim in find("figure-1").claims}
-    c = one.configuration
-    ((source, facts),) = c["runs"].items()
-    assert (
-        facts["index"] == 2
-        and "n = 16" in source
-        and {m.source for m in one.measurements} == {source} == {c.source for c in one.curves}
-    )
-    assert c["sentences"] == 4 and c["sizes"]["layers"] == 1 and c["model"]["made"] == "continued"
-    assert set(one.tolerance) == {m.unit for m in one.measurements} and set(one.tolerance.values()) == {1e-3}
-    assert outcome("figure-1", one, scale="smoke") == FAILS
-
-
-def test_a_time_budget_is_in_minutes(analyzed, tmp_path):
-    begun = time.monotonic()
-    find("figure-1").measure("smoke", Inputs(runs=tmp_path, text="a text", minutes=2), "it")
-    assert begun + 120 <= analyzed.until <= time.monotonic() + 120
-
-
-@pytest.mark.parametrize("minutes", [None, 2])
-def test_a_run_again(minutes, analyzed, tmp_path):
-    inputs, begun = Inputs(runs=tmp_path, text="a text", minutes=minutes), time.monotonic()
-    (one,) = find("figure-1").measure("smoke", inputs, "it")
-    how, (again,) = find("figure-1").measure_again(one, inputs)
-    assert again == one and "again" in how and analyzed.calls[1][-1] != analyzed.calls[0][-1]
-    assert analyzed.until is None if minutes is None else begun + 120 <= analyzed.until <= time.monotonic() + 120
-    with pytest.raises(ValueError, match="sentences"):
-        find("figure-1").measure_again(one.changed(configuration={**one.configuration, "sentences": 5}), inputs)
-    with pytest.raises(ValueError, match="another text"):
-        find("figure-1").measure_again(one.changed(data="of another text"), inputs)
-    with pytest.raises(ValueError, match="--text"):
-        find("figure-1").measure_again(one, Inputs(runs=tmp_path))
 
 
 # Charts

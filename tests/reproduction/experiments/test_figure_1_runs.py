@@ -143,8 +143,8 @@ def test_a_record_whose_runs_are_elsewhere_is_rejected(figure, there, text, tmp_
 
 
 def test_damaged_runs_are_rejected(measure, there, trainer, tmp_path):
-    (tmp_path / f"runs/smoke/{RUNS[0]}/stints.jsonl").unlink()
-    with pytest.raises(ValueError, match="stints.jsonl"):
+    (tmp_path / f"runs/smoke/{RUNS[0]}/attempts.jsonl").unlink()
+    with pytest.raises(ValueError, match="attempts.jsonl"):
         measure()
 
 
@@ -173,7 +173,7 @@ def test_blocks(text):
 
 
 def test_cost(figure):
-    assert figure.cost("smoke").split(", ") == ["2 runs", "10 updates", "4 sentences"]
+    assert figure.cost("smoke").split(", ") == ["2 runs", "10 updates", "0.0 M tokens", "4 sentences"]
     # 2,000 updates from scratch, 400 after each of two doublings, 500 more
-    assert figure.cost("cpu") == "4 runs, 3,300 updates, 1,000 sentences"
-    assert figure_1.SENTENCES["gpu"] == 10000 and SCALES["cpu"].compared_n == 64
+    assert figure.cost("cpu") == "4 runs, 3,300 updates, 6.8 M tokens, 1,000 sentences"
+    assert SCALES["gpu"].sentences == 10000 and SCALES["cpu"].compared_n == 64

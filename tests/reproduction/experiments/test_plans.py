@@ -8,8 +8,9 @@ from fairseq_linformer.reproduction.runs import Model, in_training_order
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.training import TrainingExperiment
 
-TRAINED = [each.name for each in experiments() if isinstance(each, TrainingExperiment)]
 CPU = SCALES["cpu"]
+TRAINED = [each.name for each in experiments() if isinstance(each, TrainingExperiment) and len(each.plan(CPU)) > 1]
+"""The experiments that compare models."""
 
 
 def plan(name, scale="cpu"):
