@@ -73,6 +73,13 @@ def test_options_follow_the_plan(experiment, name, text, tmp_path):
         assert (start == "null") == (run.start is None)
 
 
+@pytest.mark.parametrize("name", SCALES)
+def test_different_runs_have_different_folders(name):
+    """Experiments share a run only if it is the same."""
+    runs = {run for experiment in TRAINING for run in in_training_order(experiment.plan(SCALES[name]))}
+    assert len({run.name for run in runs}) == len(runs)
+
+
 @pytest.mark.parametrize("experiment", TRAINING, ids=IDS)
 def test_the_comparison_decays_and_what_comes_before_does_not(experiment):
     scale = SCALES["cpu"]
