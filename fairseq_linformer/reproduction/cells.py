@@ -217,11 +217,6 @@ def rule(experiment: str, missing: str, checks_of: Callable[[Record], list[Check
     return evaluate
 
 
-def lengths_of(record: Record) -> list[int]:
-    """Every n of a record, rising."""
-    return sorted({cell["n"] for cell in record.configuration["cells"].values() if "n" in cell})
-
-
 def setting(record: Record) -> str:
     """Layers and what they ran on: threads of a CPU, the name of a GPU."""
     c = record.configuration

@@ -144,7 +144,7 @@ class Table3(CellExperiment):
                 if rows:
                     heads = ["", "paper", "ours", "lowest to highest", "ours over the paper's"]
                     tables.append(Table(heads, rows, caption, names=names))
-        return tables
+        return tables + [table for record in records for table in fused_table(record)]
 
     def charts(self, records: Sequence[Record]) -> list[Chart]:
         """Both halves as lines, the paper's beside ours of the first record."""
@@ -167,6 +167,19 @@ class Table3(CellExperiment):
             if cell.table == "table-3":
                 found = [(r, m) for r in records if (m := _measured(r, cell))]
                 yield cell, [CellResult((r.identifier,), r.scale, "", m.model_copy(update={"unit": "times"})) for r, m in found]
+
+
+def fused_table(record: Record) -> list[Table]:
+    """Time and memory saved against PyTorch's fused kernel, which the paper did not have."""
+    times, batches = ({(m.n, m.k): m for m in record.select(METRICS[half], baseline="sdpa")} for half in ("time", "memory"))
+    rows = []
+    for n, k in sorted({*times, *batches}):
+        time, memory = times.get((n, k)), batches.get((n, k))
+        spread_of_time = "" if time is None or time.interval is None else f"{time.low:.3g} to {time.high:.3g}"
+        rows.append([f"n = {n:,}, k = {k}", f"{time.value:.3g}x" if time else MISSING, spread_of_time,
+                     f"{memory.value:.3g}x" if memory else MISSING])  # fmt: skip
+    caption = f"Against PyTorch's fused attention (sdpa): {record.identifier}, {circumstances_of(record, 'memory')}"
+    return [Table(["", "time", "lowest to highest", "largest batch"], rows, caption)] if rows else []
 
 
 def _measured(record: Record | None, cell: paper.Cell) -> Measurement | None:

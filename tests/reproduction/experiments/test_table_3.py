@@ -176,6 +176,15 @@ def test_memory_of_the_largest_batches():
     )
 
 
+def test_the_fused_kernel_has_a_table_of_its_own():
+    one = ratios({(1024, 128): (1.2, 1.4), (512, 256): (0.8, 1.0)}, baseline="sdpa")
+    batches = [number("batch_ratio", 2.5, model="linformer", baseline="sdpa", n=512, k=256)]
+    (table,) = table_3.fused_table(one.changed(measurements=[*one.measurements, *batches]))
+    assert table.rows == [["n = 512, k = 256", "0.9x", "0.8 to 1", "2.5x"], ["n = 1,024, k = 128", "1.3x", "1.2 to 1.4", MISSING]]
+    assert table in find("table-3").tables([one.changed(measurements=[*one.measurements, *batches])])
+    assert table_3.fused_table(ratios(FASTER)) == []  # against eager only
+
+
 def test_cells():
     one = ratios({(512, 128): (1.2, 1.3)})
     found = {each.identifier: results for each, results in find("table-3").cells([one])}
