@@ -2,6 +2,7 @@
 # ruff: noqa: F811 (fixtures are imported)
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -144,8 +145,11 @@ def test_a_record_whose_runs_are_elsewhere_is_rejected(figure, there, text, tmp_
 
 def test_damaged_runs_are_rejected(measure, there, trainer, tmp_path):
     (tmp_path / f"runs/smoke/{RUNS[0]}/attempts.jsonl").unlink()
+    shutil.rmtree(tmp_path / f"runs/smoke/{RUNS[1]}")
+    trainer.trained.clear()
     with pytest.raises(ValueError, match="attempts.jsonl"):
         measure()
+    assert not trainer.trained
 
 
 def test_verification_resumes_in_time(figure, there, text, tmp_path, trainer):

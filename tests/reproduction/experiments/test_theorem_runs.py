@@ -1,6 +1,7 @@
 """Theorems: one run for both, its record, verification."""
 
 import json
+import shutil
 
 import pytest
 
@@ -66,6 +67,15 @@ def test_one_run_for_both_theorems(run, small, monkeypatch):
         second.identifier == "theorem-2-smoke" and second.select("spectral_within_eps") and not second.select("theorem")
     )
     assert second.seconds == max(seconds_of(folder)["theorem2"], 0.001)
+
+
+def test_numbers_that_are_measured_again_are_of_this_commit(run, small, tmp_path):
+    folder = shutil.copytree(run[0], tmp_path / "runs")
+    where = folder / "smoke/theorems/theorems.json"
+    where.write_text(json.dumps({**json.loads(where.read_text()), "commit": "earlier"}))
+    shutil.rmtree(folder / "smoke/theorems/theorems")
+    (record,) = find("theorem-1").measure("smoke", Inputs(folder), "c")
+    assert record.commit == current_commit()
 
 
 def test_verified(run, small, tmp_path):
