@@ -138,7 +138,8 @@ def load(model) -> sentencepiece.SentencePieceProcessor:
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=content)
     except RuntimeError:
-        raise ValueError(f"{model!s:.80} is no sentencepiece model") from None
+        name = "the model" if isinstance(model, bytes) else model
+        raise ValueError(f"{name} is no sentencepiece model") from None
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
