@@ -9,6 +9,8 @@ from fairseq_linformer.benchmark import inference
 from fairseq_linformer.benchmark.inference import Inference, WholeInference
 from fairseq_linformer.benchmark.memory import GIB
 
+pytestmark = pytest.mark.slow
+
 SMALL = dict(tokens=128, layers=2, embed_dim=64, heads=4, vocabulary=100)
 
 

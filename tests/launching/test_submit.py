@@ -15,6 +15,8 @@ from fairseq_linformer.reproduction.registry import experiments, find
 
 from .jobs import ROOT, stand_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def submit(monkeypatch, capsys, tmp_path):

@@ -11,6 +11,8 @@ from .. import stock
 from ..stock import PLUGIN, TINY, command, load, train
 from .test_model import build
 
+pytestmark = pytest.mark.slow
+
 
 def chain(error: BaseException) -> str:
     """All that the user reads: the error and those it came from."""
@@ -167,7 +169,6 @@ def test_a_mismatch_is_named(name):
         model.load_state_dict(build(**made_with).state_dict())
 
 
-@pytest.mark.slow
 def test_a_checkpoint_that_does_not_fit(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", updates=1)
     with pytest.raises(Exception) as error:
@@ -177,7 +178,6 @@ def test_a_checkpoint_that_does_not_fit(mlm_data, tmp_path):
     assert not list((tmp_path / "b").glob("*.pt"))
 
 
-@pytest.mark.slow
 def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=1)
     with pytest.raises(Exception) as error:
@@ -186,7 +186,6 @@ def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=2)
 
 
-@pytest.mark.slow
 def test_a_dictionary_that_does_not_fit_the_checkpoint(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", updates=1)
     other = stock.masked_lm_data(tmp_path / "data", words=stock.WORDS + 8)

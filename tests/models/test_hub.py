@@ -10,6 +10,8 @@ from fairseq_linformer.models import LinformerRobertaModel
 from .. import stock
 from ..stock import TINY, command, train
 
+pytestmark = pytest.mark.slow
+
 spm = pytest.importorskip("sentencepiece")
 
 TEXT = ["the cat sat on the mat", "a dog ran to the mat", "the dog and the cat ran on", "a cat and a dog sat"]

@@ -11,6 +11,8 @@ from fairseq_linformer.models import authors
 from .. import stock
 from ..stock import PLUGIN, TINY, command, last_number, load, train
 
+pytestmark = pytest.mark.slow
+
 
 def assert_equal_models(a, b):
     assert a["model"].keys() == b["model"].keys()
@@ -60,7 +62,6 @@ def test_validation_of_a_checkpoint_gives_the_loss_seen_in_training(mlm_data, tm
         assert last_number(caplog.text, "valid_loss") == pytest.approx(seen, abs=2e-3)
 
 
-@pytest.mark.slow
 def test_finetuning_starts_from_what_was_pretrained_and_beats_the_majority(mlm_data, class_data, tmp_path, caplog):
     train(mlm_data, tmp_path / "pretrained", updates=3)
     finetune = [
@@ -89,7 +90,6 @@ TINY_YAML = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["linformer_roberta", "linformer_roberta_tiny"])
 def test_flags_and_yaml_build_the_same_model_with_the_same_first_loss(mlm_data, tmp_path, arch):
     """The YAML of configs/pretrain, made small, and the flags that say the same."""
@@ -122,7 +122,6 @@ def test_update_freq_adds_up_gradients(mlm_data, tmp_path):
         torch.testing.assert_close(halves[key], whole[key], rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--memory-efficient-fp16"], ["--fp16", "--fp16-no-flatten-grads"]])
 def test_half_precision_by_flags(mlm_data, tmp_path, flags):
     """Those that fairseq can run without a GPU: the first losses are those of single precision."""
@@ -154,7 +153,6 @@ def test_tensorboard_holds_the_curve(mlm_data, tmp_path):
     assert [e.value for e in series] == pytest.approx(losses, abs=1e-3)
 
 
-@pytest.mark.slow
 def test_layers_to_keep_prunes_a_checkpoint_which_then_lives_by_itself(mlm_data, tmp_path):
     """Pruned when loaded, trained on, resumed with the same flags, validated without them."""
     deep = ["--encoder-layers", "4", "--sharing", "none"]

@@ -11,6 +11,8 @@ from fairseq_linformer.planning.gpus import GPUS
 
 from .runs import PRETRAIN
 
+pytestmark = pytest.mark.slow
+
 V100 = GPUS["v100-16gb"]
 
 
@@ -42,7 +44,6 @@ def test_a_run_that_fits_recomputed_only(capsys):
     assert "recomputed" in time and "checkpoint_activations" not in overrides  # the run says so already
 
 
-@pytest.mark.slow
 def test_all_configurations_agree():
     table = report.check(PRETRAIN / "base.yaml", V100, None, 0.3, None).splitlines()
     names = [line.split()[0] for line in table]

@@ -11,6 +11,8 @@ from fairseq_linformer.planning.plan import make_plan, memory_of
 
 from .runs import at
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs/scale.md").read_text()
 V100, A100, H100 = (GPUS[name] for name in ("v100-16gb", "a100-80gb", "h100-80gb"))
 
