@@ -280,7 +280,7 @@ def test_the_bare_script_needs_pytorch_only(tmp_path):
         check=True,
         capture_output=True,
         text=True,
-        cwd=SCRIPT.parents[1],
+        cwd=GPU_SCRIPT.parents[1],
     )
     assert "3 of 3 cells" in ended.stdout
     step = cells.read(tmp_path / "training-cpu-fp32-l1-n256-bare.json")

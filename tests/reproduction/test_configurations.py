@@ -186,7 +186,7 @@ def test_every_model_composes(experiment, text, tmp_path):
                 folder.start.parent.mkdir(parents=True, exist_ok=True)
                 folder.start.touch()
             cfg, options = folder.training().composed, options_of(run, sizes, tmp_path, text)
-            assert cfg.common.seed == sizes.seeds[-1] == int(options["common.seed"])
+            assert cfg.common.seed == run.seed == int(options["common.seed"])
             assert cfg.dataset.batch_size * cfg.task.tokens_per_sample == sizes.tokens
             assert (
                 cfg.lr_scheduler._name == "polynomial_decay"
