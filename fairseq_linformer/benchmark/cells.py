@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from ..files import atomic, check_can_be_written
+from ..files import atomic, check_can_be_written, read_json
 from ..machine import hardware, versions
 from . import fused_attention
 from .entries import check, entry_of, kind_of
@@ -229,7 +229,7 @@ def read(path: Path) -> Dict[str, Any]:
         ValueError: the file is none.
     """
     try:
-        content = json.loads(Path(path).read_text())
+        content = read_json(path)
         options = content["configuration"]
         missing = [key for key in KEYS if key not in content] or [key for key in NAMED if key not in options]
         if missing:

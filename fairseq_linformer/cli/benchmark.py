@@ -219,10 +219,10 @@ CELLS = {"inference": _inference, "scaling": _scaling, "training": _training, "f
 
 def _report(options: argparse.Namespace) -> str:
     from ..reproduction.cells import failures_in, records_in
-    from ..reproduction.records import write
+    from ..reproduction.records import grow
 
     found, failures = records_in(options.out), failures_in(options.out)
     if not found:
         raise ValueError(f"{options.out} has no cells of a benchmark" + f" with a number: {'; '.join(failures)}" * bool(failures))
-    lines = [str(write(record, options.results)) for record in found]
+    lines = [str(grow(record, options.results)) for record in found]
     return "\n".join(lines + [f"not measured: {failure}" for failure in failures])

@@ -36,7 +36,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     from ..reproduction.registry import Inputs, find, listing
 
     if options.minutes is not None and not 0 < options.minutes < math.inf:
-        raise ValueError(f"--minutes is {options.minutes}; it must be above 0")
+        raise ValueError(f"--minutes is {options.minutes}; it must be a finite number above 0")
     inputs = Inputs(options.runs, options.text, options.tasks, options.minutes)
     if options.verify is not None:
         from ..reproduction.verify import verify

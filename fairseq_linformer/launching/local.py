@@ -96,7 +96,7 @@ def follow(worker: subprocess.Popen, log: Path, updates: int, what: str, seconds
         worker.send_signal(signal.SIGTERM)  # does nothing once it has ended
 
     handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    timer = Timer(TIMEOUT_MAX if seconds is None else seconds, stop)
+    timer = Timer(TIMEOUT_MAX if seconds is None else min(seconds, TIMEOUT_MAX), stop)
     timer.daemon = True
     timer.start()
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from ..benchmark import entries
 from ..benchmark.cells import Provenance, measure, read_all
 from ..benchmark.timing import Spread
+from ..launching.run_folder import locked
 from ..machine import current_commit
 from .records import Measurement, Record, significant
 from .registry import Claim, Experiment, Inputs, Unfinished, experiments
@@ -136,10 +137,18 @@ class CellExperiment(Experiment):
     def cost(self, scale: str) -> str:
         return "trains nothing"
 
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return self._folder(record.scale, inputs).is_dir()
+
+    def _folder(self, scale: str, inputs: Inputs) -> Path:
+        return inputs.folder / scale / self.name / "cells"
+
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        folder = inputs.folder / scale / self.name / "cells"
+        folder = self._folder(scale, inputs)
         cells = self.cells_at[scale]()
-        left = measure(cells, folder, Provenance(current_commit(), command), inputs.minutes)
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            left = measure(cells, folder, Provenance(current_commit(), command), inputs.minutes)
         if left:
             raise Unfinished(f"{self.name}: the time budget is spent; {len(left)} of {len(cells)} cells are left; rerun the command to resume")
         found = [record for kind in self.kinds for record in kind.records(folder, self.name)]

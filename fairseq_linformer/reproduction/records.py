@@ -30,6 +30,24 @@ PLACES = ("model", "baseline", "n", "baseline_n", "k", "sharing", "seed", "task"
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
+    def __init__(self, **fields: Any):
+        """
+        Raises:
+            ValueError: a field is missing or wrong; one sentence.
+        """
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            name = fields.get("identifier") or fields.get("metric") or ""
+            raise ValueError(f"{type(self).__name__.lower()} {name!r}: {_first_problem(error)}") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The first of pydantic's errors: the field, and what is wrong with it."""
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field}: {first['msg']}" if field else first["msg"]
+
 
 class Measurement(_Strict):
     """One number.
@@ -223,9 +241,27 @@ def put(record: Record, folder) -> Path:
     if not path.exists():
         return write(record, folder)
     there, here = read(path).content(), record.content()
-    if any(there[name] != here[name] for name in ("measurements", "data", "configuration")):
+    same = ("experiment", "made_by", "scale", "measurements", "data", "configuration")
+    if any(there[name] != here[name] for name in same):
         raise ValueError(f"{path} holds a different measurement and is never overwritten; use another --ledger, or move it away")
     return path
+
+
+def grow(record: Record, folder) -> Path:
+    """Write a record of benchmark cells, or replace it by one that has all its measurements and more.
+
+    Raises:
+        ValueError: another command's record is there under its name, or one with measurements that this one lacks.
+    """
+    path = Path(folder) / f"{record.identifier}.json"
+    if path.exists():
+        there = read(path)
+        lost = {m.place for m in there.measurements} - {m.place for m in record.measurements}
+        if there.made_by != record.made_by or lost:
+            other = there.made_by != record.made_by
+            what = f"is made by {there.made_by}" if other else f"has {len(lost)} measurements that these cells lack"
+            raise ValueError(f"{path} {what}; use the folder of its cells, or another --results")
+    return write(record, folder)
 
 
 def read(path) -> Record:
@@ -238,9 +274,7 @@ def read(path) -> Record:
         content = read_json(path)
         record = Record.model_validate_json(json.dumps(content))
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path} is not a record: {field + ': ' * bool(field)}{first['msg']}") from None
+        raise ValueError(f"{path} is not a record: {_first_problem(error)}") from None
     except (TypeError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a record: {error}") from None
     if record.identifier != path.stem:

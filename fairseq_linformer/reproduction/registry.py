@@ -242,9 +242,21 @@ def is_context(record: Record) -> bool:
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """All of them, in the order of the report."""
-    modules = (import_module(f".experiments.{name}", __package__) for name in MODULES)
-    return tuple(experiment for module in modules for experiment in module.EXPERIMENTS)
+    """All of them, in the order of the report.
+
+    Raises:
+        ValueError: a file of ``MODULES`` cannot be imported or defines none, or a name is defined twice.
+    """
+    found: list[Experiment] = []
+    for name in MODULES:
+        try:
+            found += import_module(f".experiments.{name}", __package__).EXPERIMENTS
+        except (AttributeError, ImportError, TypeError) as error:
+            raise ValueError(f"experiments/{name}.py defines no tuple EXPERIMENTS: {type(error).__name__}: {error}") from error
+    for names in ([each.name for each in found], [claim.identifier for each in found for claim in each.claims]):
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"experiments/ define {', '.join(sorted(twice))} twice; names of experiments and claims are unique")
+    return tuple(found)
 
 
 def find(name: str) -> Experiment:

@@ -210,9 +210,9 @@ class RunFolder:
         return [f"++model.{key}={value}" for key, value in options.items()]
 
     def make_start(self) -> None:
-        """Grow or convert the last checkpoint of what it starts from, unless the run has begun from one."""
+        """Grow or convert the last checkpoint of what it starts from, unless the run has a checkpoint of its own."""
         run = self.run
-        if run.start is None or run.model == run.start.model or (self.start.exists() and self._is_configured):
+        if run.start is None or run.model == run.start.model or (self.start.exists() and self.last.exists()):
             return
         last = read_checkpoint(self.origin_run.last)
         if run.made.startswith("grown"):

@@ -107,6 +107,7 @@ def check_trained(run: Trained, text) -> None:
     try:
         provenance([run.folder])
         check_last(run)
+        validation_curve(run.folder, run.updates)
     except (OSError, ValueError) as error:
         raise ValueError(f"{error}; move {run.folder} away, and rerun the command to train it again") from None
     if run.start is not None and run.start.exists():

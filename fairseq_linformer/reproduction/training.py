@@ -189,8 +189,8 @@ def comparison(experiment: str, models_and_checks: Callable[[Record], tuple]) ->
     """
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = (r for r in records if (r.experiment, r.scale, r.made_by) == (experiment, scale, "reproduce"))
-        record = next(found, None)
+        wanted = (f"{experiment}-{scale}", experiment, scale, "reproduce")
+        record = next((r for r in records if (r.identifier, r.experiment, r.scale, r.made_by) == wanted), None)
         return not_measured(f"{experiment}-{scale}") if record is None else compare_trained(record, *models_and_checks(record))
 
     return evaluate

@@ -34,7 +34,7 @@ def verify(identifier: str, folder, inputs: Inputs) -> str:
     try:
         how, found = find(before.experiment).measure_again(before, inputs)
     except Unfinished as left:
-        return str(left)
+        raise ValueError(f"{identifier} is not verified yet: {left}") from None
     again = next((record for record in found if record.identifier == identifier), None)
     if again is None:
         raise ValueError(f"{path}: {before.experiment} at scale {before.scale} no longer makes this record")

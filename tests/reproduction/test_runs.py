@@ -165,7 +165,12 @@ def test_a_start_is_kept_once_the_run_has_begun(roberta):
     folder.start.write_bytes(b"of another run")
     folder.make_start()
     assert folder.start.read_bytes() == made
-    (folder.path / "config.yaml").touch()
+    (folder.path / "config.yaml").touch()  # stopped before its first checkpoint
+    folder.start.write_bytes(b"cut off")
+    folder.make_start()
+    assert folder.start.read_bytes() == made
+    folder.last.parent.mkdir()
+    folder.last.touch()
     folder.start.write_bytes(b"begun from this")
     folder.make_start()
     assert folder.start.read_bytes() == b"begun from this"

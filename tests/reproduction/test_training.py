@@ -227,5 +227,6 @@ def test_a_comparison_is_of_its_own_record(there):
         [there.changed(experiment="scratch")],
         [there.changed(scale="cpu")],
         [there.changed(made_by="script")],
+        [there.changed(identifier="a-second-one")],
     ):
         assert evaluate(others, "smoke").outcome == UNMEASURED

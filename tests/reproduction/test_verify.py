@@ -114,7 +114,8 @@ def test_the_record_of_the_same_name_is_compared(again, record, tmp_path):
 
 def test_what_is_unfinished(again, record, tmp_path):
     write(record, tmp_path)
-    assert verify("toy-cpu", tmp_path, Inputs()) == "half is left"
+    with pytest.raises(ValueError, match="toy-cpu.*half is left"):
+        verify("toy-cpu", tmp_path, Inputs())
 
 
 @pytest.mark.parametrize("identifier", ["../results/toy-cpu", "Toy", "a b", "", "toy.json"])

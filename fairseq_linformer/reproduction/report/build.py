@@ -86,16 +86,15 @@ def build(results, out: Path, readme: Path | None = None, registered: Sequence[E
             raise ValueError(f"--readme is {readme}, where the tables of --out {out} are written; choose another one")
         links = [(chart.title, os.path.relpath(path, readme.parent)) for path, chart in pictures.items()]
         part = _render("readme.md.j2", claims=page["claims"], pictures=links, page=os.path.relpath(out, readme.parent))
-        texts[readme] = _replace_part(_read_text(readme), part.rstrip("\n"))
+        texts[readme] = _replace_part(readme, _read_text(readme), part.rstrip("\n"))
     return texts
 
 
-def _replace_part(text: str, part: str) -> str:
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the README has no {BEGIN} with {END} behind it; the report's main table goes between them")
-    return f"{before}{BEGIN}\n{part}\n{END}{after}"
+def _replace_part(readme: Path, text: str, part: str) -> str:
+    begins, ends = (list(re.finditer(rf"^{mark}(?=\r?$)", text, re.MULTILINE)) for mark in (BEGIN, END))
+    if len(begins) != 1 or len(ends) != 1 or begins[0].end() > ends[0].start():
+        raise ValueError(f"{readme} needs one line {BEGIN} and one line {END} behind it; the report's main table goes between them")
+    return f"{text[: begins[0].end()]}\n{part}\n{text[ends[0].start() :]}"
 
 
 def _read_text(path: Path) -> str:
@@ -108,7 +107,10 @@ def _read_text(path: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.is_file() and _MARKS[path.suffix] in path.read_text(encoding="utf-8", errors="replace")[:2000]
+    if not path.is_file():
+        return False
+    lines, mark = path.read_text(encoding="utf-8", errors="replace")[:2000].splitlines(), _MARKS[path.suffix]
+    return any(line.startswith(mark) or (path.suffix == ".svg" and mark in line) for line in lines)
 
 
 def _stale_pictures(out: Path, texts: Iterable[Path]) -> list[Path]:

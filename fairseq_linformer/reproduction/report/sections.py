@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from ..records import Record
 from ..registry import Claim, Experiment
 from ..scales import NAMES
 from ..statistics import UNMEASURED, Verdict, not_measured
+from .charts import Chart, Heat
 from .tables import Table
 
 SHORT = 2
@@ -53,22 +53,10 @@ class Section:
     claims: list[ClaimVerdicts]
     records: list[Record]
     context: list[Record]
-
-    @cached_property
-    def tables(self) -> list[Table]:
-        return self.experiment.tables(self.records)
-
-    @cached_property
-    def charts(self) -> list:
-        return self.experiment.charts(self.records) if self.records else self.experiment.charts([])
-
-    @cached_property
-    def context_tables(self) -> list[Table]:
-        return self.experiment.context_tables(self.context)
-
-    @cached_property
-    def context_charts(self) -> list:
-        return self.experiment.context_charts(self.context)
+    tables: list[Table]
+    charts: list[Chart | Heat]
+    context_tables: list[Table]
+    context_charts: list[Chart | Heat]
 
     @property
     def command(self) -> str:
@@ -78,13 +66,25 @@ class Section:
 
 
 def sections_of(records: Sequence[Record], experiments: Iterable[Experiment]) -> list[Section]:
-    """A section per experiment, in their order."""
-    sections = []
-    for experiment in experiments:
+    """A section per experiment, in their order.
+
+    Raises:
+        ValueError: an experiment fails on its records, which it names.
+    """
+    return [_section(records, experiment) for experiment in experiments]
+
+
+def _section(records: Sequence[Record], experiment: Experiment) -> Section:
+    mine = [record for record in records if record.experiment == experiment.name]
+    try:
         claims = [_verdicts(claim, records) for claim in experiment.claims]
         used = [name for each in claims for _, verdict in each.verdicts for name in verdict.records]
-        sections.append(Section(experiment, claims, experiment.shown(records, used), experiment.context(records)))
-    return sections
+        shown, context = experiment.shown(records, used), experiment.context(records)
+        return Section(experiment, claims, shown, context, experiment.tables(shown), experiment.charts(shown),
+                       experiment.context_tables(context), experiment.context_charts(context))  # fmt: skip
+    except Exception as error:  # a record may be sealed and still hold what a rule does not expect
+        names = ", ".join(record.identifier for record in mine) or "no records"
+        raise ValueError(f"{experiment.name} cannot be reported from {names}: {type(error).__name__}: {error}") from error
 
 
 def _verdicts(claim: Claim, records: Sequence[Record]) -> ClaimVerdicts:

@@ -146,7 +146,13 @@ def test_the_part_between_the_marks_is_replaced(results, readme):
     assert "[results/report.html](results/report.html)" in text
 
 
-@pytest.mark.parametrize("text", ["no marks", f"{END} {BEGIN}", BEGIN, END, ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no marks", f"{END} {BEGIN}", BEGIN, END, "", f"{END}\n{BEGIN}\n", f"`{BEGIN}` is a mark\n{END}\n",
+        f"{BEGIN}\n{END}\n{BEGIN}\n{END}\n",
+    ],
+)  # fmt: skip
 def test_a_readme_without_marks_is_refused(text, results, readme, tmp_path):
     readme.write_text(text)
     before = contents(tmp_path)
@@ -296,3 +302,18 @@ def test_numbers_in_the_csv_have_four_digits(results):
     write(results)
     numbers = [[cell[name] for name in ("ours", "lowest", "highest", "repetitions")] for cell in lines(results)[1:]]
     assert numbers == [["1.235", "0.7346", "1.735", "3"], ["1.235", "", "", "1"]]
+
+
+def test_prose_that_names_the_mark_stays(results, readme):
+    readme.write_text(f"`{BEGIN}` is a mark\n\nprose\n\n{BEGIN}\nSTALE\n{END}\n")
+    write(results, readme)
+    text = readme.read_text()
+    assert text.startswith(f"`{BEGIN}` is a mark\n\nprose\n\n{BEGIN}\n") and "STALE" not in text
+
+
+def test_a_text_that_quotes_the_mark_is_someone_elses(results):
+    notes = results / "report.md"
+    notes.write_text(f"notes: {build.MADE_BY} and then mine")
+    with pytest.raises(ValueError, match="report.md"):
+        write(results)
+    assert notes.read_text().endswith("mine")

@@ -128,3 +128,12 @@ def test_circumstances():
     assert machine(record(hardware={"memory_gib": 3})) == "unknown processor, ? cores"
     assert machine(record()) == "abacus, 2 cores"
     assert short_commit(record(commit="abc")) == "abc"
+
+
+def test_a_record_that_cannot_be_reported_is_named(monkeypatch):
+    def tables(experiment, records):
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(Sample, "tables", tables)
+    with pytest.raises(ValueError, match="figure-9.*figure-9-cpu.*ZeroDivisionError"):
+        section(timed({"a": 1.0}))
