@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from html import escape
 
 import pytest
@@ -296,3 +297,15 @@ def test_numbers_in_the_csv_have_four_digits(results):
     write(results)
     numbers = [[cell[name] for name in ("ours", "lowest", "highest", "repetitions")] for cell in lines(results)[1:]]
     assert numbers == [["1.235", "0.7346", "1.735", "3"], ["1.235", "", "", "1"]]
+
+
+def test_a_cell_of_several_records_names_them_all(results):
+    """Such as an average over tasks."""
+
+    class Average(Sample):
+        def cells(self, records):
+            ((cell, (first, *_)),) = super().cells(records)
+            return [(cell, [replace(first, records=("figure-9-cpu", "figure-9-gpu"))])]
+
+    write(results, experiment=Average())
+    assert lines(results)[-1]["entries"] == "figure-9-cpu figure-9-gpu"
