@@ -25,6 +25,7 @@ PUBLISHED = Path(fairseq.__file__).parent / "examples/roberta/config"
 PRETRAINING = {
     "task._name": "masked_lm",  # [linformer]
     "criterion._name": "masked_lm",
+    "task.sample_break_mode": "none",  # n tokens in a row; for why not "complete", see base.yaml
     "task.mask_prob": 0.15,  # [roberta] 2.3, as are the next two
     "task.leave_unmasked_prob": 0.1,
     "task.random_token_prob": 0.1,
@@ -50,6 +51,9 @@ BASE_SIZE = dict(layers=12, embed_dim=768, attention_heads=12, ffn_embed_dim=307
 FINETUNING = {
     "task._name": "sentence_prediction",
     "criterion._name": "sentence_prediction",
+    "task.init_token": 0,  # [fairseq] <s>, as is the next: </s> between two sentences
+    "task.separator_token": 2,
+    "task.shorten_method": "truncate",  # the beginning of a long text, in each epoch the same
     "common.fp16": True,
     "dataset.batch_size": 32,  # [roberta] Table 10, GLUE, as are the next three
     "optimization.lr": [1e-5],
@@ -95,7 +99,7 @@ def tokens_per_update(cfg):
 
 
 @pytest.mark.parametrize("ours, published, other", [
-    (PRETRAINING, "pretraining/base.yaml", {"optimization.max_update"}),  # which is the Linformer's
+    (PRETRAINING, "pretraining/base.yaml", {"optimization.max_update", "task.sample_break_mode"}),
     (FINETUNING, "finetuning/sst_2.yaml", set()),
 ])  # fmt: skip
 def test_the_transcription_is_what_fairseq_publishes(ours, published, other):

@@ -92,6 +92,13 @@ def test_a_cell_keeps_what_is_its_own(tmp_path):
     assert "peak_from" not in earlier.configuration and earlier.configuration["threads"] == 2
 
 
+def test_what_failed_is_told_of_every_cell(tmp_path):
+    """Of the longer n, which is the second one."""
+    long = cell("training", {"x": 4.0, "failed": {"eager": "no room"}}, "n64", n=64)
+    (found,) = records(put_cells(tmp_path, cell("training", {"x": 1.0}), long))
+    assert found.configuration["failed"] == {long["name"]: {"eager": "no room"}}
+
+
 def test_records_differ_by_device_precision_and_layers(tmp_path):
     deep = cell("training", {"x": 1.0}, layers=12, seconds=0.01)
     deep["name"] = "training-cpu-fp32-l12-n32"

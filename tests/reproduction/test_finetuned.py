@@ -204,6 +204,19 @@ def test_pretrainings():
     assert runs["linformer"].model.start is None
 
 
+@pytest.mark.parametrize("scale", ["cpu", "gpu"])
+def test_linformers_are_rows_of_the_paper(scale):
+    """All rows of n = 512, and one of 1,024; n and k are to RoBERTa's n what the rows' are to 512."""
+    sizes = SIZES[scale]
+    part = 512 // sizes.stages[-1][0]
+    rows = [f"{part * n}, Linformer, {part * k}, {sharing}" for n, k, sharing in sizes.linformers]
+    sharings = ("headwise", "key-value", "layerwise")
+    assert sorted(rows) == sorted(
+        [f"512, Linformer, {k}, {sharing}" for k in (128, 256) for sharing in sharings]
+        + ["1024, Linformer, 256, headwise"]
+    )
+
+
 def test_cost(table):
     # 2,000 + 400 + 4,000 + 5,000, 400 to grow once more, and 1,500 of each of 8 models; 3 seeds of 40 models on tasks
     assert table.cost("cpu") == "23,800 updates, 120 finetunings" and "Slurm" in table.cost("paper")

@@ -85,8 +85,11 @@ def test_a_record_of_another_plan(there, table, inputs, key):
             check()
 
 
-def test_a_record_of_other_data(there, table, inputs):
-    other = there.changed(data=there.data.replace("rows", "lines", 1))
+@pytest.mark.parametrize("old, new", [("rows", "lines"), ("pretrained on: ", "pretrained on: other ")])
+def test_a_record_of_other_data(there, table, inputs, old, new):
+    """Another task, or another text."""
+    other = there.changed(data=there.data.replace(old, new, 1))
+    assert other.data != there.data
     with pytest.raises(ValueError, match=f"{there.identifier} .*data"):
         table.check_ledger("smoke", inputs, [other])
 

@@ -21,7 +21,19 @@ from fairseq_linformer.reproduction.verify import verify
 
 from ..launching.jobs import ROOT
 from .cluster import cluster, composed, paper  # noqa: F401
-from .trainer import DATE, HARDWARE, VERSIONS, compose_quickly, finish, finished_runs, scores, text, trainer  # noqa: F401
+from .trainer import (  # noqa: F401
+    DATE,
+    HARDWARE,
+    VERSIONS,
+    compose_quickly,
+    copied_text,
+    finish,
+    finished_runs,
+    scores,
+    text,
+    trainer,
+    two_shards,
+)
 
 RUNS = {sharing: f"n512-k256-{sharing}" for sharing in ("headwise", "key-value", "layerwise")}
 """Of figure-3c."""
@@ -109,6 +121,13 @@ def test_arrays():
     assert array_members("figure-3d", "runs", None, "gpu") == [
         [f"+run=n{n}-k256-headwise"] for n in (512, 1024, 2048, 4096)
     ]
+
+
+def test_the_array_of_figure_3b():
+    assert find("figure-3b").paper_scale.runs == {
+        "roberta": "n1024-roberta",
+        **{f"k={k}": f"n1024-k{k}-headwise" for k in (128, 256, 512)},
+    }
 
 
 def test_the_array_of_all_pretrainings():
@@ -250,6 +269,13 @@ def test_runs_on_another_text_are_rejected(paper, trained, text, tmp_path):
     other = shutil.copytree(text, tmp_path / "other")
     said = paper("figure-3c", "--text", other)
     assert f"{text}/shard0" in said and f"{other}/shard0" in said and "n512-k256-headwise" in said
+
+
+def test_runs_on_one_of_two_shards_are_rejected(paper, finished, two_shards, tmp_path):
+    for run in RUNS.values():
+        finished(run, data=two_shards / "shard0")
+    said = paper("figure-3c", "--text", two_shards)
+    assert f"{two_shards}/shard1" in said and "n512-k256-headwise" in said and not [*(tmp_path / "ledger").iterdir()]
 
 
 @pytest.mark.parametrize(

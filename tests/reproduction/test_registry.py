@@ -228,6 +228,13 @@ def test_shown_and_context():
     assert experiment.shown([other], []) == [other]
 
 
+def test_a_finetuning_of_ones_own_stands_apart():
+    """Its size and recipe were not fixed before."""
+    (record,) = (experiment := toy.Toy()).measure("cpu", Inputs(), "c")
+    own = record.changed(made_by="finetune")
+    assert experiment.shown([record, own], []) == [record] and experiment.context([record, own]) == [own]
+
+
 def test_listing_names_other_commands(ledger):
     """Records of ``reproduce`` stand at their scale; others that a verdict uses, below."""
     with pytest.raises(ValueError, match="--ledger.*nowhere"):

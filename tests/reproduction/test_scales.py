@@ -69,3 +69,10 @@ def test_finetuned_models_grow_by_doubling(name):
     assert {n for n, _, _ in sizes.linformers} <= {lengths[-1], 2 * lengths[-1]}
     assert sizes.linformers[0] == (lengths[-1], lengths[-1] // 2, "headwise")
     assert list(sizes.epochs) == ["sst-2", "imdb", "qnli", "qqp"]
+
+
+def test_finetuning_at_the_gpu_scale_is_in_the_grid_of_roberta():
+    """Rates and batches of Liu et al. 2019, Table 10. Pretrained at the paper's n, at the rate of other experiments."""
+    gpu = SIZES["gpu"]
+    assert gpu.rate in (1e-5, 2e-5, 3e-5) and gpu.batch_size in (16, 32)
+    assert gpu.stages[-1][0] == 512 and gpu.lr == SCALES["gpu"].lr

@@ -17,7 +17,7 @@ from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import digest, shards_of, sums
 from fairseq_linformer.reproduction.training import trained
 
-from .trainer import HARDWARE, VERSIONS, copied_text, finished_runs, log, runs, text  # noqa: F401
+from .trainer import HARDWARE, VERSIONS, copied_text, finished_runs, log, runs, text, two_shards  # noqa: F401
 
 SMOKE = SCALES["smoke"]
 
@@ -64,6 +64,14 @@ def test_perplexity_is_measured_once(run, text, measured, device, expected):
     assert measured == [(run.last, shards_of(text)[0], {"seed": 1, "device": expected})]
     assert found["bits"] == 3.0 and found["checkpoint"] == digest(run.last) and found["text"] == sums(text)
     assert run.is_scored and scoring.perplexity(run, text, device) == found and len(measured) == 1
+
+
+def test_all_shards_are_scored_on_the_split_of_the_first(run, two_shards, measured):
+    """Only of that one a score keeps the checksum."""
+    (run.folder / "perplexity.json").unlink()
+    found = scoring.perplexity(run, two_shards, "cpu")
+    assert [call[:2] for call in measured] == [(run.last, two_shards / "shard0")]
+    assert "shard0/valid.bin" in found["text"] and "shard1/valid.bin" not in found["text"]
 
 
 def test_scored_again(run, text, measured):

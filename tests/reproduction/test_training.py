@@ -20,11 +20,13 @@ from .trainer import (  # noqa: F401
     ORDER,
     ROBERTA,
     VERSIONS,
+    copied_text,
     finished_runs,
     measure,
     scores,
     text,
     trainer,
+    two_shards,
     warm_start,
 )
 
@@ -119,6 +121,23 @@ def test_three_seeds(measure, scores, trainer, monkeypatch):
     assert [(m.seed, m.value) for m in record.select("bits", model="converted")[1:]] == [(1, 4.0), (2, 1.0), (3, 2.0)]
     assert [c.seed for c in record.curves if c.model == "converted"] == [1, 2, 3]
     assert record.configuration["seeds"] == [1, 2, 3] and record.seconds == 150.0
+
+
+def test_commits_are_those_of_every_seed(measure, scores, trainer, monkeypatch):
+    """The second seed of one model was trained with other code."""
+    monkeypatch.setitem(SCALES, "smoke", replace(SCALES["smoke"], seeds=(1, 2, 3)))
+    trainer.commits = {"converted/seed2": "def"}
+    commits = measure().configuration["commits"]
+    assert commits == {"roberta": "abc", "converted": "abc; def", "from scratch": "abc"}
+
+
+def test_the_level_is_of_the_split_that_models_are_scored_on(measure, scores, monkeypatch, two_shards):
+    folders = []
+    monkeypatch.setattr(
+        context_free, "measure", lambda folder, n: folders.append(folder) or Namespace(masked_bits=7.5)
+    )
+    measure(text=two_shards)
+    assert folders == [two_shards / "shard0"]
 
 
 def test_every_length_has_its_level(trainer, scores, text, tmp_path):

@@ -54,12 +54,23 @@ def test_a_tolerance_is_a_share_of_the_larger_number(record, value, within):
         assert "m0" in found[0] and "2" in found[0] and f"{value:g}" in found[0]
 
 
+def test_a_small_number_has_no_larger_tolerance(record):
+    """Twice 0.001 is not within 10 %."""
+    assert len(differences(with_values(record, 0.001), with_values(record, 0.002))) == 1
+
+
 @pytest.mark.parametrize("value, within", [(0.3, True), (0.31, False), (0.1, True), (0.09, False)])
 def test_the_tolerance_of_an_exponent_is_an_amount(record, value, within):
     """Of 0.2 plus or minus 0.1, where a share would allow 0.02."""
     tolerance = {"exponent of n": 0.1000001}
     a, b = (with_values(record, x, unit="exponent of n", tolerance=tolerance) for x in (0.2, value))
     assert (not differences(a, b)) == within
+
+
+def test_the_tolerance_is_what_the_record_states(record):
+    """3 is 50 % above 2; another tolerance of today's code changes nothing."""
+    before, now = with_values(record, 2.0), with_values(record, 3.0, tolerance={"times one": 0.9})
+    assert len(differences(before, now)) == 1 and not differences(now, before)
 
 
 def test_a_tolerance_of_zero_is_exact(record):

@@ -189,6 +189,13 @@ def copied_text(text, tmp_path):
     return Path(shutil.copytree(text, tmp_path / "text"))
 
 
+@pytest.fixture
+def two_shards(copied_text):
+    """A text of two shards, of which the first has the dictionary and the validation split that are read."""
+    shutil.copytree(copied_text / "shard0", copied_text / "shard1")
+    return copied_text
+
+
 @pytest.fixture(scope="session")
 def finished_runs(tmp_path_factory, text):
     """Runs of warm-start at the smoke scale, and their record: two from scratch, and three that start from these."""

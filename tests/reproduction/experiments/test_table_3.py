@@ -215,6 +215,13 @@ def test_charts():
     assert lines["k = 128, paper"].thin and not lines["k = 128, ours"].thin and len(memory.series) == 5
 
 
+def test_a_line_of_ours_is_against_the_transformer_of_the_paper():
+    """Not against one with a fused kernel, which the same record has too."""
+    eager, sdpa = ratios({(512, 128): (1.2, 1.3)}), ratios({(512, 128): (0.2, 0.3)}, baseline="sdpa")
+    time, _ = find("table-3").charts([eager.changed(measurements=[*sdpa.measurements, *eager.measurements])])
+    assert {series.name: series.runs for series in time.series}["k = 128, ours"] == [[(512, 1.25)]]
+
+
 @pytest.mark.parametrize("scale, lengths, device, layers, tokens, usable", [
     ("smoke", [256], "cpu", 1, 256, 8), ("cpu", [2**i for i in range(9, 15)], "cpu", 2, 4096, 8),
     ("gpu", [2**i for i in range(9, 17)], "cuda", 12, 65536, 70),

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from html import escape
 
 import pytest
@@ -317,3 +318,15 @@ def test_a_text_that_quotes_the_mark_is_someone_elses(results):
     with pytest.raises(ValueError, match="report.md"):
         write(results)
     assert notes.read_text().endswith("mine")
+
+
+def test_a_cell_of_several_records_names_them_all(results):
+    """Such as an average over tasks."""
+
+    class Average(Sample):
+        def cells(self, records):
+            ((cell, (first, *_)),) = super().cells(records)
+            return [(cell, [replace(first, records=("figure-9-cpu", "figure-9-gpu"))])]
+
+    write(results, experiment=Average())
+    assert lines(results)[-1]["entries"] == "figure-9-cpu figure-9-gpu"

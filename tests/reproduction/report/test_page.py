@@ -100,6 +100,17 @@ def test_where_the_numbers_are_from(page):
     assert '<a href="#entry-before">' in earlier and "#entry-figure-9-cpu" not in earlier
 
 
+def test_each_record_has_circumstances_of_its_own(tmp_path):
+    for scale, commit in (("cpu", "here"), ("gpu", "there")):
+        ledger.write(timed({"a": 1.0}, scale, commit=commit, command=f"run {scale}"), tmp_path)
+    page, text = (path.read_text() for path in build.write(tmp_path, tmp_path / "report.html", None, [Sample()])[:2])
+    (sources,) = re.findall(r'<ul class="sources">(.*?)</ul>', element(page, "figure-9", "section"), re.DOTALL)
+    listed = re.findall("<li>(.*?)</li>", sources), re.findall("^- `figure-9-.*$", text, re.MULTILINE)
+    for gpu, cpu in listed:
+        assert all(said in gpu for said in ("figure-9-gpu", "gpu scale", "commit there", "run gpu"))
+        assert all(said in cpu for said in ("figure-9-cpu", "cpu scale", "commit here", "run cpu"))
+
+
 def test_earlier_measurements_stand_apart(page):
     section = element(page, "figure-9", "section")
     before, _, after = section.partition("<details>\n<summary>")
