@@ -38,7 +38,7 @@ setup(
     packages=find_packages(include=["fairseq_linformer*"]),
     package_data={"fairseq_linformer.reproduction.report": ["style.css", "templates/*.j2"]},
     entry_points={"console_scripts": ["fairseq-linformer = fairseq_linformer.cli:main"]},
-    install_requires=["torch==2.13.0", "numpy", "jinja2", "psutil", "pydantic>=2,<3", *FAIRSEQ_NEEDS],
+    install_requires=["torch==2.13.0", "numpy", "jinja2", "pydantic>=2,<3", *FAIRSEQ_NEEDS],
     extras_require={
         "text": ["sentencepiece", "tiktoken", "datasets"],
         "curves": ["tensorboard", "matplotlib"],

@@ -23,7 +23,10 @@ from .text import digest, shards_of, sums
 
 PERPLEXITY = "perplexity.json"
 MASKS = f"15 %, of seed {SEED}, on the validation split"
-_SAME = (("model", "projected_dim"), ("model", "sharing"), ("model", "projection"), ("task", "tokens_per_sample"), ("common", "seed"))
+_SAME = (
+    *(("model", option) for option in ("projected_dim", "sharing", "projection", "projection_init", "projection_lr_scale")),
+    ("task", "tokens_per_sample"), ("common", "seed"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,9 @@ def differences(before: Record, again: Record) -> list[str]:
         now, share = second.get(place), before.tolerance.get(was.unit)
         if now is None or share is None:
             continue
+        if now.unit != was.unit:
+            found.append(f"{was} was in {was.unit} and is in {now.unit}")
+            continue
         relative, absolute = (0.0, share) if was.unit == EXPONENT else (share, 1e-12 if share else 0.0)
         if not math.isclose(was.value, now.value, rel_tol=relative, abs_tol=absolute):
             found.append(f"{was} was {was.value:g} and is {now.value:g} {was.unit}; the tolerance is {_tolerance(was.unit, share)}")

@@ -139,6 +139,8 @@ def test_the_last_checkpoint_of_another_run(run, runs, text, measured):
     [
         ("model", "sharing", "none"),
         ("model", "projection", "conv"),
+        ("model", "projection_init", "normal"),
+        ("model", "projection_lr_scale", 4.0),
         ("task", "tokens_per_sample", 32),
         ("common", "seed", 2),
     ],

@@ -54,6 +54,11 @@ def test_a_tolerance_is_a_share_of_the_larger_number(record, value, within):
         assert "m0" in found[0] and "2" in found[0] and f"{value:g}" in found[0]
 
 
+def test_another_unit_is_a_difference(record):
+    (found,) = differences(with_values(record, 3.0), with_values(record, 3.0, unit="bits"))
+    assert "times one" in found and "bits" in found
+
+
 def test_a_small_number_has_no_larger_tolerance(record):
     """Twice 0.001 is not within 10 %."""
     assert len(differences(with_values(record, 0.001), with_values(record, 0.002))) == 1
