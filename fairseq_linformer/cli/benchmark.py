@@ -19,7 +19,7 @@ from typing import Any, Sequence
 from ..benchmark.arguments import heads_of, names, numbers, numbers_or_none, positive
 
 NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes")
-"""What a command is told without: folders, and what only says when to stop."""
+"""Left out of the recorded command: folders, and options that only say when to stop."""
 KINDS = ("inference", "scaling", "training", "finetuning")
 
 

@@ -62,7 +62,7 @@ def check_fits(task: Task, folder: Path, n: int) -> Dict[str, Any]:
         raise ValueError(f"{folder} holds {found.name}, not {task.name}; give another folder")
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")) if found else {}
     positions, cut = manifest.get("max_positions", 0), _rows_cut(manifest)
-    again = f"the model has {n}; prepare it anew, in another folder"
+    again = f"the model has {n}; prepare it again, in another folder"
     if positions > n:
         raise ValueError(f"{folder} has rows of up to {positions} positions, {again}")
     if positions < n and cut:

@@ -29,7 +29,7 @@ class CellKind:
         name: the first word of the cells' names.
         claim, where: of the record.
         measurements: of one cell.
-        summary: of all cells of a record entries.
+        summary: of all cells of a record; the measurements that need more than one cell.
         paper: what the paper prints of them.
     """
 
@@ -41,7 +41,7 @@ class CellKind:
     paper: Any = None
 
     def records(self, folder: Path, experiment: str) -> Iterator[Record]:
-        """One for each device, precision and number of layers in a folder of cells that has a number.
+        """One record for each entry (``benchmark.entries.entry_of``) in a folder of cells, if any of its cells has a number.
 
         Raises:
             ValueError: a file is damaged, or cells of one record are of different machines or options.
@@ -169,7 +169,7 @@ def again_elsewhere(experiment: Experiment, record: Record, inputs: Inputs) -> l
 
     for option in ("runs", "minutes"):
         if (value := getattr(inputs, option)) is not None:
-            raise ValueError(f"--{option} is {value}, and {experiment.name} is measured again in one piece, in a folder of its own")
+            raise ValueError(f"--{option} is {value}; verifying {experiment.name} takes no --{option}: it runs in one go, in a temporary folder")
     experiment.check(record.scale, inputs)
     with TemporaryDirectory() as folder:
         return experiment.measure(record.scale, Inputs(runs=folder), record.command)

@@ -1,4 +1,4 @@
-"""Experiments that are counted at once: nothing is kept but their record."""
+"""Experiments that only count: they train nothing, and keep nothing but their record."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ class Counted(Experiment):
         super().check(scale, inputs)
         for option in ("runs", "minutes"):
             if (value := getattr(inputs, option)) is not None:
-                raise ValueError(f"--{option} is {value}, and {self.name} is counted at once")
+                raise ValueError(f"--{option} is {value}; {self.name} takes no --{option}, because it only counts and has nothing to resume")
 
     def cost(self, scale: str) -> str:
         return "trains nothing"

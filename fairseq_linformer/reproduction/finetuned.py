@@ -126,9 +126,9 @@ class FinetuningExperiment(Experiment):
     def cost(self, scale: str) -> str:
         if scale == SCALE:
             return "an array of Slurm, a GPU a run"
-        sizes = SCALES[scale]
-        runs = in_training_order({model: [run] for model, run in pretrainings(sizes, SIZES[scale]).items()})
-        return f"{sum(run.updates for run in runs):,} updates, {len(sizes.seeds) * len(members(sizes, SIZES[scale]))} finetunings"
+        scale_sizes = SCALES[scale]
+        runs = in_training_order({model: [run] for model, run in pretrainings(scale_sizes, SIZES[scale]).items()})
+        return f"{sum(run.updates for run in runs):,} updates, {len(scale_sizes.seeds) * len(members(scale_sizes, SIZES[scale]))} finetunings"
 
     def configuration(self, model: str, scale: str) -> dict[str, Any]:
         """What a record says of its plan: that of its model alone, so that others can be added."""
@@ -155,10 +155,10 @@ class FinetuningExperiment(Experiment):
         """Of each seed: whether the model is pretrained and finetuned."""
         folder = inputs.folder / record.scale / self.name
         (model,) = record.configuration["runs"]
-        sizes = SCALES[record.scale]
-        history = pretrainings(sizes, SIZES[record.scale])[model].history
-        pretrained = all(RunFolder(each, sizes, folder, inputs.text).is_done for each in history)
-        return [pretrained and (folder / FINETUNED / f"{_member_name(record)}-seed{seed}" / run.RESULT).exists() for seed in sizes.seeds]
+        scale_sizes = SCALES[record.scale]
+        history = pretrainings(scale_sizes, SIZES[record.scale])[model].history
+        pretrained = all(RunFolder(each, scale_sizes, folder, inputs.text).is_done for each in history)
+        return [pretrained and (folder / FINETUNED / f"{_member_name(record)}-seed{seed}" / run.RESULT).exists() for seed in scale_sizes.seeds]
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         return self._measure(scale, inputs, command, members(SCALES[scale], SIZES[scale]))
@@ -180,18 +180,18 @@ class FinetuningExperiment(Experiment):
             Unfinished: the time budget is spent.
             ValueError: a task is missing or not in the tokens of the text; or a training failed.
         """
-        sizes, until = SCALES[scale], None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
+        scale_sizes, until = SCALES[scale], None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
         folder = inputs.folder / scale / self.name
-        models = {name: run for name, run in pretrainings(sizes, SIZES[scale]).items() if name in {m.model for m in chosen}}
+        models = {name: run for name, run in pretrainings(scale_sizes, SIZES[scale]).items() if name in {m.model for m in chosen}}
         for task, n in dict.fromkeys((m.task.name, models[m.model].model.n) for m in chosen):
             check_task(task, n, inputs.tasks, inputs.text)
-        pretraining = replace(sizes, lr=SIZES[scale].lr)
+        pretraining = replace(scale_sizes, lr=SIZES[scale].lr)
         every = in_training_order({name: [run] for name, run in models.items()})
         folders = [RunFolder(each, pretraining, folder, inputs.text) for each in every]
         check_folders(folders, inputs.text)
         rules = {model: scoring.rules_before_runs(self.name, self.claims, folder.parent, model) for model in models}
         train(folders, f"{self.name}, pretraining", until)
-        jobs = list(_jobs(sizes, SIZES[scale], chosen, models, folder, Path(inputs.tasks)))
+        jobs = list(_jobs(scale_sizes, SIZES[scale], chosen, models, folder, Path(inputs.tasks)))
         results = self._finetune(jobs, folder, until)
         if again:
             results = {job.name: {**results[job.name], **run.judge(job.task, job.trainings(job.start())[0])} for _, job in jobs}
@@ -247,7 +247,7 @@ def check_task(name: str, n: int, tasks, text) -> None:
         raise ValueError(f"{error}; a model of n = {n} reads {Path(tasks) / f'{name}-n{n}'} if it exists") from None
     path = folder / "input0" / DICTIONARY
     if at := difference(read_dictionary(dictionary), read_dictionary(path)):
-        raise ValueError(f"{path} is not the dictionary of --text: {at}, in {dictionary}; prepare {name} again, with the tokenizer of the text")
+        raise ValueError(f"{path} differs from the dictionary of --text, {dictionary}: {at}; prepare {name} again with the tokenizer of the text")
 
 
 def _jobs(scale: Scale, sizes: Sizes, chosen: Sequence[Member], models: dict[str, Run], folder: Path,
@@ -313,7 +313,7 @@ class PaperTable2(PaperScale):
         """
         for name in self.rows:
             if not is_trained(runs, name):
-                raise ValueError(f"{Path(runs) / name} is not trained to its end: it has no `{DONE}`; Table 2 finetunes what is")
+                raise ValueError(f"{Path(runs) / name} has not finished training: it has no `{DONE}`; Table 2 finetunes only finished pretrainings")
         return [self._job(name, task, Path(runs), Path(tasks), device) for name in self.rows for task in self.tasks]
 
     def _job(self, name: str, task: str, runs: Path, tasks: Path, device: str) -> finetune.Job:

@@ -66,7 +66,7 @@ def paper_row(model: Mapping[str, Any]) -> str | None:
 
 
 def paper_cell(task: str, row: str | None) -> dict[str, Any]:
-    """The printed accuracy of a task in a row of Table 2; None without such a row."""
+    """The ``paper`` field of a record: ``value``, the printed accuracy in percent (None without such a row), and ``where``."""
     value = None if row is None else TABLE_2[row].get(task)
     where = f"Table 2, {row or 'no such row'}; base size, pretrained on BookCorpus and Wikipedia for 250,000 updates"
     return {"value": value, "where": where}

@@ -112,7 +112,7 @@ def array_members(name: str, runs, tasks, device: str) -> list[list[str]]:
 
 
 def is_trained(runs, run: str) -> bool:
-    """To its end."""
+    """Whether the pretraining ``run`` in the folder ``runs`` is finished."""
     return (Path(runs) / run / DONE).exists()
 
 

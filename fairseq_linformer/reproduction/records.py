@@ -101,7 +101,7 @@ class Measurement(_Strict):
     @model_validator(mode="after")
     def _consistent(self):
         if self.interval_kind == "range" and (self.repetitions > 1) != (self.interval is not None):
-            raise ValueError(f"{self.repetitions} repetitions with interval {self.interval}; several have one, one has none")
+            raise ValueError(f"{self.repetitions} repetitions with interval {self.interval}; an interval is needed for several repetitions, and not allowed for one")
         if self.interval is not None and not self.interval[0] <= self.value <= self.interval[1]:
             raise ValueError(f"interval is {self.interval}; it must be the lowest and the highest, around {self.value}")
         return self
@@ -298,7 +298,11 @@ def read_all(folder) -> list[Record]:
 
 
 def records(folder) -> list[Record]:
-    """``read_all``, where there may be none."""
+    """Every record in a folder, by name; empty if there is no folder or no record.
+
+    Raises:
+        ValueError: a file is rejected.
+    """
     return [read(path) for path in sorted(Path(folder).glob("*.json"))]
 
 
@@ -306,7 +310,7 @@ def check_ledger(folder) -> None:
     """Before hours of work: can a record be written after it?
 
     Raises:
-        ValueError: there is no such folder, a file in it is rejected, or the package is in no repository whose commit could be recorded.
+        ValueError: the folder is missing or not writable, a file in it is rejected, or the package is not in a git repository.
     """
     if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
         raise ValueError(f"--ledger is {folder}; it must be a writable folder")

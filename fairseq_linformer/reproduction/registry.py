@@ -121,7 +121,7 @@ class Experiment(ABC):
         """``report.charts.Chart`` or ``Heat`` of its records."""
         return []
 
-    def cells(self, records: Sequence[Record]) -> list:
+    def paper_cells(self, records: Sequence[Record]) -> list:
         """``(paper.Cell, [paper.CellResult, ...])`` for each cell of a table of the paper."""
         return []
 
@@ -160,8 +160,8 @@ class Experiment(ABC):
             if (record.experiment, record.scale, record.made_by) == (self.name, scale, "reproduce"):
                 self.check_same(record, inputs)
                 if not self.has_runs(record, inputs):
-                    raise ValueError(f"{record.identifier} is in the ledger already, and its runs are not all in {inputs.folder}; "
-                                     f"--verify {record.identifier} measures it again, or give another --ledger")  # fmt: skip
+                    raise ValueError(f"{record.identifier} is already in the ledger, but some of its runs are missing from {inputs.folder}; "
+                                     f"measure it again with --verify {record.identifier}, or give another --ledger")  # fmt: skip
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         """
@@ -233,7 +233,7 @@ def _check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
         if needed and value is None:
             raise ValueError(f"{name} needs --{option}, a folder written by `fairseq-linformer prepare {command}`")
         if value is not None and not needed:
-            raise ValueError(f"--{option} is {value}, and {name} does not read it here")
+            raise ValueError(f"--{option} is {value}, but {name} does not use it at this scale")
 
 
 def is_context(record: Record) -> bool:

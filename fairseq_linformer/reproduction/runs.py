@@ -60,7 +60,8 @@ class Run:
     """A training.
 
     Attributes:
-        made: from its start: ``scratch``, ``grown``, ``converted``, ``continued``, or ``waiting`` while others grow.
+        made: how it comes from its start: ``scratch``, ``grown``, ``grown-at-once``, ``converted``, ``continued``, or
+            ``waiting`` while others grow; ``compared`` may append ``-as-nLONGEST``.
         start: the run whose last checkpoint it starts from; None from scratch.
         decays: the learning rate decays to zero; else it is constant.
     """
@@ -79,7 +80,7 @@ class Run:
 
     @property
     def history(self) -> list["Run"]:
-        """It and all that it starts from, the first first."""
+        """The chain of runs that ends with this one, earliest first."""
         return [*(self.start.history if self.start else []), self]
 
     def described(self) -> dict[str, Any]:
@@ -210,7 +211,7 @@ class RunFolder:
         return [f"++model.{key}={value}" for key, value in options.items()]
 
     def make_start(self) -> None:
-        """Grow or convert the last checkpoint of what it starts from, unless the run has a checkpoint of its own."""
+        """Write ``start`` by growing or converting the origin's last checkpoint, unless ``start`` and a checkpoint of the run both exist."""
         run = self.run
         if run.start is None or run.model == run.start.model or (self.start.exists() and self.last.exists()):
             return

@@ -134,11 +134,11 @@ def check_last(run: Trained) -> None:
             raise ValueError(f"{run.last} is of another run: its {section}.{key} is {there}, that of {run.folder} is {here}")
     updates = (checkpoint.get("optimizer_history") or [{}])[-1].get("num_updates")
     if updates != run.updates:
-        raise ValueError(f"{run.last} is of update {updates}, and the run has {run.updates}")
+        raise ValueError(f"{run.last} was saved at update {updates}, but the run ends at update {run.updates}")
 
 
 def _option(cfg: Any, section: str, key: str) -> str | None:
-    """None where there is none: RoBERTa has no k, and fairseq keeps its options in another type."""
+    """The option as a string; None if it is missing or None. RoBERTa's options have no k, and may be a Namespace instead of a mapping."""
     node = cfg[section]
     value = node.get(key) if hasattr(node, "get") else getattr(node, key, None)
     return None if value is None else str(value)

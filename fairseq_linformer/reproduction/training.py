@@ -20,7 +20,7 @@ from .statistics import Verdict, compare_trained, not_measured
 from .text import described, shards_of
 
 SIZES = ("layers", "width", "heads", "tokens", "lr", "warmup", "validate", "precision")
-"""Of a scale, what every run of it has."""
+"""The fields of ``Scale`` that all runs of a scale share."""
 TOLERANCE = {"perplexity": 0.01, "bits": 0.01}
 """On the same machine and versions a repeated training gives the same numbers; other processors round differently."""
 
@@ -125,7 +125,7 @@ class TrainingExperiment(Experiment):
         Args:
             models: the compared runs by label, one per seed. The n of the first is that of the record.
             every: they and all that they started from.
-            device: to score on what is not scored: ``cpu`` or ``gpu``.
+            device: ``cpu`` or ``gpu``, for scoring the runs that have no perplexity yet.
             configuration: of the record, besides n and the masks.
             again: score checkpoints again.
 
@@ -212,17 +212,17 @@ def check_same_plan(record: Record, plan: Mapping[str, Any], data: str) -> None:
     """
     for key, value in plan.items():
         if record.configuration.get(key) != value:
-            raise ValueError(f"{record.identifier} is of another plan than today's {record.experiment} at scale {record.scale}: "
-                             f"its {key} differ; its commit, {record.commit}, has that plan. Give another --ledger")  # fmt: skip
+            raise ValueError(f"{record.identifier} does not match the current plan of {record.experiment} at scale {record.scale}: "
+                             f"{key!r} differs. Check out the record's commit, {record.commit}, or give another --ledger")  # fmt: skip
     if record.data != data:
-        raise ValueError(f"{record.identifier} is of other data: {record.data}; here it is {data}. Give another --ledger")
+        raise ValueError(f"{record.identifier} was measured on other data: {record.data}; here it is {data}. Give another --ledger")
 
 
 def how_measured(done: Sequence[bool]) -> str:
     """What ``measure_again`` did, from whether each run was finished before."""
     if not any(done):
         return "trained again"
-    return f"of {sum(done)} finished runs that were scored again" + f", and {done.count(False)} that were trained again" * (not all(done))
+    return f"from {sum(done)} finished runs, scored again" + f", and {done.count(False)} runs trained again" * (not all(done))
 
 
 def check_folders(every: Sequence[RunFolder], text) -> None:

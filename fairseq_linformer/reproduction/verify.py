@@ -13,7 +13,8 @@ EXPONENT = "exponent of n"
 
 
 def verify(identifier: str, folder, inputs: Inputs) -> str:
-    """
+    """Measure a record again and compare it with the ledger's.
+
     Args:
         identifier: of a record in the ledger ``folder``.
         inputs: of what is trained, finished runs are reused, and scored again.
@@ -28,7 +29,7 @@ def verify(identifier: str, folder, inputs: Inputs) -> str:
         raise ValueError(f"--verify is {identifier}; there is no record {path}")
     before = ledger.read(path)
     if before.scale == "paper":
-        raise ValueError(f"{path} is of the paper scale, which Slurm trains; it states no tolerance, its command is `{before.command}`")
+        raise ValueError(f"{path} is of the paper scale, which is trained through Slurm, and states no tolerance; its command is `{before.command}`")
     if before.experiment is None or before.made_by != "reproduce" or before.tolerance is None:
         raise ValueError(f"{path} was not made by `fairseq-linformer reproduce` and states no tolerance; its command is `{before.command}`")
     try:
@@ -50,7 +51,7 @@ def verify(identifier: str, folder, inputs: Inputs) -> str:
 def differences(before: Record, again: Record) -> list[str]:
     """What differs, in words. Only units with a tolerance are compared."""
     first, second = ({m.place: m for m in record.measurements} for record in (before, again))
-    found = [f"{first.get(place) or second[place]} is measured {'before' if place in first else 'now'} only"
+    found = [f"{first.get(place) or second[place]} was measured only {'before' if place in first else 'this time'}"
              for place in (*first, *second) if (place in first) != (place in second)]  # fmt: skip
     for place, was in first.items():
         now, share = second.get(place), before.tolerance.get(was.unit)

@@ -89,7 +89,7 @@ def test_the_last_good_checkpoint_is_named(tmp_path, monkeypatch):
 
 
 def test_a_run_goes_on_from_what_it_began_from_alone(masked_lm, glue, tmp_path):
-    """The checkpoint of a pretraining that still runs, or data that is prepared anew, is another under the same name."""
+    """The checkpoint of a pretraining that still runs, or data prepared again, is another under the same name."""
     (tmp_path / "base").mkdir()
     for path in masked_lm.iterdir():
         if path.is_file():

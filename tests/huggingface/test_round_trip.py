@@ -158,7 +158,7 @@ def test_model_card(classifier, classifier_folder, tmp_path):
     ):  # fmt: skip
         assert row in card
     assert "pipeline_tag: text-classification" in card
-    # Of the machine nothing is told, in no file.
+    # No file says anything about the machine.
     for path in classifier_folder.iterdir():
         if path.suffix in (".json", ".md"):
             assert not re.search(r'"/|/tmp|pytest-of', path.read_text()), path

@@ -92,7 +92,7 @@ def measurements(spectrum: Spectrum, source: str) -> Iterator[Measurement]:
 
 
 def curves(spectrum: Spectrum, source: str) -> Iterator[Curve]:
-    """The mean over heads of each layer, at 32 points."""
+    """The cumulative share of each layer, mean over heads, at every ``max(1, n // 32)``-th index."""
     for layer, values in enumerate(spectrum.layers, start=1):
         step = max(1, len(values) // 32)
         points = [(i, round(float(value), 5)) for i, value in enumerate(values, start=1) if i % step == 0]

@@ -32,7 +32,7 @@ from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Estimate, Verdict
 FLAT, STEEP = 0.15, 0.5
 """Exponents of n in the time per token: at most, of what is linear; at least, of what is quadratic."""
 SAME_COUNT = 1.05
-"""Times an operation count that is the same for every n, but for rounding."""
+"""The largest ratio of operation counts per token at which they still count as equal for every n."""
 ALMOST_ALL = 0.9
 FAMILIES = {"recurrent": ("recurrent",), "transformer": ("transformer-eager", "transformer-sdpa"),
             "sparse": ("bigbird", "longformer"), "reformer": ("reformer",), "linformer": ("linformer",)}  # fmt: skip
@@ -130,7 +130,7 @@ class Table1(CellExperiment):
                    "the other)")  # fmt: skip
         return [Table(["family", "a layer (paper)", "sequential (paper)", "model", *heads], rows, caption, names=names)]
 
-    def cells(self, records: Sequence[Record]) -> Iterable:
+    def paper_cells(self, records: Sequence[Record]) -> Iterable:
         for cell in paper.CELLS.values():
             if cell.table == "table-1":
                 models = FAMILIES[cell.row] if cell.column == "per layer" else ()

@@ -266,7 +266,7 @@ class Table2(FinetuningExperiment):
     def context_tables(self, records: Sequence[Record]) -> list[Table]:
         return _finetuned(records, "Finetuned before, at other sizes and with other recipes")
 
-    def cells(self, records: Sequence[Record]) -> Iterable:
+    def paper_cells(self, records: Sequence[Record]) -> Iterable:
         for cell in paper.CELLS.values():
             if cell.table == "table-2":
                 yield cell, _results(cell, records)

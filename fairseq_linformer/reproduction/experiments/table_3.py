@@ -162,7 +162,7 @@ class Table3(CellExperiment):
                                 log_x=True, log_y=True))  # fmt: skip
         return charts
 
-    def cells(self, records: Sequence[Record]) -> Iterable:
+    def paper_cells(self, records: Sequence[Record]) -> Iterable:
         for cell in paper.CELLS.values():
             if cell.table == "table-3":
                 found = [(r, m) for r in records if (m := _measured(r, cell))]

@@ -34,7 +34,7 @@ class TheoremExperiment(Experiment):
         measurements: of ``theorems.json``, and the source of the heads, to measurements.
         claim, where: of the record.
         part: of the run, whose seconds are the record's.
-        draw: records to charts.
+        draw: one record to its charts.
     """
 
     scales = tuple(SIZES)
@@ -47,7 +47,7 @@ class TheoremExperiment(Experiment):
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
         if inputs.minutes is not None:
-            raise ValueError(f"--minutes is {inputs.minutes}, and {self.name} is measured in one piece")
+            raise ValueError(f"--minutes is {inputs.minutes}; {self.name} takes no time budget, because it runs in one go")
 
     def cost(self, scale: str) -> str:
         return "trains nothing"

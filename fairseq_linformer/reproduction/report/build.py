@@ -190,7 +190,7 @@ def _claim_lines(sections: Sequence[Section]) -> Iterator[list]:
 
 
 def _cell_lines(section: Section) -> Iterator[list]:
-    for cell, results in section.experiment.cells(section.records):
+    for cell, results in section.experiment.paper_cells(section.records):
         line = [cell.identifier, cell.where, cell.printed, section.experiment.name]
         for each in results:
             m = each.measured

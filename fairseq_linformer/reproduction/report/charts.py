@@ -49,7 +49,7 @@ class Chart:
 
     @property
     def says(self) -> str:
-        """In words, for who does not see it."""
+        """A text alternative, for readers who cannot see the chart."""
         names = ", ".join(s.name for s in self.series)
         return f"{self.title}. {self.y} over {self.x}: {names}."
 

@@ -1,6 +1,6 @@
 """A chart as inline SVG: text stays text, colors of text and grid are the page's, so that it is read in light and dark.
 
-Lines differ in dash and marker beside color, for paper in black and white and for eyes that tell fewer colors apart.
+Lines differ in dash and marker as well as color, for black-and-white print and for color-blind readers.
 """
 
 import io
@@ -32,7 +32,7 @@ def draw(chart) -> str:
     Raises:
         ValueError: there is nothing to draw.
     """
-    raise TypeError(f"{type(chart).__name__} is no chart")
+    raise TypeError(f"chart is of type {type(chart).__name__}; it must be a Chart or a Heat")
 
 
 @draw.register
@@ -42,7 +42,7 @@ def _(chart: Chart) -> str:
     import matplotlib
 
     with matplotlib.rc_context(_SETTINGS):
-        # A line of the legend a name; two beside each other where they are short.
+        # Long names need a legend row each; two short ones fit side by side.
         names = [s.name for s in chart.series]
         columns = 2 if max(map(len, names)) <= 24 else 1
         figure = _figure(_HEIGHT + 0.19 * math.ceil(len(names) / columns))

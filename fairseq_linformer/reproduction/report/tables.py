@@ -41,7 +41,7 @@ def spread_cells(m: Measurement | None, digits: int) -> list[str]:
 
 
 def css_class(cell: str) -> str:
-    """Numbers are right-aligned; a text keeps a minimum width in a wide table."""
+    """The CSS class of a cell: ``number`` (right-aligned), ``long`` or ``some`` (text with a minimum width), or empty."""
     if re.match(r"^[-+]?[\d.,]+( ?[%x])?( to [\d.,]+)?$", cell):
         return "number"
     return "long" if len(cell) > 60 else "some" if len(cell) > 12 else ""

@@ -133,7 +133,7 @@ def test_table():
 
 
 def test_cells():
-    found = {cell.identifier: results for cell, results in find("table-1").cells([growth(transformer_sdpa=0.6)])}
+    found = {cell.identifier: results for cell, results in find("table-1").paper_cells([growth(transformer_sdpa=0.6)])}
     assert list(found) == [name for name, cell in CELLS.items() if cell.table == "table-1"]
     models = {each.model: each.measured.value for each in found["table-1-transformer-per-layer"]}
     assert models == {"transformer-eager": 1.8, "transformer-sdpa": 1.6}

@@ -290,7 +290,7 @@ ALL = dict(zip(TASKS, (80.0, 70.0, 60.0, 90.0)))
 
 
 def results(identifier, found):
-    return next(results for cell, results in find("table-2").cells(found) if cell.identifier == identifier)
+    return next(results for cell, results in find("table-2").paper_cells(found) if cell.identifier == identifier)
 
 
 def test_the_average_is_the_mean_over_all_tasks():
@@ -315,7 +315,7 @@ def test_the_average_of_one_seed_has_no_interval():
 
 def test_cells():
     found = [beside("sst-2", 80.0), beside("sst-2", 70.0, "gpu", "512, RoBERTa-base"), beside("qnli", 60.0)]
-    assert len(list(find("table-2").cells(found))) == 60
+    assert len(list(find("table-2").paper_cells(found))) == 60
     (cell,) = results("table-2-512-linformer-256-sst-2", found)
     assert (cell.records, cell.scale, cell.measured.value) == (("finetuning-sst-2-cpu",), "cpu", 80.0)
     assert results("table-2-512-linformer-256-imdb", found) == [] == results("table-2-512-linformer-128-sst-2", found)

@@ -187,7 +187,7 @@ def test_the_fused_kernel_has_a_table_of_its_own():
 
 def test_cells():
     one = ratios({(512, 128): (1.2, 1.3)})
-    found = {each.identifier: results for each, results in find("table-3").cells([one])}
+    found = {each.identifier: results for each, results in find("table-3").paper_cells([one])}
     assert list(found) == [name for name, each in paper.CELLS.items() if each.table == "table-3"]
     (result,) = found["table-3-time-n-512-k-128"]
     assert (result.records, result.scale, result.measured.value, result.measured.unit) == (
@@ -198,7 +198,7 @@ def test_cells():
     )
     assert found["table-3-memory-n-512-k-128"] == []
     assert (
-        dict(find("table-3").cells([ratios({(512, 128): (1.2, 1.3)}, baseline="sdpa")]))[
+        dict(find("table-3").paper_cells([ratios({(512, 128): (1.2, 1.3)}, baseline="sdpa")]))[
             paper.CELLS["table-3-time-n-512-k-128"]
         ]
         == []

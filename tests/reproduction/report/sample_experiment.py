@@ -62,6 +62,6 @@ class Sample(Experiment):
     def context_charts(self, records: Sequence[Record]) -> list[Chart]:
         return [Chart("earlier-chart", "Earlier", "n", "s", [Series("old", [[(1, 3.0)]])])]
 
-    def cells(self, records: Sequence[Record]) -> list:
+    def paper_cells(self, records: Sequence[Record]) -> list:
         cell = Cell("table-9", "time, n = 64", "k = 16", 1.5)
         return [(cell, [CellResult((r.identifier,), r.scale, m.model, m) for r in records for m in r.measurements])]

@@ -324,8 +324,8 @@ def test_a_cell_of_several_records_names_them_all(results):
     """Such as an average over tasks."""
 
     class Average(Sample):
-        def cells(self, records):
-            ((cell, (first, *_)),) = super().cells(records)
+        def paper_cells(self, records):
+            ((cell, (first, *_)),) = super().paper_cells(records)
             return [(cell, [replace(first, records=("figure-9-cpu", "figure-9-gpu"))])]
 
     write(results, experiment=Average())
