@@ -45,6 +45,7 @@ def test_equals_the_reference(tmp_path, gpt2, shards, unique, chunk):
 
 
 @pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.slow
 def test_sources_hold_the_same_documents(tmp_path, gpt2, kind):
     documents = made_up()
     source = SOURCES[kind](tmp_path, documents)

@@ -17,6 +17,7 @@ KINDS = [("ours", None), ("ours", 8), ("none", 8), ("roberta", None), ("roberta"
 
 
 @pytest.mark.parametrize("kind, n", KINDS)
+@pytest.mark.slow
 def test_any_checkpoint_at_any_length(kind, n, trained, pieces, glue, mlm_data, tmp_path):
     """The overrides build its model, and its weights are in it."""
     options = {"ours": (), "none": ("--sharing", "none", "--projected-dim", "8/4"), "authors": ("--projection-init", "normal", "--freeze-projections")}

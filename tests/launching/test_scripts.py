@@ -91,6 +91,7 @@ def test_a_job_is_not_queued_again_where_that_is_wrong_or_fails(stop_while_held)
     assert status == 1 and "could not be queued again" in said
 
 
+@pytest.mark.slow
 def test_the_end_of_the_workers_is_the_end_of_the_job(start, tmp_path):
     run = tmp_path / "run"
     status, said = finish(start(WORKER='touch "$run/stopped"'))

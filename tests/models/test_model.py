@@ -54,6 +54,7 @@ def tokens(*lengths, padded_to=None):
 
 
 @pytest.mark.parametrize("sharing, expected", zip(SHARING, (288, 24, 12, 1)))
+@pytest.mark.slow
 def test_base_has_288_24_12_or_1_matrices_and_saves_each_once(sharing, expected):
     model = build(arch="linformer_roberta_base", sharing=sharing, projected_dim=6, encoder_layers=12,
                   encoder_embed_dim=48, encoder_attention_heads=12)  # fmt: skip

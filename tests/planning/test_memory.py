@@ -32,6 +32,7 @@ def compare(built, model, batch, checkpointed=False, element=4, saved=SAVED, pea
     dict(checkpoint_activations=True, sharing="none"), ROBERTA, dict(ROBERTA, encoder_normalize_before=True),
     dict(ROBERTA, untie_weights_roberta=True), dict(ROBERTA, checkpoint_activations=True),
 ], ids=str)  # fmt: skip
+@pytest.mark.slow
 def test_bytes_of_activations(options):
     built, model = build(64, **{**SMALL, **options})
     compare(built, model, Batch(4, 64, 9), bool(options.get("checkpoint_activations")))
@@ -45,6 +46,7 @@ def test_bytes_of_activations(options):
     (Batch(3, 96, 14), 96, dict(projected_dim=10, projection="conv")),
     (Batch(2, 256, 38), 256, dict(projected_dim=32, sharing="key-value")), (Batch(8, 64, 64), 64, {}),
 ], ids=str)  # fmt: skip
+@pytest.mark.slow
 def test_bytes_at_other_lengths_in_every_order(batch, n, options):
     compare(*build(n, **{**SMALL, **options}), batch)
 
