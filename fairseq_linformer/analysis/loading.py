@@ -56,7 +56,7 @@ def load_model(
         return _load_checkpoint(Path(model), target, tokenizer, dictionary, sentencepiece, gpt2)
     name = str(model)
     if not os.path.isdir(name) and (name.endswith(".pt") or name.startswith((".", "/")) or name.count("/") > 1):
-        raise ValueError(f"{name} is no checkpoint of fairseq, no folder of transformers and no name on the hub")
+        raise ValueError(f"{name} is not a fairseq checkpoint, a transformers folder or a model on the hub")
     for option, value in (("dictionary", dictionary), ("sentencepiece", sentencepiece), ("gpt2", gpt2)):
         if value is not None:
             raise ValueError(f"{option} is {value}, which is for checkpoints of fairseq; {name} has its own tokenizer")
@@ -68,7 +68,7 @@ def _load_checkpoint(
 ) -> AttentionModel:
     """
     Raises:
-        ValueError: it is no checkpoint of these models, was trained with quantisation noise, or the tokenizer is
+        ValueError: it is not a checkpoint of one of these models, was trained with quantisation noise, or the tokenizer is
             missing or of another size.
     """
     checkpoint = read_checkpoint(path)
@@ -152,7 +152,7 @@ def _check_tokenizer(name: str, tokenizer, module: nn.Module) -> None:
     """
     entries, rows = len(tokenizer), module.get_input_embeddings().num_embeddings
     if entries <= len(set(tokenizer.all_special_ids)):
-        raise ValueError(f"{name} has no tokenizer: the one that transformers makes of it has special symbols only")
+        raise ValueError(f"{name} has no tokenizer: the one transformers builds for it contains only special symbols")
     if entries > rows:
         raise ValueError(f"the tokenizer of {name} has {entries:,} entries, and the model {rows:,} embeddings")
 

@@ -72,7 +72,7 @@ def probabilities(
         P: (n, n).
         W: (n, d), the columns w; u are the rows of P.
         ks: rising.
-        draws: of R.
+        draws: samples of R.
 
     Returns:
         (draws, ks, epsilons) each, the share of columns w (for pairs: of columns w and rows u) for which it holds:

@@ -63,7 +63,7 @@ def run(
     Args:
         groups: heads of one length each.
         out: folder, new or empty.
-        draws: of R, for theorem 1; a tenth of it, but at least 3, for theorem 2.
+        draws: samples of R for theorem 1; theorem 2 takes a tenth as many, but at least 3.
         epsilon: for theorem 2.
         seed: of R.
         facts: what the heads are; copied into the file.

@@ -22,7 +22,7 @@ def read_checkpoint(path) -> Dict[str, Any]:
     Those older than fairseq 0.12 have ``args`` in place of ``cfg``; they are given one.
 
     Raises:
-        ValueError: it is not a file, is cut short, carries code, or is no checkpoint of an encoder such as RoBERTa's;
+        ValueError: it is not a file, is truncated, contains code, or is not a checkpoint of an encoder such as RoBERTa;
             one sentence.
     """
     if not os.path.isfile(path):

@@ -31,7 +31,7 @@ def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
         raise ValueError("this is a checkpoint of a Linformer already; it must be of a RoBERTa")
     old = node(checkpoint, "model")
     if POSITIONS not in state or "encoder_attention_heads" not in old:
-        raise ValueError("this is no checkpoint of fairseq's RoBERTa")
+        raise ValueError("this is not a checkpoint of fairseq's RoBERTa")
     known = LinformerRobertaConfig.__dataclass_fields__
     model = {key: value for key, value in old.items() if key in known and not key.startswith("_")}
     model.update(

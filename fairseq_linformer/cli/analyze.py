@@ -60,7 +60,7 @@ def add_parser(commands) -> None:
     form.add_argument("--length", type=int, metavar="n", help="tokens of a sentence (the longest input of the model)")
     form.add_argument("--sentences", type=int, metavar="N", help="how many of the text (2)")
     form.add_argument("--draws", type=int, default=100,
-                      help="of R for theorem 1; a tenth of it for theorem 2 (%(default)s)")  # fmt: skip
+                      help="samples of R for theorem 1; theorem 2 takes a tenth as many (%(default)s)")  # fmt: skip
     form.add_argument("--epsilon", type=float, default=0.5, help="for theorem 2 (%(default)s)")
     form.add_argument("--seed", type=int, default=1, help="(%(default)s)")
     _add_tokenizer(form)

@@ -74,7 +74,7 @@ def _command(options: argparse.Namespace) -> str:
 
 
 def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
-    """Submit what is not trained yet, as ``fairseq-linformer submit --array`` does; once all of it is trained, write its records."""
+    """Submit the runs not trained yet, as ``fairseq-linformer submit --array`` does; once all are trained, write the records."""
     from ..reproduction.records import check_ledger
     from ..reproduction.registry import experiments
     from . import submit

@@ -1,7 +1,7 @@
 """The documents of a chunk, and the lines of a document.
 
 In text a blank line ends a document; of rows each is one, or those that belong together are. A document is bytes or
-text until ``lines_of`` has made lines of it.
+text until ``lines_of`` has split it into lines.
 """
 
 import json

@@ -116,7 +116,7 @@ def _check_apart(out: Path, parsed: List[Source]) -> None:
         for name in ("plan.json", "manifest.json", "work/chunk-000000.json", "shard0/dict.txt", "shard0/train.bin"):
             if sources.takes(source, out / name):
                 inside = f"{out} lies in the source {source.location}, which would read {out / name}"
-                raise ValueError(f"{inside}; take a folder outside of it")
+                raise ValueError(f"{inside}; choose a folder outside it")
 
 
 def _same_plan(path: Path, options: Options, tokenizer: Tokenizer) -> Dict[str, Any]:

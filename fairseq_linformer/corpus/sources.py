@@ -1,6 +1,6 @@
 """Where text comes from: files and the Hugging Face hub.
 
-A source is written ``LOCATION,key=value,...``, and no part of it can hold a comma. LOCATION is a file, a folder, which
+A source is written ``LOCATION,key=value,...``, and none of its parts may contain a comma. LOCATION is a file, a folder, which
 is read with all folders in it except hidden ones, a pattern such as ``books/*.txt.gz``, ``hub:NAME``, or ``hub:FOLDER``
 for a folder laid out like a data set of the hub. Keys:
 

@@ -2,7 +2,7 @@
 
     fairseq-linformer reproduce figure-3a --scale paper --text TEXT
 
-submits what is not trained; once all of it is, the same command writes the record.
+submits the runs not trained yet; once all are trained, the same command writes the record.
 """
 
 import os

@@ -1,13 +1,12 @@
 """A stand-in for finetuning, and a prepared task. Fixtures are imported from here."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.finetuning import data
 from fairseq_linformer.reproduction import finetuned
 from fairseq_linformer.reproduction.finetuned import SIZES
 from fairseq_linformer.reproduction.registry import Inputs, find
@@ -63,17 +62,7 @@ class Tuner:
         start, (recipe,) = job.start(), job.recipes
         value = next((a for part, a in self.accuracy.items() if part in job.name), 0.75)
         result = {
-            "model": {
-                "checkpoint": start.given.name,
-                "max_positions": start.max_positions,
-                "projected_dim": start.projected_dim,
-                "sharing": start.sharing,
-                "projection": start.projection,
-                "from_scratch": job.from_scratch,
-                "pretraining": start.provenance,
-            },
-            "data": data.described(job.data),
-            "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
+            **job.facts(recipe, start),
             "task": job.task.name,
             "splits": splits(value),
             "checkpoint": "checkpoints/checkpoint_best.pt",
