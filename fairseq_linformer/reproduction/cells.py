@@ -10,7 +10,7 @@ from ..benchmark.cells import Provenance, measure, read_all
 from ..benchmark.timing import Spread
 from ..launching.run_folder import locked
 from ..machine import current_commit
-from .records import Measurement, Record, significant
+from .records import Measurement, Record, reproduced, significant
 from .registry import Claim, Experiment, Inputs, Unfinished, experiments
 from .statistics import Check, Evaluate, Verdict, combine_records, not_measured
 
@@ -167,9 +167,7 @@ def again_elsewhere(experiment: Experiment, record: Record, inputs: Inputs) -> l
     """
     from tempfile import TemporaryDirectory
 
-    for option in ("runs", "minutes"):
-        if (value := getattr(inputs, option)) is not None:
-            raise ValueError(f"--{option} is {value}; verifying {experiment.name} takes no --{option}: it runs in one go, in a temporary folder")
+    inputs.refuse(("runs", "minutes"), f"verifying {experiment.name}", "it runs in one go, in a temporary folder")
     experiment.check(record.scale, inputs)
     with TemporaryDirectory() as folder:
         return experiment.measure(record.scale, Inputs(runs=folder), record.command)
@@ -203,9 +201,8 @@ def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Rec
 
     A record of Table 3 has every k, and no k of its own.
     """
-    found = [r for r in records if r.experiment == experiment and r.scale == scale]
-    ours = [r for r in found if r.made_by == "reproduce"]
-    return ours or [r for r in found if r.made_by != "script" and is_base_size(r)]
+    others = (r for r in records if r.experiment == experiment and r.scale == scale and r.made_by != "script")
+    return reproduced(records, experiment, scale) or [r for r in others if is_base_size(r)]
 
 
 def is_base_size(record: Record) -> bool:

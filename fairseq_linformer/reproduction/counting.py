@@ -9,7 +9,6 @@ from .records import Measurement, Record, circumstances
 from .registry import Claim, Experiment, Inputs
 from .report.tables import Table
 
-
 DATA = "none: shapes, random tokens and random heads"
 
 
@@ -24,9 +23,7 @@ class Counted(Experiment):
 
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
-        for option in ("runs", "minutes"):
-            if (value := getattr(inputs, option)) is not None:
-                raise ValueError(f"--{option} is {value}; {self.name} takes no --{option}, because it only counts and has nothing to resume")
+        inputs.refuse(("runs", "minutes"), self.name, "it only counts, and has nothing to resume")
 
     def cost(self, scale: str) -> str:
         return "trains nothing"

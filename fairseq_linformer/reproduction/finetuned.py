@@ -8,7 +8,6 @@ A Linformer of twice the n comes from a RoBERTa that has grown to it, and so has
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from . import scoring
 from .finetuning_records import PREFIX, paper_cell, paper_row, record_of
 from .paper_scale import SCALE, PaperScale, is_trained, rules_of_submission
 from .records import Record
-from .registry import Claim, Experiment, Inputs, Unfinished
+from .registry import Claim, Experiment, Inputs, Unfinished, is_past
 from .runs import Model, Run, RunFolder, in_training_order
 from .scales import SCALES, Scale
 from .text import described, shards_of
@@ -180,7 +179,7 @@ class FinetuningExperiment(Experiment):
             Unfinished: the time budget is spent.
             ValueError: a task is missing or not in the tokens of the text; or a training failed.
         """
-        scale_sizes, until = SCALES[scale], None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
+        scale_sizes, until = SCALES[scale], inputs.deadline()
         folder = inputs.folder / scale / self.name
         models = {name: run for name, run in pretrainings(scale_sizes, SIZES[scale]).items() if name in {m.model for m in chosen}}
         for task, n in dict.fromkeys((m.task.name, models[m.model].model.n) for m in chosen):
@@ -213,7 +212,7 @@ class FinetuningExperiment(Experiment):
         # What is damaged is rejected before others are finetuned.
         results = {job.name: finetune.finetune(job)[0] for _, job in jobs if job not in missing}
         for i, job in enumerate(missing):
-            out_of_time = i and until is not None and time.monotonic() >= until
+            out_of_time = i and is_past(until)
             if not out_of_time:
                 print(f"finetuning {i + 1} of {len(missing)}: {job.name}", file=sys.stderr)
             if out_of_time or not (found := finetune.finetune(job, until)):

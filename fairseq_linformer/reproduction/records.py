@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 from subprocess import CalledProcessError
-from typing import Annotated, Any, Iterator, Literal
+from typing import Annotated, Any, Iterable, Iterator, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -257,10 +257,11 @@ def grow(record: Record, folder) -> Path:
     if path.exists():
         there = read(path)
         lost = {m.place for m in there.measurements} - {m.place for m in record.measurements}
-        if there.made_by != record.made_by or lost:
-            other = there.made_by != record.made_by
-            what = f"is made by {there.made_by}" if other else f"has {len(lost)} measurements that these cells lack"
-            raise ValueError(f"{path} {what}; use the folder of its cells, or another --results")
+        advice = "use the folder of its cells, or another --results"
+        if there.made_by != record.made_by:
+            raise ValueError(f"{path} was made by {there.made_by}; {advice}")
+        if lost:
+            raise ValueError(f"{path} has {len(lost)} measurements that these cells lack; {advice}")
     return write(record, folder)
 
 
@@ -304,6 +305,11 @@ def records(folder) -> list[Record]:
         ValueError: a file is rejected.
     """
     return [read(path) for path in sorted(Path(folder).glob("*.json"))]
+
+
+def reproduced(records: Iterable[Record], experiment: str, scale: str) -> list[Record]:
+    """The records of an experiment at a scale that ``reproduce`` made."""
+    return [r for r in records if (r.experiment, r.scale, r.made_by) == (experiment, scale, "reproduce")]
 
 
 def check_ledger(folder) -> None:

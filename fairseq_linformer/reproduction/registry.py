@@ -3,6 +3,7 @@
 Every command, the report and the Slurm arrays iterate over this list; nothing else knows an experiment by its name.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,6 +64,23 @@ class Inputs:
     @property
     def folder(self) -> Path:
         return Path(RUNS if self.runs is None else self.runs)
+
+    def deadline(self) -> float | None:
+        """The ``time.monotonic()`` at which a budget that begins now is spent; None for no limit."""
+        return None if self.minutes is None else time.monotonic() + 60 * self.minutes
+
+    def refuse(self, options: Sequence[str], name: str, reason: str) -> None:
+        """
+        Raises:
+            ValueError: one of the options is given; ``name`` takes none of them.
+        """
+        for option in options:
+            if (value := getattr(self, option)) is not None:
+                raise ValueError(f"--{option} is {value}; {name} takes no --{option}: {reason}")
+
+
+def is_past(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
 
 
 class Experiment(ABC):
@@ -156,12 +174,11 @@ class Experiment(ABC):
         Raises:
             ValueError: one is not.
         """
-        for record in records:
-            if (record.experiment, record.scale, record.made_by) == (self.name, scale, "reproduce"):
-                self.check_same(record, inputs)
-                if not self.has_runs(record, inputs):
-                    raise ValueError(f"{record.identifier} is already in the ledger, but some of its runs are missing from {inputs.folder}; "
-                                     f"measure it again with --verify {record.identifier}, or give another --ledger")  # fmt: skip
+        for record in ledger.reproduced(records, self.name, scale):
+            self.check_same(record, inputs)
+            if not self.has_runs(record, inputs):
+                raise ValueError(f"{record.identifier} is already in the ledger, but some of its runs are missing from "
+                                 f"{inputs.folder}; measure it again with --verify {record.identifier}, or give another --ledger")  # fmt: skip
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         """
@@ -286,7 +303,7 @@ def listing(folder) -> list[str]:
     records, lines = ledger.records(folder), []
     for each in experiments():
         for scale in each.scales:
-            made = [r.identifier for r in records if (r.experiment, r.scale, r.made_by) == (each.name, scale, "reproduce")]
+            made = [r.identifier for r in ledger.reproduced(records, each.name, scale)]
             lines.append(f"{each.name:12} {scale:6} {each.cost(scale):60} {', '.join(made) or 'not measured'}")
         used = {name for scale in SCALES for _, verdict in each.evaluate(records, scale) for name in verdict.records}
         others = sorted(r.identifier for r in records if r.identifier in used and (r.experiment, r.made_by) != (each.name, "reproduce"))

@@ -2,15 +2,14 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..checkpoints.files import training_seconds
 from . import context_free, scoring
 from .paper_scale import PaperFigure
-from .records import Curve, Measurement, Record, over_repetitions
-from .registry import Claim, Experiment, Inputs, Unfinished
+from .records import Curve, Measurement, Record, over_repetitions, reproduced
+from .registry import Claim, Experiment, Inputs, Unfinished, is_past
 from .report.charts import Chart, Series
 from .report.tables import Table, spread_cells
 from .runs import Models, Run, RunFolder, in_training_order
@@ -79,7 +78,7 @@ class TrainingExperiment(Experiment):
         return [RunFolder(run, SCALES[scale], inputs.folder / scale, inputs.text) for run in every]
 
     def _train(self, scale: str, inputs: Inputs) -> None:
-        until = None if inputs.minutes is None else time.monotonic() + 60 * inputs.minutes
+        until = inputs.deadline()
         every = self.folders(scale, inputs)
         check_folders(every, inputs.text)
         self.rules(scale, inputs)
@@ -99,7 +98,7 @@ class TrainingExperiment(Experiment):
         """
         unscored = [folder for folder in compared if not trained(folder).is_scored]
         for i, folder in enumerate(unscored):
-            if i and until is not None and time.monotonic() >= until:
+            if i and is_past(until):
                 left = f"{len(unscored) - i} trained models are left to be scored"
                 raise Unfinished(f"{self.name}: the time budget is spent; {left}; rerun the command to resume")
             scoring.perplexity(trained(folder), inputs.text, folder.scale.device)
@@ -189,9 +188,9 @@ def comparison(experiment: str, models_and_checks: Callable[[Record], tuple]) ->
     """
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        wanted = (f"{experiment}-{scale}", experiment, scale, "reproduce")
-        record = next((r for r in records if (r.identifier, r.experiment, r.scale, r.made_by) == wanted), None)
-        return not_measured(f"{experiment}-{scale}") if record is None else compare_trained(record, *models_and_checks(record))
+        name = f"{experiment}-{scale}"
+        record = next((r for r in reproduced(records, experiment, scale) if r.identifier == name), None)
+        return not_measured(name) if record is None else compare_trained(record, *models_and_checks(record))
 
     return evaluate
 
@@ -255,7 +254,7 @@ def train(every: Sequence[RunFolder], what: str, until: float | None) -> None:
         if folder.start is not None and folder.is_done and not folder.start.exists():
             folder.make_start()  # somebody removed it; the record counts the training time behind it
     for i, folder in enumerate(missing):
-        out_of_time = i and until is not None and time.monotonic() >= until
+        out_of_time = i and is_past(until)
         if not out_of_time:
             print(f"run {i + 1} of {len(missing)}: {folder.run.name}", file=sys.stderr)
         if out_of_time or not folder.train(until):

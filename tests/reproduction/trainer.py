@@ -143,7 +143,7 @@ def trainer(monkeypatch):
     trainer = Trainer()
     monkeypatch.setattr("fairseq_linformer.launching.local.train", trainer)
     monkeypatch.setattr("fairseq_linformer.launching.training.compose_config", compose_quickly)
-    for module in ("training", "finetuned", "experiments.figure_1"):
+    for module in ("registry", "experiments.figure_1"):
         clock = Namespace(**{**vars(time), "monotonic": trainer.monotonic})
         monkeypatch.setattr(f"fairseq_linformer.reproduction.{module}.time", clock)
     return trainer

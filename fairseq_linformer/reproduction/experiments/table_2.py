@@ -14,7 +14,7 @@ from statistics import mean
 from .. import paper
 from ..finetuned import SIZES, FinetuningExperiment, PaperTable2
 from ..paper import AVERAGE, CellResult
-from ..records import Measurement, Record
+from ..records import Measurement, Record, reproduced
 from ..registry import Claim
 from ..report.tables import MISSING, Table, spread_cells
 from ..statistics import (
@@ -64,7 +64,7 @@ class Accuracies:
     """
 
     def __init__(self, records: Iterable[Record], scale: str):
-        self.records = [r for r in records if (r.experiment, r.scale, r.made_by) == ("table-2", scale, "reproduce")]
+        self.records = reproduced(records, "table-2", scale)
         self.tasks = list(SIZES[scale].epochs) if scale in SIZES else list(next(iter(paper.TABLE_2.values())))
         self.by_place = {(r.configuration["task"], Model.of(r), bool(r.configuration["model"]["from_scratch"])): r for r in self.records}
         self.used: dict[str, Record] = {}

@@ -46,8 +46,7 @@ class TheoremExperiment(Experiment):
 
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
-        if inputs.minutes is not None:
-            raise ValueError(f"--minutes is {inputs.minutes}; {self.name} takes no time budget, because it runs in one go")
+        inputs.refuse(("minutes",), self.name, "it runs in one go")
 
     def cost(self, scale: str) -> str:
         return "trains nothing"
