@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from fairseq_linformer.benchmark import inference
 from fairseq_linformer.benchmark.inference import Inference, WholeInference

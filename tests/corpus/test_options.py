@@ -1,7 +1,5 @@
 """Options and output folders that are refused."""
 
-from dataclasses import fields
-
 import pytest
 
 from fairseq_linformer.corpus.pretraining import Options, prepare
