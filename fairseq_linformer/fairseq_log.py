@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Dict, Iterable, Iterator, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 _LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
 
@@ -28,3 +28,15 @@ def every(lines: Iterable[str], split: str) -> Iterator[Dict[str, float]]:
     for line in lines:
         if (found := numbers(line)) and found[0] == split:
             yield found[1]
+
+
+def curve(lines: Iterable[str], split: str, name: str) -> List[Tuple[int, float]]:
+    """(update, value), updates rising. Of an update that was logged again after a restart, the later value.
+
+    Args:
+        split: ``train_inner`` or ``valid``.
+        name: such as ``loss``, without the prefix that fairseq gives it in ``valid``.
+    """
+    prefix = "valid_" if split == "valid" else ""
+    value, update = prefix + name, prefix + "num_updates"
+    return sorted({int(stats[update]): stats[value] for stats in every(lines, split) if {value, update} <= set(stats)}.items())

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from ..fairseq_log import every
+from ..fairseq_log import curve, every
 from ..files import atomic
 from . import context_free
 
@@ -26,22 +26,14 @@ Series = list[tuple[int, float]]
 
 
 def series(log: Path, split: str, name: str) -> Series:
-    """A curve from a log of ``fairseq-train --log-format json``; of an update logged again after a restart, the later value.
-
-    Args:
-        split: ``train_inner`` or ``valid``.
-        name: such as ``loss`` or ``accuracy``, without the prefix that fairseq gives it in ``valid``.
+    """``fairseq_log.curve`` of a file.
 
     Raises:
         ValueError: the log has no such curve.
     """
-    prefix = "valid_" if split == "valid" else ""
-    value, update = prefix + name, prefix + "num_updates"
-    lines = every(Path(log).read_text(encoding="utf-8").splitlines(), split)
-    found = {int(stats[update]): stats[value] for stats in lines if {value, update} <= set(stats)}
-    if not found:
+    if not (found := curve(Path(log).read_text(encoding="utf-8").splitlines(), split, name)):
         raise ValueError(f"{log} has no {split} {name}")
-    return sorted(found.items())
+    return found
 
 
 def last_value(log: Path, name: str) -> float:

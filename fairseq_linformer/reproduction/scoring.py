@@ -13,7 +13,7 @@ from typing import Any
 
 from ..checkpoints.files import read_checkpoint
 from ..evaluation.perplexity import SEED, measure
-from ..fairseq_log import every
+from ..fairseq_log import curve
 from ..files import atomic, read_json
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS, LOGS, read_config, training_provenance
@@ -156,7 +156,7 @@ def provenance(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def validation_curve(folder: Path, updates: int) -> list[tuple[int, float]]:
-    """(update, bits per predicted token), from fairseq's log. Of an update that was logged again after a restart, the later value.
+    """(update, bits per predicted token), from fairseq's log of every attempt.
 
     Args:
         updates: of the whole run.
@@ -164,16 +164,13 @@ def validation_curve(folder: Path, updates: int) -> list[tuple[int, float]]:
     Raises:
         ValueError: there is no curve, or it ends before the run does.
     """
-    latest: dict[int, float] = {}
-    for path in sorted((folder / LOGS).rglob("*.txt"), key=lambda path: path.stat().st_mtime):
-        for stats in every(path.read_text(encoding="utf-8", errors="replace").splitlines(), "valid"):
-            if {"valid_num_updates", "valid_loss"} <= set(stats):
-                latest[int(stats["valid_num_updates"])] = stats["valid_loss"]
-    if not latest:
+    logs = sorted((folder / LOGS).rglob("*.txt"), key=lambda path: path.stat().st_mtime)
+    points = curve((line for path in logs for line in path.read_text(encoding="utf-8", errors="replace").splitlines()), "valid", "loss")
+    if not points:
         raise ValueError(f"{folder} has no validation curve: {LOGS}/ has no JSON lines of fairseq's log")
-    if max(latest) < updates:
-        raise ValueError(f"the validation curve of {folder} is cut short: it ends at update {max(latest):,} of {updates:,}")
-    return sorted(latest.items())
+    if (last := points[-1][0]) < updates:
+        raise ValueError(f"the validation curve of {folder} is cut short: it ends at update {last:,} of {updates:,}")
+    return points
 
 
 def rules_file(experiment: str, runs: Path, model: str = "") -> Path:

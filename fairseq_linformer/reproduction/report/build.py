@@ -158,7 +158,7 @@ def _style() -> Markup:
 
 def _counts(sections: Sequence[Section]) -> Counter:
     """How many verdicts of each outcome."""
-    return Counter(verdict.outcome for section in sections for each in section.claims for _, verdict in each.verdicts)
+    return Counter(at_scale.verdict.outcome for section in sections for each in section.claims for at_scale in each.verdicts)
 
 
 # CSV
@@ -183,10 +183,9 @@ def _claim_lines(sections: Sequence[Section]) -> Iterator[list]:
     for section in sections:
         for each in section.claims:
             claim = each.claim
-            for label, verdict in each.verdicts:
-                scale, _, n = label.partition(", n = ")
-                yield [claim.identifier, claim.where, claim.statement, section.experiment.name, scale, n, "", verdict.outcome,
-                       "", "", "", "", " ".join(verdict.records)]  # fmt: skip
+            for found in each.verdicts:
+                yield [claim.identifier, claim.where, claim.statement, section.experiment.name, found.scale, found.n, "",
+                       found.verdict.outcome, "", "", "", "", " ".join(found.verdict.records)]  # fmt: skip
 
 
 def _cell_lines(section: Section) -> Iterator[list]:

@@ -16,31 +16,48 @@ SHORT = 2
 
 
 @dataclass(frozen=True)
+class ScaleVerdict:
+    """
+    Attributes:
+        scale: empty for a claim that is measured at none.
+        n: of the models, where they share one.
+    """
+
+    scale: str
+    n: int | None
+    verdict: Verdict
+
+    @property
+    def label(self) -> str:
+        """``cpu, n = 64``."""
+        return self.scale if self.n is None else f"{self.scale}, n = {self.n}"
+
+
+@dataclass(frozen=True)
 class ClaimVerdicts:
     """A claim with its verdict at each scale that has records.
 
     Attributes:
-        verdicts: (label, verdict), the largest scale first; the label has the models' n where they share one (``cpu, n = 64``).
-            One "not measured" with an empty label if there are no records.
+        verdicts: the largest scale first; one "not measured" if there are no records.
         earlier_rules: how the rule read when the first run of a record began, where it reads differently today.
     """
 
     claim: Claim
-    verdicts: list[tuple[str, Verdict]]
+    verdicts: list[ScaleVerdict]
     earlier_rules: list[str] = field(default_factory=list)
 
     @property
     def outcome(self) -> str:
         """For a cell: ``**holds** (cpu)``."""
-        return "; ".join(f"**{verdict.outcome}**" + f" ({label})" * bool(label) for label, verdict in self.verdicts)
+        return "; ".join(f"**{each.verdict.outcome}**" + f" ({each.label})" * bool(each.label) for each in self.verdicts)
 
     @property
     def short_numbers(self) -> str:
         """The first decisive numbers of each verdict."""
         parts = []
-        for _, verdict in self.verdicts:
-            if verdict.outcome != UNMEASURED:
-                numbers = verdict.deciding
+        for each in self.verdicts:
+            if each.verdict.outcome != UNMEASURED:
+                numbers = each.verdict.deciding
                 parts.append("; ".join(numbers[:SHORT]) + f"; {len(numbers) - SHORT} more" * (len(numbers) > SHORT))
         return " / ".join(parts)
 
@@ -78,7 +95,7 @@ def _section(records: Sequence[Record], experiment: Experiment) -> Section:
     mine = [record for record in records if record.experiment == experiment.name]
     try:
         claims = [_verdicts(claim, records) for claim in experiment.claims]
-        used = [name for each in claims for _, verdict in each.verdicts for name in verdict.records]
+        used = [name for each in claims for at_scale in each.verdicts for name in at_scale.verdict.records]
         shown, context = experiment.shown(records, used), experiment.context(records)
         return Section(experiment, claims, shown, context, experiment.tables(shown), experiment.charts(shown),
                        experiment.context_tables(context), experiment.context_charts(context))  # fmt: skip
@@ -98,14 +115,14 @@ def _verdicts(claim: Claim, records: Sequence[Record]) -> ClaimVerdicts:
             earlier.setdefault(rule, []).append(record.identifier)
     notes = [f"When {', '.join(names)} {'were' if names[1:] else 'was'} begun: {rule}"
              for rule, names in earlier.items() if rule != claim.rule]  # fmt: skip
-    labeled = [(_label(scale, [r for r in records if r.identifier in verdict.records]), verdict) for scale, verdict in found]
-    return ClaimVerdicts(claim, labeled or [("", not_measured("at any scale"))], notes)
+    verdicts = [ScaleVerdict(scale, _shared_n(r for r in records if r.identifier in verdict.records), verdict) for scale, verdict in found]
+    return ClaimVerdicts(claim, verdicts or [ScaleVerdict("", None, not_measured("at any scale"))], notes)
 
 
-def _label(scale: str, used: Sequence[Record]) -> str:
-    """The scale, with n where all models share one."""
+def _shared_n(used: Iterable[Record]) -> int | None:
+    """The n of all records' models; None where there are several, or none."""
     lengths = {n for record in used if (n := common_n(record)) is not None}
-    return f"{scale}, n = {lengths.pop()}" if len(lengths) == 1 else scale
+    return lengths.pop() if len(lengths) == 1 else None
 
 
 def common_n(record: Record) -> int | None:

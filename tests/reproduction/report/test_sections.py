@@ -30,7 +30,7 @@ def test_every_scale_has_a_verdict_the_largest_first():
         timed({"a": 1.0}), timed({"a": 3.0}, "gpu"), timed({"a": 1.5}, "paper", n=512), timed({"a": 1.0}, "smoke")
     )
     labels = ["paper, n = 512", "gpu, n = 64", "cpu, n = 64"]
-    assert [(label, verdict.outcome) for label, verdict in found.verdicts] == [
+    assert [(each.label, each.verdict.outcome) for each in found.verdicts] == [
         *zip(labels, ("holds", "does not hold", "holds"), strict=True)
     ]
     assert found.outcome == "**holds** (paper, n = 512); **does not hold** (gpu, n = 64); **holds** (cpu, n = 64)"
@@ -45,7 +45,7 @@ def test_the_decisive_numbers_come_first_and_two_are_in_the_cell():
 
 def test_without_records_nothing_is_measured():
     found = section()
-    assert [(label, verdict.outcome) for label, verdict in found.claims[0].verdicts] == [("", "not measured")]
+    assert [(each.label, each.verdict.outcome) for each in found.claims[0].verdicts] == [("", "not measured")]
     assert found.claims[0].outcome == "**not measured**" and found.claims[0].short_numbers == ""
     assert not (found.records or found.context or found.tables or found.charts)
 
@@ -60,9 +60,9 @@ def test_a_label_has_n_where_all_records_share_one():
         timed({"a": 1.0}, identifier="figure-9-cpu"),
         timed({"a": 1.0}, identifier="figure-9-more", configuration={"n": 8}),
     ]
-    assert [label for label, _ in verdicts(*several).verdicts] == ["cpu"]
+    assert [each.label for each in verdicts(*several).verdicts] == ["cpu"]
     other = timed({"a": 1.0}, experiment="figure-8", identifier="unused", configuration={"n": 8})
-    assert [label for label, _ in verdicts(timed({"a": 1.0}, configuration={"n": 64}), other).verdicts] == [
+    assert [each.label for each in verdicts(timed({"a": 1.0}, configuration={"n": 64}), other).verdicts] == [
         "cpu, n = 64"
     ]
 
