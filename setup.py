@@ -1,8 +1,7 @@
-"""fairseq-linformer: train, finetune, measure and take away a Linformer.
+"""Package definition; `scripts/setup.sh` installs the package with everything it uses.
 
-`scripts/setup.sh` installs all of it. fairseq itself (`fairseq-fixed`, fairseq 0.12 for
-today's Python) is not named here: its metadata asks for torchaudio, which nothing here
-needs, so the script installs it without its dependencies and these are listed below.
+fairseq itself (`fairseq-fixed`, fairseq 0.12 for current Python versions) is not a dependency, because it requires
+torchaudio, which is not needed here. The script installs it with --no-deps; its other dependencies are listed below.
 """
 
 import re
@@ -13,7 +12,7 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "fairseq_linformer/__init__.py").read_text())[1]
 
-FAIRSEQ_NEEDS = [
+FAIRSEQ_DEPENDENCIES = [
     "bitarray",
     "cffi",
     "hydra-core==1.3.2",
@@ -35,15 +34,23 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.11,<3.14",
-    packages=find_packages(include=["fairseq_linformer*"]),
-    package_data={"fairseq_linformer.reproduction.report": ["style.css", "templates/*.j2"]},
+    packages=[*find_packages(include=["fairseq_linformer*"]), "fairseq_linformer.configs", "fairseq_linformer.scripts"],
+    package_dir={"fairseq_linformer.configs": "configs", "fairseq_linformer.scripts": "scripts"},
+    package_data={
+        "fairseq_linformer": ["py.typed"],
+        "fairseq_linformer.configs": ["**/*.yaml"],
+        "fairseq_linformer.scripts": ["torchrun.sh", "slurm/*"],
+        "fairseq_linformer.reproduction.report": ["style.css", "templates/*.j2"],
+    },
     entry_points={"console_scripts": ["fairseq-linformer = fairseq_linformer.cli:main"]},
-    install_requires=["torch==2.13.0", "numpy", "jinja2", "pydantic>=2,<3", *FAIRSEQ_NEEDS],
+    install_requires=["torch==2.13.0", "numpy", "jinja2", "pydantic>=2,<3", *FAIRSEQ_DEPENDENCIES],
     extras_require={
         "text": ["sentencepiece", "tiktoken", "datasets"],
         "curves": ["tensorboard", "matplotlib"],
         "huggingface": ["transformers>=5,<6", "safetensors"],
         "benchmark": ["linformer", "linformer-pytorch", "transformers>=5,<6", "matplotlib"],
         "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate"],
+        "lint": ["ruff==0.17.6", "mypy==2.4.1", "types-tqdm", "types-PyYAML"],
+        "docs": ["mkdocs-material", "mkdocstrings[python]"],
     },
 )

@@ -1,37 +1,38 @@
-"""The shape of a Linformer: one dataclass, checked once, read everywhere.
+"""Configuration of a Linformer encoder.
 
-Letters: n = ``max_positions`` and k = ``projected_dim`` as in the paper, d = ``embed_dim`` (its d_m), H =
-``attention_heads`` (its h), d_h = d / H (its d_k).
+    n = max_positions and k = projected_dim as in the paper, d = embed_dim (its d_m), H = attention_heads (its h),
+    d_h = d / H (its d_k)
 
-Each field is declared once, with its help text, its allowed values and its names elsewhere. The options of
-``fairseq-train`` and ``fairseq-hydra-train`` (``models/options.py``) and the configuration of ``transformers``
+Each field is declared once, with its help text, allowed values and names in fairseq and ``transformers``. The options
+of ``fairseq-train`` and ``fairseq-hydra-train`` (``models/options.py``) and the configuration for ``transformers``
 (``huggingface/configuration_linformer.py``) are generated from these fields.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import MISSING, InitVar, dataclass, field, fields
-from typing import Any, List, Mapping, Optional
+from typing import Any
 
-from .projected_dim import Dim, parse
+from .projected_dim import Dim, parse_projected_dim
 
 SHARING = ("none", "headwise", "key-value", "layerwise")
 PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
 POOLS = ("mean-pool", "max-pool")
-"""Projections without a matrix or kernel; there is nothing to share."""
-STARTS = {"linear": ("average", "staggered", "normal", "xavier", "jl"), "conv": ("average", "normal")}
-"""Starts of the projections that learn."""
+"""Projections without a matrix or kernel to share."""
+PROJECTION_INITS = {"linear": ("average", "staggered", "normal", "xavier", "jl"), "conv": ("average", "normal")}
+"""Initializations of the learned projections."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
 
 def setting(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
-    """A dataclass field that documents and limits itself.
+    """A dataclass field with its documentation and allowed values.
 
     Args:
-        default: its default; without one it is required.
-        help: what it means; the help text of its flag.
+        default: the default; a field without one is required.
+        help: help text of the option.
         metadata: ``choices``, the allowed values; ``at_least`` (inclusive) and ``below`` (exclusive), the bounds of a
-            number; ``fairseq`` and ``transformers``, its names there if they differ; ``deferred``, True if fairseq
-            leaves it None until the architecture, the task or another option provides the value.
+            number; ``fairseq`` and ``transformers``, the names there if different; ``deferred``, True if fairseq leaves
+            the option None until the architecture, the task or another option provides the value.
     """
     return field(default=default, metadata={"help": help, **metadata})
 
@@ -40,16 +41,16 @@ PROBABILITY = {"at_least": 0, "below": 1}
 SIZE = {"at_least": 1, "deferred": True}
 
 
-def check_values(declared: Any, values: Any, names: Optional[Mapping[str, str]] = None) -> None:
-    """Check each value against the limits of its field.
+def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = None) -> None:
+    """Check values against the limits of the fields.
 
     Args:
-        declared: the dataclass.
-        values: an object with its fields as attributes; what is None or missing is not checked.
-        names: what to call a field in the error, by field name.
+        declared: dataclass with fields from ``setting``.
+        values: object with these fields as attributes; None and missing attributes are skipped.
+        names: field name to its name in error messages.
 
     Raises:
-        ValueError: a value is not allowed; the sentence names the field, the value and what is allowed.
+        ValueError: a value is not allowed; the message names the field, what is allowed and the value.
     """
     for declaration in fields(declared):
         value, limits = getattr(values, declaration.name, None), declaration.metadata
@@ -58,68 +59,80 @@ def check_values(declared: Any, values: Any, names: Optional[Mapping[str, str]] 
         name = (names or {}).get(declaration.name, declaration.name)
         choices, lowest, bound = limits.get("choices"), limits.get("at_least"), limits.get("below", math.inf)
         if choices and value not in choices:
-            allowed = ", ".join(map(str, choices))
-            raise ValueError(f"{name} is {value!r}; it must be {'one of ' if len(choices) > 1 else ''}{allowed}")
+            allowed = ("one of " if len(choices) > 1 else "") + ", ".join(map(str, choices))
+            raise ValueError(f"{name} must be {allowed}, got {value!r}")
         if lowest is not None and not lowest <= value < bound:
             allowed = f"at least {lowest}" if bound == math.inf else f"in [{lowest}, {bound})"
-            raise ValueError(f"{name} is {value}; it must be {allowed}")
+            raise ValueError(f"{name} must be {allowed}, got {value}")
 
 
 @dataclass
 class LinformerConfig:
-    """The shape of the encoder. Fields have fairseq's names where fairseq has one, without its prefix ``encoder_``.
+    """Shape of the encoder. Fields are named as in fairseq, without the prefix ``encoder_``.
 
     Args:
-        fairseq_names: call the fields by their fairseq names in errors.
+        fairseq_names: use fairseq's field names in error messages.
 
     Raises:
-        ValueError: a value or a combination that cannot be built; the sentence names the field, the value and what is
-            allowed.
+        ValueError: a value or combination is not allowed; the message names the field, what is allowed and the value.
     """
 
-    vocab_size: int = setting(help="entries of the dictionary, special symbols included", at_least=1)
+    vocab_size: int = setting(help="size of the dictionary, with special symbols", at_least=1)
     max_positions: int = setting(
         512,
-        "n: positions of the longest input, columns of E and F (default: the task's length)",
+        "n, the longest input in tokens and the number of columns of E and F (default: the task's length)",
         **SIZE,
         transformers="max_position_embeddings",
     )
     projected_dim: Any = setting(
         256,
-        "k: positions that keys and values are projected to; a number, or one for each layer as in 256x4,128x8, "
-        "or with sharing none one for each head as in 128/64/64/32x2,64x10",
+        "k, the number of positions that keys and values are projected to: one number, one per layer as in "
+        "256x4,128x8, or with --sharing none one per head as in 128/64/64/32x2,64x10 (default: the architecture's)",
         deferred=True,
     )
-    """The rows of E and F, 1 <= k <= n; see ``projected_dim.py``."""
+    """Rows of E and F, 1 <= k <= n; see ``projected_dim.py``."""
     sharing: str = setting(
         "headwise",
-        "which layers and heads share a projection: none (E and F for each head), headwise (for each layer; the "
-        "default), key-value (one E = F for each layer), layerwise (one for the model)",
+        "parameter sharing of E and F: none (E and F per head), headwise (E and F per layer), key-value (one E = F per "
+        "layer), layerwise (one E = F for the model) (default: headwise)",
         choices=SHARING,
         deferred=True,
     )
     """Named as in section 4 of the paper."""
     projection: str = setting(
         "linear",
-        "what E and F are: linear maps, pooling or convolution of windows of n / k positions, or a fixed random matrix",
+        "kind of projection: linear, pooling or convolution over windows of n / k positions, or a fixed random matrix",
         choices=PROJECTIONS,
     )
-    """Pooling and convolution are section 4's "general projections"; the random matrix is N(0, 1/k)."""
-    projection_init: Optional[str] = setting(
+    """Pooling and convolution are the "general projections" of section 4; the random matrix is N(0, 1/k)."""
+    projection_init: str | None = setting(
         None,
-        "how E and F start: average (of windows); staggered (windows half a window later in every second layer, those "
-        "of keys overlap; the default where a layer has its own linear E); normal (of standard deviation 0.02, as the "
-        "authors'); xavier; jl (of variance 1/k)",
-        choices=STARTS["linear"],
+        "initialization of E and F: average (of windows); staggered (average, shifted by half a window in every second "
+        "layer, with overlapping windows of keys); normal (standard deviation 0.02, as in the authors' code); xavier; "
+        "jl (variance 1/k) (default: staggered if each layer has its own linear E, else average)",
+        choices=PROJECTION_INITS["linear"],
     )
-    """See ``modules/projection.py``; ``start`` is the resolved value."""
-    projection_lr_scale: Optional[float] = setting(
+    """See ``modules/projection.py`` and ``resolved_init``."""
+    projection_lr_scale: float | None = setting(
         None,
-        "learning rate of E and F relative to the other weights, above 0 and at most 1 "
-        "(default: 16 / n, for conv 16 / window; at most 1)",
+        "learning rate of E and F relative to that of the other weights, above 0 and at most 1 "
+        "(default: 16 / n, or 16 / window length for conv, but at most 1)",
     )
     """See ``modules/rate.py``."""
     freeze_projections: bool = setting(False, "do not train E and F")
+    window_sizes: str | None = setting(
+        None,
+        "weight of a window in attention: counted (its number of tokens, whose logarithm is added to its score) or "
+        "ignored (default: counted if rows of E and F correspond to windows; a loaded checkpoint keeps its own)",
+        choices=("counted", "ignored"),
+    )
+    """Bolya et al. 2023, "Token Merging"; see ``modules/projection.py``."""
+    local_window: int = setting(
+        0,
+        "w: each position also attends to the keys at most w positions away, in the same softmax; 0 is equation (7)",
+        at_least=0,
+    )
+    """See ``modules/local_window.py``."""
 
     layers: int = setting(12, "num encoder layers", **SIZE, fairseq="encoder_layers", transformers="num_hidden_layers")
     embed_dim: int = setting(
@@ -139,7 +152,7 @@ class LinformerConfig:
     normalize_before: bool = setting(
         False, "apply layernorm before each encoder block", fairseq="encoder_normalize_before"
     )
-    # Deferred because fairseq turns a bool that defaults to True into a flag that switches it off.
+    # Deferred because fairseq turns a bool that defaults to True into a flag that disables it.
     layernorm_embedding: bool = setting(True, "add layernorm to embedding (on unless YAML says false)", deferred=True)
 
     dropout: float = setting(0.1, "dropout probability", **PROBABILITY, transformers="hidden_dropout_prob")
@@ -152,7 +165,7 @@ class LinformerConfig:
 
     padding_idx: int = setting(
         1,
-        "dictionary entry that pads a batch; as in fairseq the first real token has position padding_idx + 1",
+        "token ID of padding; as in fairseq, positions of real tokens start at padding_idx + 1",
         transformers="pad_token_id",
     )
     checkpoint_activations: bool = setting(False, "recompute activations of each layer in backward")
@@ -166,79 +179,104 @@ class LinformerConfig:
         check_values(LinformerConfig, self, names)
         if self.embed_dim % self.attention_heads:
             heads, width = (names.get(name, name) for name in ("attention_heads", "embed_dim"))
-            raise ValueError(f"{heads} is {self.attention_heads}; it must divide {width}, which is {self.embed_dim}")
+            raise ValueError(f"{heads} must divide {width} ({self.embed_dim}), got {self.attention_heads}")
         if not 0 <= self.padding_idx < self.vocab_size:
             raise ValueError(
-                f"padding_idx is {self.padding_idx}; it must be an entry of the dictionary, 0 to {self.vocab_size - 1}"
+                f"padding_idx must be a token ID between 0 and {self.vocab_size - 1}, got {self.padding_idx}"
             )
         if self.offload_activations:
             self.checkpoint_activations = True
         self._check_projections()
 
     @property
-    def projected_dims(self) -> List[Dim]:
-        """k of each layer, or of each head of each layer."""
-        return parse(self.projected_dim, self.layers, self.attention_heads)
+    def projected_dims(self) -> list[Dim]:
+        """k of each layer, or of each head in a layer."""
+        return parse_projected_dim(self.projected_dim, self.layers, self.attention_heads)
 
     @property
-    def one_for_all_layers(self) -> bool:
-        """All layers use the same E."""
+    def has_single_projection(self) -> bool:
+        """All layers share one E, which also projects values."""
         return self.sharing == "layerwise" and self.projection not in POOLS
 
     @property
-    def separate_values(self) -> bool:
-        """Values have a projection F of their own."""
+    def has_separate_values(self) -> bool:
+        """Values have their own projection F."""
         return self.sharing in ("none", "headwise") and self.projection not in POOLS
 
     @property
-    def start(self) -> str:
-        """How E and F start."""
+    def resolved_init(self) -> str:
+        """``projection_init``, or its default for this kind of projection and sharing."""
         if self.projection_init is not None:
             return self.projection_init
         return "staggered" if self.projection == "linear" and self.sharing != "layerwise" else "average"
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether projected positions of a new model correspond to windows of the input."""
+        if self.projection == "linear":
+            return self.resolved_init in ("average", "staggered")
+        return self.projection != "random"
+
+    @property
+    def proportional_attention(self) -> bool | None:
+        """Whether attention weights windows by their numbers of tokens; None for the default."""
+        return None if self.window_sizes is None else self.window_sizes == "counted"
 
     def _check_projections(self) -> None:
         dims = self.projected_dims
         every_k = [k for dim in dims for k in ((dim,) if isinstance(dim, int) else dim)]
         if not 1 <= min(every_k) <= max(every_k) <= self.max_positions:
             raise ValueError(
-                f"projected_dim is {self.projected_dim}; it must be between 1 and max_positions, which is "
-                f"{self.max_positions}"
+                f"projected_dim must be between 1 and max_positions ({self.max_positions}), got {self.projected_dim}"
             )
-        if self.one_for_all_layers and len(set(dims)) > 1:
+        if self.has_single_projection and len(set(dims)) > 1:
             raise ValueError(
-                f"projected_dim is {self.projected_dim!r}; with layerwise sharing all layers have one E, "
-                "and it must be one number"
+                "projected_dim must be one number with sharing 'layerwise', where all layers share one E, got "
+                f"{self.projected_dim!r}"
             )
         if self.sharing != "none" and not all(isinstance(dim, int) for dim in dims):
             raise ValueError(
-                f"projected_dim is {self.projected_dim!r}; only with sharing none can heads differ, "
-                f"not with {self.sharing}"
+                f"projected_dim must be the same for all heads of a layer with sharing {self.sharing!r} (only 'none' "
+                f"allows others), got {self.projected_dim!r}"
             )
-        # One E for all layers cannot begin later in every second one.
-        starts = [s for s in STARTS.get(self.projection, ()) if not (s == "staggered" and self.sharing == "layerwise")]
-        if self.projection_init is not None and self.projection_init not in starts:
-            allowed = f"one of {', '.join(starts)}" if starts else "left out, because this kind has one start only"
+        # A single E cannot be shifted in every second layer.
+        inits = PROJECTION_INITS.get(self.projection, ())
+        if self.sharing == "layerwise":
+            inits = tuple(init for init in inits if init != "staggered")
+        if self.projection_init is not None and self.projection_init not in inits:
+            allowed = f"one of {', '.join(inits)}" if inits else "unset"
             raise ValueError(
-                f"projection_init is {self.projection_init!r}; with projection {self.projection} and sharing "
-                f"{self.sharing} it must be {allowed}"
+                f"projection_init must be {allowed} with projection "
+                f"{self.projection!r} and sharing {self.sharing!r}, got {self.projection_init!r}"
+            )
+        if self.window_sizes == "counted" and not self.has_windows:
+            random = self.projection == "random"
+            kind = "projection 'random'" if random else f"projection_init {self.projection_init!r}"
+            raise ValueError(
+                f"window_sizes must be ignored or unset with {kind}, whose rows correspond to no windows, got 'counted'"
+            )
+        if self.local_window >= self.max_positions:
+            raise ValueError(
+                f"local_window must be less than max_positions ({self.max_positions}), got {self.local_window}"
             )
         if self.projection_lr_scale is None:
             return
-        if self.projection not in STARTS or self.freeze_projections:
-            frozen = self.freeze_projections
-            why = "freeze_projections is on" if frozen else f"projection {self.projection} does not learn"
-            raise ValueError(f"projection_lr_scale is {self.projection_lr_scale}; {why}, and it must be left out")
+        if self.projection not in PROJECTION_INITS or self.freeze_projections:
+            reason = "freeze_projections" if self.freeze_projections else f"projection {self.projection!r}"
+            raise ValueError(
+                f"projection_lr_scale must be unset with {reason}, which does not train E and F, got "
+                f"{self.projection_lr_scale}"
+            )
         if not 0 < self.projection_lr_scale <= 1:
             raise ValueError(
-                f"projection_lr_scale is {self.projection_lr_scale}; it must be above 0 and at most 1; "
-                "to keep E and F as they are, use freeze_projections"
+                "projection_lr_scale must be above 0 and at most 1 (freeze_projections keeps E and F fixed), got "
+                f"{self.projection_lr_scale}"
             )
 
 
 @dataclass
 class HeadConfig:
-    """The classification head on the first position."""
+    """Configuration of the classification head, which reads the first position."""
 
     pooler_activation_fn: str = setting("tanh", "activation function to use for pooler layer", choices=ACTIVATIONS)
     pooler_dropout: float = setting(

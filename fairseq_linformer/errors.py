@@ -1,6 +1,6 @@
-"""Errors of other libraries, in one line."""
+"""Formatting of errors from other libraries and programs."""
 
 
 def first_line(message) -> str:
-    """Of an error or of a program's output; empty if that is."""
+    """The first line of an error or of a program's output; empty if there is none."""
     return (str(message).strip().splitlines() or [""])[0]

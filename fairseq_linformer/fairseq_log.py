@@ -1,18 +1,18 @@
-"""The numbers in fairseq's log, as ``--log-format json`` writes them."""
+"""Parser for the numbers that fairseq logs with ``--log-format json``."""
 
 import json
 import re
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from collections.abc import Iterable, Iterator
 
 _LINE = re.compile(r"\| (\w+) \| (\{.*\})\s*$")
 
 
-def numbers(line: str) -> Optional[Tuple[str, Dict[str, float]]]:
-    """The split of a line and its numbers; None for any other line, or one that a kill has cut off.
+def parse_line(line: str) -> tuple[str, dict[str, float]] | None:
+    """Parse a line: its split and its numbers; None if it has none, or is truncated.
 
-    The split is ``train_inner`` (since the last such line), ``train`` (of an epoch), ``valid`` or ``test``.
+    The split is ``train_inner`` (updates since the previous such line), ``train`` (an epoch), ``valid`` or ``test``.
 
-    >>> numbers('2026-01-01 00:00:00 | INFO | valid | {"epoch": 1, "valid_loss": "7.25"}')
+    >>> parse_line('2026-01-01 00:00:00 | INFO | valid | {"epoch": 1, "valid_loss": "7.25"}')
     ('valid', {'epoch': 1.0, 'valid_loss': 7.25})
     """
     if not (found := _LINE.search(line)):
@@ -23,20 +23,24 @@ def numbers(line: str) -> Optional[Tuple[str, Dict[str, float]]]:
         return None
 
 
-def every(lines: Iterable[str], split: str) -> Iterator[Dict[str, float]]:
-    """The numbers of all lines of a split, in order."""
+def read_split(lines: Iterable[str], split: str) -> Iterator[dict[str, float]]:
+    """Yield the numbers of each line of a split, in order."""
     for line in lines:
-        if (found := numbers(line)) and found[0] == split:
+        if (found := parse_line(line)) and found[0] == split:
             yield found[1]
 
 
-def curve(lines: Iterable[str], split: str, name: str) -> List[Tuple[int, float]]:
-    """(update, value), updates rising. Of an update that was logged again after a restart, the later value.
+def read_curve(lines: Iterable[str], split: str, name: str) -> list[tuple[int, float]]:
+    """Read (update, value) pairs in order of updates; the later value if a restart logged an update again.
 
     Args:
         split: ``train_inner`` or ``valid``.
-        name: such as ``loss``, without the prefix that fairseq gives it in ``valid``.
+        name: name of the value, such as ``loss``, without fairseq's prefix ``valid_``.
     """
     prefix = "valid_" if split == "valid" else ""
     value, update = prefix + name, prefix + "num_updates"
-    return sorted({int(stats[update]): stats[value] for stats in every(lines, split) if {value, update} <= set(stats)}.items())
+    return sorted(
+        {
+            int(stats[update]): stats[value] for stats in read_split(lines, split) if {value, update} <= set(stats)
+        }.items()
+    )

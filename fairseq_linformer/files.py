@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all."""
+"""Atomic writes: a file or folder is complete or does not exist."""
 
 import hashlib
 import json
@@ -6,56 +6,85 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Iterable, Iterator, Optional
+from typing import IO, Any
 
 
 @contextmanager
 def atomic(path, mode: str = "w") -> Iterator[IO]:
-    """Open a file beside ``path`` for writing, and rename it to ``path`` at the end.
+    """Open a temporary file next to ``path`` for writing, and rename it to ``path`` at the end.
 
-    If the block raises or the process dies, ``path`` is as it was before. Its folder is made if it is missing. Text
-    (mode ``"w"``, not ``"wb"``) is UTF-8 with ``\\n`` at the end of a line on every platform. OSError if the folder
-    cannot be made or written to.
+    If the block raises or the process dies, ``path`` is unchanged. Missing parent folders are created. Text (mode
+    ``"w"``, not ``"wb"``) is UTF-8 with ``\\n`` line endings on every platform.
+
+    Raises:
+        OSError: a folder cannot be created, or the file cannot be written.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = beside_name(path)
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    temporary = temporary_path(path)
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with open(beside, mode, **text) as file:
+        with open(temporary, mode, **text) as file:
             yield file
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError as error:
-        if error.filename is None:  # a full disk does not say which file
+        if error.filename is None:  # the error of a full disk does not name the file
             error.filename = str(path)
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def beside_name(path: Path) -> Path:
-    """A name beside ``path`` that no other process takes: without the process id, which is 1 in many containers."""
+def temporary_path(path: Path) -> Path:
+    """A hidden path next to ``path``. It is random, because the process ID is 1 in many containers."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
 
 
 def sha256(path) -> str:
-    """Of a file, in hexadecimal."""
+    """SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path) -> Any:
-    """The content of a file; ValueError if it is no JSON, or nested deeper than Python reads."""
+    """Read a JSON file; ValueError if it is invalid, or nested deeper than Python allows."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except RecursionError:
-        raise ValueError(f"{path} is nested too deep") from None
+        raise ValueError(f"{path} is nested too deeply") from None
+
+
+def fingerprint(content: Any) -> str:
+    """SHA-256 of what a JSON file holds, whatever the order of its keys."""
+    content = json.loads(json.dumps(content))  # keys are strings from here on
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def with_seal(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a JSON file with its fingerprint, which ``without_seal`` checks."""
+    return {**content, "seal": fingerprint(content)}
+
+
+def without_seal(content: dict[str, Any], path) -> dict[str, Any]:
+    """The content of a JSON file that has the fingerprint of ``with_seal``, or none: earlier versions wrote none.
+
+    Raises:
+        ValueError: it was edited.
+    """
+    sealed = dict(content)
+    seal = sealed.pop("seal", None)
+    if seal is not None and seal != fingerprint(sealed):
+        raise ValueError(
+            f"{path} was edited after it was written: its seal does not match; restore it, or delete it and rerun"
+        )
+    return sealed
 
 
 def write_lines(path, lines: Iterable[str]) -> None:
-    """Write ``lines``, which carry no line ends of their own, to ``path``: whole or not at all."""
+    """Write ``lines``, which have no line endings, to ``path`` atomically."""
     with atomic(path) as file:
         for line in lines:
             file.write(line + "\n")
@@ -63,40 +92,43 @@ def write_lines(path, lines: Iterable[str]) -> None:
 
 @contextmanager
 def new_folder(path) -> Iterator[Path]:
-    """A folder beside ``path`` to write into, which is renamed to ``path`` at the end.
+    """Create a temporary folder next to ``path``, and rename it to ``path`` at the end.
 
-    If the block raises, nothing is left. The folders above are made if they are missing. ValueError if ``path``
-    exists and is not an empty folder.
+    If the block raises, the folder is removed. Missing parent folders are created.
+
+    Raises:
+        ValueError: ``path`` exists and is not an empty folder.
     """
     path = Path(path).absolute()
     check_new_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = beside_name(path)
-    beside.mkdir()
+    temporary = temporary_path(path)
+    temporary.mkdir()
     try:
-        yield beside
-        os.replace(beside, path)  # takes the place of an empty folder
+        yield temporary
+        os.replace(temporary, path)  # also replaces an empty folder
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_can_be_written(folder) -> None:
-    """Raise ValueError, before the work, if files cannot be written into ``folder``, which need not exist yet."""
+    """Raise ValueError if no files can be written to ``folder``, which need not exist yet."""
     path = Path(folder).absolute()
-    existing = next(place for place in (path, *path.parents) if os.path.lexists(place))
+    existing = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
     if not existing.is_dir():
-        raise ValueError(f"{folder} cannot be written: {existing} is not a folder")
+        raise ValueError(f"cannot write to {folder}: {existing} is not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise ValueError(f"{folder} cannot be written: {existing} is read-only")
+        raise ValueError(f"cannot write to {folder}: {existing} is read-only")
 
 
-def check_new_folder(path, but: Optional[re.Pattern] = None) -> None:
-    """Raise ValueError if ``path`` is a link, no folder, or has files in it, except those whose names match ``but``."""
+def check_new_folder(path, ignore: re.Pattern | None = None) -> None:
+    """Raise ValueError unless ``path`` is missing or a folder without files, except for names that match ``ignore``."""
+    problem: str | None
     if os.path.islink(path):
         problem = "is a link"
     elif os.path.isdir(path):
-        problem = "has files in it" if any(not (but and but.fullmatch(name)) for name in os.listdir(path)) else None
+        problem = "has files" if any(not (ignore and ignore.fullmatch(name)) for name in os.listdir(path)) else None
     else:
         problem = "is not a folder" if os.path.lexists(path) else None
     if problem:
-        raise ValueError(f"{path} {problem}; a new or an empty folder is wanted, nothing is overwritten")
+        raise ValueError(f"{path} must be a new or empty folder, but it {problem}")

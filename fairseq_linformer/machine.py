@@ -1,34 +1,74 @@
-"""What a measurement depends on beside its command: the machine, the versions, the commit."""
+"""Provenance of a measurement besides its command: hardware, versions and commit."""
 
 import datetime
 import math
 import os
 import platform
 import subprocess
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
+
+DIRTY = "-dirty"
+"""The end of a commit with uncommitted changes."""
 
 
 def current_commit(folder=None) -> str:
     """Of the repository that ``folder`` is in, by default that of this source.
 
-    It ends in ``-dirty`` if a tracked file was changed, except in ``results/`` and ``README.md``, which hold results.
+    It ends in ``DIRTY`` if a tracked file was changed, except in ``results/`` and ``README.md``, which hold results.
 
     Raises:
         subprocess.CalledProcessError: there is none; a repository around an installed copy of this source is none.
     """
-    git = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder or Path(__file__).parent)
-    if folder is None:
-        git(["git", "ls-files", "--error-unmatch", Path(__file__).name])
+    commit = _git(folder, "rev-parse", "HEAD").strip()
+    return commit + DIRTY * bool(changed_files(folder))
+
+
+def changed_files(folder=None) -> list[str]:
+    """The files that make a commit ``DIRTY``."""
     paths = [":/", ":(top,exclude)results", ":(top,exclude)README.md"]
-    changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", *paths]).stdout.strip()
-    return git(["git", "rev-parse", "HEAD"]).stdout.strip() + "-dirty" * bool(changed)
+    status = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *paths)
+    return [line[3:] for line in status.splitlines()]
 
 
-def provenance() -> Dict[str, Any]:
-    """To store beside a measurement: ``commit`` (empty outside a repository), ``hardware``, ``versions``, ``date``."""
+def clean_commit() -> str:
+    """The current commit, which must be clean: a record that a verdict uses can be measured again at it.
+
+    Raises:
+        ValueError: a tracked file was changed, or there is no repository.
+    """
+    try:
+        commit, changed = current_commit(), changed_files()
+    except (OSError, subprocess.CalledProcessError):
+        raise ValueError("a record needs a commit, but this is not a git checkout, or git is not installed") from None
+    if commit.endswith(DIRTY):
+        others = " and others" * (len(changed) > 1)
+        raise ValueError(f"a record needs a clean commit, got {commit}; commit or stash {changed[0]}{others} first")
+    return commit
+
+
+@cache
+def reachable_commits() -> frozenset[str] | None:
+    """All commits of the current branch; None where they are unknown: outside a repository, or in a shallow clone."""
+    try:
+        if _git(None, "rev-parse", "--is-shallow-repository").strip() == "true":
+            return None
+        return frozenset(_git(None, "rev-list", "HEAD").split())
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(folder, *arguments: str) -> str:
+    run = partial(subprocess.run, check=True, capture_output=True, text=True, cwd=folder or Path(__file__).parent)
+    if folder is None:
+        run(["git", "ls-files", "--error-unmatch", Path(__file__).name])
+    return run(["git", *arguments]).stdout
+
+
+def provenance() -> dict[str, Any]:
+    """``commit`` (empty outside a repository), ``hardware``, ``versions`` and ``date``, to store with a measurement."""
     try:
         commit = current_commit()
     except (OSError, subprocess.CalledProcessError):
@@ -36,8 +76,8 @@ def provenance() -> Dict[str, Any]:
     return {"commit": commit, "hardware": hardware(), "versions": versions(), "date": datetime.date.today().isoformat()}
 
 
-def hardware() -> Dict[str, Any]:
-    """This machine: processor, cores, memory, accelerators."""
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory and accelerators of this machine."""
     import torch
 
     model = platform.processor() or platform.machine()
@@ -45,7 +85,7 @@ def hardware() -> Dict[str, Any]:
     if cpuinfo.exists():
         lines = cpuinfo.read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    result: Dict[str, Any] = {"processor": model, "cores": os.cpu_count()}
+    result: dict[str, Any] = {"processor": model, "cores": os.cpu_count()}
     if meminfo.exists():
         result["memory_gib"] = round(int(meminfo.read_text().split()[1]) / 2**20)
     result["accelerators"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -53,14 +93,14 @@ def hardware() -> Dict[str, Any]:
 
 
 def free_memory() -> float:
-    """Bytes that a process can use before the system kills one, not the limit of a container; infinite if unknown."""
+    """Bytes of available memory, ignoring a container's limit; infinite if unknown."""
     meminfo = Path("/proc/meminfo")
     lines = meminfo.read_text().splitlines() if meminfo.exists() else []
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)
 
 
-def versions() -> Dict[str, str]:
-    """Python and the packages that a number depends on, those that are installed."""
+def versions() -> dict[str, str]:
+    """Versions of Python and of the installed packages that measurements depend on."""
     found = {"python": platform.python_version()}
     peers = ("linformer", "linformer-pytorch")
     for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers", *peers, "triton"):

@@ -1,58 +1,63 @@
-"""k, as it is written: one number, or one for each layer, or one for each head of each layer.
+"""Notation for k: one number, one per layer, or one per head and layer.
 
     256                     the same in all layers and heads
     256x4,128x8             256 in the first four layers, 128 in the other eight
-    128/128/64/64x2,64x10   in the first two layers 128 for two heads and 64 for two, then 64
-    [256, 256, 128]         a list for the layers, in YAML or Python
-    [[128, 64], [64, 64]]   lists for the heads of the layers
+    128/128/64/64x2,64x10   in the first two layers 128 in two heads and 64 in two, then 64
+    [256, 256, 128]         one per layer, in YAML or Python
+    [[128, 64], [64, 64]]   one per head and layer
 
 Section 4 of the paper, "nonuniform projected dimension": "one can choose a smaller projected dimension k for higher
 layers".
 """
 
 import re
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any
 
-Dim = Union[int, Tuple[int, ...]]
-"""k of a layer, or of each of its heads."""
+Dim = int | tuple[int, ...]
+"""k of a layer, or of each head in it."""
 
 _ITEM = re.compile(r"(\d+(?:/\d+)*)(?:x(\d+))?")
 
 
-def parse(value: Any, layers: int, heads: int) -> List[Dim]:
-    """k of each layer; an integer where its heads are alike.
+def parse_projected_dim(value: Any, layers: int, heads: int) -> list[Dim]:
+    """Parse k of each layer; an integer if all heads of the layer have the same k.
 
     Args:
-        value: an integer, a string or a list, as above. One entry alone is for all layers.
+        value: integer, string or list, as above; a single entry applies to all layers.
+        layers: number of layers.
+        heads: number of heads per layer.
 
     Raises:
-        ValueError: it is written otherwise, or has not one entry for each layer or head.
+        ValueError: the notation is invalid, or does not have one entry per layer or head.
     """
-    entries = _entries(value, layers)
+    entries = _parse_entries(value, layers)
     if len(entries) == 1:
         entries = entries * layers
     if len(entries) != layers:
         raise ValueError(
-            f"projected_dim is {value!r}, which is for {len(entries)} layers; it must be one number or {layers}"
+            f"projected_dim must be one number or one for each of {layers} layers, got {len(entries)} in {value!r}"
         )
     for entry in entries:
         if len(entry) not in (1, heads):
             raise ValueError(
-                f"projected_dim is {value!r}, which has {len(entry)} heads in a layer; it must be one number or {heads}"
+                f"projected_dim must have one number or one for each of {heads} heads in a layer, got {len(entry)} in "
+                f"{value!r}"
             )
     return [entry[0] if len(set(entry)) == 1 else tuple(entry) for entry in entries]
 
 
-def _entries(value: Any, most: int) -> List[List[int]]:
-    """The numbers of each entry, repetitions written out, of which there may be ``most``."""
+def _parse_entries(value: Any, max_layers: int) -> list[list[int]]:
+    """The numbers of each entry, with repetitions expanded to at most ``max_layers`` entries."""
     if isinstance(value, str):
-        items = [_ITEM.fullmatch(item.strip()) for item in value.split(",")]
-        if all(items):
+        items = [match for item in value.split(",") if (match := _ITEM.fullmatch(item.strip()))]
+        if len(items) == value.count(",") + 1:
             counts = [int(item[2] or 1) for item in items]
-            if min(counts) < 1 or sum(counts) > most:
+            if min(counts) < 1 or sum(counts) > max_layers:
                 raise ValueError(
-                    f"projected_dim is {value!r}, which is for {sum(counts)} layers; it must be one number or {most}"
+                    f"projected_dim must be one number or one for each of {max_layers} layers, got {sum(counts)} in "
+                    f"{value!r}"
                 )
             return [[int(k) for k in item[1].split("/")] for item, count in zip(items, counts) for _ in range(count)]
     elif _is_count(value):
@@ -62,7 +67,7 @@ def _entries(value: Any, most: int) -> List[List[int]]:
         if all(entry and all(map(_is_count, entry)) for entry in entries):
             return entries
     raise ValueError(
-        f"projected_dim is {value!r}; it must be a number, a list of numbers or a form such as 256x4,128x8"
+        f"projected_dim must be a number, a list of numbers or a string such as '256x4,128x8', got {value!r}"
     )
 
 
@@ -70,8 +75,8 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def short_form(dims: Sequence[Dim]) -> Union[int, str]:
-    """The shortest way to write k of each layer; ``parse`` gives the same back."""
+def format_projected_dim(dims: Sequence[Dim]) -> int | str:
+    """The shortest notation for k of each layer; ``parse_projected_dim`` inverts it."""
     runs = [(k, len(list(run))) for k, run in groupby(dims)]
     if len(runs) == 1 and isinstance(runs[0][0], int):
         return runs[0][0]

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Install into .venv what is missing and run the tests.
+# Run the tests, after scripts/setup.sh. Arguments are those of pytest.
 #
-#   scripts/test.sh                     all of them
-#   scripts/test.sh -m "not slow"       those that take less than 2 minutes together
-#   scripts/test.sh tests/modules       any arguments of pytest
+#   scripts/test.sh                     # all tests
+#   scripts/test.sh -m "not slow"       # the quick tests, under 2 minutes
+#   scripts/test.sh tests/modules
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
-# The models are tiny and some tests run two processes: more threads only wait for each other.
+# The models are tiny, and some tests run two processes: more threads would only slow them down.
 export OMP_NUM_THREADS=1
 exec .venv/bin/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal "$@"

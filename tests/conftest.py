@@ -1,22 +1,38 @@
-"""Data shared by the tests, and in which order they run."""
+"""Shared data, and the order of the tests."""
 
 import os
 
 import pytest
 import torch
 
-from . import stock
-from .trained import classifier, classifier_folder, glue, masked_lm, masked_lm_folder, pieces, trained  # noqa: F401  fixtures
+from fairseq_linformer import machine
 
-# Models of 16 dimensions: more threads only wait for each other.
+from . import fairseq_commands
+from .checkpoint_fixtures import (  # noqa: F401  fixtures
+    classifier,
+    classifier_folder,
+    glue,
+    masked_lm,
+    masked_lm_folder,
+    pieces,
+    train_checkpoint,
+)
+from .wheel import wheel_environment  # noqa: F401  fixture
+
+# The models have 16 dimensions: more threads would only slow them down.
 torch.set_num_threads(1)
 
-LONG = ("tests/test_demo.py", "tests/launching/test_slurm.py", "tests/launching/test_torchrun.py", "tests/models/test_data_parallel.py")
-"""What takes minutes. In the order of their names the demo would begin when the others have nearly ended, and keep one processor busy alone."""
+LONG = (
+    "tests/test_demo.py",
+    "tests/launching/test_slurm.py",
+    "tests/launching/test_torchrun.py",
+    "tests/reproduction/test_smoke_scale.py",
+)
+"""Tests that take minutes, which start first: otherwise the last ones would keep one worker busy alone."""
 
 
 def pytest_collection_modifyitems(items):
-    """Each worker begins with something long: pytest-xdist's ``worksteal`` deals the tests out in equal runs, one after the other."""
+    """Start each worker with a long test: pytest-xdist's ``worksteal`` splits the tests into equal consecutive runs."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     heads, rest = [[] for _ in range(workers)], []
     for item in items:
@@ -30,11 +46,18 @@ def pytest_collection_modifyitems(items):
     items[:] = ordered + rest[taken:]
 
 
+@pytest.fixture(autouse=True)
+def clean_checkout(monkeypatch):
+    """Tests measure as at a clean commit, whatever is being edited."""
+    found = machine.changed_files
+    monkeypatch.setattr(machine, "changed_files", lambda folder=None: [] if folder is None else found(folder))
+
+
 @pytest.fixture(scope="session")
 def mlm_data(tmp_path_factory):
-    return stock.masked_lm_data(tmp_path_factory.mktemp("mlm"))
+    return fairseq_commands.masked_lm_data(tmp_path_factory.mktemp("mlm"))
 
 
 @pytest.fixture(scope="session")
 def class_data(tmp_path_factory):
-    return stock.classification_data(tmp_path_factory.mktemp("classification"))
+    return fairseq_commands.classification_data(tmp_path_factory.mktemp("classification"))

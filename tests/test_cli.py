@@ -1,4 +1,4 @@
-"""``fairseq-linformer convert``: what it writes, and one sentence for what it refuses."""
+"""``fairseq-linformer convert``: its output, and one sentence per rejected input."""
 
 import pickle
 
@@ -8,7 +8,7 @@ import torch
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.cli import main
 
-from .stock import TINY, load, train
+from .fairseq_commands import TINY, load, train
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +23,16 @@ def run(*arguments):
     main([str(a) for a in arguments])
 
 
-def refused(capsys, *arguments) -> str:
-    """The one sentence that a command ends with."""
+def rejected(capsys, *arguments) -> str:
+    """Run a command that fails, and return its message."""
     with pytest.raises(SystemExit) as end:
         run("convert", *arguments)
-    said = end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("fairseq-linformer") and "\n" not in said
-    return said
+    output = end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err.splitlines()[-1]
+    assert output.startswith("fairseq-linformer") and "\n" not in output
+    return output
 
 
-def test_from_roberta_writes_beside_the_checkpoint(folder, capsys):
+def test_from_roberta_writes_next_to_the_checkpoint(folder, capsys):
     run(
         "convert",
         "from-roberta",
@@ -41,21 +41,33 @@ def test_from_roberta_writes_beside_the_checkpoint(folder, capsys):
         "8,4",
         "--sharing",
         "key-value",
+        "--local-window",
+        "3",
     )
     out = folder / "roberta" / "checkpoint_last-linformer.pt"
     assert capsys.readouterr().out == (
-        f"{out}: --max-positions 16 --projected-dim 8,4 --sharing key-value --projection linear\n"
+        f"{out}: --max-positions 16 --projected-dim 8,4 --sharing key-value --projection linear --local-window 3\n"
     )
     assert load(folder / "roberta", out.name)["cfg"]["model"]["projected_dim"] == "8,4"
-    again = refused(capsys, "from-roberta", folder / "roberta" / "checkpoint_last.pt", "--projected-dim", "8")
+    again = rejected(capsys, "from-roberta", folder / "roberta" / "checkpoint_last.pt", "--projected-dim", "8")
     assert str(out) in again and "exists" in again
 
 
-def test_what_starts_at_random_is_drawn_from_the_seed(folder):
+def test_seed_determines_random_projections(folder):
     matrices = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        run("convert", "from-roberta", folder / "roberta" / "checkpoint_last.pt", folder / f"{name}.pt", "--projected-dim", "8",
-            "--projection", "random", "--seed", seed)  # fmt: skip
+        run(
+            "convert",
+            "from-roberta",
+            folder / "roberta" / "checkpoint_last.pt",
+            folder / f"{name}.pt",
+            "--projected-dim",
+            "8",
+            "--projection",
+            "random",
+            "--seed",
+            seed,
+        )
         matrices.append(load(folder, f"{name}.pt")["model"]["encoder.sentence_encoder.layers.1.self_attn.F.weight"])
     assert torch.equal(matrices[0], matrices[1]) and not torch.equal(matrices[0], matrices[2])
     state = load(folder, "a.pt")["model"]
@@ -74,7 +86,7 @@ class Code:
         return print, ("this must not be seen",)
 
 
-def test_files_that_are_no_checkpoints_of_these_models(folder, tmp_path, capsys):
+def test_rejects_files_that_are_not_such_checkpoints(folder, tmp_path, capsys):
     whole = (folder / "linformer" / "checkpoint_last.pt").read_bytes()
     (tmp_path / "truncated.pt").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "empty.pt").write_bytes(b"")
@@ -86,11 +98,11 @@ def test_files_that_are_no_checkpoints_of_these_models(folder, tmp_path, capsys)
     torch.save({"model": model, "cfg": Code()}, tmp_path / "code.pt")
     (tmp_path / "pickle.pt").write_bytes(pickle.dumps({"model": Code()}, protocol=2))
     for name, problem in {
-        "truncated.pt": "cut short",
-        "empty.pt": "cut short",
-        "text.pt": "cut short",
+        "truncated.pt": "truncated",
+        "empty.pt": "truncated",
+        "text.pt": "truncated",
         "other.pt": "cfg",
-        "list.pt": "no model",
+        "list.pt": "'model'",
         "no-cfg.pt": "cfg",
         "code.pt": "code (print)",
         "pickle.pt": "code (print)",
@@ -98,33 +110,33 @@ def test_files_that_are_no_checkpoints_of_these_models(folder, tmp_path, capsys)
         ".": "not a file",
     }.items():
         for form in (["resize", "--max-positions", "8"], ["from-roberta", "--projected-dim", "8"]):
-            said = refused(capsys, form[0], tmp_path / name, tmp_path / "out.pt", *form[1:])
-            assert problem in said and name.strip(".") in said, (name, said)
+            output = rejected(capsys, form[0], tmp_path / name, tmp_path / "out.pt", *form[1:])
+            assert problem in output and name.strip(".") in output, (name, output)
     assert not (tmp_path / "out.pt").exists() and "this must not" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "arguments, named",
     [
-        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim 17", "projected_dim is 17"),
-        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim many", "projected_dim is 'many'"),
+        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim 17", "got 17"),
+        ("from-roberta roberta/checkpoint_last.pt x.pt --projected-dim many", "got 'many'"),
         ("from-roberta roberta/checkpoint_last.pt nowhere/x.pt --projected-dim 8", "nowhere"),
         ("from-roberta linformer/checkpoint_last.pt x.pt --projected-dim 8", "Linformer"),
         ("from-roberta roberta/checkpoint_last.pt x.pt", "--projected-dim"),
         ("resize linformer/checkpoint_last.pt x.pt", "max_positions"),
         ("resize roberta/checkpoint_last.pt x.pt --projected-dim 4", "projected_dim"),
-        ("resize roberta/checkpoint_last.pt x.pt --max-positions 0", "max_positions is 0"),
-        ("resize linformer/checkpoint_last.pt x.pt --max-positions -4", "max_positions is -4"),
-        ("resize linformer/checkpoint_last.pt x.pt --max-positions 8 --projected-dim 9", "projected_dim is 9"),
+        ("resize roberta/checkpoint_last.pt x.pt --max-positions 0", "max_positions must be at least 1, got 0"),
+        ("resize linformer/checkpoint_last.pt x.pt --max-positions -4", "max_positions must be at least 1, got -4"),
+        ("resize linformer/checkpoint_last.pt x.pt --max-positions 8 --projected-dim 9", "max_positions (8), got 9"),
     ],
 )
-def test_refusals(folder, capsys, monkeypatch, arguments, named):
+def test_rejections(folder, capsys, monkeypatch, arguments, named):
     monkeypatch.chdir(folder)
-    assert named in refused(capsys, *arguments.split())
+    assert named in rejected(capsys, *arguments.split())
     assert not (folder / "x.pt").exists()
 
 
-def test_a_development_version_is_refused(folder, mlm_data, tmp_path, caplog):
+def test_rejects_checkpoints_of_a_development_version(folder, mlm_data, tmp_path, caplog):
     checkpoint = load(folder / "linformer")
     checkpoint["model"] = {
         key: value for key, value in checkpoint["model"].items() if not key.endswith((".start", ".windows"))

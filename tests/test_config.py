@@ -1,4 +1,4 @@
-"""LinformerConfig refuses what cannot be built, and is where options are declared."""
+"""LinformerConfig rejects invalid models, and declares the options."""
 
 import re
 from dataclasses import fields
@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_linformer.config import HeadConfig, LinformerConfig
 from fairseq_linformer.models import LinformerRobertaConfig
-from fairseq_linformer.projected_dim import parse, short_form
+from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
 
 
 @pytest.mark.parametrize(
@@ -42,15 +42,15 @@ from fairseq_linformer.projected_dim import parse, short_form
     ],
     ids=str,
 )
-def test_refusals(fields):
-    """The sentence names the first field and its value."""
+def test_rejections(fields):
+    """The message names the first field and its value."""
     name, value = next(iter(fields.items()))
-    with pytest.raises(ValueError, match=re.escape(f"{name} is ")) as refusal:
+    with pytest.raises(ValueError, match=f"^{re.escape(name)} must ") as refusal:
         LinformerConfig(vocab_size=100, **fields)
     assert str(value) in str(refusal.value)
 
 
-def test_every_field_but_those_of_the_dictionary_is_an_option_of_fairseq():
+def test_fields_are_fairseq_options_except_those_of_the_dictionary():
     options = {f.name: f for f in fields(LinformerRobertaConfig)}
     for field in [*fields(LinformerConfig), *fields(HeadConfig)]:
         option = options.get(field.metadata.get("fairseq", field.name))
@@ -79,6 +79,6 @@ def test_offloading_implies_checkpointing():
         ([[8, 4]], [(8, 4)] * 4, "8/4x4"),
     ],
 )
-def test_forms_of_k(written, dims, short):
-    assert parse(written, layers=4, heads=2) == dims
-    assert short_form(dims) == short and parse(short, 4, 2) == dims
+def test_notations_of_k(written, dims, short):
+    assert parse_projected_dim(written, layers=4, heads=2) == dims
+    assert format_projected_dim(dims) == short and parse_projected_dim(short, 4, 2) == dims

@@ -1,15 +1,15 @@
-"""Files that are there whole or not at all."""
+"""Atomic writes, and seals of JSON files."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from fairseq_linformer.files import atomic
+from fairseq_linformer.files import atomic, with_seal, without_seal
 
 HALF = """
 import sys, time
@@ -28,16 +28,30 @@ cli.main(["report"])
 """
 
 
-def test_a_full_disk_says_which_file(tmp_path):
-    with pytest.raises(OSError, match="No space left on device: '.*a.txt'"):
-        with atomic(tmp_path / "a.txt"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def test_full_disk_error_names_the_file(tmp_path):
+    with pytest.raises(OSError, match="No space left on device: '.*a.txt'"), atomic(tmp_path / "a.txt"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_command_that_is_terminated_leaves_nothing_half_written(tmp_path):
+def test_terminated_command_leaves_no_partial_files(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", HALF, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n" and list(tmp_path.iterdir())
-    time.sleep(0.1)
     process.terminate()
     assert process.wait(60) == 128 + signal.SIGTERM and not list(tmp_path.iterdir())
+
+
+def test_a_seal_detects_an_edit():
+    content = {"seconds": 1.5, "scores": [1, 2], "by_n": {64: "a"}}
+    stored = json.loads(json.dumps(with_seal(content)))
+    assert without_seal(stored, "a.json") == json.loads(json.dumps(content))
+    for edit in ({"seconds": 1.6}, {"more": None}, {"scores": [2, 1]}, {"seal": "0"}):
+        with pytest.raises(ValueError, match="a.json was edited.*seal"):
+            without_seal({**stored, **edit}, "a.json")
+    stored.pop("seconds")
+    with pytest.raises(ValueError, match="a.json was edited"):
+        without_seal(stored, "a.json")
+
+
+def test_files_of_earlier_versions_have_no_seal():
+    assert without_seal({"seconds": 1.5}, "a.json") == {"seconds": 1.5}

@@ -29,7 +29,7 @@ STANDS_ON = {
     "reproduction": ("analysis", "benchmark", "finetuning"),
     "cli": ("reproduction",),
 }
-"""Each package may import these, and all that they stand on. Files beside the packages, such as ``files.py``, are for
+"""Each package may import these, and all that those import. Files next to the packages, such as ``files.py``, are for
 everybody and import none of them."""
 NEITHER = ("fairseq", "transformers")
 NOT_IMPORTED = {"modules": NEITHER, "huggingface": ("fairseq",), "corpus": NEITHER, "task_data": NEITHER}
@@ -64,7 +64,7 @@ def is_package(module: str) -> bool:
 
 
 def layer(module: str) -> str:
-    """The package that a module is in; '' for a file beside the packages."""
+    """The package that a module is in; '' for a file next to the packages."""
     first = module.split(".")[0]
     return first if first in STANDS_ON else ""
 
@@ -105,7 +105,7 @@ def imports(module: str) -> list[Import]:
 
 @cache
 def below(package: str) -> frozenset[str]:
-    """All that a package stands on."""
+    """All that a package may import, directly or not."""
     return frozenset(STANDS_ON[package]).union(*(below(each) for each in STANDS_ON[package]))
 
 
@@ -167,7 +167,7 @@ def foreign_private_names() -> list[str]:
     return found
 
 
-def test_the_source_is_found():
+def test_finds_the_source():
     packages = {path.name for path in PACKAGE.iterdir() if is_package(path.name)}
     assert packages == set(STANDS_ON) == {layer(module) for module in trees()} - {""}
     names = [each.module for each in imports("reproduction.report.build")]
@@ -177,7 +177,7 @@ def test_the_source_is_found():
     assert below("models") == {"modules"} and "cli" not in below("reproduction") and "reproduction" in below("cli")
 
 
-def test_a_violation_is_found(monkeypatch):
+def test_finds_a_violation(monkeypatch):
     source = {
         "": "",
         "config": "from .modules.c import _secret",
@@ -196,20 +196,25 @@ def test_a_violation_is_found(monkeypatch):
     imports.cache_clear()
 
 
-def test_no_import_points_up():
+def test_imports_follow_the_direction():
     assert upward() == []
 
 
-def test_no_import_goes_in_a_circle():
+def test_no_import_cycles():
     assert circle(edges()) == []
 
 
-def test_private_names_stay_in_their_module():
+def test_private_names_are_used_in_their_module_only():
     assert foreign_private_names() == []
 
 
 @pytest.mark.parametrize("package", NOT_IMPORTED)
-def test_packages_that_do_without_others(package):
-    found = [(module, each.module) for module in trees() if layer(module) == package for each in imports(module)
-             if each.external and each.module.split(".")[0] in NOT_IMPORTED[package]]  # fmt: skip
+def test_packages_without_external_dependencies(package):
+    found = [
+        (module, each.module)
+        for module in trees()
+        if layer(module) == package
+        for each in imports(module)
+        if each.external and each.module.split(".")[0] in NOT_IMPORTED[package]
+    ]
     assert found == []

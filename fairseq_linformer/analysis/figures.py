@@ -1,21 +1,21 @@
 """Figures of spectra and attention, readable in black and white: layers go from dark to light, lines differ in dashes.
 
-    L layers, H heads, r singular values, n positions, m columns of a map
+L layers, H heads, r singular values, n positions, m columns of a map
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, Optional, Sequence
 
 import numpy as np
 
 from ..files import atomic
-from .result import Spectrum
+from .spectrum_result import Spectrum
 
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
 
 
 def new_figure(width: float, height: float):
-    """An empty figure, made without pyplot, which would look for a display."""
+    """An empty figure, built without pyplot, which would look for a display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -24,78 +24,81 @@ def new_figure(width: float, height: float):
     return figure
 
 
-def save(figure, path) -> None:
-    """As PNG or SVG by the suffix; whole or not at all.
+def save_figure(figure, path) -> None:
+    """Write a PNG or SVG, by the suffix, atomically.
 
     Raises:
-        ValueError: another suffix.
+        ValueError: the suffix is neither .png nor .svg.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in (".png", ".svg"):
-        raise ValueError(f"{path} ends in {suffix!r}; a figure must end in .png or .svg")
+        raise ValueError(f"the name of a figure must end in .png or .svg, got {path}")
     with atomic(path, "wb") as file:
         figure.savefig(file, format=suffix[1:])
 
 
-def shades(count: int) -> List[tuple]:
-    """So many colours from dark to light, which a colour-blind reader tells apart and grey print keeps in order."""
+def shades(count: int) -> list[tuple]:
+    """``count`` colors from dark to light, distinct for color-blind readers and ordered in grayscale."""
     from matplotlib import colormaps
 
     return [colormaps["cividis"](x) for x in np.linspace(0.0, 0.85, count)]
 
 
-def style(ax, title_size: int) -> None:
-    """Axes of curves: a light grid, no box."""
+def style_axes(ax, title_size: int) -> None:
+    """Style axes of curves: a light grid, no box."""
     ax.title.set_fontsize(title_size)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.92", linewidth=0.8)
     ax.set_axisbelow(True)
 
 
-def _plain(text: str) -> str:
-    """Without mathtext, which matplotlib reads between dollar signs."""
+def _escape_mathtext(text: str) -> str:
+    """Escape dollar signs, between which matplotlib reads mathtext."""
     return text.replace("$", r"\$")
 
 
-def draw_spectra(path, spectra: Sequence[Spectrum], titles: Optional[Sequence[str]] = None) -> None:
-    """Figure 1: for each spectrum the curve of each layer, and beside them the heat map of the first one.
+def draw_spectra(path, spectra: Sequence[Spectrum], titles: Sequence[str] | None = None) -> None:
+    """Figure 1: the curves of each spectrum by layer, and the heat map of the first spectrum.
 
     Args:
-        titles: one for each spectrum; None for those that the facts give.
+        titles: one per spectrum; None for model, text and counts.
 
     Raises:
-        ValueError: no spectra, or another number of titles.
+        ValueError: there are no spectra, or the number of titles differs.
     """
+    if not spectra:
+        raise ValueError("at least one spectrum is needed, got none")
     titles = [_title(spectrum) for spectrum in spectra] if titles is None else list(titles)
-    if not spectra or len(titles) != len(spectra):
-        raise ValueError(f"{len(spectra)} spectra and {len(titles)} titles; there must be as many, and one at least")
+    if len(titles) != len(spectra):
+        raise ValueError(f"there must be one title per spectrum ({len(spectra)}), got {len(titles)}")
     figure = new_figure(3.6 * len(spectra) + 4, 3.8)
     axes = figure.subplots(1, len(spectra) + 1, squeeze=False)[0]
     for i, (ax, spectrum, title) in enumerate(zip(axes, spectra, titles)):
         _draw_curves(ax, spectrum, title, legend=i == 0 or len(spectrum.layers) != len(spectra[0].layers))
-    axes[0].set_ylabel("normalised cumulative singular value")
+    axes[0].set_ylabel("normalized cumulative singular value")
     _draw_heat_map(figure, axes[-1], spectra[0], titles[0])
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _title(spectrum: Spectrum) -> str:
     facts = spectrum.facts
-    # Older files have the text's name in their key only.
+    # Older files have the text's name only in their key.
     text = facts.get("text") or ", ".join(Path(source["location"]).name for source in facts["key"]["texts"])
     padded = facts.get("short_sentences") == "padded" and facts["texts"].get("short", 0)
     length = f"up to {facts['n']} tokens" if padded else f"n = {facts['n']}"
-    return _plain(f"{facts['model']} on {text}") + f"\n{length}, {facts['sentences']:,} sentences"
+    return _escape_mathtext(f"{facts['model']} on {text}") + f"\n{length}, {facts['sentences']:,} sentences"
 
 
 def _draw_curves(ax, spectrum: Spectrum, title: str, legend: bool) -> None:
     L, r = spectrum.layers.shape
     index = np.arange(1, r + 1)
-    for layer, (curve, colour) in enumerate(zip(spectrum.layers, shades(L))):
-        ax.plot(index, curve, color=colour, linestyle=DASHES[layer % len(DASHES)], linewidth=1.6,
-                label=f"layer {layer + 1}")  # fmt: skip
+    for layer, (curve, color) in enumerate(zip(spectrum.layers, shades(L))):
+        ax.plot(
+            index, curve, color=color, linestyle=DASHES[layer % len(DASHES)], linewidth=1.6, label=f"layer {layer + 1}"
+        )
     ax.axvline(spectrum.index, color="0.6", linewidth=0.8, linestyle=":")
     ax.set(title=title, xlabel="index of singular value", ylim=(0, 1.02), xlim=(0, r))
-    style(ax, 9)
+    style_axes(ax, 9)
     if legend:
         ax.legend(frameon=False, fontsize=7 if L <= 12 else 5, loc="lower right", ncols=1 if L <= 8 else 2)
 
@@ -106,8 +109,15 @@ def _draw_heat_map(figure, ax, spectrum: Spectrum, title: str) -> None:
     if heat.size <= 64:
         middle = (heat.max() + heat.min()) / 2
         for (layer, head), value in np.ndenumerate(heat):
-            ax.text(head, layer, f"{value:.2f}", ha="center", va="center", fontsize=8,
-                    color="white" if value <= middle else "black")  # fmt: skip
+            ax.text(
+                head,
+                layer,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if value <= middle else "black",
+            )
     for size, set_ticks in zip(heat.shape, (ax.set_yticks, ax.set_xticks)):
         step = max(1, size // 12)
         set_ticks(range(0, size, step), range(1, size + 1, step))
@@ -117,41 +127,47 @@ def _draw_heat_map(figure, ax, spectrum: Spectrum, title: str) -> None:
 
 
 def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: str) -> None:
-    """Attention of one sentence: a picture for each layer (down) and head (across), white for no attention.
+    """The attention maps of one sentence: a row per layer and a column per head, white for no attention.
 
     Args:
-        maps: (H, n, m) of each layer; the columns of a Linformer are projected positions. Large maps are drawn by the
-            largest value of each block.
-        tokens: the n tokens, written beside the rows (and below the columns where those are tokens) if there are at
-            most 40.
+        maps: (H, n, m) of each layer; a Linformer's columns are projected positions. Large maps are drawn as the
+            maximum of each block.
+        tokens: the n tokens, which label the rows (and the columns if those are tokens) if there are at most 40.
     """
     from matplotlib.ticker import MaxNLocator
 
     L, H = len(maps), maps[0].shape[0]
-    words = [_plain(token) for token in tokens]
+    words = [_escape_mathtext(token) for token in tokens]
     figure = new_figure(max(4.0, 2.3 * H), 2.3 * L + 0.6)
-    figure.suptitle(_plain(title), fontsize=9)
+    figure.suptitle(_escape_mathtext(title), fontsize=9)
     axes = figure.subplots(L, H, squeeze=False)
     for (layer, head), ax in np.ndenumerate(axes):
         map_ = maps[layer][head]
         n, m = map_.shape
-        ax.imshow(_largest_of_blocks(map_, 200), cmap="Greys", vmin=0, vmax=float(map_.max()), aspect="auto",
-                  interpolation="nearest",
-                  extent=(-0.5, m - 0.5, n - 0.5, -0.5))  # fmt: skip
+        ax.imshow(
+            _block_maxima(map_, 200),
+            cmap="Greys",
+            vmin=0,
+            vmax=float(map_.max()),
+            aspect="auto",
+            interpolation="nearest",
+            extent=(-0.5, m - 0.5, n - 0.5, -0.5),
+        )
         ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=7)
-        for axis, size, rotation, labelled in ((ax.yaxis, n, 0, head == 0), (ax.xaxis, m, 90, True)):
+        for axis, size, rotation, has_labels in ((ax.yaxis, n, 0, head == 0), (ax.xaxis, m, 90, True)):
             axis.set_major_locator(MaxNLocator(4, integer=True))
-            if labelled and size == len(words) <= 40:
+            if has_labels and size == len(words) <= 40:
                 axis.set_ticks(range(size), words, rotation=rotation)
         ax.tick_params(labelsize=5)
-    figure.supxlabel("position attended to" if maps[0].shape[-1] == len(tokens) else "projected position attended to",
-                     fontsize=8)  # fmt: skip
+    figure.supxlabel(
+        "position attended to" if maps[0].shape[-1] == len(tokens) else "projected position attended to", fontsize=8
+    )
     figure.supylabel("position", fontsize=8)
-    save(figure, path)
+    save_figure(figure, path)
 
 
-def _largest_of_blocks(map_: np.ndarray, pixels: int) -> np.ndarray:
-    """The largest value of each block, so that a picture of so many pixels keeps lines that are one position wide."""
+def _block_maxima(map_: np.ndarray, pixels: int) -> np.ndarray:
+    """The maximum of each block, at most ``pixels`` on a side: lines that are one position wide stay visible."""
     rows, columns = (-(-size // pixels) for size in map_.shape)
     padded = np.pad(map_, [(0, -size % step) for size, step in zip(map_.shape, (rows, columns))])
     return padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns).max((1, 3))

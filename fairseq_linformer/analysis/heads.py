@@ -1,48 +1,48 @@
 """Q, K, V, E and F of single heads: random, or those of a model on real text.
 
-    n positions, d width of a head (the theorems' d), k projected positions, H heads
+n positions, d head dimension (the theorems' d), k projected positions, H heads
 """
 
 import math
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Dict, Iterable, List, Optional
 
 import torch
 from torch import Tensor
 
 from ..modules import LinformerEncoder, MeanPool
-from ..modules.attention import product
-from ..modules.projection import HeadProjections
-from ..modules.projection import LinearProjection, Projection
-from ..modules.windows import window_average
+from ..modules.attention import linear_without_bias
+from ..modules.projection import HeadProjections, LinearProjection, Projection
 from .attention_model import AttentionModel, attention_layers
 
 
 @dataclass
 class Head:
-    """One head on one sentence, in double precision; the weights W^Q, W^K, W^V are multiplied in, as the proofs do.
+    """One head on one sentence, in double precision. Q, K and V are after W^Q, W^K and W^V, as in the proofs.
 
-    Q includes its bias; the biases b of K and c of V are left out, as the paper has none. What that leaves as it is in
-    the model: P (b adds one number to a whole row of A), a Linformer's own map, and its error S V - P V where c is
-    added after F, as this Linformer does (rows of both softmaxes sum to 1, so c cancels). What it changes: exp(A), and
-    with it the proof of theorem 2 before its softmax; lengths of w, V and P V, by which errors are divided; and P R^T R
-    V - P V, as rows of P R^T R do not sum to 1.
+    Q includes its bias. The biases b of K and c of V are omitted, as the paper has none. This does not change P (b adds
+    the same number to all scores of a row of A), nor a Linformer's own map, nor its error S V - P V if c is added after
+    F, as in this Linformer (the rows of both softmaxes sum to 1, so c cancels). It does change exp(A), and so the proof
+    of theorem 2 before its softmax; the norms of w, V and P V, which errors are relative to; and P R^T R V - P V, since
+    the rows of P R^T R do not sum to 1.
 
     Attributes:
         Q, K, V: (n, d).
         E, F: (k, n), of a trained Linformer with such matrices; None for others.
+        bias: (k,), which attention adds to the scores; None for no bias.
         layer, head: indices in the model; None for random heads.
     """
 
     Q: Tensor
     K: Tensor
     V: Tensor
-    E: Optional[Tensor] = None
-    F: Optional[Tensor] = None
-    layer: Optional[int] = None
-    head: Optional[int] = None
+    E: Tensor | None = None
+    F: Tensor | None = None
+    bias: Tensor | None = None
+    layer: int | None = None
+    head: int | None = None
 
     @cached_property
     def A(self) -> Tensor:
@@ -51,17 +51,22 @@ class Head:
 
     @cached_property
     def P(self) -> Tensor:
-        """(n, n): the context mapping matrix softmax(A), by rows."""
+        """(n, n): the context mapping matrix softmax(A), row by row."""
         return torch.softmax(self.A, -1)
 
     @cached_property
+    def svd(self) -> tuple[Tensor, Tensor, Tensor]:
+        """U (n, n), singular values (n,), the largest first, and V^T (n, n), of P."""
+        return torch.linalg.svd(self.P)
+
+    @cached_property
     def PV(self) -> Tensor:
-        """(n, d): the output."""
+        """(n, d): the output P V."""
         return self.P @ self.V
 
     @cached_property
     def row_norms(self) -> Tensor:
-        """(n,): ||P_i||."""
+        """(n,): ||P_i|| of each row."""
         return self.P.norm(dim=1)
 
     @cached_property
@@ -71,70 +76,85 @@ class Head:
 
 
 def random_head(n: int, d: int, generator: torch.Generator) -> Head:
-    """Q, K and V of independent N(0, 1)."""
-    return Head(*(torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(3)))
+    """Q, K and V with independent N(0, 1) entries."""
+    Q, K, V = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(3))
+    return Head(Q, K, V)
 
 
-def model_heads(model: AttentionModel, sentences: Iterable[List[int]]) -> List[Head]:
-    """All heads of all layers on these sentences, which must have no padding.
+def neighbor_head(n: int, d: int, generator: torch.Generator) -> Head:
+    """Each position attends to the next, as in some heads of trained models: P is nearly a permutation, of full rank.
+
+    The key of a position is the query of the one before it; queries are N(0, 4), V is N(0, 1).
+    """
+    Q, V = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(2))
+    return Head(2 * Q, 2 * Q.roll(1, 0), V)
+
+
+def model_heads(model: AttentionModel, sentences: Iterable[list[int]]) -> list[Head]:
+    """All heads of all layers on each of the unpadded sentences.
 
     Raises:
-        ValueError: the model is one of ``transformers``, whose Q, K and V have no common place.
+        ValueError: the model is a ``transformers`` model, which has no uniform interface to Q, K and V.
     """
     if model.encoder is None:
-        raise ValueError(f"{model.name} is of transformers; heads are those of a fairseq checkpoint or a Linformer")
-    found: List[Head] = []
+        raise ValueError(f"{model.name} must be a fairseq checkpoint or a Linformer, got a transformers model")
+    heads: list[Head] = []
 
     def add_heads(layer, module, arguments, output):
         x = arguments[0]  # (1, n, H d)
-        projected = (module.q_proj(x), product(module.k_proj, x), product(module.v_proj, x))
+        projected = (module.q_proj(x), linear_without_bias(module.k_proj, x), linear_without_bias(module.v_proj, x))
         # (H, n, d)
         Q, K, V = (t.unflatten(-1, (module.num_heads, -1)).transpose(1, 2)[0].double().cpu() for t in projected)
-        E, F = _matrices(module, x.size(1)) if model.kind == "linformer" else ([None] * len(Q), [None] * len(Q))
-        found.extend(Head(*parts, layer, h) for h, parts in enumerate(zip(Q, K, V, E, F)))
+        learned = _matrices(module, x) if model.kind == "linformer" else [[None] * len(Q)] * 3
+        heads.extend(Head(*parts, layer, h) for h, parts in enumerate(zip(Q, K, V, *learned)))
 
     with ExitStack() as hooks, torch.inference_mode():
         for layer, module in enumerate(attention_layers(model.encoder)):
             hooks.enter_context(module.register_forward_hook(partial(add_heads, layer)))
         for sentence in sentences:
             model.encoder(torch.tensor([sentence], device=model.device))
-    return found
+    return heads
 
 
-def _matrices(module, n: int):
-    """E and F of each head, (H, k', n) each; lists of None where they are no matrices, or have another k in each
-    head."""
-    H, projections = module.num_heads, module.projections
-    matrices = [matrix_of(projection) for projection in projections]
-    if any(matrix is None for matrix in matrices):
-        return [None] * H, [None] * H
-    reached = (matrix[..., : projection.reached(n), :n] for projection, matrix in zip(projections, matrices))
-    return [matrix.double().cpu().expand(H, -1, -1) for matrix in reached]
+def _matrices(module, x: Tensor) -> list:
+    """E and F of each head, (H, k', n) each, and the bias, (H, k').
+
+    Lists of None if E and F are not matrices, if k differs between heads, or if there is a local window.
+    """
+    H, n, projections = module.num_heads, x.size(1), module.projections
+    matrices = [matrix for projection in projections if (matrix := projection_matrix(projection)) is not None]
+    if len(matrices) < len(projections) or module.local_window:
+        return [[None] * H] * 3
+    reached = []
+    for projection, matrix in zip(projections, matrices):
+        matrix, scale = matrix[..., : projection.num_reached(n), :n], projection.row_scale(x, None)
+        reached.append((matrix if scale is None else matrix * scale).double().cpu().expand(H, -1, -1))
+    bias = projections[0].bias(x, None)
+    return [*reached, [None] * H if bias is None else bias[0, :, 0].double().cpu().expand(H, -1)]
 
 
-def projection_matrices(encoder: LinformerEncoder) -> Dict[str, Tensor]:
-    """The matrices that an encoder multiplies keys and values with, by their names in it.
+def projection_matrices(encoder: LinformerEncoder) -> dict[str, Tensor]:
+    """The projection matrices of an encoder, by name.
 
     Returns:
-        ``E`` (one for all layers) or ``layers.I.E`` and ``layers.I.F``: (k, n), or (H, k, n) where heads have their
-        own; those of heads with different k are ``layers.I.E.heads.J``. Max-pooling and convolution are no such
-        matrices and left out.
+        ``E`` (layerwise sharing) or ``layers.I.E`` and ``layers.I.F``: (k, n), or (H, k, n) if each head has its own;
+        ``layers.I.E.heads.J`` if k differs between heads. Max pooling and convolution are not matrices and are omitted.
     """
-    named: Dict[str, Optional[Projection]] = {"E": encoder.E}
+    named: dict[str, Projection | None] = {"E": encoder.E}
     for i, attention in enumerate(attention_layers(encoder)):
         named |= {f"layers.{i}.E": attention.E, f"layers.{i}.F": attention.F}
-    found: Dict[str, Optional[Tensor]] = {}
+    matrices: dict[str, Tensor | None] = {}
     with torch.no_grad():
         for name, projection in named.items():
             if isinstance(projection, HeadProjections):
-                found |= {f"{name}.heads.{j}": matrix_of(head) for j, head in enumerate(projection.heads)}
+                matrices |= {f"{name}.heads.{j}": projection_matrix(head) for j, head in enumerate(projection.heads)}
             else:
-                found[name] = matrix_of(projection)
-    return {name: matrix for name, matrix in found.items() if matrix is not None}
+                matrices[name] = projection_matrix(projection)
+    return {name: matrix for name, matrix in matrices.items() if matrix is not None}
 
 
-def matrix_of(projection: Optional[Projection]) -> Optional[Tensor]:
-    """(k, n) or (H, k, n), detached; None if it is not a matrix."""
+def projection_matrix(projection: Projection | None) -> Tensor | None:
+    """(k, n) or (H, k, n), detached; None if the projection is not a matrix."""
     if isinstance(projection, LinearProjection):
         return projection().detach()
-    return window_average(projection.k, projection.n) if isinstance(projection, MeanPool) else None
+    return projection.layout.average() if isinstance(projection, MeanPool) else None

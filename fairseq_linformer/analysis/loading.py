@@ -1,57 +1,66 @@
-"""A model to read attention from, loaded from a file, a folder or the Hugging Face hub."""
+"""Loads an ``AttentionModel`` from a checkpoint, a folder or the Hugging Face hub."""
 
 import os
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..checkpoints.authors import from_authors
-from ..checkpoints.files import node, read_checkpoint
+from ..checkpoints.files import get_cfg_section, read_checkpoint
 from ..checkpoints.roberta import from_roberta
 from ..checkpoints.tokenizer_files import DICTIONARY, check_size, find_tokenizer
 from ..config import LinformerConfig
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, tokenizer_beside
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE_FILE, find_tokenizer_files
 from ..errors import first_line
 from ..files import sha256
 from ..huggingface import LinformerTokenizer  # which also registers the Linformer with AutoModel
-from ..models.authors import is_authors
+from ..models.authors_plugin import is_authors_state_dict
 from ..models.compatibility import describe_mismatch
-from ..models.options import resolve, to_linformer_config
-from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, ENCODER, PADDING_IDX, current_names, max_positions, projections
+from ..models.options import resolve_options, to_linformer_config
+from ..models.shapes import (
+    ATTENTION_HEADS,
+    EMBEDDINGS,
+    ENCODER,
+    PADDING_IDX,
+    group_projections,
+    max_positions,
+    upgrade_names,
+)
 from ..modules import LinformerEncoder
 from .attention_model import AttentionModel
 
 BOS, EOS = 0, 2
 """In every dictionary of fairseq."""
-NO_WARNING = int(1e30)
-"""For ``model_max_length``: sentences are cut by the caller, and the tokenizer would warn about each."""
+NO_LIMIT = int(1e30)
+"""``model_max_length``: the caller truncates sentences; with a limit the tokenizer would warn about each long one."""
 
 
 def load_model(
     model, device: str = "cpu", tokenizer: bool = True, dictionary=None, sentencepiece=None, gpt2=None
 ) -> AttentionModel:
-    """
+    """Load a model in eval mode, with its tokenizer. No code from a checkpoint or the hub is executed.
+
     Args:
-        model: a file is a checkpoint of fairseq (RoBERTa, this Linformer or the authors'), loaded weights-only; a
-            folder is one of ``transformers``; anything else is a name on the hub, such as ``roberta-base``. Its code is
-            never run.
-        device: as PyTorch writes it.
+        model: a file is a fairseq checkpoint (RoBERTa, this Linformer or the authors'), loaded weights-only; a folder
+            is a ``transformers`` model; anything else is a name on the hub, such as ``roberta-base``.
+        device: a PyTorch device, such as ``cuda:1``.
         tokenizer: False to load none.
-        dictionary: fairseq's ``dict.txt``; None for the one beside the checkpoint (or in ``gpt2``).
-        sentencepiece: a sentencepiece model; None for ``sentencepiece.bpe.model`` beside the checkpoint, or
-        gpt2: a folder with ``encoder.json`` and ``vocab.bpe``; None for those beside the checkpoint.
+        dictionary: fairseq's ``dict.txt``; None for the one in ``gpt2`` or next to the checkpoint.
+        sentencepiece: a sentencepiece model; None for ``sentencepiece.bpe.model`` next to the checkpoint.
+        gpt2: a folder with ``encoder.json`` and ``vocab.bpe``; None for those next to the checkpoint.
 
     Raises:
-        ValueError: it does not exist, cannot be read, or has no attention weights; an option is for the other kind.
+        ValueError: the model does not exist, cannot be read, or returns no attention weights; or a tokenizer option is
+            set for a ``transformers`` model.
     """
     try:
         target = torch.device(device)
         torch.zeros(1, device=target).item()
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise ValueError(f"device is {device!r}; PyTorch cannot compute there") from None
+        raise ValueError(f"device must be one that PyTorch can use, such as cpu or cuda, got {device!r}") from None
     if os.path.isfile(model):
         return _load_checkpoint(Path(model), target, tokenizer, dictionary, sentencepiece, gpt2)
     name = str(model)
@@ -59,7 +68,7 @@ def load_model(
         raise ValueError(f"{name} is not a fairseq checkpoint, a transformers folder or a model on the hub")
     for option, value in (("dictionary", dictionary), ("sentencepiece", sentencepiece), ("gpt2", gpt2)):
         if value is not None:
-            raise ValueError(f"{option} is {value}, which is for checkpoints of fairseq; {name} has its own tokenizer")
+            raise ValueError(f"{option} is for fairseq checkpoints; {name} has its own tokenizer, got {value}")
     return _load_transformers(name, target, tokenizer)
 
 
@@ -68,21 +77,31 @@ def _load_checkpoint(
 ) -> AttentionModel:
     """
     Raises:
-        ValueError: it is not a checkpoint of one of these models, was trained with quantisation noise, or the tokenizer is
-            missing or of another size.
+        ValueError: the checkpoint is of another model or trained with quantization noise, or its tokenizer is missing
+            or of a different size.
     """
     checkpoint = read_checkpoint(path)
-    kind = "linformer" if projections(checkpoint["model"]) or is_authors(checkpoint["model"]) else "roberta"
+    kind = (
+        "linformer"
+        if group_projections(checkpoint["model"]) or is_authors_state_dict(checkpoint["model"])
+        else "roberta"
+    )
     if kind == "linformer":
         checkpoint = from_authors(checkpoint)
     else:
-        n = max_positions(current_names(checkpoint["model"]))
-        checkpoint = from_roberta(checkpoint, projected_dim=n, sharing="layerwise", projection="linear",
-                                  projection_init="average")  # fmt: skip
-    if node(checkpoint, "model").get("quant_noise_pq"):
-        raise ValueError(f"{path} was trained with quant_noise_pq; its attention can only be read where that is 0")
-    config = to_linformer_config(resolve(Namespace(**node(checkpoint, "model")), None),
-                                 checkpoint["model"][EMBEDDINGS].size(0), PADDING_IDX)  # fmt: skip
+        n = max_positions(upgrade_names(checkpoint["model"]))
+        checkpoint = from_roberta(
+            checkpoint, projected_dim=n, sharing="layerwise", projection="linear", projection_init="average"
+        )
+    if get_cfg_section(checkpoint, "model").get("quant_noise_pq"):
+        raise ValueError(
+            f"{path} was trained with quant_noise_pq; its attention can only be read with quant_noise_pq 0"
+        )
+    config = to_linformer_config(
+        resolve_options(Namespace(**get_cfg_section(checkpoint, "model")), None),
+        checkpoint["model"][EMBEDDINGS].size(0),
+        PADDING_IDX,
+    )
     encoder = LinformerEncoder(config)
     parameters = {key: value.float() for key, value in checkpoint["model"].items() if key.startswith(ENCODER)}
     parameters.pop(ENCODER + "version", None)
@@ -95,19 +114,22 @@ def _load_checkpoint(
     tokenizer = _load_tokenizer(path, config, dictionary, sentencepiece, gpt2) if with_tokenizer else None
     files = {name: sha256(file) for name, file in tokenizer.files.items()} if tokenizer else {}
     identity = {"files": {path.name: sha256(path), **files}}
-    return AttentionModel(str(path), kind, encoder, encoder, config.max_positions, tokenizer, BOS, EOS, PADDING_IDX,
-                          identity)  # fmt: skip
+    return AttentionModel(
+        str(path), kind, encoder, encoder, config.max_positions, tokenizer, BOS, EOS, PADDING_IDX, identity
+    )
 
 
 def _load_tokenizer(path: Path, config: LinformerConfig, dictionary, sentencepiece, gpt2) -> LinformerTokenizer:
-    if gpt2 is None and sentencepiece is None and not tokenizer_beside(path.parent):
-        raise ValueError(f"{path} has no {SENTENCEPIECE} or {GPT2_FILES[0]} beside it; give --sentencepiece or --gpt2")
+    if gpt2 is None and sentencepiece is None and not find_tokenizer_files(path.parent):
+        raise ValueError(
+            f"{path} needs {SENTENCEPIECE_FILE} or {GPT2_FILES[0]} next to it, or --sentencepiece-model or --gpt2-bpe"
+        )
     gpt2_files = [None, None] if gpt2 is None else [Path(gpt2) / name for name in GPT2_FILES]
     if gpt2 is not None and dictionary is None and (Path(gpt2) / DICTIONARY).is_file():
         dictionary = Path(gpt2) / DICTIONARY
     tokenizer = find_tokenizer(path, config.max_positions, dictionary, sentencepiece, *gpt2_files)
     check_size(tokenizer.files["vocab_file"], config.vocab_size)
-    tokenizer.model_max_length = NO_WARNING
+    tokenizer.model_max_length = NO_LIMIT
     return tokenizer
 
 
@@ -116,8 +138,9 @@ def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) ->
 
     tokenizer = None
     try:
-        module, info = AutoModel.from_pretrained(name, attn_implementation="eager", trust_remote_code=False,
-                                                 dtype=torch.float32, output_loading_info=True)  # fmt: skip
+        module, info = AutoModel.from_pretrained(
+            name, attn_implementation="eager", trust_remote_code=False, dtype=torch.float32, output_loading_info=True
+        )
         if with_tokenizer:
             kind = LinformerTokenizer if module.config.model_type == "linformer" else AutoTokenizer
             tokenizer = kind.from_pretrained(name, trust_remote_code=False)
@@ -125,48 +148,53 @@ def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) ->
         raise
     except Exception as error:  # a damaged folder or the network can fail in any way
         raise ValueError(f"{name} cannot be loaded: {type(error).__name__}: {first_line(error)}") from None
-    # the pooler comes after all attention
+    # the pooler comes after the last attention
     if missing := sorted(key for key in info["missing_keys"] if "pooler" not in key):
-        raise ValueError(f"{name} has no weights for {len(missing)} parameters, such as {missing[0]}")
+        raise ValueError(f"{name} lacks the weights of {len(missing)} parameters, such as {missing[0]}")
     special = (None, None, None)
     if tokenizer is not None:
         _check_tokenizer(name, tokenizer, module)
-        tokenizer.model_max_length = NO_WARNING
+        tokenizer.model_max_length = NO_LIMIT
         first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-        special = (tokenizer.bos_token_id if first is None else first,
-                   tokenizer.eos_token_id if last is None else last, tokenizer.pad_token_id)  # fmt: skip
+        special = (
+            tokenizer.bos_token_id if first is None else first,
+            tokenizer.eos_token_id if last is None else last,
+            tokenizer.pad_token_id,
+        )
     if module.config.is_encoder_decoder:
         module = module.get_encoder()
     module = module.to(device).eval()
-    encoder = next((part for part in module.modules() if isinstance(part, LinformerEncoder)), None)
+    encoder = next((submodule for submodule in module.modules() if isinstance(submodule, LinformerEncoder)), None)
     kind = "transformers" if encoder is None else "linformer"
-    n = _longest_input(module) if encoder is None else encoder.config.max_positions
+    n = _max_length(module) if encoder is None else encoder.config.max_positions
     return AttentionModel(name, kind, module, encoder, n, tokenizer, *special, _identity(name, module))
 
 
-def _check_tokenizer(name: str, tokenizer, module: nn.Module) -> None:
+def _check_tokenizer(name: str, tokenizer, module: Any) -> None:
     """
     Raises:
-        ValueError: it has no words (transformers invents such a tokenizer where files are missing), or more than the
-            model.
+        ValueError: the tokenizer has only special symbols (transformers builds such a one if files are missing), or
+            more tokens than the model has embeddings.
     """
-    entries, rows = len(tokenizer), module.get_input_embeddings().num_embeddings
-    if entries <= len(set(tokenizer.all_special_ids)):
+    tokens, embeddings = len(tokenizer), module.get_input_embeddings().num_embeddings
+    if tokens <= len(set(tokenizer.all_special_ids)):
         raise ValueError(f"{name} has no tokenizer: the one transformers builds for it contains only special symbols")
-    if entries > rows:
-        raise ValueError(f"the tokenizer of {name} has {entries:,} entries, and the model {rows:,} embeddings")
+    if tokens > embeddings:
+        raise ValueError(
+            f"the tokenizer of {name} must have at most {embeddings:,} tokens (embeddings), got {tokens:,}"
+        )
 
 
-def _longest_input(module: nn.Module) -> int:
-    """n. RoBERTa's table of positions begins with the row of padding and those before it."""
-    for name, table in module.named_modules():
-        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+def _max_length(module: nn.Module) -> int:
+    """n. RoBERTa's position embeddings start with unused rows, up to and including the padding row."""
+    for name, embedding in module.named_modules():
+        if name.endswith("position_embeddings") and isinstance(embedding, nn.Embedding):
+            return embedding.num_embeddings - (0 if embedding.padding_idx is None else embedding.padding_idx + 1)
     configured = getattr(module.config, "max_position_embeddings", None) or 0
     return int(configured) if configured > 0 else 512  # XLNet has -1
 
 
-def _identity(name: str, module: nn.Module) -> Dict[str, Any]:
+def _identity(name: str, module: nn.Module) -> dict[str, Any]:
     if not os.path.isdir(name):
         return {"hub": name, "commit": getattr(module.config, "_commit_hash", None)}
     return {"files": {path.name: sha256(path) for path in sorted(Path(name).iterdir()) if path.is_file()}}

@@ -1,11 +1,11 @@
-"""The spectrum of attention over many sentences: Figure 1 of the paper, of any encoder.
+"""The spectrum of attention over many sentences: Figure 1 of the paper, for any encoder.
 
-    B sentences of a batch, L layers, H heads, n tokens of a sentence, r singular values of a map: n, or min(n, k) of a
+    B sentences per batch, L layers, H heads, n tokens per sentence, r singular values per map: n, or min(n, k) for a
     Linformer
 
-Sums of the normalised cumulative singular values (``singular.py``) are kept for each layer, head and index, and no map
-is: memory does not grow with the number of sentences. A sentence shorter than n (where those are padded) counts with
-the block of its real tokens: its curve is 1 from its own length on.
+Only sums of the normalized cumulative singular values (``singular.py``) are kept, by layer, head and index, so memory
+does not grow with the number of sentences. The map of a padded sentence is the block of its real tokens, and its curve
+is 1 beyond its length.
 """
 
 import json
@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,27 +23,28 @@ from torch.nn.functional import pad
 from ..files import atomic
 from ..progress import Progress
 from .attention_model import AttentionModel
-from .singular import cumulative, longer_side, rank, singular_values, without_padding
-from .texts import Sentences
+from .sentences import Sentences
+from .singular import cumulative_shares, longer_side, numerical_rank, singular_values, zero_padding
 
 STATE = "state.npz"
 TOLERANCE = 1e-3
-"""How far a curve in single precision may be from the one in double precision."""
-_SAVE_EVERY = 30.0
+"""Maximum difference between a curve in single precision and in double precision."""
+_SAVE_INTERVAL = 30.0
 """Seconds."""
 
 
 @dataclass
-class Sums:
+class SpectrumSums:
     """Sums over the sentences so far, in double precision.
 
     Attributes:
-        curve, curve_squares, energy: (L, H, n), of the normalised cumulative singular values, their squares (for the
-            deviation), and the normalised cumulative squared singular values.
-        ranks, rank_least, rank_most: (L, H), of numerical ranks.
-        values: r, the most singular values seen; beyond them curves are 1.
-        checked, difference: sentences that were computed in double precision too, and the largest difference of a
-            curve.
+        curve: (L, H, n) sums of normalized cumulative singular values.
+        curve_squares: (L, H, n) sums of their squares, for the standard deviation.
+        energy: (L, H, n) sums of normalized cumulative squared singular values.
+        ranks, rank_least, rank_most: (L, H) sum, minimum and maximum of numerical ranks.
+        values: r, the largest number of singular values of a map; curves are 1 beyond it.
+        checked: number of sentences that were also computed in double precision.
+        difference: the largest difference of their curves from those in double precision.
     """
 
     curve: np.ndarray
@@ -59,24 +60,31 @@ class Sums:
     seconds: float = 0.0
 
     @classmethod
-    def empty(cls, layers: int, heads: int, n: int) -> "Sums":
-        long, short = (layers, heads, n), (layers, heads)
-        return cls(*(np.zeros(long) for _ in range(3)), np.zeros(short), np.full(short, np.inf), np.zeros(short))
+    def empty(cls, layers: int, heads: int, n: int) -> "SpectrumSums":
+        curves, ranks = (layers, heads, n), (layers, heads)
+        return cls(
+            np.zeros(curves),
+            np.zeros(curves),
+            np.zeros(curves),
+            np.zeros(ranks),
+            np.full(ranks, np.inf),
+            np.zeros(ranks),
+        )
 
     def add(self, layer: int, maps: Tensor) -> Tensor:
-        """Add a layer's maps (B, H, n', m), which are ``without_padding``. The caller counts the sentences.
+        """Add the maps (B, H, n', m) of a layer, from ``zero_padding``. The caller counts the sentences.
 
         Returns:
-            (B, H, r): their curves.
+            Their curves (B, H, r).
         """
         values = singular_values(maps)
-        curve = cumulative(values)
+        curve = cumulative_shares(values)
         beyond = (0, self.curve.shape[-1] - curve.size(-1))
         padded = pad(curve, beyond, value=1.0).cpu()
         self.curve[layer] += padded.sum(0).numpy()
         self.curve_squares[layer] += (padded**2).sum(0).numpy()
-        self.energy[layer] += pad(cumulative(values**2), beyond, value=1.0).cpu().sum(0).numpy()
-        ranks = rank(values, longer_side(maps)).cpu().numpy()
+        self.energy[layer] += pad(cumulative_shares(values**2), beyond, value=1.0).cpu().sum(0).numpy()
+        ranks = numerical_rank(values, longer_side(maps)).cpu().numpy()
         self.ranks[layer] += ranks.sum(0)
         self.rank_least[layer] = np.minimum(self.rank_least[layer], ranks.min(0))
         self.rank_most[layer] = np.maximum(self.rank_most[layer], ranks.max(0))
@@ -84,104 +92,114 @@ class Sums:
         return curve
 
     def check(self, maps: Tensor, curve: Tensor) -> None:
-        """Compare a layer's curves with those of double precision.
+        """Compare curves (B, H, r) of ``maps`` with those computed in double precision.
 
         Raises:
             ValueError: they differ by more than ``TOLERANCE``.
         """
-        exact = cumulative(singular_values(maps.cpu().double()))
+        exact = cumulative_shares(singular_values(maps.cpu().double()))
         self.difference = max(self.difference, float((exact - curve.cpu()).abs().max()))
         if self.difference > TOLERANCE:
-            raise ValueError(f"curves in single precision are {self.difference:.1e} off; {TOLERANCE:.0e} is allowed")
+            raise ValueError(
+                f"single and double precision must agree within {TOLERANCE:.0e}, curves differ by {self.difference:.1e}"
+            )
 
 
-def measure(
-    model: AttentionModel, texts: Sentences, sentences: int, state: Path, key: Dict[str, Any], batch: int = 1,
+def accumulate_spectra(
+    model: AttentionModel,
+    texts: Sentences,
+    sentences: int,
+    state: Path,
+    key: dict[str, Any],
+    batch: int = 1,
     check: int = 4,
-) -> Sums:  # fmt: skip
-    """Sum the curves of so many sentences, or of all that the text has.
+) -> SpectrumSums:
+    """Sum the curves of the first ``sentences`` sentences of a text, or of all if it has fewer.
 
     Args:
-        state: file of the sums, written every half minute and at the end; if it exists, the sums continue from it.
-        key: the question as JSON; a state of any other is refused.
-        batch: sentences at once.
-        check: how many of the first sentences to compute in double precision too.
+        state: file of the sums, written every 30 seconds and at the end; if it exists, the sums continue from it.
+        key: JSON that identifies the measurement; a state with a different key is rejected.
+        batch: sentences per batch.
+        check: number of sentences that are also computed in double precision.
 
     Raises:
-        ValueError: ``state`` is of something else or of more sentences, the text has no sentence, weights are not
-            finite.
+        ValueError: ``state`` has a different key or more sentences, the text has no sentence, or weights are
+            non-finite.
         OSError: ``state`` cannot be written.
     """
-    sums = read_state(state, key) or Sums.empty(model.layers, model.heads, texts.n)
+    sums = read_state(state, key) or SpectrumSums.empty(model.layers, model.heads, texts.n)
     if sums.sentences > sentences:
-        raise ValueError(f"{state} has {sums.sentences:,} sentences; --sentences is {sentences:,}, which is fewer")
-    saved = time.monotonic()
-    with Progress("spectrum", sentences, "sentences") as progress:
-        progress.add(sums.sentences)
+        raise ValueError(f"sentences must be at least {sums.sentences:,}, the number in {state}, got {sentences:,}")
+    last_saved = time.monotonic()
+    with Progress("spectrum", sentences, "sentences", initial=sums.sentences) as progress:
         remaining = islice(texts, sums.sentences, sentences)
         while group := list(islice(remaining, batch)):
-            _add(model, sums, group, check)
+            _add_batch(model, sums, group, check)
             progress.add(len(group))
-            if time.monotonic() - saved > _SAVE_EVERY:
+            if time.monotonic() - last_saved > _SAVE_INTERVAL:
                 write_state(sums, state, key)
-                saved = time.monotonic()
+                last_saved = time.monotonic()
         if sums.sentences == 0:
             counts = texts.counts
-            raise ValueError(f"the text has {counts.texts:,} texts and no sentence of {texts.n} tokens "
-                             f"({counts.short:,} shorter); give more text, a smaller --length or --short pad"
-                             f"{texts.left_out()}")  # fmt: skip
+            raise ValueError(
+                f"the text must have a sentence of {texts.n} tokens, all {counts.texts:,} texts are too short "
+                f"({counts.short:,} sentences); use more text, a smaller --tokens-per-sample or --short pad"
+                f"{texts.describe_unfit()}"
+            )
     write_state(sums, state, key)
     return sums
 
 
-def _add(model: AttentionModel, sums: Sums, group: List[List[int]], check: int) -> None:
-    """Add sentences, which are padded to the longest of them."""
-    begun = time.monotonic()
-    longest = max(map(len, group))
-    filler = model.pad if model.pad is not None else 0
-    tokens = torch.tensor([sentence + [filler] * (longest - len(sentence)) for sentence in group])
-    padding = torch.arange(longest) >= torch.tensor([[len(sentence)] for sentence in group])  # (B, n')
+def _add_batch(model: AttentionModel, sums: SpectrumSums, batch: list[list[int]], check: int) -> None:
+    """Add a batch of sentences, padded to the longest."""
+    start = time.monotonic()
+    longest = max(map(len, batch))
+    pad_id = model.pad if model.pad is not None else 0
+    tokens = torch.tensor([sentence + [pad_id] * (longest - len(sentence)) for sentence in batch])
+    padding = torch.arange(longest) >= torch.tensor([[len(sentence)] for sentence in batch])  # (B, n')
     mask = padding.to(model.device) if padding.any() else None
-    checked = max(0, min(check - sums.sentences, len(group)))
+    num_checked = max(0, min(check - sums.sentences, len(batch)))
 
     def receive(layer: int, maps: Tensor) -> None:
-        maps = without_padding(maps, mask, positions=model.kind != "linformer")
+        maps = zero_padding(maps, mask, columns_are_positions=model.kind != "linformer")
         curve = sums.add(layer, maps)
-        if checked:
-            sums.check(maps[:checked], curve[:checked])
+        if num_checked:
+            sums.check(maps[:num_checked], curve[:num_checked])
 
-    model.maps(tokens, receive, padding)
-    sums.sentences += len(group)
-    sums.checked += checked
-    sums.seconds += time.monotonic() - begun
+    model.read_maps(tokens, receive, padding)
+    sums.sentences += len(batch)
+    sums.checked += num_checked
+    sums.seconds += time.monotonic() - start
 
 
-def write_state(sums: Sums, path: Path, key: Dict[str, Any]) -> None:
-    """Whole or not at all."""
+def write_state(sums: SpectrumSums, path: Path, key: dict[str, Any]) -> None:
+    """Write the sums atomically."""
     with atomic(path, "wb") as file:
         np.savez(file, key=np.array(json.dumps(key, sort_keys=True)), **vars(sums))
 
 
-def read_state(path: Path, key: Dict[str, Any]) -> Optional[Sums]:
-    """The sums of a file that ``write_state`` wrote; None if there is no file.
+def read_state(path: Path, key: dict[str, Any]) -> SpectrumSums | None:
+    """Read a file of ``write_state``; None if it does not exist.
 
     Raises:
-        ValueError: it is of another key, or no such file.
+        ValueError: its key differs, or the file is damaged or of another kind.
     """
     if not Path(path).exists():
         return None
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-        theirs = json.loads(str(found.pop("key")))
-        sums = Sums(**{name: value if value.ndim else value.item() for name, value in found.items()})
+            arrays = {name: file[name] for name in file.files}
+        stored_key = json.loads(str(arrays.pop("key")))
+        sums = SpectrumSums(**{name: value if value.ndim else value.item() for name, value in arrays.items()})
     except PermissionError:
         raise
     except Exception:  # a damaged archive fails anywhere in its reader
-        raise ValueError(f"{path} is not what this command wrote, or damaged; delete it to start over") from None
-    ours = json.loads(json.dumps(key))
-    for name in sorted({*theirs, *ours}):
-        if theirs.get(name) != ours.get(name):
-            before, now = (json.dumps(values.get(name))[:200] for values in (theirs, ours))
-            raise ValueError(f"{path} was begun with another {name}: {before}, now {now}; take another folder")
+        raise ValueError(f"{path} is damaged or was not written by this command; delete it to start over") from None
+    key = json.loads(json.dumps(key))
+    for name in sorted({*stored_key, *key}):
+        if stored_key.get(name) != key.get(name):
+            stored, current = (json.dumps(values.get(name))[:200] for values in (stored_key, key))
+            raise ValueError(
+                f"{name} must be {stored}, as in {path}, got {current}; choose another folder to change it"
+            )
     return sums

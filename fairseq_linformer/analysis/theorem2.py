@@ -30,8 +30,8 @@ as theorem 1.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def draw(k: int, n: int, generator: torch.Generator) -> Tensor:
     return torch.randn(k, n, generator=generator, dtype=torch.float64) / math.sqrt(k)
 
 
-def construction(head: Head, R: Tensor, delta: float, V: Optional[Tensor] = None) -> Tensor:
+def construction(head: Head, R: Tensor, delta: float, V: Tensor | None = None) -> Tensor:
     """softmax(A E^T) F with E = delta R and F = exp(-delta) R: (n, n), of rank k, what P is approximated by; times V
     (n, d) if that is given."""
     F = math.exp(-delta) * (R if V is None else R @ V)
@@ -62,17 +62,20 @@ def step2(head: Head, R: Tensor) -> Tensor:
     return (head.P @ R.T) @ (R @ head.V)
 
 
-def row_errors(head: Head, X: Tensor) -> Dict[str, Tensor]:
+def row_errors(head: Head, X: Tensor) -> dict[str, Tensor]:
     """||X_i - P_i V|| of each row of an approximation X (n, d) of P V, (n,) each: over ||P_i|| ||V||_2 (``spectral``),
     over ||P_i|| ||V||_F (``frobenius``), which are the theorem's right side, and over ||P_i V|| (``true``), what is
     approximated."""
     error = (X - head.PV).norm(dim=1)
-    sizes = {"spectral": head.row_norms * head.spectral_norm, "frobenius": head.row_norms * head.V.norm(),
-             "true": head.PV.norm(dim=1)}  # fmt: skip
+    sizes = {
+        "spectral": head.row_norms * head.spectral_norm,
+        "frobenius": head.row_norms * head.V.norm(),
+        "true": head.PV.norm(dim=1),
+    }
     return {norm: error / size for norm, size in sizes.items()}
 
 
-def candidates(head: Head, R: Tensor) -> Dict[str, Tensor]:
+def candidates(head: Head, R: Tensor) -> dict[str, Tensor]:
     """What is compared, (n, d) each: the proof's construction, the same with delta = 1/n (which the proof names too)
     and 1, step 2 alone, and nothing at all (F = 0)."""
     n = R.size(1)
@@ -83,13 +86,13 @@ def candidates(head: Head, R: Tensor) -> Dict[str, Tensor]:
     return found
 
 
-def errors(
+def candidate_errors(
     heads: Sequence[Head], k: int, epsilon: float, draws: int, generator: torch.Generator
-) -> Dict[str, Dict[str, List[float]]]:
+) -> dict[str, dict[str, list[float]]]:
     """Of each candidate, head and draw: the medians of its row errors over rows, the share of rows ``within eps`` of
     each right side, and ``same rows``: how far its rows are from their mean, relative to all (0: every query is
     answered alike)."""
-    found: Dict[str, Dict[str, List[float]]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
 
     def add(name: str, what: str, value: float) -> None:
         found.setdefault(name, {}).setdefault(what, []).append(value)
@@ -110,7 +113,7 @@ def _spread(X: Tensor) -> float:
     return float((X - X.mean(0)).norm() / whole) if whole > 0 else 0.0
 
 
-def step1(head: Head, R: Tensor, delta: float) -> Dict[str, float]:
+def step1(head: Head, R: Tensor, delta: float) -> dict[str, float]:
     """The two differences of step 1 over ||exp(x)||, ``needed`` and ``printed``; ``whole``, ||exp(x E^T) F V - exp(x)
     V|| over ||exp(x)|| ||V||_F: what the steps together are about, before there is a softmax; and ``sums``, the sum of
     exp(x E^T) over that of exp(x), which would have to be 1 for the softmax to follow. Medians over rows. The proof
@@ -139,7 +142,7 @@ LIMIT = 1e-8
 """Where the largest of |delta A R^T| is below it, exp(delta A R^T) is 1 to half of all digits or more."""
 
 
-def gamma_columns(head: Head, R: Tensor, delta: float) -> Tuple[Tensor, bool]:
+def gamma_columns(head: Head, R: Tensor, delta: float) -> tuple[Tensor, bool]:
     """[exp(A E^T) F V, exp(A) V] (n, 2 d) up to a factor of each block, or times an invertible matrix: that changes
     neither its rank nor Gamma, which is the matrix times the inverse of 2 d of its rows.
 
@@ -169,7 +172,7 @@ def gamma(M: Tensor, rows: Tensor) -> Tensor:
     return torch.linalg.solve(M[rows].T, M.T).T
 
 
-def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> Dict[str, float]:
+def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> dict[str, float]:
     """Does Gamma exist, and how long are its rows?
 
     Returns:
@@ -182,8 +185,13 @@ def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> Di
     d = head.V.size(1)
     M, limit = gamma_columns(head, R, delta)
     rank = int(torch.linalg.matrix_rank(M))
-    found = {"rank": float(rank), "wanted": 2.0 * d, "limit": float(limit), "longest": math.inf,
-             "longest_random": math.inf}  # fmt: skip
+    found = {
+        "rank": float(rank),
+        "wanted": 2.0 * d,
+        "limit": float(limit),
+        "longest": math.inf,
+        "longest_random": math.inf,
+    }
     if rank == 2 * d:
         pivots = torch.from_numpy(qr(M.T.numpy(), mode="r", pivoting=True)[1][: 2 * d].copy()).long()
         chance = torch.randperm(M.size(0), generator=generator)[: 2 * d]
@@ -192,20 +200,18 @@ def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> Di
     return found
 
 
-def needed_k(
-    head: Head, ks: Sequence[int], epsilon: float, draws: int, generator: torch.Generator, share: float = 0.9
-) -> Dict[str, float]:
-    """The smallest of ``ks`` with which step 2 alone holds for all n rows at once in ``share`` of the draws; infinite
+def needed_k(head: Head, ks: Sequence[int], epsilon: float, draws: int, generator: torch.Generator) -> dict[str, float]:
+    """The smallest of ``ks`` with which step 2 alone holds for all n rows at once in 90 % of the draws; infinite
     if none does. ``spectral`` and ``frobenius`` as in ``row_errors``."""
     found = {"spectral": math.inf, "frobenius": math.inf}
     for k in ks:
-        holds = {name: 0 for name in found}
+        holds = dict.fromkeys(found, 0)
         for _ in range(draws):
             worst = row_errors(head, step2(head, draw(k, head.V.size(0), generator)))
             for name in holds:
                 holds[name] += int(worst[name].max() <= epsilon)
         for name, count in holds.items():
-            if count >= share * draws and found[name] == math.inf:
+            if count >= 0.9 * draws and found[name] == math.inf:
                 found[name] = float(k)
         if math.inf not in found.values():
             break

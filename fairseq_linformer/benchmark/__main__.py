@@ -1,72 +1,92 @@
-"""The module-level part, on a machine that has PyTorch and a checkout of the source, no more:
+"""Benchmark the modules on a machine that has only PyTorch and a checkout of the source:
 
     python -m fairseq_linformer.benchmark OUT --device cuda --minutes 7
 
-measures Table 3 and training steps in fp16, bf16 and fp32 into OUT, a folder of JSON; rerun it to resume. Elsewhere
-``fairseq-linformer benchmark report OUT`` makes ledger, tables and figures of it.
+measures Table 3 and training steps in bf16, fp16 and fp32 into OUT, a folder of JSON files; rerun it to resume.
+Where the whole package is installed, ``fairseq-linformer benchmark report OUT`` turns OUT into records.
 """
 
 import argparse
 import shlex
-import subprocess
 import sys
 from pathlib import Path
-from typing import List
+from typing import Any
 
 import torch
 
-from ..machine import current_commit
+from ..machine import clean_commit
 from . import inference, training
-from .arguments import heads_of, numbers, positive, words_of
-from .cells import DTYPES, Provenance, Setting, measure
-from .models import BARE
+from .arguments import format_options, num_heads_for, parse_ints, parse_positive_int
+from .cells import DTYPES, BenchmarkCell, Provenance, measure_cells
+from .models import PYTORCH_MODELS
 
 LENGTHS = {"cuda": inference.LENGTHS, "cpu": (512, 1024)}
 DEFAULT_DTYPES = {"cuda": ["bf16", "fp16", "fp32"], "cpu": ["fp32"]}
 
 
-def plan(
-    device: str, dtypes: List[str], layers: int, tokens: int, rounds: int, lengths, width: int = 768
-) -> List[Setting]:
-    """The cells, most informative first: training at n = 512, then Table 3, one precision after the other."""
-    cells: List[Setting] = []
-    for dtype in dtypes:
-        common = dict(device=device, dtype=dtype, layers=layers, rounds=rounds, tokens=tokens, embed_dim=width,
-                      heads=heads_of(width))  # fmt: skip
-        cells += training.rows(lengths=[n for n in lengths if n <= 4096], finetuning=(), models=BARE, **common)
-        cells += inference.rows(lengths=lengths, usable_gib=inference.USABLE[device], **common)
+def build_cells(options: argparse.Namespace) -> list[BenchmarkCell]:
+    """The cells, most informative first: for each precision training at n = 512, then Table 3."""
+    lengths = options.lengths or LENGTHS[options.device]
+    cells: list[BenchmarkCell] = []
+    for dtype in options.dtype or DEFAULT_DTYPES[options.device]:
+        common: dict[str, Any] = dict(
+            device=options.device,
+            dtype=dtype,
+            layers=options.encoder_layers,
+            rounds=options.rounds,
+            tokens=options.max_tokens,
+            embed_dim=options.encoder_embed_dim,
+            heads=num_heads_for(options.encoder_embed_dim),
+        )
+        short = [n for n in lengths if n <= 4096]
+        cells += training.build_cells(short, finetuning=(), models=PYTORCH_MODELS, **common)
+        cells += inference.build_cells(lengths, usable_gib=inference.USABLE_GIB[options.device], **common)
     return cells
 
 
-def main(arguments=None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m fairseq_linformer.benchmark", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder of JSON; new, or one where the same was begun")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", action="append", choices=tuple(DTYPES),
-                        help="repeat it for several (all; on a CPU fp32)")  # fmt: skip
-    parser.add_argument("--lengths", type=numbers, metavar="N,N", help="n (512 to 65,536; on a CPU to 1,024)")
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--width", type=int, default=768, help="d, of heads of 64 (%(default)s)")
-    parser.add_argument("--tokens", type=positive, default=training.TOKENS["cuda"], help="of a batch (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=7.0, help="begin nothing that would end later (%(default)s)")
-    parser.add_argument("--commit", help="of the source; asked from git if left out")
-    args = parser.parse_args(arguments)
-    options = words_of(vars(args), but=("out", "minutes", "commit", "dtype"))
-    options += [word for dtype in args.dtype or () for word in ("--dtype", dtype)]
-    command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", *options])
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_linformer.benchmark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    add = parser.add_argument
+    add("out", type=Path, metavar="OUT", help="output folder: new, or that of an interrupted run")
+    add("--device", choices=("cuda", "cpu"), default=device, help="device to measure on (%(default)s)")
+    add("--dtype", action="append", choices=tuple(DTYPES), help="precision; repeat for several (cuda: all; cpu: fp32)")
+    add("--lengths", type=parse_ints, metavar="N,N", help="sequence lengths n (cuda: 512 to 65,536; cpu: 512,1024)")
+    add("--encoder-layers", type=int, default=12, metavar="L", help="number of layers (%(default)s)")
+    add("--encoder-embed-dim", type=int, default=768, metavar="D", help="width d, in heads of 64 (%(default)s)")
+    tokens = training.TOKENS_PER_STEP["cuda"]
+    add("--max-tokens", type=parse_positive_int, default=tokens, metavar="T", help="tokens per batch (%(default)s)")
+    add("--rounds", type=int, default=5, metavar="R", help="interleaved repetitions (%(default)s)")
+    add(
+        "--minutes",
+        type=float,
+        default=7.0,
+        metavar="M",
+        help="start nothing that would end after M minutes (%(default)s)",
+    )
+    add("--commit", metavar="SHA", help="commit of the source (default: HEAD of the checkout)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = parse(arguments)
+    words = format_options(vars(options), exclude=("out", "minutes", "commit", "dtype"))
+    words += [word for dtype in options.dtype or () for word in ("--dtype", dtype)]
+    command = shlex.join(["python", "-m", "fairseq_linformer.benchmark", "OUT", *words])
     try:
-        commit = args.commit or current_commit()
-        cells = plan(args.device, args.dtype or DEFAULT_DTYPES[args.device], args.layers, args.tokens, args.rounds,
-                     args.lengths or LENGTHS[args.device], args.width)  # fmt: skip
-        left = measure(cells, args.out, Provenance(commit, command), args.minutes)
-    except (OSError, subprocess.CalledProcessError):
-        sys.exit("benchmark: this is no git checkout, or OUT cannot be written; give --commit, or another folder")
+        provenance = Provenance(options.commit or clean_commit(), command)
+        cells = build_cells(options)
+        remaining = measure_cells(cells, options.out, provenance, options.minutes)
+    except OSError as error:
+        sys.exit(f"benchmark: OUT must be writable, got {options.out}: {error}")
     except ValueError as error:
         sys.exit(f"benchmark: {error}")
-    print(f"{len(cells) - len(left)} of {len(cells)} cells are in {args.out}"
-          + f"; rerun the same command for the other {len(left)}" * bool(left))  # fmt: skip
+    print(f"{len(cells) - len(remaining)} of {len(cells)} cells are in {options.out}", end="")
+    print(f"; rerun the command to measure the other {len(remaining)}" if remaining else "")
 
 
 if __name__ == "__main__":

@@ -1,83 +1,79 @@
-"""Arguments of the benchmark commands: types for argparse, and options written as a command again.
-
-``fairseq-linformer benchmark`` and ``python -m fairseq_linformer.benchmark`` share them.
-"""
+"""Command-line arguments that ``fairseq-linformer benchmark`` and ``python -m fairseq_linformer.benchmark`` share."""
 
 import shlex
 from argparse import ArgumentTypeError
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
-HEAD = 64
-"""Width of a head."""
+HEAD_DIM = 64
 
 
-def numbers(text: str) -> Tuple[int, ...]:
-    """``512,1024``.
+def parse_ints(text: str) -> tuple[int, ...]:
+    """Parse ``512,1024``.
 
     Raises:
-        ArgumentTypeError: it is something else, or a number is below 1 or appears twice.
+        ArgumentTypeError: not integers separated by commas, one below 1, or one repeated.
     """
     try:
-        found = tuple(int(part) for part in text.split(","))
+        values = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not numbers separated by commas, such as 512,1024") from None
-    if min(found) < 1:
-        raise ArgumentTypeError(f"{text!r} has a number below 1")
-    return _without_repeats(found, text)
+        raise ArgumentTypeError(f"expected integers separated by commas, such as 512,1024, got {text!r}") from None
+    if min(values) < 1:
+        raise ArgumentTypeError(f"every integer must be at least 1, got {text!r}")
+    return _reject_repeats(values, text)
 
 
-def positive(text: str) -> int:
-    """One number of ``numbers``."""
-    if len(found := numbers(text)) > 1:
-        raise ArgumentTypeError(f"{text!r} is not one number")
-    return found[0]
+def parse_positive_int(text: str) -> int:
+    if len(values := parse_ints(text)) > 1:
+        raise ArgumentTypeError(f"expected one integer, got {text!r}")
+    return values[0]
 
 
-def numbers_or_none(text: str) -> Tuple[int, ...]:
-    return () if text == "none" else numbers(text)
+def parse_ints_or_none(text: str) -> tuple[int, ...]:
+    return () if text == "none" else parse_ints(text)
 
 
-def names(text: str) -> Tuple[str, ...]:
-    """``ours,roberta``.
-
-    Raises:
-        ArgumentTypeError: a name is empty or appears twice, which would double its rounds.
-    """
-    found = tuple(text.split(","))
-    if "" in found:
-        raise ArgumentTypeError(f"{text!r} is not names separated by commas, such as ours,roberta")
-    return _without_repeats(found, text)
-
-
-def _without_repeats(found: Tuple, text: str) -> Tuple:
-    if twice := [x for i, x in enumerate(found) if x in found[:i]]:
-        raise ArgumentTypeError(f"{text!r} has {twice[0]} twice")
-    return found
-
-
-def heads_of(width: int) -> int:
-    """How many heads of 64 a width has.
+def parse_names(text: str) -> tuple[str, ...]:
+    """Parse ``ours,roberta``.
 
     Raises:
-        ValueError: it is no multiple of 64.
+        ArgumentTypeError: a name is empty or repeated, which would double its rounds.
     """
-    if width < HEAD or width % HEAD:
-        raise ValueError(f"width is {width}; it must be a multiple of {HEAD}")
-    return width // HEAD
+    values = tuple(text.split(","))
+    if "" in values:
+        raise ArgumentTypeError(f"expected names separated by commas, such as ours,roberta, got {text!r}")
+    return _reject_repeats(values, text)
 
 
-def words_of(options: Dict[str, Any], but: Sequence[str] = ()) -> List[str]:
-    """Options as a command has them, so that a measurement can record its whole command.
+def _reject_repeats(values: tuple, text: str) -> tuple:
+    if repeated := [x for i, x in enumerate(values) if x in values[:i]]:
+        raise ArgumentTypeError(f"{text!r} has {repeated[0]} twice")
+    return values
+
+
+def num_heads_for(embed_dim: int) -> int:
+    """The number of heads of width 64.
+
+    Raises:
+        ValueError: ``embed_dim`` is not a multiple of 64.
+    """
+    if embed_dim < HEAD_DIM or embed_dim % HEAD_DIM:
+        raise ValueError(f"encoder_embed_dim must be a multiple of {HEAD_DIM}, got {embed_dim}")
+    return embed_dim // HEAD_DIM
+
+
+def format_options(options: dict[str, Any], exclude: Sequence[str] = ()) -> list[str]:
+    """Options as words of a command line, so that a measurement can record its command.
 
     Args:
-        options: name, with underscores, to value. None, False and an empty list were not given; a tuple is written with
-            commas, ``none`` if it is empty; a list as words of a shell.
-        but: names to leave out.
+        options: values by name, with underscores. None, False and an empty list count as unset; a tuple becomes
+            comma-separated (``none`` if empty), a list a shell-quoted string.
+        exclude: names to skip.
     """
-    words: List[str] = []
+    words: list[str] = []
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
-        if name in but or value is None or value is False or value == []:
+        if name in exclude or value is None or value is False or value == []:
             continue
         if value is True:
             words.append(flag)

@@ -1,72 +1,71 @@
-"""Floating-point operations, and their share of the device's peak.
+"""Floating-point operations, and the share of a device's peak that they reach.
 
-    utilisation = operations of the model / (seconds * peak)
+    utilization = operations of the model / (seconds * peak)
 
-as in Chowdhery et al. 2022, "PaLM", appendix B: operations that the model needs, without recomputation.
-``planning/formulas.py`` has them for a Linformer and a RoBERTa.
+as in Chowdhery et al. 2022, "PaLM", appendix B: only operations that the model needs, without recomputation.
+``planning/formulas.py`` counts them for a Linformer and a RoBERTa.
 """
 
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..planning.gpus import GPUS
-from .timing import clock_for, seconds_of
+from .timing import choose_clock, time_call
 
 
-def counted(run: Callable[[], object]) -> int:
-    """Operations of the matrix products that ``run`` makes, forward and backward, as PyTorch counts them: two for a
-    multiplication and its addition. A kernel that it does not know (fused attention on a CPU) counts as none."""
+def count_flops(run: Callable[[], object]) -> int:
+    """Operations of the matrix products in ``run``, as PyTorch counts them: two per multiplication and addition.
+
+    Kernels that PyTorch does not know, such as fused attention on a CPU, count as zero.
+    """
     with FlopCounterMode(display=False) as counter:
         run()
     return counter.get_total_flops()
 
 
-def utilisation(operations: float, seconds: float, peak: float) -> float:
-    """The share of the peak.
+def utilization(operations: float, seconds: float, peak: float) -> float:
+    """The share of ``peak`` (operations per second) that ``operations`` in ``seconds`` reach.
 
     Raises:
-        ValueError: a time or a peak that is not above 0.
+        ValueError: ``seconds`` or ``peak`` is not positive.
     """
     if seconds <= 0 or peak <= 0:
-        raise ValueError(f"{seconds} seconds at a peak of {peak}; both must be above 0")
+        raise ValueError(f"seconds and peak must be above 0, got {seconds} and {peak}")
     return operations / (seconds * peak)
 
 
-def data_sheet_peak(name: str, dtype: torch.dtype) -> Optional[float]:
-    """Operations a second that the vendor states for a GPU of this name (``planning/gpus.py``), without TF32 in fp32;
-    None for one that is not in the table, which has those on SXM boards: on PCIe cards the same chips are slower."""
+def data_sheet_peak(name: str, dtype: torch.dtype) -> float | None:
+    """Peak operations per second that the vendor states for a GPU (``planning/gpus.py``), without TF32 in fp32.
+
+    None for a GPU that is not in the table. The table has SXM boards; PCIe cards with the same chips are slower.
+    """
     if "pcie" in name.lower() or "nvl" in name.lower():
         return None
     for gpu in GPUS.values():
         if gpu.name.split("-")[0] in name.lower():
-            return 1e12 * (gpu.single if dtype is torch.float32 else gpu.half)
+            return 1e12 * (gpu.single_tflops if dtype is torch.float32 else gpu.half_tflops)
     return None
 
 
-def measured_peak(
-    device: str = "cpu", dtype: torch.dtype = torch.float32, size: Optional[int] = None, rounds: int = 3
-) -> float:
-    """Operations a second of a large matrix product, the best of ``rounds``; the data sheet of a CPU gives no such
-    number. With one thread in seconds of the processor, as all other times.
+def measure_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: int | None = None) -> float:
+    """Operations per second of a large matrix product, the best of three. CPU data sheets do not state the peak.
 
     Args:
-        size: of the matrices, (size, size); None for 1,024, and for 8,192 on a GPU, where less would measure the
-            launch.
+        size: rows and columns of the matrices; by default 1,024, on a GPU 8,192, since smaller ones measure the launch.
     """
     size = size or (1024 if device == "cpu" else 8192)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     torch.mm(a, b)
-    return 2 * size**3 / min(seconds_of(lambda: torch.mm(a, b), clock_for(device), device) for _ in range(rounds))
+    return 2 * size**3 / min(time_call(lambda: torch.mm(a, b), choose_clock(device), device) for _ in range(3))
 
 
-def peak_of(device: str, dtype: torch.dtype, measured: float) -> Dict[str, Any]:
-    """The peak of a utilisation, as a cell records it: ``peak_operations_per_second``, and ``peak_from``.
-
-    Args:
-        measured: of ``measured_peak``, for a CPU and for a GPU that is not in the table.
-    """
+def peak_fields(device: str, dtype: torch.dtype, measured: float) -> dict[str, Any]:
+    """The peak that a cell records: from the data sheet if known, else ``measured`` by ``measure_peak``."""
     stated = data_sheet_peak(torch.cuda.get_device_name(), dtype) if device != "cpu" else None
-    return {"peak_operations_per_second": stated or measured,
-            "peak_from": "data sheet" if stated else "a matrix product"}  # fmt: skip
+    return {
+        "peak_operations_per_second": stated or measured,
+        "peak_from": "data sheet" if stated else "a matrix product",
+    }

@@ -1,39 +1,39 @@
-"""The fastest kernel of PyTorch's fused attention for a shape; PyTorch itself takes the first in a fixed order that can
-run."""
+"""Selects the fastest fused attention kernel for a shape, whereas PyTorch uses the first supported in a fixed order."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Dict, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .timing import seconds_of
+from .timing import time_call
 
 FUSED = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION)
 ROUNDS = 5
-_fastest: Dict[Tuple, Optional[SDPBackend]] = {}
+_fastest: dict[tuple, SDPBackend | None] = {}
 
 
-def with_fastest(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: float) -> AbstractContextManager:
-    """A context in which ``scaled_dot_product_attention`` of these takes its fastest kernel.
+def use_fastest_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> AbstractContextManager:
+    """A context in which ``scaled_dot_product_attention`` of these tensors uses the fastest kernel.
 
-    On a GPU the first call for a shape tries all of them, in a forward pass; a CPU has only one.
+    On a GPU, the first call for a shape times the forward pass of all kernels. A CPU has only one kernel.
     """
     if q.device.type == "cpu":
         return nullcontext()
     key = (q.dtype, q.shape, k.shape, mask is None, dropout > 0, q.requires_grad)
     if key not in _fastest:
-        _fastest[key] = fastest(q, k, v, mask, dropout)
-    return nullcontext() if _fastest[key] is None else sdpa_kernel(_fastest[key])
+        _fastest[key] = find_fastest_kernel(q, k, v, mask, dropout)
+    backend = _fastest[key]
+    return nullcontext() if backend is None else sdpa_kernel(backend)
 
 
-def fastest(
-    q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout: float, among: Sequence[SDPBackend] = FUSED
-) -> Optional[SDPBackend]:
-    """The fastest kernel that takes this shape, type and mask; None if none does."""
-    seconds: Dict[SDPBackend, float] = {}
+def find_fastest_kernel(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, among: Sequence[SDPBackend] = FUSED
+) -> SDPBackend | None:
+    """The fastest kernel that supports this shape, type and mask; None if none does."""
+    seconds: dict[SDPBackend, float] = {}
 
     def attend():
         F.scaled_dot_product_attention(q, k, v, mask, dropout)
@@ -42,21 +42,23 @@ def fastest(
         try:
             with sdpa_kernel(backend):
                 attend()
-                seconds[backend] = min(seconds_of(attend, device=q.device.type) for _ in range(ROUNDS))
+                seconds[backend] = min(time_call(attend, device=q.device.type) for _ in range(ROUNDS))
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError:  # not for this shape, type or mask
+        except RuntimeError:  # unsupported shape, type or mask
             continue
     return min(seconds, key=seconds.__getitem__) if seconds else None
 
 
-def forget() -> None:
-    """Try the kernels again for every shape."""
+def clear_kernels() -> None:
+    """Forget the selected kernels."""
     _fastest.clear()
 
 
-def chosen() -> Dict[str, str]:
-    """The kernel of each shape of queries and keys since ``forget``, in words."""
-    return {f"{str(dtype).removeprefix('torch.')}, {tuple(q)} x {tuple(k)}": backend.name.lower()
-            if backend else "none that is fused"
-            for (dtype, q, k, *_), backend in _fastest.items()}  # fmt: skip
+def selected_kernels() -> dict[str, str]:
+    """The selected kernel by shape of queries and keys, since ``clear_kernels``."""
+    names = {key: backend.name.lower() if backend else "none that is fused" for key, backend in _fastest.items()}
+    return {
+        f"{str(dtype).removeprefix('torch.')}, {tuple(q)} x {tuple(k)}": name
+        for (dtype, q, k, *_), name in names.items()
+    }

@@ -1,61 +1,57 @@
-"""Table 3 of the paper: a full forward pass, Linformer against Transformer, at equal tokens; and the largest batch.
+"""Table 3 of the paper: forward passes of Linformer and Transformer on equal numbers of tokens, and largest batches.
 
-    B sentences of n random tokens each, projected to k; every ratio is Transformer / Linformer
+B sentences of n random tokens each, projected to k; every ratio is Transformer / Linformer
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..modules import LinformerEncoder
-from ..modules.encoder_layer import ROWS
-from ..planning.formulas import Batch, Model, flops_of_layer
-from .cells import DTYPES, Setting
-from .encoders import BASELINES, transformer
-from .memory import GIB, NO_MEMORY, bytes_of_forward, fits, largest_batch
-from .models import MODELS, WITH_FAIRSEQ, check_models
+from ..modules.encoder_layer import CHUNK_ROWS
+from ..planning.formulas import Batch, PlannedModel, layer_flops
+from .cells import DTYPES, BenchmarkCell
+from .encoders import BASELINES, build_transformer
+from .memory import GIB, NO_MEMORY, extrapolate_batch_size, fits_on_gpu, fixed_bytes, forward_peak_bytes
+from .models import FAIRSEQ_MODELS, MODELS, check_models
 
 LENGTHS = tuple(2**i for i in range(9, 17))
-DIMENSIONS = (128, 256, 512, 1024, 2048)
-MANY_TOKENS = 8 * ROWS
-"""From here on each sentence takes as much memory as the one before: with fewer the feed-forward, which is cut into
-``ROWS``, has not the same share."""
-PAPER_MEMORY = 16.0
-"""GiB of the V100 in section 5.3, whose largest batches the paper compares."""
-TOKENS = {"cpu": 4096, "cuda": 32_768}
-"""Of a batch; a large GPU computes fewer in less time than it takes to launch its kernels."""
-USABLE = {"cpu": 8.0, "cuda": 60.0}
-"""GiB that a model may take."""
+PROJECTED_DIMS = (128, 256, 512, 1024, 2048)
+MIN_COUNTED_TOKENS = 8 * CHUNK_ROWS
+"""With at least this many tokens, memory is linear in the number of sentences: with fewer, the share of the
+feed-forward, computed in chunks of ``CHUNK_ROWS``, differs."""
+PAPER_MEMORY_GIB = 16.0
+"""Memory of the V100 in section 5.3, whose largest batches the paper compares."""
+TOKENS_PER_BATCH = {"cpu": 4096, "cuda": 32_768}
+"""A large GPU computes fewer tokens in less time than it takes to launch the kernels."""
+USABLE_GIB = {"cpu": 8.0, "cuda": 60.0}
+"""The maximum memory of a model."""
 
 
 @dataclass(frozen=True)
-class Inference(Setting):
-    """A row of Table 3: one n, every k below it, both baselines.
-
-    Raises:
-        ValueError: a value that cannot be measured.
-    """
+class InferenceCell(BenchmarkCell):
+    """A row of Table 3: one n, every k below it, both baselines."""
 
     n: int
-    dimensions: Tuple[int, ...]
+    dimensions: tuple[int, ...]
     tokens: int
-    """Of a batch; at least one sentence."""
+    """Tokens per batch, which has at least one sentence."""
     warm_up: int = 1
-    memory_gib: float = PAPER_MEMORY
-    """For the largest batches."""
+    memory_gib: float = PAPER_MEMORY_GIB
+    """Memory for which the largest batches are computed."""
     usable_gib: float = 8.0
-    """A model that would take more for this batch is not run."""
+    """A model that needs more for its batch is not run."""
     kind: ClassVar[str] = "inference"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for k in self.dimensions:
-            self.shape(self.n, k)  # refuses k above n
+            self.build_config(self.n, k)  # rejects k above n
 
     @property
     def batch(self) -> int:
@@ -64,132 +60,162 @@ class Inference(Setting):
 
     @property
     def sentences(self) -> int:
-        """The batch whose bytes are counted, and those of twice as many."""
-        return math.ceil(MANY_TOKENS / self.n)
+        """Bytes are counted for batches of this size and of twice this size."""
+        return math.ceil(MIN_COUNTED_TOKENS / self.n)
 
-    def makers(self) -> Dict[str, Callable[..., nn.Module]]:
-        """A function that makes each model."""
-        baseline = self.shape(self.n, min(self.dimensions))
-        makers: Dict[str, Callable[..., nn.Module]] = {kind: partial(transformer, baseline, kind) for kind in BASELINES}
-        return {**makers, **{f"k={k}": partial(LinformerEncoder, self.shape(self.n, k)) for k in self.dimensions}}
+    def builders(self) -> dict[str, Callable[..., nn.Module]]:
+        """Builder of each model."""
+        baseline = self.build_config(self.n, min(self.dimensions))
+        return {
+            **{kind: partial(build_transformer, baseline, kind) for kind in BASELINES},
+            **{f"k={k}": partial(LinformerEncoder, self.build_config(self.n, k)) for k in self.dimensions},
+        }
 
     def operations(self) -> float:
-        """Of all rounds of all models."""
         batch = Batch(self.batch, self.n, self.n)
-        shapes = [Model(self.shape(self.n, 1), linear=False)] * 2
-        shapes += [Model(self.shape(self.n, k)) for k in self.dimensions]
-        forward = sum(flops_of_layer(model, batch, 0).forward for model in shapes)
+        models = [PlannedModel(self.build_config(self.n, 1), linear=False)] * len(BASELINES)
+        models += [PlannedModel(self.build_config(self.n, k)) for k in self.dimensions]
+        forward = sum(layer_flops(model, batch, 0).forward for model in models)
         return (self.rounds + self.warm_up) * self.layers * forward
 
-    def measure(self) -> Dict[str, Any]:
-        """``seconds`` of each model that fits in each round, ``failed`` the others; ``bytes`` at most with
-        ``sentences`` and twice as many; ``counted``: models whose bytes on a GPU come from fake tensors because it has
-        too few; ``largest`` batches; ``fixed`` bytes of parameters."""
-        bytes_, largest, fixed, counted = {}, {}, {}, []
+    def measure(self) -> dict[str, Any]:
+        """
+        Returns:
+            ``seconds`` of each model in each round; ``failed``, why other models do not fit; peak ``bytes`` with
+            ``sentences`` and with twice as many; ``counted``, models too large for the GPU, whose bytes come from fake
+            tensors; ``largest`` batches; ``fixed`` bytes of parameters and buffers.
+        """
+        peak_bytes, largest, fixed, counted = {}, {}, {}, []
         batches = (self.sentences, 2 * self.sentences)
-        for name, maker in self.makers().items():
-            fixed[name] = self._fixed_bytes(maker)
-            bytes_[name] = [self._bytes(maker, batch, "cpu") for batch in batches]
+        for name, build in self.builders().items():
+            fixed[name] = fixed_bytes(build, DTYPES[self.dtype])
+            peak_bytes[name] = [self._bytes(build, batch, "cpu") for batch in batches]
             if self.device != "cpu":
-                allocated = self._bytes_on_gpu(maker, batches, foreseen=fixed[name] + bytes_[name][1])
+                allocated = self._bytes_on_gpu(build, batches, predicted=fixed[name] + peak_bytes[name][1])
                 if allocated is None:
                     counted.append(name)
-                bytes_[name] = allocated or bytes_[name]
-            largest[name] = largest_batch(self.memory_gib * GIB, fixed[name], self.sentences, *bytes_[name])
-        seconds, failed = self._seconds(bytes_, fixed)
-        return {"seconds": seconds, "failed": failed, "bytes": bytes_, "counted": counted, "fixed": fixed,
-                "largest": largest,
-                "batch": self.batch, "sentences": self.sentences}  # fmt: skip
+                peak_bytes[name] = allocated or peak_bytes[name]
+            memory = self.memory_gib * GIB
+            largest[name] = extrapolate_batch_size(memory, fixed[name], self.sentences, *peak_bytes[name])
+        seconds, failed = self._seconds(peak_bytes, fixed)
+        return {
+            "seconds": seconds,
+            "failed": failed,
+            "bytes": peak_bytes,
+            "counted": counted,
+            "fixed": fixed,
+            "largest": largest,
+            "batch": self.batch,
+            "sentences": self.sentences,
+        }
 
-    def _fixed_bytes(self, maker) -> int:
-        with FakeTensorMode():
-            module = maker()
-        return DTYPES[self.dtype].itemsize * sum(t.numel() for t in [*module.parameters(), *module.buffers()])
+    def _bytes(self, build: Callable[[], nn.Module], batch: int, device: str) -> int:
+        is_chunked = self.device == "cpu"  # a GPU's bytes are counted as a GPU computes
+        return forward_peak_bytes(build, compute_features, batch, self.n, device, DTYPES[self.dtype], is_chunked)
 
-    def _bytes(self, maker, batch: int, device: str) -> int:
-        return bytes_of_forward(maker, _call, batch, self.n, device, DTYPES[self.dtype])
-
-    def _bytes_on_gpu(self, maker, batches: Sequence[int], foreseen: int) -> Optional[List[int]]:
-        """As the allocator counts them; None if the larger batch needs more than may be used, or than there is."""
-        if foreseen > self.usable_gib * GIB:
+    def _bytes_on_gpu(self, build, batches: Sequence[int], predicted: int) -> list[int] | None:
+        """Bytes as the allocator counts them; None if the larger batch does not fit."""
+        if predicted > self.usable_gib * GIB:
             return None
         try:
-            return [self._bytes(maker, batch, self.device) for batch in batches]
+            return [self._bytes(build, batch, self.device) for batch in batches]
         except torch.OutOfMemoryError:
             return None
         finally:
             torch.cuda.empty_cache()
 
-    def _seconds(self, bytes_, fixed) -> Tuple[Dict[str, Any], Dict[str, str]]:
-        """Of the models whose batch fits, and why the others failed."""
-        embed_tokens = nn.Embedding(self.vocabulary, self.embed_dim, 1)  # the same for all
-        runs, failed, makers = {}, {}, self.makers()
+    def _seconds(
+        self, peak_bytes: dict[str, list[int]], fixed: dict[str, int]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Seconds of the models whose batch fits, and why the others do not."""
+        embed_tokens = nn.Embedding(self.vocabulary, self.embed_dim, 1)  # shared by all models
+        runs: dict[str, Callable[[], object]] = {}
+        failed, builders = {}, self.builders()
         tokens = self.random_tokens(self.batch, self.n)
         with torch.inference_mode():
-            for name, (at, at_twice) in bytes_.items():
-                needed = fixed[name] + at + (self.batch / self.sentences - 1) * (at_twice - at)
+            for name, (single, double) in peak_bytes.items():
+                needed = fixed[name] + single + (self.batch / self.sentences - 1) * (double - single)
                 if needed > self.usable_gib * GIB:
-                    failed[name] = f"its batch takes {needed / GIB:.3g} GiB, and {self.usable_gib:g} may be used"
+                    failed[name] = f"the batch needs {needed / GIB:.3g} GiB, more than usable_gib ({self.usable_gib:g})"
                     continue
-                run = partial(_call, self.placed(makers[name](embed_tokens=embed_tokens).eval()), tokens)
-                if self.device != "cpu" and not fits(run):
+                run = partial(
+                    compute_features, self.to_device(builders[name](embed_tokens=embed_tokens).eval()), tokens
+                )
+                if self.device != "cpu" and not fits_on_gpu(run):
                     failed[name] = NO_MEMORY
                 else:
                     runs[name] = run
-            return self.time(runs), failed
+            return self.time_rounds(runs, self.warm_up), failed
 
 
-def _call(module: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+def compute_features(module: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+    """Features of tokens without padding."""
     return module(tokens, padded=False)[0]
 
 
-def rows(lengths=LENGTHS, dimensions=DIMENSIONS, **options) -> List[Inference]:
-    """A row for each length, with the k of Table 3 below it.
+def count_largest_batch(cell: InferenceCell, build: Callable[[], nn.Module]) -> tuple[int, int]:
+    """The largest batch in a cell's ``memory_gib``, and the bytes of one more sentence, without a GPU.
+
+    Bytes are those of fake tensors, with the feed-forward in one piece.
+    """
+    dtype = DTYPES[cell.dtype]
+    single, double = (
+        forward_peak_bytes(build, compute_features, batch, cell.n, "cpu", dtype, chunked=False) for batch in (1, 2)
+    )
+    return (
+        extrapolate_batch_size(cell.memory_gib * GIB, fixed_bytes(build, dtype), 1, single, double),
+        double - single,
+    )
+
+
+def build_cells(lengths=LENGTHS, dimensions=PROJECTED_DIMS, **options) -> list[InferenceCell]:
+    """One cell per length n, with every k below n.
 
     Raises:
         ValueError: no k is below a length.
     """
-    found = []
+    cells = []
     for n in lengths:
         below = tuple(k for k in dimensions if k < n)
         if not below:
-            raise ValueError(f"n is {n}; a k below it is needed, and there are {', '.join(map(str, dimensions))}")
-        found.append(Inference(n, below, **options))
-    return found
+            raise ValueError(f"projected_dim must be below n = {n}, got {', '.join(map(str, dimensions))}")
+        cells.append(InferenceCell(n, below, **options))
+    return cells
 
 
 @dataclass(frozen=True)
-class WholeInference(Setting):
-    """Features of fairseq's models for one batch: RoBERTa with PyTorch's fused attention as fairseq calls it, the
-    authors', ours.
+class WholeModelCell(BenchmarkCell):
+    """Features of one batch from fairseq's models: RoBERTa with PyTorch's fused attention, the authors', ours.
 
     Raises:
-        ValueError: a model that is not allowed or not installed.
+        ValueError: a model is not allowed or not installed.
     """
 
     n: int
     tokens: int
     k: int = 256
-    models: Tuple[str, ...] = WITH_FAIRSEQ
+    models: tuple[str, ...] = FAIRSEQ_MODELS
     warm_up: int = 1
     kind: ClassVar[str] = "whole"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
-        self._row()  # refuses k above n
-        check_models(self.models, WITH_FAIRSEQ, self.n, self.k)
+        self._row()  # rejects k above n
+        check_models(self.models, FAIRSEQ_MODELS, self.n, self.k)
 
-    def _row(self) -> Inference:
-        return Inference(self.n, (self.k,), self.tokens, self.warm_up, **self.setting())
+    def _row(self) -> InferenceCell:
+        return InferenceCell(self.n, (self.k,), self.tokens, self.warm_up, **self.common_options())
 
     def operations(self) -> float:
-        """As two Transformers and a Linformer."""
+        """The operations of two Transformers and a Linformer."""
         return self._row().operations()
 
-    def measure(self) -> Dict[str, Any]:
+    def measure(self) -> dict[str, Any]:
         """``seconds`` of each model in each round."""
-        tokens, shape = self.random_tokens(self._row().batch, self.n), self.shape(self.n, self.k)
-        modules = {name: self.placed(MODELS[name](shape, False).model.eval()) for name in self.models}
+        tokens, config = self.random_tokens(self._row().batch, self.n), self.build_config(self.n, self.k)
+        modules = {
+            name: self.to_device(MODELS[name](config, False).get_submodule("model").eval()) for name in self.models
+        }
         with torch.inference_mode():
             runs = {name: partial(module, tokens, features_only=True) for name, module in modules.items()}
-            return {"seconds": self.time(runs)}
+            return {"seconds": self.time_rounds(runs, self.warm_up)}

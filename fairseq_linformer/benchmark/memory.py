@@ -1,30 +1,33 @@
-"""Bytes that a computation holds at most beside parameters, gradients and its inputs.
+"""Peak bytes of a computation, without parameters, gradients and inputs.
 
-On a CPU PyTorch's memory tracker counts them from tensors, not from the process; with fake tensors (shapes without
-memory) that is possible for sizes that no machine holds. On a GPU its allocator knows them.
+On a CPU, PyTorch's memory tracker counts the bytes of tensors, not of the process; with fake tensors (shapes without
+memory) this works for sizes beyond any machine. On a GPU, the allocator counts them.
 """
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..modules import encoder_layer
 
 GIB = 2**30
 NO_MEMORY = "out of memory"
 
 
 def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Tensor] = (), device: str = "cpu") -> int:
-    """The most bytes while ``run`` runs.
+    """The peak bytes of ``run``.
 
     Args:
-        run: computes with ``module`` and ``inputs``. If it goes backward, gradients should exist before, as in all
-            steps but the first, or they are counted until they are in place.
+        run: computes with ``module`` and ``inputs``. Before a backward pass allocate the gradients, as in all steps but
+            the first; otherwise they are counted too.
         device: ``cpu`` or ``cuda``.
     """
     if device != "cpu":
-        run()  # what libraries allocate once
+        run()  # libraries allocate workspaces once
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -39,20 +42,29 @@ def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Te
     with tracker:
         run()
     peak = next(sizes for device, sizes in tracker.get_tracker_snapshot("peak").items() if device.type == "cpu")
-    size_of = {kind.name: size for kind, size in peak.items() if kind != "Total"}
-    # External tensors are either the module's or an input.
+    size_of = {getattr(kind, "name", kind): size for kind, size in peak.items()}
+    # External tensors (OTH) are the module's or inputs.
     return size_of["ACT"] + size_of["TEMP"] + size_of["OTH"] - sum(x.untyped_storage().nbytes() for x in inputs)
 
 
-def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, Tensor], object], batch: int, n: int,
-                     device="cpu", dtype=torch.float32) -> int:  # fmt: skip
-    """The most bytes of a forward pass without gradients of (batch, n) tokens; on a CPU with fake tensors.
+def forward_peak_bytes(
+    build: Callable[[], nn.Module],
+    call: Callable[[nn.Module, Tensor], object],
+    batch: int,
+    n: int,
+    device="cpu",
+    dtype=torch.float32,
+    chunked: bool = True,
+) -> int:
+    """The peak bytes of a forward pass of (batch, n) tokens without gradients; on a CPU with fake tensors.
 
     Args:
-        build: makes the model; with fake tensors that costs no memory.
+        build: builds the model.
         call: applies it to tokens.
+        chunked: on a CPU, compute the feed-forward in chunks, as inference there does; or whole, as a GPU does.
     """
-    with FakeTensorMode() if device == "cpu" else nullcontext(), torch.no_grad():
+    fake = FakeTensorMode() if device == "cpu" else nullcontext()
+    with fake, torch.no_grad(), nullcontext() if chunked else whole_feed_forward():
         with default_dtype(dtype):  # a fake module cannot be cast
             module = build().eval()
         if device != "cpu":
@@ -62,8 +74,19 @@ def bytes_of_forward(build: Callable[[], nn.Module], call: Callable[[nn.Module, 
 
 
 @contextmanager
+def whole_feed_forward() -> Iterator[None]:
+    """Compute the feed-forward in one piece also in CPU inference."""
+    before = encoder_layer.CHUNK_ROWS
+    encoder_layer.CHUNK_ROWS = sys.maxsize
+    try:
+        yield
+    finally:
+        encoder_layer.CHUNK_ROWS = before
+
+
+@contextmanager
 def default_dtype(dtype: torch.dtype):
-    """Modules are made in this type."""
+    """Build modules in this precision."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -72,8 +95,8 @@ def default_dtype(dtype: torch.dtype):
         torch.set_default_dtype(before)
 
 
-def fits(run: Callable[[], object]) -> bool:
-    """Whether a GPU has memory for ``run``, which is called once."""
+def fits_on_gpu(run: Callable[[], object]) -> bool:
+    """Call ``run`` once; False if the GPU runs out of memory."""
     try:
         run()
     except torch.OutOfMemoryError:
@@ -83,19 +106,25 @@ def fits(run: Callable[[], object]) -> bool:
     return True
 
 
-def largest_batch(memory: float, fixed: float, sentences: int, at: int, at_twice: int) -> int:
-    """How many sentences fit.
+def fixed_bytes(build: Callable[[], nn.Module], dtype: torch.dtype) -> int:
+    """Bytes of the parameters and buffers of a model."""
+    with FakeTensorMode():
+        module = build()
+    return dtype.itemsize * sum(t.numel() for t in [*module.parameters(), *module.buffers()])
+
+
+def extrapolate_batch_size(memory: float, fixed: float, sentences: int, single: int, double: int) -> int:
+    """The largest number of sentences that fits, by linear extrapolation.
 
     Args:
-        memory: bytes in all.
+        memory: bytes of the device.
         fixed: bytes of parameters and buffers.
-        at, at_twice: bytes beside them, with ``sentences`` and with twice as many; each further one takes as much as
-            those between.
+        single, double: peak bytes without them, of ``sentences`` and of twice as many.
 
     Raises:
-        ValueError: twice as many take no more.
+        ValueError: ``double`` is not more than ``single``.
     """
-    each = (at_twice - at) / sentences
+    each = (double - single) / sentences
     if each <= 0:
-        raise ValueError(f"{at} bytes with {sentences} sentences and {at_twice} with twice as many; it must be more")
-    return max(0, int(sentences + (memory - fixed - at) // each))
+        raise ValueError(f"twice as many sentences must take more than {single} bytes, got {double}")
+    return max(0, int(sentences + (memory - fixed - single) // each))

@@ -1,14 +1,13 @@
-"""Seconds of several runs that take turns.
+"""Seconds of several runs in interleaved rounds.
 
-On a machine that others use too, the same work takes twice as long a minute later. So what is compared runs in
-turns, round by round, every second round in the opposite order; a ratio is taken within each round, and
-reported as the median of all rounds with the lowest and the highest.
+On a shared machine the same work can take twice as long a minute later. So compared runs alternate, every second round
+in reverse order. Ratios are computed within each round, and reported as the median, lowest and highest of all rounds.
 """
 
 import statistics
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, List, Sequence
 
 import torch
 
@@ -17,93 +16,83 @@ CLOCKS = ("processor", "wall")
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of several repetitions, the lowest and the highest."""
+    """Median, lowest and highest value of several repetitions."""
 
     median: float
     lowest: float
     highest: float
     repetitions: int
 
-    @property
-    def equal(self) -> bool:
-        """For a ratio: it differs from 1 by less than it varies."""
-        return self.lowest <= 1 <= self.highest
 
-
-def spread_of(values: Sequence[float]) -> Spread:
-    """
-    Raises:
-        ValueError: there are no values.
-    """
+def summarize(values: Sequence[float]) -> Spread:
+    """The spread of ``values``. Raises ValueError if there are none."""
     if not values:
-        raise ValueError("there is no repetition; at least one is needed")
+        raise ValueError("there must be at least one repetition, got 0")
     return Spread(statistics.median(values), min(values), max(values), len(values))
 
 
-def ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
-    """``above`` / ``below``, round by round.
+def ratio_spread(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
+    """The ratio of two runs, round by round.
 
     Raises:
-        ValueError: they are not of the same rounds.
+        ValueError: the numbers of rounds differ.
     """
-    if len(above) != len(below):
-        raise ValueError(f"{len(above)} rounds against {len(below)}; a ratio is of the same rounds")
-    return spread_of([a / b for a, b in zip(above, below)])
+    if len(numerators) != len(denominators):
+        raise ValueError(
+            f"both runs must have the same number of rounds, got {len(numerators)} and {len(denominators)}"
+        )
+    return summarize([a / b for a, b in zip(numerators, denominators)])
 
 
-def clock_for(device: str) -> str:
-    """``processor`` for one thread on a CPU: seconds in which this process computed, whatever others did meanwhile.
-    ``wall``
-    otherwise: several threads would add theirs up, and it does not see a GPU."""
+def choose_clock(device: str) -> str:
+    """``processor`` for one CPU thread: the processor time of this process, independent of other processes.
+
+    Otherwise ``wall``, since the processor clock sums over threads and does not include a GPU.
+    """
     return "processor" if device == "cpu" and torch.get_num_threads() == 1 else "wall"
 
 
-def seconds_of(run: Callable[[], object], clock: str = "wall", device: str = "cpu") -> float:
-    """Of one run; a GPU is synchronized before and after it.
+def time_call(run: Callable[[], object], clock: str = "wall", device: str = "cpu") -> float:
+    """Seconds of one call; a GPU is synchronized before and after.
 
     Raises:
-        ValueError: there is no such clock.
+        ValueError: ``clock`` is unknown.
     """
     if clock not in CLOCKS:
-        raise ValueError(f"clock is {clock!r}; it must be one of {', '.join(CLOCKS)}")
+        raise ValueError(f"unknown clock {clock!r}; choose from {', '.join(CLOCKS)}")
     now = time.process_time if clock == "processor" else time.perf_counter
     synchronize = torch.cuda.synchronize if device != "cpu" else lambda: None
     synchronize()
-    begun = now()
+    start = now()
     run()
     synchronize()
-    return now() - begun
+    return now() - start
 
 
-def in_turns(names: Sequence[str], rounds: int, warm_up: int = 0) -> Iterator[tuple]:
-    """(round, name): every second round in the opposite order, rounds below 0 to warm up.
+def alternate(names: Sequence[str], rounds: int, warm_up: int = 0) -> Iterator[tuple[int, str]]:
+    """(round, name), every second round in reverse order; warm-up rounds have negative numbers.
 
     Raises:
-        ValueError: there is no round.
+        ValueError: ``rounds`` is below 1, or ``warm_up`` below 0.
     """
     if rounds < 1 or warm_up < 0:
-        raise ValueError(f"{rounds} rounds after {warm_up} to warm up; at least 1 and 0 are needed")
+        raise ValueError(f"rounds must be at least 1 and warm_up at least 0, got {rounds} and {warm_up}")
     for i in range(-warm_up, rounds):
         for name in list(names)[:: -1 if i % 2 else 1]:
             yield i, name
 
 
-def interleaved(
-    runs: Dict[str, Callable[[], object]], rounds: int, warm_up: int = 1, clock: str = "wall", device: str = "cpu"
-) -> Dict[str, List[float]]:
-    """Seconds of each run in each round.
-
-    Args:
-        runs: functions to run, by name.
-        rounds: at least 1.
-        warm_up: rounds before them that do not count.
+def time_interleaved(
+    runs: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1, clock: str = "wall", device: str = "cpu"
+) -> dict[str, list[float]]:
+    """Seconds of each run in each of ``rounds``, after ``warm_up`` rounds that are not recorded.
 
     Raises:
-        ValueError: as ``in_turns`` and ``seconds_of``.
+        ValueError: as for ``alternate`` and ``time_call``.
     """
-    seconds: Dict[str, List[float]] = {name: [] for name in runs}
-    for i, name in in_turns(list(runs), rounds, warm_up):
-        taken = seconds_of(runs[name], clock, device)
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for i, name in alternate(list(runs), rounds, warm_up):
+        elapsed = time_call(runs[name], clock, device)
         if i >= 0:
-            seconds[name].append(taken)
+            seconds[name].append(elapsed)
     return seconds

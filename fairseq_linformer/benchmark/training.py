@@ -1,171 +1,185 @@
-"""A whole training step: forward, backward, optimizer. Tokens per second, most bytes, utilisation.
+"""A training step (forward, backward, optimizer): tokens per second, peak bytes, utilization.
 
-    B sentences of n tokens; pretraining masks m of them in each and predicts those, finetuning predicts a class
+B sentences of n tokens; pretraining predicts m masked tokens of each, finetuning a class
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from ..config import LinformerConfig
 from ..machine import free_memory
-from ..planning.formulas import Batch, Flops, Model, flops_of_head, flops_of_layer, parameters
-from .cells import DTYPES, Setting
+from ..planning.formulas import Batch, Flops, PlannedModel, count_parameters, head_flops, layer_flops
+from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES
-from .memory import GIB, NO_MEMORY, fits, peak_bytes
-from .models import BARE, FILLED_UP, MODELS, OF_INDEX, WITH_FAIRSEQ, check_models
+from .memory import GIB, NO_MEMORY, fits_on_gpu, peak_bytes
+from .models import FAIRSEQ_MODELS, FIXED_LENGTH_MODELS, MODELS, PYPI_MODELS, PYTORCH_MODELS, check_models
 
-MASKED = 0.15
-PRETRAINING = (512, 1024, 2048, 4096)
-FINETUNING = (32, 64, 128)
-optimizer_of = partial(torch.optim.AdamW, lr=1e-5, fused=True)
-"""The same for every model."""
-FINETUNING_BATCH = 32
-"""The most sentences, the larger of RoBERTa's batches."""
-TOKENS = {"cpu": 2048, "cuda": 32_768}
-"""Of a step; see ``inference.TOKENS``."""
-KEPT = 3
-"""How many n x n matrices per head a Transformer with dropout keeps for backward: counted at n = 512 to 2,048."""
-OUR_TRANSFORMERS = tuple(f"transformer-{kind}" for kind in BASELINES)
+MASK_PROB = 0.15
+PRETRAINING_LENGTHS = (512, 1024, 2048, 4096)
+FINETUNING_LENGTHS = (32, 64, 128)
+MAX_FINETUNING_BATCH = 32
+"""The larger of RoBERTa's batch sizes."""
+TOKENS_PER_STEP = {"cpu": 2048, "cuda": 32_768}
+"""See ``inference.TOKENS_PER_BATCH``."""
+NUM_SAVED_SCORES = 3
+"""Number of n x n matrices per head that a Transformer with dropout saves for backward, counted at n = 512 to 2,048."""
+PYTORCH_TRANSFORMERS = tuple(f"transformer-{kind}" for kind in BASELINES)
+build_optimizer = partial(torch.optim.AdamW, lr=1e-5, fused=True)
 
 
 @dataclass(frozen=True)
-class Training(Setting):
-    """Steps of one shape, every model.
+class TrainingCell(BenchmarkCell):
+    """Training steps of one shape, all models.
 
     Raises:
-        ValueError: a value that cannot be measured, or a model that is not allowed or not installed.
+        ValueError: an option has a value that cannot be measured, or a model is not allowed or not installed.
     """
 
     n: int
     batch: int
-    models: Tuple[str, ...] = WITH_FAIRSEQ
+    models: tuple[str, ...] = FAIRSEQ_MODELS
     positions: int = 512
-    """n of the model; inputs of finetuning are shorter."""
+    """Positions of the model; finetuning inputs are shorter."""
     classify: bool = False
     k: int = 256
     memory: bool = False
-    """Count bytes, in one step, and measure no times."""
+    """Count the bytes of one step instead of measuring times."""
     warm_up: int = 1
     kind: ClassVar[str] = "training"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.n > self.positions:
-            raise ValueError(f"n is {self.n}; it must be at most positions, which is {self.positions}")
-        if not self.classify and round(MASKED * self.n) < 1:
-            raise ValueError(f"n is {self.n}; it must be at least {math.ceil(0.5 / MASKED)}, or no token is masked")
-        self.config()  # refuses k above positions
+            raise ValueError(f"n must be at most positions ({self.positions}), got {self.n}")
+        if not self.classify and self._num_masked() < 1:
+            raise ValueError(f"n must be at least {math.ceil(0.5 / MASK_PROB)} to mask a token, got {self.n}")
+        self.config()  # rejects k above positions
         check_models(self.models, tuple(MODELS), self.positions, self.k)
 
     @property
     def _shape_name(self) -> str:
-        """nN or finetuning-nN-of-POSITIONS; -bare of modules alone, -peers with other packages; -memory."""
+        """nN or finetuning-nN-of-POSITIONS, then -bare for modules only, -peers for other packages, and -memory."""
         shape = f"finetuning-n{self.n}-of-{self.positions}" if self.classify else f"n{self.n}"
-        others = "-bare" * (set(self.models) <= set(BARE)) + "-peers" * any(name in OF_INDEX for name in self.models)
-        return shape + others + "-memory" * self.memory
+        shape += "-bare" * (set(self.models) <= set(PYTORCH_MODELS))
+        shape += "-peers" * any(name in PYPI_MODELS for name in self.models)
+        return shape + "-memory" * self.memory
+
+    def _num_masked(self) -> int:
+        return round(MASK_PROB * self.n)
 
     def config(self) -> LinformerConfig:
-        """The shape."""
-        return self.shape(self.positions, self.k)
+        return self.build_config(self.positions, self.k)
 
-    def model_operations(self, name: str) -> float:
-        """Operations that a step of a model needs, by ``planning/formulas.py``; another package needs those of the
-        Linformer."""
-        model = Model(self.config(), linear=name not in ("roberta", *OUR_TRANSFORMERS),
-                      read_only=name in OUR_TRANSFORMERS)  # fmt: skip
-        batch = Batch(self.batch, self.n, 1 if self.classify else round(MASKED * self.n))
-        head = Flops(0, 0) if self.classify else flops_of_head(model, batch)
-        whole = sum((flops_of_layer(model, batch, i, fused=False) for i in range(self.layers)), head)
-        return whole.forward + whole.backward
+    def step_operations(self, name: str) -> float:
+        """Operations of one step of a model (``planning/formulas.py``); other packages count as the Linformer."""
+        is_transformer = name in PYTORCH_TRANSFORMERS
+        model = PlannedModel(
+            self.config(), linear=not (is_transformer or name == "roberta"), skips_unread=is_transformer
+        )
+        batch = Batch(self.batch, self.n, 1 if self.classify else self._num_masked())
+        head = Flops(0, 0) if self.classify else head_flops(model, batch)
+        step = sum((layer_flops(model, batch, i, fused=False) for i in range(self.layers)), head)
+        return step.forward + step.backward
 
     def operations(self) -> float:
-        """Of all rounds of all models."""
         steps = 2 if self.memory else self.rounds + self.warm_up
-        return steps * sum(self.model_operations(name) for name in self.models)
+        return steps * sum(self.step_operations(name) for name in self.models)
 
-    def measure(self) -> Dict[str, Any]:
-        """``seconds`` of a step in each round, or ``bytes``; ``tokens`` and model ``operations`` of a step; ``failed``,
-        and why."""
-        failed = {name: why for name in self.models if (why := self._no_room(name))}
-        inputs, found = self._inputs(), {}
-        for name in (name for name in self.models if name not in failed):
-            if self.memory:
-                found[name] = self._bytes(name)
-            else:
+    def measure(self) -> dict[str, Any]:
+        """
+        Returns:
+            ``seconds`` of a step in each round, or peak ``bytes``; ``tokens`` and model ``operations`` per step; and
+            ``failed``: why other models cannot run.
+        """
+        failed = {name: reason for name in self.models if (reason := self._lacks_memory(name))}
+        names = [name for name in self.models if name not in failed]
+        result: dict[str, Any] = {
+            "tokens": self.batch * self.n,
+            "operations": {name: self.step_operations(name) for name in self.models},
+        }
+        if self.memory:
+            counts = {name: self._bytes(name) for name in names}
+            result["bytes"] = {name: count for name, count in counts.items() if count is not None}
+        else:
+            inputs, steps = self._inputs(), {}
+            for name in names:
                 step = self._step(self._build(name), inputs)
-                found[name] = step if self.device == "cpu" or fits(step) else None
-        failed |= {name: NO_MEMORY for name, value in found.items() if value is None}
-        found = {name: value for name, value in found.items() if value is not None}
-        return {"tokens": self.batch * self.n,
-                "operations": {name: self.model_operations(name) for name in self.models},
-                **({"bytes": found} if self.memory else {"seconds": self.time(found)}), "failed": failed}  # fmt: skip
+                if self.device == "cpu" or fits_on_gpu(step):
+                    steps[name] = step
+            result["seconds"] = self.time_rounds(steps, self.warm_up)
+        values = result["bytes" if self.memory else "seconds"]
+        return {**result, "failed": failed | {name: NO_MEMORY for name in names if name not in values}}
 
-    def _no_room(self, name: str) -> Optional[str]:
-        """Why a model is not run on a CPU, where the system would kill the process; None if it is.
+    def _lacks_memory(self, name: str) -> str | None:
+        """Why a model is not run on a CPU, where running out of memory kills the process; None if it fits.
 
-        A Transformer keeps n x n weights for backward; so does the fused kernel on a CPU, which has no dropout there. A
-        model that takes inputs of its full length only computes many times the tokens of a shorter one.
+        A Transformer saves n x n weights for backward; so does attention with dropout on a CPU, which is not fused. A
+        model with a fixed input length computes many times the tokens of a short input.
         """
         if self.device != "cpu":
             return None
-        if name in ("roberta", *OUR_TRANSFORMERS):
-            what = "its weights take"
-            needed = KEPT * self.layers * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize
-        elif name in FILLED_UP and self.n < self.positions:
+        if name in ("roberta", *PYTORCH_TRANSFORMERS):
+            scores = self.layers * self.heads * self.batch * self.n**2
+            needed = NUM_SAVED_SCORES * scores * DTYPES[self.dtype].itemsize
+            reason = "attention weights need"
+        elif name in FIXED_LENGTH_MODELS and self.n < self.positions:
             models = 1 if self.memory else len(self.models)  # weights, gradients and two moments, all built later
-            held = 4 * models * parameters(Model(self.config())).learnt * DTYPES[self.dtype].itemsize
-            one = replace(self, batch=1)
-            what = f"filled up to n = {self.positions} and beside the other models it takes"
-            needed = held + self.batch * one._bytes(name)
+            parameters = count_parameters(PlannedModel(self.config())).trainable
+            sentence = replace(self, batch=1)._bytes(name) or 0
+            needed = 4 * models * parameters * DTYPES[self.dtype].itemsize + self.batch * sentence
+            reason = f"padded to n = {self.positions}, next to the other models, it needs"
         else:
             return None
         free = free_memory()
-        return f"{what} {needed / GIB:.3g} GiB, and {free / GIB:.3g} are free" if needed > free else None
+        return f"{reason} {needed / GIB:.3g} GiB, but {free / GIB:.3g} are free" if needed > free else None
 
     def _build(self, name: str) -> nn.Module:
-        return self.placed(MODELS[name](self.config(), self.classify).train())
+        return self.to_device(MODELS[name](self.config(), self.classify).train())
 
-    def _inputs(self) -> List[torch.Tensor]:
+    def _inputs(self) -> list[torch.Tensor]:
         tokens = self.random_tokens(self.batch, self.n)
         if self.classify:
             return [tokens, torch.randint(0, 2, (self.batch,), device=self.device)]
         order = torch.rand(self.batch, self.n, device=self.device).argsort(1)
-        positions = order[:, : round(MASKED * self.n)].sort(1).values
+        positions = order[:, : self._num_masked()].sort(1).values
         return [tokens, positions, tokens.gather(1, positions)]
 
-    def _step(self, module: nn.Module, inputs) -> Callable[[], None]:
-        optimizer = optimizer_of(module.parameters())
+    def _step(self, module: nn.Module, inputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+        optimizer = build_optimizer(module.parameters())
 
-        def step():
+        def step() -> None:
             module(*inputs).backward()
             optimizer.step()
             optimizer.zero_grad()
 
         return step
 
-    def _bytes(self, name: str) -> Optional[int]:
-        """Of forward and backward, with gradients in place; None if a GPU has not so many."""
+    def _bytes(self, name: str) -> int | None:
+        """Peak bytes of forward and backward with allocated gradients; None if a GPU runs out of memory."""
         module, inputs = self._build(name), self._inputs()
         for p in module.parameters():
             if p.requires_grad:
                 p.grad = torch.zeros_like(p)
-        backward = lambda: module(*inputs).backward()  # noqa: E731
-        found = peak_bytes(backward, module, inputs, self.device) if self.device == "cpu" or fits(backward) else None
-        # the tracker's hooks keep the module: 1 GiB for each, and the next cells bring more
+        run = lambda: module(*inputs).backward()  # noqa: E731
+        peak = peak_bytes(run, module, inputs, self.device) if self.device == "cpu" or fits_on_gpu(run) else None
+        # The tracker's hooks keep the module (1 GiB at base size), so free its memory for the next cells.
         for p in module.parameters():
             p.grad, p.data = None, p.data.new_empty(0)
-        return found
+        return peak
 
 
-def rows(lengths=PRETRAINING, finetuning=FINETUNING, tokens: int = TOKENS["cpu"], **options) -> List[Training]:
-    """A step of about ``tokens`` tokens for each length, of at most 32 sentences in finetuning, followed by their
-    bytes."""
-    steps = [dict(n=n, batch=max(1, tokens // n), positions=n) for n in lengths]
-    steps += [dict(n=n, batch=min(FINETUNING_BATCH, max(1, tokens // n)), classify=True, positions=512)
-              for n in finetuning]  # fmt: skip
-    return [Training(**step, memory=memory, **options) for memory in (False, True) for step in steps]
+def build_cells(
+    lengths=PRETRAINING_LENGTHS, finetuning=FINETUNING_LENGTHS, tokens: int = TOKENS_PER_STEP["cpu"], **options
+) -> list[TrainingCell]:
+    """Steps of about ``tokens`` tokens per length, in finetuning at most 32 sentences; then the bytes of each step."""
+    batches = {n: max(1, tokens // n) for n in (*lengths, *finetuning)}
+    steps: list[dict[str, Any]] = [dict(n=n, batch=batches[n], positions=n) for n in lengths]
+    for n in finetuning:
+        steps.append(dict(n=n, batch=min(MAX_FINETUNING_BATCH, batches[n]), classify=True, positions=512))
+    return [TrainingCell(**step, memory=memory, **options) for memory in (False, True) for step in steps]

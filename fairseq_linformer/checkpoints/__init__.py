@@ -1,1 +1,1 @@
-"""Doors between formats: RoBERTa, the authors' code, other lengths, Hugging Face."""
+"""Conversion of checkpoints: from RoBERTa and the authors' plugin, to another n or k, to and from ``transformers``."""

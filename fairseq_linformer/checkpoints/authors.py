@@ -1,29 +1,29 @@
-"""A checkpoint of the authors' plugin as one of ``linformer_roberta``."""
+"""Conversion of checkpoints of the authors' plugin."""
 
 from dataclasses import replace
-from typing import Any, Dict
+from typing import Any
 
-from ..models import authors
-from ..models.options import as_options
-from ..models.resize import with_projections
-from ..models.shapes import max_positions, shape_of
-from .files import derived, node, resolved
+from ..models import authors_plugin
+from ..models.options import collect_options
+from ..models.resize import fit_state_dict
+from ..models.shapes import infer_config, max_positions
+from .files import get_cfg_section, replace_model, resolve_model
 
 
-def from_authors(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """A checkpoint of ``linformer_roberta`` made of one of the authors' model; any other is returned as it is.
+def from_authors(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Convert a checkpoint of the authors' plugin to ``linformer_roberta``; return any other checkpoint unchanged.
 
     Raises:
-        ValueError: its options cannot be translated.
+        ValueError: an option has no equivalent.
     """
-    if not authors.is_authors(checkpoint["model"]):
+    if not authors_plugin.is_authors_state_dict(checkpoint["model"]):
         return checkpoint
-    state, old, untied = authors.convert(checkpoint["model"])
-    args, config = resolved({**node(checkpoint, "model"), "max_positions": max_positions(state)}, state)
-    if old:  # version 1 did not share what its options say
-        args.sharing = shape_of(state).sharing
+    state, is_version_1, untied = authors_plugin.convert_state_dict(checkpoint["model"])
+    args, config = resolve_model({**get_cfg_section(checkpoint, "model"), "max_positions": max_positions(state)}, state)
+    if is_version_1:  # it did not share the matrices that its options say are shared
+        args.sharing = infer_config(state).sharing
         config = replace(config, sharing=args.sharing)
     args.untie_weights_roberta = args.untie_weights_roberta or untied
-    # Their matrices have no windows; a new model of these options, finetuned from scratch, must be of the same kind.
-    options = {"_name": args.arch, **as_options(args), "projection_init": "normal"}
-    return derived(checkpoint, with_projections(state, config), options)
+    # The authors' matrices have no windows. Finetuning from scratch uses these options, and must have none either.
+    options = {"_name": args.arch, **collect_options(args), "projection_init": "normal"}
+    return replace_model(checkpoint, fit_state_dict(state, config), options)

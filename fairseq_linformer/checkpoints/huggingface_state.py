@@ -1,10 +1,10 @@
-"""The tensors of a model under fairseq's names and under those of ``fairseq_linformer.huggingface``.
+"""Conversion of state dicts between fairseq's names and those of ``fairseq_linformer.huggingface``.
 
-Only prefixes differ. A tensor with two names is kept once, and what the configuration says already (the number of
-heads) is left out.
+Only prefixes differ. In ``transformers`` tied tensors are stored once, and the number of heads only in the
+configuration.
 """
 
-from typing import Dict, List, Optional, Tuple
+import re
 
 import torch
 from torch import Tensor
@@ -14,87 +14,101 @@ from ..models.shapes import ATTENTION_HEADS, CLASSIFICATION_HEADS, EMBEDDINGS, E
 CLASSIFIER = "classifier."
 """Prefix of the classification head in ``transformers``."""
 
-State = Dict[str, Tensor]
+State = dict[str, Tensor]
+
+# The first group is the prefix of E or F, or of one head's; each projection has exactly one of these entries.
+_PROJECTION = re.compile(r"(.*\.[EF]\.(?:heads\.\d+\.)?)(?:weight|mean_pool|max_pool)")
 
 
-def _prefixes(head: Optional[str]) -> List[Tuple[str, str]]:
-    """Pairs of prefixes, fairseq's first; other heads than ``head`` have the same names in both."""
+def _prefixes(head: str | None) -> list[tuple[str, str]]:
+    """Pairs of prefixes, fairseq's first. Heads other than ``head`` have the same names in both."""
     pairs = [(ENCODER, "linformer.encoder."), ("encoder.lm_head.", "lm_head.")]
     if head is not None:
         pairs.append((f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER))
     return [*pairs, (CLASSIFICATION_HEADS, CLASSIFICATION_HEADS)]
 
 
-def choose_head(state: State, requested: Optional[str]) -> Optional[str]:
-    """Which head becomes the classifier: the requested one, or the only one.
+def choose_head(state: State, requested: str | None) -> str | None:
+    """The classification head to export: the requested one, or the only one; None if there is none.
 
     Raises:
-        ValueError: there is no such head, there are several, or it is one with spectral norm.
+        ValueError: the head does not exist, none was requested of several, or it has spectral norm.
     """
     names = head_names(state)
     if requested is None and len(names) > 1:
-        raise ValueError(f"the checkpoint has the heads {', '.join(names)}; choose one of them with --head")
+        raise ValueError(
+            f"the checkpoint has several classification heads ({', '.join(names)}); choose one with --head"
+        )
     if requested is not None and requested not in names:
-        raise ValueError(f"head is {requested!r}; the checkpoint has {', '.join(names) or 'no classification head'}")
+        raise ValueError(
+            f"unknown head {requested!r}; the checkpoint has {', '.join(names) or 'no classification head'}"
+        )
     name = requested or (names[0] if names else None)
     if name is not None and f"{CLASSIFICATION_HEADS}{name}.out_proj.weight_orig" in state:
-        raise ValueError(
-            f"the head {name} was trained with spectral_norm_classification_head, which cannot be exported"
-        )
+        raise ValueError(f"head {name!r} cannot be exported: it was trained with spectral_norm_classification_head")
     return name
 
 
-def to_transformers(state: State, head: Optional[str], tied: bool) -> State:
-    """A fairseq state dict under the names of ``transformers``.
+def add_window_options(state: State) -> State:
+    """Add the options of windows that a state dict of version 0.2 lacks; all are off (see ``WindowedProjection``).
 
     Args:
-        head: the classification head that becomes the classifier; others keep their names.
-        tied: the output embeddings are the input embeddings.
+        state: named as in fairseq or ``transformers``; not modified.
+    """
+    new = dict(state)
+    for key, value in state.items():
+        if match := _PROJECTION.fullmatch(key):
+            new.setdefault(match[1] + "window_options", torch.zeros(3, dtype=value.dtype))
+    return new
+
+
+def to_transformers(state: State, head: str | None, tied: bool) -> State:
+    """Convert a state dict from fairseq to ``transformers``.
+
+    Args:
+        head: classification head that becomes the classifier; others keep their names.
+        tied: output embeddings are the input embeddings.
 
     Raises:
-        ValueError: a tensor has no place there, or the embeddings are not tied.
+        ValueError: a tensor has no equivalent, or the embeddings are not tied.
     """
     if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
-        raise ValueError(
-            f"{OUTPUT_EMBEDDINGS} differs from {EMBEDDINGS}; without untie_weights_roberta they must be equal"
-        )
-    left_out = {ATTENTION_HEADS, OUTPUT_EMBEDDINGS} if tied else {ATTENTION_HEADS}
+        raise ValueError(f"{OUTPUT_EMBEDDINGS} must equal {EMBEDDINGS} without untie_weights_roberta")
+    omitted = {ATTENTION_HEADS, OUTPUT_EMBEDDINGS} if tied else {ATTENTION_HEADS}
     new = {}
     for key, value in state.items():
-        if key in left_out:
+        if key in omitted:
             continue
         pair = next((pair for pair in _prefixes(head) if key.startswith(pair[0])), None)
         if pair is None:
-            raise ValueError(
-                f"{key} is in the checkpoint and belongs to no part of linformer_roberta that can be exported"
-            )
+            raise ValueError(f"{key} cannot be exported: it is not a weight of linformer_roberta")
         new[pair[1] + key.removeprefix(pair[0])] = value.contiguous()
     return new
 
 
 def to_fairseq(state: State, head: str, tied: bool, attention_heads: int) -> State:
-    """The inverse of ``to_transformers``, for the tensors of a whole model.
+    """Convert a state dict back to fairseq: the inverse of ``to_transformers``.
 
     Args:
-        head: what fairseq calls the classifier.
+        head: fairseq's name of the classifier.
         attention_heads: H.
     """
     new = {}
     for key, value in state.items():
-        fairseq, theirs = next(pair for pair in _prefixes(head) if key.startswith(pair[1]))
-        new[fairseq + key.removeprefix(theirs)] = value
+        fairseq, transformers = next(pair for pair in _prefixes(head) if key.startswith(pair[1]))
+        new[fairseq + key.removeprefix(transformers)] = value
     new[ATTENTION_HEADS] = torch.tensor(attention_heads, dtype=new[EMBEDDINGS].dtype)
     if tied:
         new[OUTPUT_EMBEDDINGS] = new[EMBEDDINGS]
     return new
 
 
-def difference(expected: State, given: State) -> Optional[str]:
-    """Why the tensors ``given`` are not those of a model with the tensors ``expected``; None if they are."""
+def find_mismatch(expected: State, actual: State) -> str | None:
+    """The first difference in names or shapes; None if there is none."""
     for key, value in expected.items():
-        if key not in given:
+        if key not in actual:
             return f"{key} is missing"
-        if given[key].shape != value.shape:
-            return f"{key} is {tuple(given[key].shape)}; it must be {tuple(value.shape)}"
-    unexpected = next((key for key in given if key not in expected), None)
-    return None if unexpected is None else f"{unexpected} has no place in this model"
+        if actual[key].shape != value.shape:
+            return f"{key} must have shape {tuple(value.shape)}, got {tuple(actual[key].shape)}"
+    unexpected = next((key for key in actual if key not in expected), None)
+    return None if unexpected is None else f"{unexpected} is unexpected"

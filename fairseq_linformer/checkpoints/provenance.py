@@ -1,17 +1,17 @@
-"""What a checkpoint knows about its making: as data, and as a model card."""
+"""Provenance of a checkpoint: its settings and progress as JSON, and as a model card."""
 
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import fairseq
 import torch
 
 from .. import __version__
-from .files import architecture, node
+from .files import get_architecture, get_cfg_section
 
-# These are needed whole to load the model; of the others a reader needs some fields.
-_NODES = ("model", "task", "criterion", "optimizer", "lr_scheduler")
+# Loading the model needs all of these sections. Of the others, these fields document the training.
+_SECTIONS = ("model", "task", "criterion", "optimizer", "lr_scheduler")
 _FIELDS = {
     "common": ("seed", "fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16"),
     "dataset": ("batch_size", "max_tokens"),
@@ -21,21 +21,21 @@ _FIELDS = {
 }
 
 
-def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """The settings and the progress of a checkpoint, as JSON can hold them, without paths.
+def collect_provenance(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Settings and progress of a checkpoint as JSON values; paths are reduced to their last part.
 
     Returns:
-        ``cfg``, of the same layout as the checkpoint's; ``num_updates``, ``epoch``, ``val_loss`` and ``best``, None
-        where it does not say; ``versions``.
+        ``cfg`` in the checkpoint's layout; ``num_updates``, ``epoch``, ``val_loss`` and ``best``, each None if unknown;
+        ``versions``.
     """
     extra = checkpoint.get("extra_state") or {}
     history = checkpoint.get("optimizer_history") or [{}]
-    nodes = {name: node(checkpoint, name) for name in (*_NODES, *_FIELDS)}
-    nodes["model"]["_name"] = architecture(checkpoint)
+    sections = {name: get_cfg_section(checkpoint, name) for name in (*_SECTIONS, *_FIELDS)}
+    sections["model"]["_name"] = get_architecture(checkpoint)
     cfg = {}
-    for name, values in nodes.items():
-        kept = {key: value for key, value in values.items() if name in _NODES or key in _FIELDS[name]}
-        if values:  # no option of a model is a path, and k of each head is written with slashes
+    for name, values in sections.items():
+        kept = {key: value for key, value in values.items() if name in _SECTIONS or key in _FIELDS[name]}
+        if values:  # no model option is a path, and slashes separate the k of heads
             cfg[name] = _plain(kept, paths=name != "model")
     earlier = checkpoint.get("provenance") or {}
     return {
@@ -49,7 +49,7 @@ def collect(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _plain(value: Any, paths: bool = True) -> Any:
-    """``value`` as JSON knows it; of a path, if there are ``paths``, only the last part."""
+    """Convert a value to JSON types; with ``paths``, reduce each path to its last part."""
     if isinstance(value, dict):
         return {str(key): _plain(item, paths) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -61,28 +61,30 @@ def _plain(value: Any, paths: bool = True) -> Any:
     text = str(value)
     if not paths or ("/" not in text and "\\" not in text):
         return text
-    # fairseq separates several folders of data by colons.
+    # Colons separate fairseq's data folders.
     return ":".join(os.path.basename(re.sub(r"[\\/]+", "/", part).rstrip("/")) for part in text.split(":"))
 
 
-def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[str], has_tokenizer: bool) -> str:
-    """The model card, README.md of an exported folder.
+def build_model_card(
+    details: dict[str, Any], shape: Any, head: str | None, labels: list[str], has_tokenizer: bool
+) -> str:
+    """Build the model card, README.md of an exported folder.
 
     Args:
-        details: the return value of ``collect``.
+        details: from ``collect_provenance``.
         shape: the ``LinformerConfig``.
-        head: the classification head that travels along, or None.
+        head: name of the exported classification head, or None.
         labels: its labels.
-        has_tokenizer: the folder has one.
+        has_tokenizer: the folder contains a tokenizer.
     """
     cfg = details["cfg"]
     task, dataset, optimization = (cfg.get(name, {}) for name in ("task", "dataset", "optimization"))
     rows = [
         ("architecture", cfg["model"]["_name"]),
         ("n, the longest input", shape.max_positions),
-        ("k, projected positions", shape.projected_dim),
+        ("k, the projected dimension", shape.projected_dim),
         ("sharing of E and F", shape.sharing),
-        ("layers, width, heads", f"{shape.layers}, {shape.embed_dim}, {shape.attention_heads}"),
+        ("layers, embedding dimension, heads", f"{shape.layers}, {shape.embed_dim}, {shape.attention_heads}"),
         ("dictionary", f"{shape.vocab_size} entries"),
         ("classification head", head and f"{head}: {', '.join(labels)}"),
         ("task", task.get("_name")),
@@ -94,9 +96,9 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
         ("optimizer", cfg.get("optimizer", {}).get("_name")),
         ("learning rate", optimization.get("lr")),
         ("schedule", cfg.get("lr_scheduler", {}).get("_name")),
-        ("sentences in a batch", dataset.get("batch_size")),
-        ("tokens in a batch", dataset.get("max_tokens")),
-        ("batches in an update", optimization.get("update_freq")),
+        ("sentences per batch", dataset.get("batch_size")),
+        ("maximum tokens per batch", dataset.get("max_tokens")),
+        ("batches per update", optimization.get("update_freq")),
         ("processes", cfg.get("distributed_training", {}).get("distributed_world_size")),
         ("seed", cfg.get("common", {}).get("seed")),
         ("fairseq", details["versions"]["fairseq"]),
@@ -105,21 +107,34 @@ def card(details: Dict[str, Any], shape: Any, head: Optional[str], labels: List[
     pipeline = "text-classification" if head else "fill-mask"
     auto = "AutoModelForSequenceClassification" if head else "AutoModelForMaskedLM"
     lines = [
-        "---", "library_name: transformers", f"pipeline_tag: {pipeline}", "tags:", "- linformer", "- fairseq", "---",
-        "", "# Linformer", "",
+        "---",
+        "library_name: transformers",
+        f"pipeline_tag: {pipeline}",
+        "tags:",
+        "- linformer",
+        "- fairseq",
+        "---",
+        "",
+        "# Linformer",
+        "",
         "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with "
-        "fairseq and converted by fairseq-linformer. The model code is in this folder.", "",
-        "    from transformers import " + auto + ", pipeline", "",
+        "fairseq and converted by fairseq-linformer. The model code is in this folder.",
+        "",
+        "    from transformers import " + auto + ", pipeline",
+        "",
         f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
-    ]  # fmt: skip
+    ]
     if has_tokenizer:
         lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines += ["", "| | |", "|---|---|"]
-    lines += [f"| {what} | {_cell(value)} |" for what, value in rows if value not in (None, "")]
-    lines += ["", "The checkpoint did not say more than this table. `config.json` has the settings under `fairseq`."]
+    lines += [f"| {name} | {_format_cell(value)} |" for name, value in rows if value not in (None, "")]
+    lines += [
+        "",
+        "Values that are not listed were not in the checkpoint. `config.json` has all settings under `fairseq`.",
+    ]
     return "\n".join(lines) + "\n"
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text.replace("|", "\\|").replace("\n", " ")

@@ -1,45 +1,47 @@
-"""A checkpoint for other lengths and another k; the mathematics is in ``modules/resize.py``."""
+"""Resizing of checkpoints to another n or k; the mathematics is in ``modules/resize.py``."""
 
-from typing import Any, Dict, Optional
+from typing import Any
 
-from ..models.resize import default_dims, with_projections
-from ..models.shapes import PADDING_IDX, POSITIONS, count_layers, current_names, max_positions, projections
+from ..models.resize import fit_state_dict, scale_projected_dims
+from ..models.shapes import PADDING_IDX, POSITIONS, count_layers, group_projections, max_positions, upgrade_names
 from ..modules.resize import resize_positions
-from ..projected_dim import parse, short_form
+from ..projected_dim import format_projected_dim, parse_projected_dim
 from .authors import from_authors
-from .files import derived, node, resolved
+from .files import get_cfg_section, replace_model, resolve_model
 
 
-def resize(checkpoint: Dict[str, Any], n: Optional[int] = None, projected_dim: Any = None) -> Dict[str, Any]:
-    """A checkpoint for other lengths or another k; the old one is not changed.
+def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any = None) -> dict[str, Any]:
+    """Resize a checkpoint to another n or k; the original is unchanged.
 
     Args:
-        checkpoint: what ``read_checkpoint`` returns, of ``linformer_roberta``, of the authors' model or, with no k, of
-            ``roberta``.
-        n: the new ``max_positions``; None to leave it.
-        projected_dim: the new k, in any form; None for the one that leaves the features of short inputs as they are: k
-            in proportion to n, or without windows the old k.
+        checkpoint: from ``read_checkpoint``; of ``roberta`` only without ``projected_dim``.
+        n: new ``max_positions``; None to keep it.
+        projected_dim: new k, in any notation; None for the k that preserves the features of short inputs: with windows
+            k in proportion to n, without windows the old k.
 
     Returns:
-        the checkpoint, to be trained on or finetuned with ``--finetune-from-model``.
+        A checkpoint to continue from with ``--finetune-from-model``.
 
     Raises:
-        ValueError: neither is given, or they do not fit the model.
+        ValueError: neither is set, or they do not fit the model.
     """
     if n is None and projected_dim is None:
-        raise ValueError("neither max_positions nor projected_dim is given; there is nothing to resize")
+        raise ValueError("resize needs max_positions, projected_dim or both")
     checkpoint = from_authors(checkpoint)
-    options, state = node(checkpoint, "model"), current_names(checkpoint["model"])
-    options["max_positions"] = max_positions(state) if n is None else n
-    if not projections(state):
+    options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
+    options["max_positions"] = n = max_positions(state) if n is None else n
+    if not group_projections(state):
         if projected_dim is not None:
-            raise ValueError("this RoBERTa has no projections to resize; projected_dim is for convert from-roberta")
+            raise ValueError(
+                "projected_dim must be unset for RoBERTa, which has no projections (`fairseq-linformer convert "
+                f"from-roberta` adds them), got {projected_dim}"
+            )
         state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
-        return derived(checkpoint, state, options)
+        return replace_model(checkpoint, state, options)
     if projected_dim is None:
-        dims = default_dims(state, n)
+        dims = scale_projected_dims(state, n)
     else:
-        dims = parse(projected_dim, count_layers(state), options["encoder_attention_heads"])
-    options["projected_dim"] = short_form(dims)
-    _, config = resolved(options, state)
-    return derived(checkpoint, with_projections(state, config), options)
+        dims = parse_projected_dim(projected_dim, count_layers(state), options["encoder_attention_heads"])
+    options["projected_dim"] = format_projected_dim(dims)
+    _, config = resolve_model(options, state)
+    return replace_model(checkpoint, fit_state_dict(state, config), options)

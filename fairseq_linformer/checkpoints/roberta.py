@@ -1,37 +1,37 @@
-"""A Linformer from any fairseq RoBERTa: all its weights, with E and F beside them."""
+"""Conversion of any fairseq RoBERTa to a Linformer: all its weights, plus E and F."""
 
-from typing import Any, Dict
+from typing import Any
 
-from ..models.authors import is_authors
-from ..models.options import LinformerRobertaConfig, as_options
-from ..models.resize import with_projections
-from ..models.shapes import ENCODER, POSITIONS, count_layers, current_names, max_positions, projections
-from .files import derived, node, resolved
+from ..models.authors_plugin import is_authors_state_dict
+from ..models.options import LinformerRobertaConfig, collect_options
+from ..models.resize import fit_state_dict
+from ..models.shapes import ENCODER, POSITIONS, count_layers, group_projections, max_positions, upgrade_names
+from .files import get_cfg_section, replace_model, resolve_model
 
 
-def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
-    """A checkpoint of ``linformer_roberta`` made of one of ``roberta``; the old one is not changed.
+def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
 
-    Weights and dictionary are those of RoBERTa. E and F start as a new model's do. As window averages with k = n this
-    is RoBERTa itself; with k = n / 2 its keys and values are averaged in pairs.
+    Weights and dictionary are RoBERTa's; E and F are initialized as in a new model. Initialized as window averages,
+    k = n is RoBERTa itself, and k = n / 2 averages its keys and values in pairs.
 
     Args:
-        checkpoint: what ``read_checkpoint`` returns.
-        options: of ``linformer_roberta``: ``projected_dim``, ``sharing``, ``projection``, ``projection_init``, ...;
-            ``max_positions`` for another length.
+        checkpoint: from ``read_checkpoint``.
+        options: options of ``linformer_roberta``, such as ``projected_dim`` and ``sharing``; ``max_positions`` also
+            changes n.
 
     Returns:
-        the checkpoint, to be trained on with ``--finetune-from-model``.
+        A checkpoint to continue from with ``--finetune-from-model``.
 
     Raises:
-        ValueError: this is a Linformer already, or the options do not fit.
+        ValueError: the checkpoint is not a RoBERTa, or an option is not allowed.
     """
-    state = current_names(checkpoint["model"])
-    if projections(state) or is_authors(state):
-        raise ValueError("this is a checkpoint of a Linformer already; it must be of a RoBERTa")
-    old = node(checkpoint, "model")
+    state = upgrade_names(checkpoint["model"])
+    if group_projections(state) or is_authors_state_dict(state):
+        raise ValueError("the checkpoint is already a Linformer; expected a RoBERTa")
+    old = get_cfg_section(checkpoint, "model")
     if POSITIONS not in state or "encoder_attention_heads" not in old:
-        raise ValueError("this is not a checkpoint of fairseq's RoBERTa")
+        raise ValueError("the checkpoint is not a fairseq RoBERTa")
     known = LinformerRobertaConfig.__dataclass_fields__
     model = {key: value for key, value in old.items() if key in known and not key.startswith("_")}
     model.update(
@@ -43,6 +43,6 @@ def from_roberta(checkpoint: Dict[str, Any], **options: Any) -> Dict[str, Any]:
         encoder_layers_to_keep=None,
     )
     model.update({key: value for key, value in options.items() if value is not None})
-    args, config = resolved(model, state)
+    args, config = resolve_model(model, state)
     state.pop(ENCODER + "version", None)
-    return derived(checkpoint, with_projections(state, config), {"_name": args.arch, **as_options(args)})
+    return replace_model(checkpoint, fit_state_dict(state, config), {"_name": args.arch, **collect_options(args)})

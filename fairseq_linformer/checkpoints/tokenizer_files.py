@@ -1,10 +1,9 @@
-"""Which files make the tokenizer of a checkpoint, and a tokenizer of ``transformers`` from them."""
+"""Tokenizer and label files of a checkpoint, and the ``transformers`` tokenizer built from them."""
 
 import os
 from pathlib import Path
-from typing import List
 
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, tokenizer_beside
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE_FILE, find_tokenizer_files
 from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, LinformerTokenizer, read_dictionary
 
 DICTIONARY = "dict.txt"
@@ -13,41 +12,40 @@ DICTIONARY = "dict.txt"
 def find_tokenizer(
     checkpoint, max_positions: int, dictionary=None, sentencepiece=None, gpt2_encoder=None, gpt2_vocab=None
 ) -> LinformerTokenizer:
-    """The tokenizer of a checkpoint: from the files that are given, else from those beside it.
+    """Load the tokenizer of a checkpoint; files that are not passed are looked up next to the checkpoint.
 
     Args:
-        checkpoint: path of the checkpoint; ``dict.txt``, and ``sentencepiece.bpe.model`` or ``encoder.json`` and
-            ``vocab.bpe``, are looked for in its folder.
+        checkpoint: path of the checkpoint.
         max_positions: n.
         dictionary: fairseq's ``dict.txt``.
-        sentencepiece: a model of sentencepiece; or
-        gpt2_encoder, gpt2_vocab: GPT-2's ``encoder.json`` and ``vocab.bpe``.
+        sentencepiece: sentencepiece model; by default ``sentencepiece.bpe.model`` if there is one.
+        gpt2_encoder, gpt2_vocab: GPT-2's ``encoder.json`` and ``vocab.bpe``, instead of ``sentencepiece``.
 
     Raises:
-        ValueError: a file is missing or is not what it should be.
+        ValueError: a file is missing or invalid.
     """
-    beside = Path(checkpoint).parent
+    folder = Path(checkpoint).parent
     if dictionary is None:
-        dictionary = beside / DICTIONARY
+        dictionary = folder / DICTIONARY
         if not dictionary.is_file():
-            raise ValueError(f"there is no {DICTIONARY} beside {checkpoint}; give the dictionary with --dictionary")
+            raise ValueError(f"there is no {DICTIONARY} next to {checkpoint}; pass one with --dictionary")
     if (gpt2_encoder is None) != (gpt2_vocab is None):
-        raise ValueError("one of --gpt2-encoder and --gpt2-vocab is given; GPT-2's BPE needs both")
+        raise ValueError("GPT-2's BPE needs both gpt2_encoder and gpt2_vocab")
     if sentencepiece is not None and gpt2_encoder is not None:
-        raise ValueError("--sentencepiece and --gpt2-encoder are given; a tokenizer has pieces of one kind")
+        raise ValueError("sentencepiece and gpt2_encoder cannot be used together")
     if sentencepiece is None and gpt2_encoder is None:
-        found = tokenizer_beside(beside)
+        found = find_tokenizer_files(folder)
         sentencepiece = found.get("sentencepiece")
         if "gpt2" in found:
-            gpt2_encoder, gpt2_vocab = (beside / name for name in GPT2_FILES)
+            gpt2_encoder, gpt2_vocab = (folder / name for name in GPT2_FILES)
         if not found:
             raise ValueError(
-                f"there is no {SENTENCEPIECE} beside {checkpoint}; give --sentencepiece, or --gpt2-encoder and "
-                "--gpt2-vocab, or leave the tokenizer out with --no-tokenizer"
+                f"there is no {SENTENCEPIECE_FILE} next to {checkpoint}; pass --sentencepiece-model or --gpt2-bpe, or "
+                "--no-tokenizer to export none"
             )
     for path in (dictionary, sentencepiece, gpt2_encoder, gpt2_vocab):
         if path is not None and not os.path.isfile(path):
-            raise ValueError(f"{path} is not a file; it must be a file of the tokenizer")
+            raise ValueError(f"{path} is not a file; expected a tokenizer file")
     return LinformerTokenizer(
         str(dictionary),
         sentencepiece and str(sentencepiece),
@@ -58,42 +56,36 @@ def find_tokenizer(
 
 
 def check_size(dictionary, vocab_size: int) -> None:
-    """Refuse a dictionary of another size than the embeddings.
-
-    Raises:
-        ValueError: with both numbers.
-    """
+    """Raise ValueError unless the dictionary has as many entries as the embeddings."""
     entries = max(read_dictionary(dictionary).values()) + 1
     if entries != vocab_size:
         raise ValueError(
-            f"{dictionary} gives {entries} entries, fairseq's own symbols included; the model has embeddings for "
-            f"{vocab_size}"
+            f"{dictionary} must have {vocab_size} entries, special symbols included, one per embedding of the model, "
+            f"got {entries}"
         )
 
 
-def read_labels(path, classes: int) -> List[str]:
-    """The names of the classes from the ``dict.txt`` of fairseq's labels.
+def read_labels(path, classes: int) -> list[str]:
+    """Read the names of ``classes`` classes from fairseq's ``dict.txt`` of labels.
 
     Raises:
-        ValueError: it is not a dictionary, or names too few.
+        ValueError: the file is not a dictionary, or has fewer labels.
     """
     if not os.path.isfile(path):
-        raise ValueError(f"{path} is not a file; it must be a dictionary of labels")
+        raise ValueError(f"{path} is not a file; expected a dict.txt of labels")
     numbers = read_dictionary(path)
     names = {number - len(FIRST_SYMBOLS): label for label, number in numbers.items()}
-    # The last one is <mask>. fairseq-preprocess may have filled the dictionary up to a multiple of 8.
+    # The last entry is <mask>. fairseq-preprocess may have padded the dictionary to a multiple of 8.
     known = len(numbers) - len(FIRST_SYMBOLS) - 1
     if known < classes:
-        raise ValueError(f"{path} names {known} labels; the head has {classes} classes")
+        raise ValueError(f"{path} must name the {classes} classes of the head, got {known} labels")
     return [names[i] for i in range(classes)]
 
 
-def write_label_dictionary(path, labels: List[str]) -> None:
-    """A ``dict.txt`` of fairseq's with these labels."""
+def write_label_dictionary(path, labels: list[str]) -> None:
+    """Write fairseq's ``dict.txt`` of labels."""
     for label in labels:
         if not label.strip() or "\n" in label or labels.count(label) > 1:
-            raise ValueError(
-                f"the label {label!r} cannot stand in a dictionary of fairseq; labels must differ and be one line each"
-            )
+            raise ValueError(f"labels must be distinct, not empty, and on one line each, got {label!r}")
     path.parent.mkdir()
     path.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")

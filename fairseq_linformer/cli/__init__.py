@@ -1,54 +1,82 @@
-"""``fairseq-linformer COMMAND``: parses, calls one function, prints. A file for each command."""
+"""``fairseq-linformer COMMAND``. The module of a command parses its options, calls one function and prints."""
 
 import argparse
+import io
 import logging
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Iterator, List, Optional
 
 from ..errors import first_line
-from . import analyze, benchmark, convert, evaluate, finetune, plan, prepare, report, reproduce, submit
+from . import analyze, benchmark, convert, evaluate, finetune, path, plan, prepare, report, reproduce, submit
+from .parsers import HelpFormatter, Parser, reject_empty_folders, reject_renamed
 
 NAME = "fairseq-linformer"
+_INSTALL = {"fairseq": "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1 (after torch and Cython)"}
+"""Install commands for packages that are not plain dependencies; see setup.py."""
 
 
-def main(arguments: Optional[List[str]] = None) -> None:
-    """The command line. Bad input ends with one sentence and status 1, a wrong command with status 2."""
-    parser = argparse.ArgumentParser(prog=NAME, description="Tools around fairseq's own commands.")
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser with all commands."""
+    parser = Parser(
+        prog=NAME,
+        description="Prepare data, plan, launch, finetune, evaluate, convert and benchmark Linformers. Pretraining "
+        "itself is fairseq-train or fairseq-hydra-train with this plugin.",
+        epilog=f"examples:\n  {NAME} evaluate checkpoint_best.pt data/sst-2\n  {NAME} evaluate --help",
+        formatter_class=HelpFormatter,
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (analyze, convert, prepare, evaluate, finetune, plan, submit, reproduce, benchmark, report):
+    for command in (prepare, plan, submit, finetune, evaluate, convert, analyze, benchmark, reproduce, report, path):
         command.add_parser(commands)
-    options, options.more = parser.parse_known_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command. Invalid input exits with one sentence and status 1, an unknown command or option with status 2."""
+    parser = build_parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        reject_renamed(arguments)
+    except ValueError as error:
+        parser.error(str(error))
+    options, more = parser.parse_known_args(arguments)
+    options.more = more
     if options.more and not getattr(options, "takes_more", False):
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
-    # fairseq lets the root logger print everything; a command prints a few lines.
+    # fairseq configures the root logger to print everything.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)
-    sys.stdout.reconfigure(errors="backslashreplace")  # names of files can be anything
+    # Without a network, each request would log 20 lines about its retries before the error.
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
     try:
-        with _tidy_at_the_end():
+        reject_empty_folders(options)
+        with _exit_on_sigterm():
             if text := options.run(options):
                 print(text)
     except KeyboardInterrupt:
         print(f"{NAME}: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # the reader of standard output has enough
+    except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except ImportError as error:
-        sys.exit(f"{NAME}: this needs {error.name}, which is not installed; scripts/setup.sh installs everything")
+        package = (error.name or str(error)).split(".")[0]
+        command = _INSTALL.get(package, f"pip install {package}")
+        sys.exit(f"{NAME}: {options.command} needs {package}, which is not installed; run: {command}")
     except (OSError, ValueError) as error:
-        sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # names of files can have line ends
-    except Exception as error:  # a damaged file or a full disk can fail anywhere
+        sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
+    except Exception as error:  # damaged files and full disks can raise anything anywhere
         sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {first_line(error)}")
 
 
 @contextmanager
-def _tidy_at_the_end() -> Iterator[None]:
-    """SIGTERM ends the process as an error does: partial files are removed."""
+def _exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""``python -m fairseq_linformer.cli`` is ``fairseq-linformer``."""
+"""``python -m fairseq_linformer.cli``, the same as ``fairseq-linformer``."""
 
 from . import main
 

@@ -1,141 +1,211 @@
-"""``fairseq-linformer evaluate``: a model on a task, on a file, or on text.
-
-    fairseq-linformer evaluate runs/sst-2/checkpoints/checkpoint_best.pt data/sst-2
-    fairseq-linformer evaluate runs/sst-2/checkpoints/checkpoint_best.pt reviews.tsv --predictions out.jsonl
-    cat reviews.txt | fairseq-linformer evaluate runs/sst-2/checkpoints/checkpoint_best.pt - --predictions -
-    fairseq-linformer evaluate textattack/roberta-base-SST-2 sst-2 --source hub
-    fairseq-linformer evaluate checkpoints/base/checkpoint_best.pt --perplexity data/own/shard0
-"""
+"""``fairseq-linformer evaluate``: scores, predictions and masked-LM perplexity."""
 
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-# Options by what they are for; None is not given.
-_OF_FAIRSEQ = ("head", "dictionary", "labels", "gpt2", "sentencepiece", "cut")
-_OF_ROWS = (
-    "source", "split", "format", "text", "label", "predictions", "max_tokens", "batch_size", "max_positions",
-    *_OF_FAIRSEQ,
-)  # fmt: skip
-_OF_PERPLEXITY = ("split", "seed", "positions", "mask_prob", "max_tokens")
+from .parsers import add_command, add_tokenizer, add_truncation
+
+FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "gpt2_bpe", "sentencepiece_model", "truncation")
+"""Options for fairseq checkpoints."""
+ROW_OPTIONS = (
+    "source",
+    "split",
+    "format",
+    "text_column",
+    "label_column",
+    "predictions",
+    "max_tokens",
+    "batch_size",
+    "max_positions",
+    *FAIRSEQ_OPTIONS,
+)
+"""Options for tasks and files."""
+PERPLEXITY_OPTIONS = ("split", "seed", "tokens_per_sample", "mask_prob", "max_tokens")
 
 
 def add_parser(commands) -> None:
     """Add ``evaluate``."""
-    parser = commands.add_parser("evaluate", help="scores and predictions of a finetuned model; perplexity of another")
-    parser.add_argument("checkpoint", metavar="CHECKPOINT",
-                        help="of fairseq (a file), of transformers (a folder), or a name on the hub")  # fmt: skip
-    parser.add_argument("what", nargs="?", metavar="TASK-OR-FILE",
-                        help="a folder that prepare wrote, a file (.tsv with a header, .jsonl, .txt), - for standard "
-                        "input, or a task such as sst-2 with --source")  # fmt: skip
-    parser.add_argument("--perplexity", metavar="DATA-BIN",
-                        help="instead: of masked tokens in this folder; --seed and the text fix the masks")  # fmt: skip
-    parser.add_argument("--split", help="of the data (valid)")
-    parser.add_argument("--device", help="cpu, cuda, ... (a GPU, if there is one)")
-    parser.add_argument("--max-tokens", type=int, metavar="T", help="per batch, with padding; does not change results")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
-    rows = parser.add_argument_group("on a task or a file")
-    rows.add_argument("--source", metavar="hub|PATH", help="of a task, as for prepare (hub)")
-    rows.add_argument("--format", metavar="F",
-                      help="of a file: tsv, jsonl or text, which has one text per line, or two with a tab between "
-                      "(by the file's name; text on standard input)")  # fmt: skip
-    rows.add_argument("--text", action="append", default=[], metavar="COLUMN",
-                      help="with the text; twice for a pair (found by the names that the tasks use)")  # fmt: skip
-    rows.add_argument("--label", metavar="COLUMN", help="with the label (found, if there is one)")
-    rows.add_argument("--predictions", metavar="FILE", help="write them there, .tsv or .jsonl; - for standard output")
-    rows.add_argument("--batch-size", type=int, metavar="B", help="rows per batch, at most; does not change results")
-    rows.add_argument("--head", help="which classification head, if a checkpoint has several")
-    rows.add_argument("--dictionary", metavar="FILE", help="dict.txt (beside the checkpoint)")
-    rows.add_argument("--labels", metavar="FILE", help="dict.txt of the labels (label/dict.txt beside the checkpoint)")
-    tokenizer = rows.add_mutually_exclusive_group()
-    tokenizer.add_argument("--gpt2", metavar="FOLDER", help="encoder.json and vocab.bpe (beside the checkpoint)")
-    tokenizer.add_argument("--sentencepiece", metavar="MODEL", help="(sentencepiece.bpe.model beside the checkpoint)")
-    rows.add_argument("--cut", help="the part of a longer text to keep: head or head+tail (as in training)")
-    rows.add_argument("--max-positions", type=int, metavar="N", help="of a model of transformers: cut longer texts")
-    words = parser.add_argument_group("with --perplexity")
-    words.add_argument("--seed", type=int, help="of the masks (1)")
-    words.add_argument("--positions", type=int, metavar="N",
-                       help="per block of text (the model's n); use one for models of different n")  # fmt: skip
-    words.add_argument("--mask-prob", type=float, metavar="P", help="share of the tokens to predict (0.15)")
+    parser = add_command(
+        commands,
+        "evaluate",
+        "score a finetuned model, predict with it, or compute masked-LM perplexity",
+        """evaluate runs/finetune/sst-2-base/checkpoints/checkpoint_best.pt data/sst-2
+        evaluate checkpoint_best.pt reviews.tsv --text-column review --predictions out.jsonl
+        evaluate checkpoint_best.pt --perplexity data/own/shard0""",
+    )
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="fairseq checkpoint, transformers folder, or model name on the Hugging Face hub",
+    )
+    parser.add_argument(
+        "input",
+        nargs="?",
+        metavar="TASK-OR-FILE",
+        help="folder that `prepare` wrote; file (.tsv with a header, .jsonl or .txt); - for standard input; or task, "
+        "such as sst-2, to read from --source",
+    )
+    parser.add_argument(
+        "--perplexity", metavar="DATA-BIN", help="compute masked-LM perplexity on this folder that `prepare` wrote"
+    )
+    parser.add_argument("--split", help="split to evaluate (default: valid)")
+    parser.add_argument("--device", help="device: cpu, cuda or cuda:N (default: cuda if available)")
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        metavar="T",
+        help="maximum tokens per batch; results do not depend on it (default: 8192, for perplexity 4096)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the scores to this file")
+    rows = parser.add_argument_group("tasks and files")
+    rows.add_argument(
+        "--source", metavar="hub|PATH", help="hub, or the official files in a folder or archive (default: hub)"
+    )
+    rows.add_argument(
+        "--format",
+        metavar="F",
+        help="tsv, jsonl or text, with one input per line or a pair separated by a tab (default: from the file name; "
+        "text for standard input)",
+    )
+    rows.add_argument(
+        "--text-column",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="column of the text; repeat for pairs (default: recognized by name)",
+    )
+    rows.add_argument("--label-column", metavar="COLUMN", help="column of the label (default: recognized by name)")
+    rows.add_argument(
+        "--predictions", metavar="FILE", help="write predictions to this .tsv or .jsonl file, or - for standard output"
+    )
+    rows.add_argument(
+        "--batch-size", type=int, metavar="B", help="maximum rows per batch; results do not depend on it (default: 256)"
+    )
+    rows.add_argument("--head", metavar="NAME", help="classification head (default: the only one)")
+    next_to = "next to CHECKPOINT"
+    rows.add_argument("--dictionary", metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
+    rows.add_argument("--labels", metavar="FILE", help=f"dict.txt of the labels (default: label/dict.txt {next_to})")
+    add_tokenizer(rows, default=next_to)
+    add_truncation(rows, None, " (default: as in training)")
+    rows.add_argument(
+        "--max-positions",
+        type=int,
+        metavar="N",
+        help="n, the longest input in tokens; only for a model of transformers (default: the model's)",
+    )
+    perplexity = parser.add_argument_group("perplexity")
+    perplexity.add_argument("--seed", type=int, metavar="S", help="seed of the masks (default: 1)")
+    perplexity.add_argument(
+        "--tokens-per-sample",
+        type=int,
+        metavar="N",
+        help="tokens per block; models of different n are comparable only at the same value (default: the model's n)",
+    )
+    perplexity.add_argument("--mask-prob", type=float, metavar="P", help="share of tokens to predict (default: 0.15)")
     parser.set_defaults(run=_evaluate)
 
 
-def _evaluate(options: argparse.Namespace):
+def _evaluate(options: argparse.Namespace) -> str | None:
     from ..checkpoints.files import check_new_file
 
-    _refuse(options)
+    _reject_unused(options)
     if options.json:
         others = [Path(path).resolve() for path in (options.predictions,) if path not in (None, "-")]
         if str(options.json) == "-" or options.json.resolve() in others:
-            raise ValueError(f"--json is {options.json}; it must be a file of its own")
+            raise ValueError(f"--json must be a file other than --predictions, got {options.json}")
         check_new_file(options.json)
-    numbers, report = _perplexity(options) if options.perplexity is not None else _rows(options)
+    numbers, report = _compute_perplexity(options) if options.perplexity is not None else _score_rows(options)
     if options.json:
         from ..files import write_lines
 
-        content = {"checkpoint": options.checkpoint, "on": options.what or options.perplexity, **numbers}
+        content = {"checkpoint": options.checkpoint, "on": options.input or options.perplexity, **numbers}
         write_lines(options.json, [json.dumps(content, indent=1)])
     if options.predictions != "-":
         return report
     print(report, file=sys.stderr)
+    return None
 
 
-def _refuse(options: argparse.Namespace) -> None:
-    if (options.what is None) == (options.perplexity is None):
-        raise ValueError("give either TASK-OR-FILE or --perplexity DATA-BIN")
-    every = {name: getattr(options, name) for name in (*_OF_ROWS, *_OF_PERPLEXITY)}
-    allowed, place = (_OF_ROWS, "for") if options.perplexity is None else (_OF_PERPLEXITY, "not for")
-    for name, value in every.items():
-        if value not in (None, []) and name not in allowed:
-            raise ValueError(f"--{name.replace('_', '-')} is given; it is {place} --perplexity")
+def _reject_unused(options: argparse.Namespace) -> None:
+    if (options.input is None) == (options.perplexity is None):
+        raise ValueError("pass either TASK-OR-FILE or --perplexity DATA-BIN")
+    allowed: tuple[str, ...]
+    if options.perplexity is None:
+        allowed, reason = ROW_OPTIONS, "needs --perplexity"
+    else:
+        allowed, reason = PERPLEXITY_OPTIONS, "cannot be used with --perplexity"
+    for name in (*ROW_OPTIONS, *PERPLEXITY_OPTIONS):
+        if getattr(options, name) not in (None, []) and name not in allowed:
+            raise ValueError(f"{_flag(name)} {reason}")
 
 
-def _given(options: argparse.Namespace, *names: str) -> dict:
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _set_options(options: argparse.Namespace, names: Iterable[str]) -> dict:
+    """The options among ``names`` that are set."""
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 
 
-def _perplexity(options: argparse.Namespace):
-    from ..evaluation.perplexity import measure
+def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
+    from ..evaluation.perplexity import compute_perplexity
 
-    found = measure(options.checkpoint, options.perplexity, device=_device(options), **_given(options, *_OF_PERPLEXITY))
-    rate = found.tokens / max(found.seconds, 1e-9)
+    settings = _set_options(options, PERPLEXITY_OPTIONS)
+    if "tokens_per_sample" in settings:
+        settings["positions"] = settings.pop("tokens_per_sample")
+    result = compute_perplexity(options.checkpoint, options.perplexity, device=_device(options), **settings)
+    rate = result.tokens / max(result.seconds, 1e-9)
     report = (
-        f"perplexity {found.perplexity:.2f} ({found.bits:.4f} bits per masked token), {100 * found.accuracy:.2f} % "
-        f"right: {found.masked:,} of {found.tokens:,} masked, in blocks of {found.positions}, {rate:,.0f} tokens/s"
+        f"perplexity {result.perplexity:.2f} ({result.bits:.4f} bits per masked token), "
+        f"accuracy {100 * result.accuracy:.2f} %: {result.masked:,} of {result.tokens:,} tokens masked, "
+        f"in blocks of {result.positions}, {rate:,.0f} tokens/s"
     )
-    return vars(found), report
+    return vars(result), report
 
 
-def _rows(options: argparse.Namespace):
-    from ..checkpoints.files import is_fairseq
-    from ..evaluation.evaluate import What, evaluate
+def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
+    from ..checkpoints.files import is_fairseq_checkpoint
+    from ..evaluation.evaluate import EvaluationData
 
-    what = What(options.what, options.source, options.split, options.format, tuple(options.text), options.label)
-    if is_fairseq(options.checkpoint):
+    columns = tuple(options.text_column), options.label_column
+    data = EvaluationData(options.input, options.source, options.split, options.format, *columns)
+    if is_fairseq_checkpoint(options.checkpoint):
         from ..evaluation.classifier import FairseqClassifier
 
         if options.max_positions is not None:
-            hint = f"{options.checkpoint} is of fairseq, whose own n counts"
-            raise ValueError(f"--max-positions is {options.max_positions}; {hint}")
-        if not what.needs_tokenizer and (given := _given(options, "gpt2", "sentencepiece", "cut")):
-            raise ValueError(f"--{next(iter(given))} is given; {options.what} is prepared and has tokens, not texts")
-        files = _given(options, "head", "dictionary", "labels", "cut")
+            raise ValueError(
+                f"--max-positions needs a model of transformers, got the fairseq checkpoint {options.checkpoint}"
+            )
+        unused = _set_options(options, ("gpt2_bpe", "sentencepiece_model", "truncation"))
+        if unused and not data.needs_tokenizer:
+            raise ValueError(f"{_flag(next(iter(unused)))} has no effect: {options.input} is already tokenized")
+        files = _set_options(options, ("head", "dictionary", "labels", "truncation"))
         classifier = FairseqClassifier(options.checkpoint, _device(options), **files)
-        if classifier.names_assumed:
-            assumed = "they are taken to be numbered as in their task, unless --labels FILE names them"
-            print(f"nothing beside {options.checkpoint} names its classes; {assumed}", file=sys.stderr)
-        if what.needs_tokenizer:
-            classifier.use_tokenizer(options.gpt2, options.sentencepiece)
+        if classifier.has_default_names:
+            warning = f"no label names next to {options.checkpoint}: assuming the task's order; --labels FILE sets them"
+            print(warning, file=sys.stderr)
+        if data.needs_tokenizer:
+            classifier.use_tokenizer(options.gpt2_bpe, options.sentencepiece_model)
     else:
         from ..evaluation.transformers_classifier import TransformersClassifier
 
-        if given := _given(options, *_OF_FAIRSEQ):
-            hint = f"it is for a checkpoint of fairseq, and {options.checkpoint} is not a file"
-            raise ValueError(f"--{next(iter(given))} is given; {hint}")
-        classifier = TransformersClassifier(options.checkpoint, _device(options), options.max_positions)
-    found = evaluate(classifier, what, options.predictions, **_given(options, "max_tokens", "batch_size"))
-    return found.as_dict(), found.report()
+        if unused := _set_options(options, FAIRSEQ_OPTIONS):
+            raise ValueError(f"{_flag(next(iter(unused)))} needs a fairseq checkpoint, got {options.checkpoint}")
+        other = TransformersClassifier(options.checkpoint, _device(options), options.max_positions)
+        return _evaluate_rows(other, data, options)
+    return _evaluate_rows(classifier, data, options)
+
+
+def _evaluate_rows(classifier: Any, data: Any, options: argparse.Namespace) -> tuple[dict, str]:
+    from ..evaluation.evaluate import evaluate
+
+    result = evaluate(classifier, data, options.predictions, **_set_options(options, ("max_tokens", "batch_size")))
+    return result.as_dict(), result.report()
 
 
 def _device(options: argparse.Namespace) -> str:
@@ -146,5 +216,5 @@ def _device(options: argparse.Namespace) -> str:
     try:
         torch.zeros(1, device=options.device).item()
     except (RuntimeError, AssertionError):
-        raise ValueError(f"--device is {options.device}; torch has no such device here") from None
+        raise ValueError(f"--device {options.device} is not available") from None
     return options.device

@@ -1,125 +1,171 @@
-"""``fairseq-linformer prepare``: data for fairseq's tasks.
-
-    fairseq-linformer prepare pretraining data/pretraining --source wikipedia --gpt2 data/gpt2_bpe --shards 10
-    fairseq-linformer prepare sentencepiece data/spm --source wikipedia --vocab-size 32000
-    fairseq-linformer prepare qnli data/qnli --source hub --gpt2 data/gpt2_bpe
-    fairseq-linformer prepare imdb data/imdb --source aclImdb_v1.tar.gz --sentencepiece spm.model --cut head+tail
-"""
+"""``fairseq-linformer prepare``: text, tokenizers and tasks in fairseq's formats."""
 
 import argparse
 from pathlib import Path
-from typing import Tuple
 
-from ..corpus.options import MAX_SKIPPED, Options
+from ..corpus.options import MAX_SKIPPED, CorpusOptions
 from ..corpus.sources import PRESETS
-from ..task_data.cut import HOW, MAX_POSITIONS
-from ..task_data.table import TASKS
-
-
-def add_parser(commands) -> None:
-    """Add ``prepare`` and what can be prepared."""
-    prepare = commands.add_parser("prepare", help="data for fairseq's tasks")
-    things = prepare.add_subparsers(dest="thing", required=True, metavar="WHAT")
-    _add_pretraining(things)
-    _add_sentencepiece(things)
-    for task in TASKS.values():
-        _add_task(things, task)
-
+from ..task_data.tasks import TASKS
+from ..task_data.truncation import MAX_POSITIONS, TRUNCATIONS
+from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation
 
 SOURCE = (
-    "a file, a folder or a pattern (text with a blank line between documents, JSON lines or parquet; .gz, .bz2, .xz "
-    f"and .zst too), hub:NAME, or one of {', '.join(PRESETS)}; repeat it for several. Keys follow after commas, such "
-    "as column=body: see fairseq_linformer/corpus/sources.py"
+    "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
+    f".xz, .zst); hub:NAME; or one of {', '.join(PRESETS)}. Repeat for several sources. Settings follow after commas, "
+    "such as column=body"
 )
 
 
-def _add_pretraining(things) -> None:
-    description = "Text for masked_lm. If it is killed, rerun it to resume."
-    thing = things.add_parser("pretraining", help="text for masked_lm, from files and the hub", description=description)
-    thing.add_argument("out", type=Path, metavar="OUT", help="folder: new, or one where the same was begun")
-    thing.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
-    _add_tokenizer(thing)
-    thing.add_argument("--valid-share", type=float, default=Options.valid_share, metavar="SHARE",
-                       help="of the documents, for validation (%(default)s)")  # fmt: skip
-    thing.add_argument("--shards", type=int, default=Options.shards,
-                       help="folders that train is dealt out to; an epoch of fairseq is one (%(default)s)")  # fmt: skip
-    thing.add_argument("--unique-paragraphs", action="store_true",
-                       help="drop repeated paragraphs too; repeated documents are always dropped")  # fmt: skip
-    thing.add_argument("--chunk-mib", type=float, default=Options.chunk_mib, metavar="MIB",
-                       help="of a file of text, read by a process at once (%(default)s)")  # fmt: skip
-    thing.add_argument("--max-skipped", type=float, default=MAX_SKIPPED, metavar="SHARE",
-                       help="of the documents, how many may be skipped as no text (%(default)s)")  # fmt: skip
-    thing.add_argument("--workers", type=int, metavar="N", help="processes (as many as there are processors)")
-    only = thing.add_mutually_exclusive_group()
-    only.add_argument("--part", type=_part, metavar="I/N",
-                      help="tokenise every N-th chunk from the I-th on; the rest is for other machines")  # fmt: skip
-    only.add_argument("--merge", action="store_true", help="put together what all parts have tokenised")
-    thing.set_defaults(run=_pretraining)
+def add_parser(commands) -> None:
+    """Add ``prepare`` and its subcommands."""
+    prepare = add_command(
+        commands,
+        "prepare",
+        "prepare text, tokenizers and tasks for fairseq",
+        "prepare pretraining data/own --source train.txt --sentencepiece-model data/spm/spm.model",
+    )
+    subcommands = add_subcommands(prepare, "data")
+    _add_pretraining(subcommands)
+    _add_sentencepiece(subcommands)
+    for task in TASKS.values():
+        _add_task(subcommands, task)
 
 
-def _add_sentencepiece(things) -> None:
-    thing = things.add_parser("sentencepiece", help="a sentencepiece model, trained on a sample")
-    thing.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    thing.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
-    thing.add_argument("--vocab-size", type=int, required=True, metavar="V", help="pieces, <unk> included")
-    thing.add_argument("--sample-mib", type=float, default=32, metavar="MIB", help="of training text (%(default)s)")
-    thing.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe")
-    thing.add_argument("--fold-case", action="store_true", help="take upper case for lower case")
-    thing.set_defaults(run=_sentencepiece)
+def _add_pretraining(subcommands) -> None:
+    parser = add_command(
+        subcommands,
+        "pretraining",
+        "prepare text for masked-LM pretraining, from files or the Hugging Face hub",
+        """prepare pretraining data/own --source train.txt --sentencepiece-model data/spm/spm.model
+        prepare pretraining data/pretraining --source wikipedia --source bookcorpusopen --gpt2-bpe data/gpt2_bpe""",
+        description="Rerun to resume.",
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write or to resume")
+    parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
+    add_tokenizer(parser, required=True)
+    defaults = CorpusOptions
+    parser.add_argument(
+        "--valid-share",
+        type=float,
+        default=defaults.valid_share,
+        metavar="SHARE",
+        help="share of documents in the validation split",
+    )
+    parser.add_argument(
+        "--shards",
+        type=int,
+        default=defaults.shards,
+        metavar="N",
+        help="number of training shards; fairseq reads one per epoch",
+    )
+    parser.add_argument(
+        "--unique-paragraphs",
+        action="store_true",
+        help="also drop duplicate paragraphs; duplicate documents are always dropped",
+    )
+    parser.add_argument(
+        "--chunk-mib",
+        type=float,
+        default=defaults.chunk_mib,
+        metavar="MIB",
+        help="size of the chunks that a process reads, in MiB",
+    )
+    parser.add_argument(
+        "--max-skipped",
+        type=float,
+        default=MAX_SKIPPED,
+        metavar="SHARE",
+        help="maximum share of documents of a source that may be skipped as unusable",
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per CPU core)")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--part", type=_part, metavar="I/N", help="tokenize part I of N, with one part per machine")
+    part.add_argument("--merge", action="store_true", help="merge the parts when all are tokenized")
+    parser.set_defaults(run=_pretraining)
 
 
-def _add_tokenizer(thing) -> None:
-    tokenizer = thing.add_mutually_exclusive_group(required=True)
-    tokenizer.add_argument("--gpt2", metavar="FOLDER", help="GPT-2's BPE: encoder.json, vocab.bpe and dict.txt")
-    tokenizer.add_argument("--sentencepiece", metavar="MODEL", help="a sentencepiece model")
+def _add_sentencepiece(subcommands) -> None:
+    parser = add_command(
+        subcommands,
+        "sentencepiece",
+        "train a sentencepiece model on a sample of text",
+        "prepare sentencepiece data/spm --source train.txt --vocab-size 8000",
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    parser.add_argument("--source", action="append", required=True, metavar="SOURCE", help=SOURCE)
+    parser.add_argument("--vocab-size", type=int, required=True, metavar="V", help="vocabulary size, <unk> included")
+    parser.add_argument(
+        "--sample-mib", type=float, default=32, metavar="MIB", help="size of the training sample, in MiB"
+    )
+    parser.add_argument("--model-type", choices=("bpe", "unigram"), default="bpe", help="sentencepiece model type")
+    parser.add_argument("--fold-case", action="store_true", help="treat uppercase letters as lowercase")
+    parser.set_defaults(run=_sentencepiece)
 
 
-def _part(text: str) -> Tuple[int, int]:
+def _part(text: str) -> tuple[int, int]:
     i, slash, n = text.partition("/")
     if not (slash and (i + n).isascii() and i.isdigit() and n.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not I/N, such as 3/8")
+        raise argparse.ArgumentTypeError(f"must be I/N, such as 3/8, got {text!r}")
     return int(i), int(n)
 
 
 def _pretraining(options: argparse.Namespace) -> str:
-    from ..corpus.pretraining import prepare
+    from ..corpus.pretraining import prepare_corpus
 
-    names = ("gpt2", "sentencepiece", "valid_share", "shards", "unique_paragraphs", "chunk_mib", "max_skipped")
-    what = Options(tuple(options.source), **{name: getattr(options, name) for name in names})
-    return prepare(options.out, what, options.workers, options.part, options.merge)
+    names = ("valid_share", "shards", "unique_paragraphs", "chunk_mib", "max_skipped")
+    tokenizer = {"gpt2": options.gpt2_bpe, "sentencepiece": options.sentencepiece_model}
+    corpus = CorpusOptions(tuple(options.source), **tokenizer, **{name: getattr(options, name) for name in names})
+    return prepare_corpus(options.out, corpus, options.workers, options.part, options.merge)
 
 
 def _sentencepiece(options: argparse.Namespace) -> str:
-    from ..corpus.sample import train
+    from ..corpus.sentencepiece_training import prepare_sentencepiece
 
     sample = (options.sample_mib, options.model_type, options.fold_case)
-    return train(options.out, options.source, options.vocab_size, *sample)
+    return prepare_sentencepiece(options.out, options.source, options.vocab_size, *sample)
 
 
-def _add_task(things, task) -> None:
-    what = "pairs of texts" if task.inputs == 2 else "texts"
-    classes = ", ".join(task.names) if task.classes else f"a score from {task.score[0]:g} to {task.score[1]:g}"
-    says = f"{what}: {classes}"
-    thing = things.add_parser(task.name, help=says, description=f"{says}. Licence: {task.licence}.")
-    thing.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    thing.add_argument("--source", default="hub", metavar="hub|PATH",
-                       help="hub (default), or the official files, a folder or an archive")  # fmt: skip
-    _add_tokenizer(thing)
-    thing.add_argument("--max-positions", type=int, default=MAX_POSITIONS, metavar="N",
-                       help="n; longer rows are cut (%(default)s)")  # fmt: skip
-    thing.add_argument("--cut", choices=HOW, default=HOW[0], help="the part of a longer text to keep (%(default)s)")
-    thing.add_argument("--max-skipped", type=float, default=MAX_SKIPPED, metavar="SHARE",
-                       help="of the rows of a split, how many may be skipped as unusable (%(default)s)")  # fmt: skip
-    thing.set_defaults(run=_task)
+def _add_task(subcommands, task) -> None:
+    inputs = "sentence pairs" if task.num_inputs == 2 else "sentences"
+    if task.classes:
+        labels = f"the classes {', '.join(task.class_names)}"
+    else:
+        labels = f"scores from {task.score_range[0]:g} to {task.score_range[1]:g}"
+    example = f"prepare {task.name} data/{task.name} --source hub --sentencepiece-model data/spm/spm.model"
+    description = f"License: {task.license}."
+    parser = add_command(
+        subcommands, task.name, f"prepare {task.name.upper()}: {inputs} with {labels}", example, description=description
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    parser.add_argument(
+        "--source", default="hub", metavar="hub|PATH", help="hub, or the official files in a folder or archive"
+    )
+    add_tokenizer(parser, required=True)
+    parser.add_argument(
+        "--max-positions",
+        type=int,
+        default=MAX_POSITIONS,
+        metavar="N",
+        help="n, the longest input in tokens; longer rows are truncated",
+    )
+    add_truncation(parser, TRUNCATIONS[0])
+    parser.add_argument(
+        "--max-skipped",
+        type=float,
+        default=MAX_SKIPPED,
+        metavar="SHARE",
+        help="maximum share of rows of a split that may be skipped as unusable",
+    )
+    parser.set_defaults(run=_task)
 
 
 def _task(options: argparse.Namespace) -> str:
     from ..corpus.tokenizer import load_tokenizer
-    from ..task_data.manifest import summary
-    from ..task_data.prepare import prepare
+    from ..task_data.manifest import summarize_task
+    from ..task_data.prepare import prepare_task
 
-    task = TASKS[options.thing]
-    tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
-    limits = (options.max_positions, options.cut, options.max_skipped)
-    manifest = prepare(task, options.out, options.source, tokenizer, *limits)
-    return summary(task, options.out, manifest)
+    task = TASKS[options.data]
+    tokenizer = load_tokenizer(options.gpt2_bpe, options.sentencepiece_model)
+    limits = (options.max_positions, options.truncation, options.max_skipped)
+    manifest = prepare_task(task, options.out, options.source, tokenizer, *limits)
+    return summarize_task(task, options.out, manifest)

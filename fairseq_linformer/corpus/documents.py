@@ -1,38 +1,37 @@
-"""The documents of a chunk, and the lines of a document.
+"""The documents of a chunk, and the paragraphs of a document.
 
-In text a blank line ends a document; of rows each is one, or those that belong together are. A document is bytes or
-text until ``lines_of`` has split it into lines.
+A blank line ends a document of text. A document of rows is one row, or the consecutive rows of a group.
 """
 
 import json
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any
 
 from .plan import Chunk
-from .rows import hub_rows, parquet_rows
+from .row_readers import read_hub_rows, read_parquet_rows
 from .sources import Source
-from .streams import MAX_BYTES, damage_refused, open_stream, read_line
+from .streams import MAX_BYTES, open_stream, read_line, reject_damaged
 
 MAX_DOCUMENT = 16 << 20
-"""Bytes, of a line of JSON or of the text. The longest novels have a third of it."""
+"""Maximum bytes of a JSON line or text document; the longest novels have a third of that."""
 LONG_DOCUMENT = f"a document of over {MAX_DOCUMENT >> 20} MiB"
-ENDS_OF_DOCUMENTS = "in text a blank line ends a document"
+BLANK_LINE_HINT = "documents in text are separated by blank lines"
 _LONG_LINE = f"a line of over {MAX_BYTES:,} bytes"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
-_CONTROLS = (
-    "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
-)
+_CONTROLS = "".join(map(chr, (*range(1, 9), *range(0x0E, 0x20), *range(0x7F, 0x85), *range(0x86, 0xA0)))) + "\ufeff"
 _CLEANED = str.maketrans(_LINE_ENDS, "\n" * len(_LINE_ENDS), _CONTROLS)
 _UNCLEAN = re.compile(f"[{_LINE_ENDS}{_CONTROLS}]")
 
 
-class Unfit(ValueError):
-    """Why a document is skipped, in a few words that are the same for all such documents.
+class UnfitDocument(ValueError):
+    """A document that is skipped.
 
     Args:
-        position: of the fault, in bytes from the beginning of the document.
+        reason: a short phrase, the same for all documents with this defect.
+        position: offset of the defect, in bytes from the beginning of the document.
     """
 
     def __init__(self, reason: str, position: int = 0):
@@ -41,180 +40,182 @@ class Unfit(ValueError):
 
 
 @dataclass
-class Raw:
-    """A document as it was read.
+class RawDocument:
+    """A document as read, before ``split_paragraphs``.
 
     Attributes:
-        text: bytes or text; None if it was too long to be read, and ``unfit`` says so.
-        place: bytes before it in its file (decompressed), or rows before it in its chunk.
-        unfit: what was already wrong.
+        text: bytes or text; None if it was too long to read.
+        offset: position in its file in bytes (decompressed), or in its chunk in rows.
+        unfit: why it is skipped, if the reader already knows.
     """
 
-    text: Union[bytes, str, None]
-    place: int
-    unfit: Optional[Unfit] = None
+    text: bytes | str | None
+    offset: int
+    unfit: UnfitDocument | None = None
 
 
-NumberedRow = Tuple[Optional[Dict[str, Any]], int, Optional[Unfit]]
-"""A row, its place, and why it cannot be used; one of the first and the last is None."""
+NumberedRow = tuple[dict[str, Any] | None, int, UnfitDocument | None]
+"""A row, its offset, and why it is skipped; either the row or the reason is None."""
 
 
-def documents(chunk: Chunk, source: Source) -> Iterator[Raw]:
+def read_documents(chunk: Chunk, source: Source) -> Iterator[RawDocument]:
     """The documents of a chunk, in order.
 
     Raises:
-        ValueError: it is damaged or stops.
+        ValueError: the chunk is damaged, or reading from the hub failed.
         OSError: it cannot be read.
     """
     if chunk.format == "text":
-        yield from _text_documents(chunk)
+        yield from _read_text_documents(chunk)
     elif chunk.format == "jsonl":
-        yield from _joined(_json_rows(chunk), source)
+        yield from _join_rows(_read_json_rows(chunk), source)
     else:
+        assert chunk.end is not None
+        rows: Iterator[dict[str, Any] | None]
         if chunk.format == "hub":
-            rows = hub_rows(source, chunk.start, chunk.end)
+            rows = read_hub_rows(source, chunk.start, chunk.end)
         else:
-            rows = parquet_rows(chunk.file, chunk.start, chunk.end, source.columns)
-        numbered = ((row, place, Unfit("not UTF-8") if row is None else None) for place, row in enumerate(rows))
-        yield from _joined(numbered, source)
+            rows = read_parquet_rows(chunk.file, chunk.start, chunk.end, source.columns)
+        numbered = ((row, i, UnfitDocument("not UTF-8") if row is None else None) for i, row in enumerate(rows))
+        yield from _join_rows(numbered, source)
 
 
-def lines_as_documents(chunk: Chunk) -> Iterator[Raw]:
-    """Each nonblank line of a chunk of text, for texts of one line each: an unfit one takes no other with it.
+def read_line_documents(chunk: Chunk) -> Iterator[RawDocument]:
+    """Each nonblank line of a text chunk as a document of its own, so that an unfit line is skipped alone.
 
     Raises:
-        ValueError, OSError: as ``documents``.
+        ValueError, OSError: as ``read_documents``.
     """
-    for line, place, length in _lines(chunk, MAX_BYTES):
+    for line, offset, length in _read_lines(chunk, MAX_BYTES):
         if length > MAX_BYTES:
-            yield Raw(None, place, Unfit(_LONG_LINE))
+            yield RawDocument(None, offset, UnfitDocument(_LONG_LINE))
         elif line.strip():
-            yield Raw(line, place)
+            yield RawDocument(line, offset)
 
 
-def lines_of(raw: Raw) -> List[str]:
-    """The paragraphs of a document, stripped, without blank ones.
+def split_paragraphs(raw: RawDocument) -> list[str]:
+    """The nonblank lines of a document, cleaned and stripped.
 
-    Whatever some system takes for a line end becomes one: carriage return, vertical tab, form feed, NEL (U+0085),
-    U+2028 and U+2029. Control characters except the tab are removed, and so is U+FEFF, the byte order mark. The rest
-    is normalised to NFC.
+    Carriage return, vertical tab, form feed, NEL (U+0085), U+2028 and U+2029 become line ends. Other control characters
+    except the tab, and the byte order mark (U+FEFF), are removed. Text is normalized to NFC.
 
     Raises:
-        Unfit: it is not text.
+        UnfitDocument: the document is not valid text.
     """
-    if raw.unfit is not None:
-        raise raw.unfit
+    if raw.unfit is not None or raw.text is None:
+        raise raw.unfit or UnfitDocument(LONG_DOCUMENT)
     text = raw.text
     if isinstance(text, bytes):
         if b"\0" in text:
-            raise Unfit("NUL byte", text.index(b"\0"))
+            raise UnfitDocument("NUL byte", text.index(b"\0"))
         try:
             text = text.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Unfit("not UTF-8", error.start) from None
+            raise UnfitDocument("not UTF-8", error.start) from None
     else:
         if "\0" in text:
-            raise Unfit("NUL byte")
+            raise UnfitDocument("NUL byte")
         try:
             text.encode("utf-8")
-        except UnicodeEncodeError:  # half a character, as JSON can have it
-            raise Unfit("not UTF-8") from None
+        except UnicodeEncodeError:  # a lone surrogate, which JSON allows
+            raise UnfitDocument("not UTF-8") from None
     if _UNCLEAN.search(text):
         text = text.translate(_CLEANED)
-    return [_composed(line) for line in map(str.strip, text.split("\n")) if line]
+    return [_normalize(line) for line in map(str.strip, text.split("\n")) if line]
 
 
-def _composed(line: str) -> str:
-    """In NFC."""
+def _normalize(line: str) -> str:
+    """The line in NFC."""
     if len(line) > MAX_BYTES // 4 and len(line.encode("utf-8")) > MAX_BYTES:
-        raise Unfit(_LONG_LINE)
+        raise UnfitDocument(_LONG_LINE)
     if line.isascii():
         return line
-    # Its time is quadratic in the length of a run of marks.
+    # Normalization takes quadratic time in the length of a run of combining marks.
     if len(line) > 10_000 and sum(unicodedata.combining(c) > 0 for c in line) > 10_000:
-        raise Unfit("a line of combining marks")
+        raise UnfitDocument("a line of combining marks")
     return unicodedata.normalize("NFC", line)
 
 
-def _lines(chunk: Chunk, limit: int) -> Iterator[Tuple[bytes, int, int]]:
-    """(line, its place, its length); only the beginning of a line of over ``limit`` bytes."""
-    with open_stream(chunk.file) as stream, damage_refused(chunk.file):
+def _read_lines(chunk: Chunk, limit: int) -> Iterator[tuple[bytes, int, int]]:
+    """(line, offset, length); lines of over ``limit`` bytes are truncated."""
+    with open_stream(chunk.file) as stream, reject_damaged(chunk.file):
         if chunk.start:
             stream.seek(chunk.start)
-        place = chunk.start
-        while chunk.end is None or place < chunk.end:
+        offset = chunk.start
+        while chunk.end is None or offset < chunk.end:
             line, length = read_line(stream, limit)
             if not line:
                 return
-            yield line, place, length
-            place += length
+            yield line, offset, length
+            offset += length
 
 
-def _text_documents(chunk: Chunk) -> Iterator[Raw]:
-    lines: List[bytes] = []
-    begun, size, unfit = chunk.start, 0, None
-    for line, place, length in _lines(chunk, MAX_BYTES):
+def _read_text_documents(chunk: Chunk) -> Iterator[RawDocument]:
+    lines: list[bytes] = []
+    start, size, unfit = chunk.start, 0, None
+    for line, offset, length in _read_lines(chunk, MAX_BYTES):
         if line.strip() == b"" and length <= MAX_BYTES:
             if lines or unfit:
-                yield Raw(None if unfit else b"".join(lines), begun, unfit)
+                yield RawDocument(None if unfit else b"".join(lines), start, unfit)
             lines, size, unfit = [], 0, None
             continue
         if not lines and unfit is None:
-            begun = place
+            start = offset
         size += length
         if unfit is None and length > MAX_BYTES:
-            unfit = Unfit(_LONG_LINE, place - begun)
+            unfit = UnfitDocument(_LONG_LINE, offset - start)
         elif unfit is None and size > MAX_DOCUMENT:
-            unfit = Unfit(LONG_DOCUMENT)
+            unfit = UnfitDocument(LONG_DOCUMENT)
         if unfit is None:
             lines.append(line)
         else:
-            lines = []  # not kept, however long the document is
+            lines = []  # frees memory, however long the document is
     if lines or unfit:
-        yield Raw(None if unfit else b"".join(lines), begun, unfit)
+        yield RawDocument(None if unfit else b"".join(lines), start, unfit)
 
 
-def _json_rows(chunk: Chunk) -> Iterator[NumberedRow]:
-    for line, place, length in _lines(chunk, MAX_DOCUMENT):
+def _read_json_rows(chunk: Chunk) -> Iterator[NumberedRow]:
+    for line, offset, length in _read_lines(chunk, MAX_DOCUMENT):
         if length > MAX_DOCUMENT:
-            yield None, place, Unfit(LONG_DOCUMENT)
+            yield None, offset, UnfitDocument(LONG_DOCUMENT)
         elif line.strip():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                yield None, place, Unfit("not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON")
+                reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not JSON"
+                yield None, offset, UnfitDocument(reason)
                 continue
-            yield (row, place, None) if isinstance(row, dict) else (None, place, Unfit("not a JSON object"))
+            yield (row, offset, None) if isinstance(row, dict) else (None, offset, UnfitDocument("not a JSON object"))
 
 
-def _joined(rows: Iterator[NumberedRow], source: Source) -> Iterator[Raw]:
-    """Documents from rows: each row is one, or those that belong together are."""
-    texts: List[str] = []
-    begun, last, size = 0, None, 0
+def _join_rows(rows: Iterator[NumberedRow], source: Source) -> Iterator[RawDocument]:
+    """Each row is a document, or each group of consecutive rows."""
+    texts: list[str] = []
+    start, last_key, size = 0, None, 0
 
-    def document() -> Raw:
-        too_long = Unfit(LONG_DOCUMENT) if size > MAX_DOCUMENT else None
-        return Raw(None if too_long else "\n".join(texts), begun, too_long)
+    def document() -> RawDocument:
+        too_long = UnfitDocument(LONG_DOCUMENT) if size > MAX_DOCUMENT else None
+        return RawDocument(None if too_long else "\n".join(texts), start, too_long)
 
-    for row, place, unfit in rows:
-        if unfit is None and not isinstance(row.get(source.column), str):
-            unfit = Unfit(f"no text in {source.column}")
-        if unfit is None and source.group is not None and source.group not in row:
-            unfit = Unfit(f"no {source.group}")
-        if unfit:
-            yield Raw(None, place, unfit)
+    for row, offset, unfit in rows:
+        if row is not None and not isinstance(row.get(source.column), str):
+            unfit = UnfitDocument(f"no text in {source.column}")
+        elif row is not None and source.group is not None and source.group not in row:
+            unfit = UnfitDocument(f"no {source.group}")
+        if row is None or unfit:
+            yield RawDocument(None, offset, unfit)
             continue
-        text, title = row[source.column], row.get(source.title)
-        if isinstance(title, str) and title:
+        text, title = row[source.column], row.get(source.title or "")
+        if source.title is not None and isinstance(title, str) and title:
             text = f"{title}\n{text}"
-        key = row.get(source.group)
-        if texts and (len(texts) >= source.rows if source.group is None else key != last):
+        key = row.get(source.group or "")
+        if texts and (len(texts) >= source.rows if source.group is None else key != last_key):
             yield document()
             texts, size = [], 0
         if not texts:
-            begun = place
+            start = offset
         size += len(text.encode("utf-8", "surrogatepass"))
         texts.append(text if size <= MAX_DOCUMENT else "")
-        last = key
+        last_key = key
     if texts:
         yield document()

@@ -1,72 +1,79 @@
-"""``manifest.json``: what a corpus was made of, what was skipped and dropped, what came out.
+"""``manifest.json`` of a corpus: its sources, what was skipped and dropped, and what was written.
 
-For each source documents_read = documents + duplicate_documents + emptied_documents + empty + unfit: those that were
-kept, that came before, whose paragraphs all came before, that are blank, and that were skipped, by reason.
+For each source documents_read = documents + duplicate_documents + emptied_documents + empty + unfit: kept, duplicate,
+with duplicate paragraphs only, blank, and skipped (by reason).
 """
 
+import hashlib
 import json
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
-from ..files import atomic, sha256
+from ..files import atomic
 from ..progress import Progress
-from .chunks import EXAMPLES, name_of
-from .documents import ENDS_OF_DOCUMENTS, LONG_DOCUMENT
+from .chunks import MAX_EXAMPLES, chunk_name
+from .documents import BLANK_LINE_HINT, LONG_DOCUMENT
 from .plan import Chunk
-from .streams import line_number
+from .streams import find_line_number
 
-NAME = "manifest.json"
+MANIFEST = "manifest.json"
 
 
-def read_counts(folder: Path, source_count: int, chunks: List[Chunk]) -> List[Dict[str, Any]]:
-    """Per source what was read and skipped, and the first skipped documents by file and line."""
-    totals = [{"documents_read": 0, "empty": 0, "unfit": Counter(), "examples": []} for _ in range(source_count)]
+def read_counts(folder: Path, num_sources: int, chunks: list[Chunk]) -> list[dict[str, Any]]:
+    """Per source, counts of read and skipped documents, and file and line of the first skipped ones."""
+    totals: list[dict[str, Any]] = [
+        {"documents_read": 0, "empty": 0, "unfit": Counter(), "examples": []} for _ in range(num_sources)
+    ]
     for i, chunk in enumerate(chunks):
-        counts, total = json.loads((folder / f"{name_of(i)}.json").read_text()), totals[chunk.source]
+        counts, total = json.loads((folder / f"{chunk_name(i)}.json").read_text()), totals[chunk.source]
         total["documents_read"] += counts["documents"]
         total["empty"] += counts["empty"]
         total["unfit"].update(counts["unfit"])
-        for reason, place in counts["examples"][: EXAMPLES - len(total["examples"])]:
+        for reason, offset in counts["examples"][: MAX_EXAMPLES - len(total["examples"])]:
             if chunk.is_stream:
-                where = f"line {line_number(chunk.file, place):,}"
+                location = f"line {find_line_number(chunk.file, offset):,}"
             else:
                 unit = "shard" if chunk.format == "hub" else "row group"
-                where = f"row {place + 1:,} from {unit} {max(0, chunk.start)} on"
-            total["examples"].append(f"{chunk.file}, {where}: {reason}")
+                location = f"row {offset + 1:,} from the start of {unit} {max(0, chunk.start)}"
+            total["examples"].append(f"{chunk.file}, {location}: {reason}")
     return totals
 
 
-def check_skipped(read: List[Dict[str, Any]], max_skipped: float) -> None:
-    """Raise ValueError if too much is skipped of the sources of ``read_counts``."""
-    documents, unfit = sum(c["documents_read"] for c in read), sum(sum(c["unfit"].values()) for c in read)
+def check_skipped(counts: list[dict[str, Any]], max_skipped: float) -> None:
+    """Raise ValueError if the counts of ``read_counts`` exceed the limit on skipped documents."""
+    documents, unfit = sum(c["documents_read"] for c in counts), sum(sum(c["unfit"].values()) for c in counts)
     if unfit > max_skipped * documents:
-        first = next(example for counts in read for example in counts["examples"])
-        advice = f"; {ENDS_OF_DOCUMENTS}" if any(LONG_DOCUMENT in counts["unfit"] for counts in read) else ""
+        example = next(example for source in counts for example in source["examples"])
+        hint = f"; {BLANK_LINE_HINT}" if any(LONG_DOCUMENT in source["unfit"] for source in counts) else ""
         raise ValueError(
-            f"{unfit:,} of {documents:,} documents must be skipped, more than the share of {max_skipped:g} that "
-            f"--max-skipped allows; the first is {first}{advice}"
+            f"at most --max-skipped {max_skipped:g} of the documents may be skipped, got {unfit:,} of {documents:,}; "
+            f"for example {example}{hint}"
         )
 
 
-def write(
-    out: Path, command: str, sources: List[Dict[str, Any]], counts: List[Dict[str, Any]], splits: Dict[str, Any],
-    tokenizer: Dict[str, Any],
-) -> None:  # fmt: skip
-    """Write ``manifest.json``, which marks the corpus as done.
+def write_manifest(
+    out: Path,
+    command: str,
+    sources: list[dict[str, Any]],
+    counts: list[dict[str, Any]],
+    splits: dict[str, Any],
+    tokenizer: dict[str, Any],
+) -> None:
+    """Write ``manifest.json``, which marks the corpus as finished.
 
     Args:
-        sources: as the plan has them.
-        counts: per source.
+        sources: ``Plan.sources``.
+        counts: counts per source.
         splits: counts per split.
-        tokenizer: its name and its files.
+        tokenizer: name and checksums of its files.
     """
-    files = sorted(out.glob("shard*/*"))
-    sums = _sums([*(Path(file["path"]) for source in sources for file in source["files"]), *files])
+    outputs = sorted(out.glob("shard*/*"))
+    checksums = _hash_files([*(Path(file["path"]) for source in sources for file in source["files"]), *outputs])
 
-    def record(file: Dict[str, Any]) -> Dict[str, Any]:
-        return {"path": file["path"], "bytes": file["bytes"], "sha256": sums[Path(file["path"])]}
+    def record(file: dict[str, Any]) -> dict[str, Any]:
+        return {"path": file["path"], "bytes": file["bytes"], "sha256": checksums[Path(file["path"])]}
 
     content = {
         "command": command,
@@ -76,58 +83,63 @@ def write(
         ],
         "tokenizer": tokenizer,
         "splits": splits,
-        "files": {str(path.relative_to(out)): {"bytes": path.stat().st_size, "sha256": sums[path]} for path in files},
-        "versions": versions(),
+        "files": {
+            str(path.relative_to(out)): {"bytes": path.stat().st_size, "sha256": checksums[path]} for path in outputs
+        },
+        "versions": library_versions(),
     }
-    with atomic(out / NAME) as file:
+    with atomic(out / MANIFEST) as file:
         json.dump(content, file, indent=1)
 
 
-def _sums(paths: List[Path]) -> Dict[Path, str]:
+def _hash_files(paths: list[Path]) -> dict[Path, str]:
     """SHA-256 of each file."""
-    sums = {}
+    checksums = {}
     with Progress("hashing", sum(path.stat().st_size for path in paths)) as progress:
         for path in paths:
-            sums[path] = sha256(path)
-            progress.add(path.stat().st_size)
-    return sums
+            digest = hashlib.sha256()
+            with open(path, "rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+                    progress.add(len(block))
+            checksums[path] = digest.hexdigest()
+    return checksums
 
 
 def check_files(out: Path) -> None:
-    """Raise ValueError if a finished corpus is not as its manifest says any more."""
-    manifest = json.loads((out / NAME).read_text())
-    for name, file in manifest["files"].items():
+    """Raise ValueError if a file of a finished corpus is missing or its size differs from the manifest."""
+    for name, file in json.loads((out / MANIFEST).read_text())["files"].items():
         path = out / name
         if not path.exists() or path.stat().st_size != file["bytes"]:
             raise ValueError(
-                f"{path} is missing or cut off, though {out} was finished; delete {out} and prepare it again"
+                f"{path} was deleted or truncated after {out} was finished; delete {out} and prepare it again"
             )
 
 
-def summary(out: Path) -> str:
-    """The counts of a finished corpus, and its path for fairseq-train."""
-    manifest = json.loads((out / NAME).read_text())
+def summarize_corpus(out: Path) -> str:
+    """The counts of a finished corpus, and its path for ``fairseq-train``."""
+    manifest = json.loads((out / MANIFEST).read_text())
     splits, sources = manifest["splits"], manifest["sources"]
     train = [counts for name, counts in splits.items() if name != "valid"]
     documents, words, tokens = (sum(counts[unit] for counts in train) for unit in ("documents", "words", "tokens"))
     unfit = sum(sum(source["unfit"].values()) for source in sources)
-    repeated = sum(source["duplicate_documents"] + source.get("emptied_documents", 0) for source in sources)
+    duplicates = sum(source["duplicate_documents"] + source.get("emptied_documents", 0) for source in sources)
     unknown = sum(counts.get("unknown", 0) for counts in splits.values())
     shards = [out / f"shard{i}" for i in range(len(train))]
     return (
         f"train: {documents:,} documents, {words:,} words, {tokens:,} tokens; "
         f"valid: {splits['valid']['documents']:,} documents, {splits['valid']['tokens']:,} tokens; "
-        f"dropped: {repeated:,} documents that came before; skipped: {unfit:,}; "
-        f"{unknown:,} tokens are unknown to the dictionary\nfor fairseq-train: {':'.join(map(str, shards))}"
+        f"dropped: {duplicates:,} duplicate documents; skipped: {unfit:,}; "
+        f"{unknown:,} <unk> tokens\nfor fairseq-train: {':'.join(map(str, shards))}"
     )
 
 
-def versions() -> Dict[str, str]:
-    """Of the libraries that a corpus depends on, those that are installed."""
-    found = {}
+def library_versions() -> dict[str, str]:
+    """Versions of the installed libraries that a corpus depends on."""
+    versions = {}
     for name in ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "datasets", "pyarrow"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,61 +1,64 @@
-"""The options that a corpus for pretraining depends on."""
+"""Options of ``prepare pretraining``."""
 
 import shlex
 from dataclasses import dataclass, fields
-from typing import Any, Dict, Optional, Tuple
+from typing import Any
 
 MAX_SKIPPED = 0.01
-"""Default share that may be skipped, of documents here and of the rows of a task."""
-LATE = ("valid_share", "shards", "max_skipped")
-"""Options that take effect after tokenising; they can be changed until the chunks are put together."""
+"""Default limit on the share of documents, or of rows of a task, that are skipped."""
+TOKENIZER_FLAGS = {"gpt2": "--gpt2-bpe", "sentencepiece": "--sentencepiece-model"}
+"""The option of each tokenizer."""
+LATE_OPTIONS = ("valid_share", "shards", "max_skipped")
+"""Options that act after tokenization; they may change until the chunks are assembled."""
+NO_SOURCE = "at least one --source is required, such as wikipedia or a file"
 
 
 @dataclass(frozen=True)
-class Options:
-    """The bytes of a corpus depend on all of these except ``chunk_mib``, ``max_skipped`` and the path of the tokenizer.
+class CorpusOptions:
+    """Options of a corpus. Its bytes depend on all except ``chunk_mib``, ``max_skipped`` and the tokenizer's path.
 
     Raises:
         ValueError: a value is out of range.
     """
 
-    sources: Tuple[str, ...]
-    """As sources.py has them, in order."""
-    gpt2: Optional[str] = None
-    """Folder of GPT-2's files and RoBERTa's dictionary. Exactly one of this and the next is required."""
-    sentencepiece: Optional[str] = None
-    """Path of a model."""
+    sources: tuple[str, ...]
+    """In order, as ``sources.py`` describes them."""
+    gpt2: str | None = None
+    """Folder of GPT-2's BPE files and RoBERTa's dictionary. Set either this or ``sentencepiece``."""
+    sentencepiece: str | None = None
+    """Path of a SentencePiece model."""
     valid_share: float = 0.005
-    """Of the documents, for validation, chosen by their hashes; above 0 and below 1."""
+    """Share of the documents for validation, selected by hash; between 0 and 1."""
     shards: int = 1
-    """Folders that train is dealt out to, from 1 to 1,000."""
+    """Number of folders for the training data, from 1 to 1,000."""
     unique_paragraphs: bool = False
-    """Drop paragraphs that came before, in any document."""
+    """Drop duplicate paragraphs across all documents."""
     chunk_mib: float = 16
-    """MiB of a file that a process reads at once, and that are lost when it is killed. A compressed file and JSON lines
-    whose rows are joined are read as a whole, parquet by row groups (as a whole if joined), the hub by its shards."""
+    """MiB of a text file per chunk, the work lost if a process is killed. Compressed files and JSON lines with joined
+    rows are one chunk each; parquet is split by row groups (unless rows are joined), the hub by shards."""
     max_skipped: float = MAX_SKIPPED
-    """Share of the documents that may be skipped because they are no text; at least 0 and below 1."""
+    """Limit on the share of documents that are skipped because they are not valid text; at least 0 and below 1."""
 
     def __post_init__(self):
         if not self.sources:
-            raise ValueError("there is no source; give --source, for instance wikipedia or a file")
+            raise ValueError(NO_SOURCE)
         if (self.gpt2 is None) == (self.sentencepiece is None):
-            raise ValueError("there must be one tokenizer; give --gpt2 FOLDER or --sentencepiece MODEL")
+            raise ValueError("exactly one of gpt2 (a folder) and sentencepiece (a model) must be set")
         if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share is {self.valid_share}; it must be above 0 and below 1")
+            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}")
         if not 1 <= self.shards <= 1000:
-            raise ValueError(f"shards is {self.shards}; it must be from 1 to 1,000")
+            raise ValueError(f"shards must be between 1 and 1,000, got {self.shards}")
         if not 0 < self.chunk_mib <= 1 << 20:
-            raise ValueError(f"chunk_mib is {self.chunk_mib}; it must be above 0 and at most 1,048,576")
+            raise ValueError(f"chunk_mib must be above 0 and at most 1,048,576, got {self.chunk_mib}")
         check_max_skipped(self.max_skipped)
 
     @property
     def tokenizer(self) -> str:
-        """Its kind."""
+        """``gpt2`` or ``sentencepiece``."""
         return "gpt2" if self.gpt2 is not None else "sentencepiece"
 
-    def compared(self) -> Dict[str, Any]:
-        """What must not change when a run resumes; of the tokenizer only its kind, since a path has many spellings."""
+    def fixed_options(self) -> dict[str, Any]:
+        """The options that a resumed run must not change, without the tokenizer's path, which has many spellings."""
         names = [f.name for f in fields(self) if f.name not in ("gpt2", "sentencepiece")]
         return {name: getattr(self, name) for name in (*names, "tokenizer")}
 
@@ -64,12 +67,13 @@ class Options:
         words = ["fairseq-linformer", "prepare", "pretraining", str(out)]
         for source in self.sources:
             words += ["--source", source]
-        for name in (self.tokenizer, "valid_share", "shards", "chunk_mib", "max_skipped"):
+        words += [TOKENIZER_FLAGS[self.tokenizer], str(getattr(self, self.tokenizer))]
+        for name in ("valid_share", "shards", "chunk_mib", "max_skipped"):
             words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         return shlex.join(words + ["--unique-paragraphs"] * self.unique_paragraphs)
 
 
 def check_max_skipped(share: float) -> None:
-    """Raise ValueError if a share is none, or would let everything be skipped."""
+    """Raise ValueError unless 0 <= share < 1."""
     if not 0 <= share < 1:
-        raise ValueError(f"max_skipped is {share}; it must be at least 0 and below 1")
+        raise ValueError(f"max_skipped must be at least 0 and below 1, got {share}")

@@ -1,144 +1,149 @@
-"""Where text comes from: files and the Hugging Face hub.
+"""Text sources: local files and the Hugging Face hub.
 
-A source is written ``LOCATION,key=value,...``, and none of its parts may contain a comma. LOCATION is a file, a folder, which
-is read with all folders in it except hidden ones, a pattern such as ``books/*.txt.gz``, ``hub:NAME``, or ``hub:FOLDER``
-for a folder laid out like a data set of the hub. Keys:
+A source is written ``LOCATION,key=value,...``; no part may contain a comma. LOCATION is a file, a folder (read
+recursively, without hidden files and folders), a glob pattern such as ``books/*.txt.gz``, ``hub:NAME``, or
+``hub:FOLDER`` for a folder laid out like a dataset on the hub. Keys:
 
-    format=text|jsonl|parquet    of files whose suffix does not say it
-    column=text                  of rows (of every format except text): the column with the text
-    title=COLUMN                 of rows: a title to put before the text, as a line of its own
-    group=COLUMN                 of rows: consecutive ones with the same value are one document, like a book's sentences
-    rows=N                       of rows: N consecutive ones are one document, where nothing says which belong together
-                                 (a file, or a shard of the hub, ends one too)
-    config=, revision=, split=   of the hub
-    licence=...                  noted in the manifest
+    format=text|jsonl|parquet    format of files with another suffix
+    column=text                  (rows: all formats but text) column of the text
+    title=COLUMN                 (rows) title, inserted before the text on a line of its own
+    group=COLUMN                 (rows) consecutive rows with equal values form a document, like a book's sentences
+    rows=N                       (rows) N consecutive rows form a document, if no column groups them (a document also
+                                 ends with its file or hub shard)
+    config=, revision=, split=   (hub) configuration, revision and split
+    license=...                  copied to the manifest
 
-or the name of one of ``PRESETS``, to which keys can be added. A key that does not apply to the source is refused.
+Instead of LOCATION, a name in ``PRESETS``. Keys that do not apply to the source are rejected.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any
 
 from .streams import COMPRESSED
 
 PRESETS = {
     "wikipedia": "hub:wikimedia/wikipedia,config=20231101.en,revision=b04c8d1ceb2f5cd4588862100d08de323dccfbaa,"
-    "title=title,licence=CC BY-SA 3.0 and GFDL",
-    # Whole books; the repository states no licence, the books are their authors'.
-    "bookcorpusopen": "hub:lucadiliello/bookcorpusopen,licence=not stated",
-    # Single lower-case sentences in the order of the books, without a mark between books.
-    "bookcorpus": "hub:bookcorpus,revision=refs/convert/parquet,rows=1000,licence=not stated",
+    "title=title,license=CC BY-SA 3.0 and GFDL",
+    # Whole books; the repository states no license, the copyrights are the authors'.
+    "bookcorpusopen": "hub:lucadiliello/bookcorpusopen,license=not stated",
+    # Single lowercase sentences in the order of the books, without marks between books.
+    "bookcorpus": "hub:bookcorpus,revision=refs/convert/parquet,rows=1000,license=not stated",
 }
 FORMATS = ("text", "jsonl", "parquet")
-SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-SUFFIXES[".parquet"] = "parquet"
+_TEXT, _JSONL = dict.fromkeys((".txt", ".text"), "text"), dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
+SUFFIXES = {**_TEXT, **_JSONL, ".parquet": "parquet"}
 HUB_KEYS = ("config", "revision", "split")
 ROW_KEYS = ("column", "title", "group", "rows")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One source; see the top of this file."""
+    """A parsed source; the fields are the keys in this module's docstring."""
 
     location: str
-    format: Optional[str] = None
+    format: str | None = None
     column: str = "text"
-    title: Optional[str] = None
-    group: Optional[str] = None
+    title: str | None = None
+    group: str | None = None
     rows: int = 1
-    config: Optional[str] = None
-    revision: Optional[str] = None
+    config: str | None = None
+    revision: str | None = None
     split: str = "train"
-    licence: str = "not stated"
+    license: str = "not stated"
 
     @property
-    def hub(self) -> Optional[str]:
-        """The name on the hub, None for files."""
+    def hub(self) -> str | None:
+        """Dataset name (or folder) after ``hub:``; None for files."""
         return self.location.removeprefix("hub:") if self.location.startswith("hub:") else None
 
     @property
     def joins_rows(self) -> bool:
-        """Whether a document may be several rows."""
+        """Whether a document may consist of several rows."""
         return self.group is not None or self.rows > 1
 
     @property
-    def columns(self) -> List[str]:
+    def columns(self) -> list[str]:
         """The columns to read."""
         return [column for column in (self.column, self.title, self.group) if column is not None]
 
 
-def parse(text: str) -> Source:
-    """A source from its text; ValueError if that is not as described at the top of this file."""
-    name, *rest = text.split(",")
+def parse_source(text: str) -> Source:
+    """Parse a source. Raises ValueError if it does not follow this module's docstring."""
+    name, *items = text.split(",")
     preset, *defaults = PRESETS.get(name, name).split(",")
-    given: Dict[str, Any] = {}
-    known = [f.name for f in fields(Source) if f.name != "location"]
-    for item in (*defaults, *rest):
-        key, equals, value = item.partition("=")
-        if key not in known or not equals or not value:
-            keys = ", ".join(f"{key}=" for key in known)
-            raise ValueError(f"the source {text!r} has {item!r}; it must be one of {keys} with a value")
-        given[key] = value
-    if "rows" in given:
-        if not (given["rows"].isascii() and given["rows"].isdigit()) or int(given["rows"]) < 1:
-            raise ValueError(f"the source {text!r} has rows={given['rows']}; it must be a number, at least 1")
-        given["rows"] = int(given["rows"])
-    source = Source(preset, **given)
+    values: dict[str, Any] = {}
+    keys = [f.name for f in fields(Source) if f.name != "location"]
+    for item in (*defaults, *items):
+        key, _, value = item.partition("=")
+        if key not in keys or not value:
+            choices = ", ".join(f"{key}=" for key in keys)
+            raise ValueError(f"source {text!r}: unknown key or missing value in {item!r}; choose from {choices}")
+        values[key] = value
+    if "rows" in values:
+        if not (values["rows"].isascii() and values["rows"].isdigit()) or int(values["rows"]) < 1:
+            raise ValueError(f"source {text!r}: rows must be an integer, at least 1, got {values['rows']}")
+        values["rows"] = int(values["rows"])
+    source = Source(preset, **values)
     if source.format not in (None, *FORMATS):
-        raise ValueError(f"the source {text!r} has format={source.format}; it must be one of {', '.join(FORMATS)}")
+        raise ValueError(f"source {text!r}: unknown format {source.format!r}; choose from {', '.join(FORMATS)}")
     if source.group is not None and source.rows > 1:
-        raise ValueError(f"the source {text!r} has both group= and rows=; it must be one of them")
+        raise ValueError(f"source {text!r}: set either group= or rows=, not both")
     foreign, kind = (HUB_KEYS, "hub:NAME") if source.hub is None else (("format",), "files")
     for key in foreign:
-        if key in given:
-            raise ValueError(f"the source {text!r} has {key}=, which is for {kind}; it must be left out")
+        if key in values:
+            raise ValueError(f"source {text!r}: {key}= applies only to {kind}")
     return source
 
 
-def format_of(source: Source, file: str) -> str:
-    """``text``, ``jsonl`` or ``parquet``."""
+def file_format(source: Source, file: str) -> str:
+    """``text``, ``jsonl`` or ``parquet``. Raises ValueError if the suffix is unknown and the source has no format."""
     if source.format is not None:
         return source.format
-    suffix = _suffix(file)
+    suffix = _format_suffix(file)
     if suffix not in SUFFIXES:
-        raise ValueError(f"{file} has a suffix that says no format; add ,format=text, jsonl or parquet to the source")
+        raise ValueError(f"{file}: unknown suffix {suffix!r}; add ,format=text, jsonl or parquet to the source")
     return SUFFIXES[suffix]
 
 
-def _suffix(file) -> str:
-    """The one that says the format."""
+def _format_suffix(file) -> str:
+    """The suffix, ignoring that of the compression."""
     path = Path(file)
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def files_of(source: Source) -> List[str]:
-    """Its files on this machine, in order; ValueError if there are none, or one is empty."""
+def list_files(source: Source) -> list[str]:
+    """Local files of a source, in order (none for a dataset on the hub).
+
+    Raises:
+        ValueError: a file is empty, or a local source has no files.
+    """
     location = source.hub or source.location
     if os.path.isdir(location):
         paths = (path for path in Path(location).rglob("*") if path.is_file())
-        found = sorted(str(path) for path in paths if _is_read(source, path.relative_to(location)))
+        files = sorted(str(path) for path in paths if _is_read(source, path.relative_to(location)))
     elif source.hub is not None:
         return []
-    elif os.path.isfile(location):
-        found = [location]
     else:
-        found = sorted(file for file in glob(location, recursive=True) if os.path.isfile(file))
+        files = (
+            [location] if os.path.isfile(location) else sorted(filter(os.path.isfile, glob(location, recursive=True)))
+        )
     if source.hub is not None:
-        return found
-    if not found:
-        raise ValueError(f"the source {location} has no files")
-    for file in found:
+        return files
+    if not files:
+        raise ValueError(f"source {location} has no files")
+    for file in files:
         if os.path.getsize(file) == 0:
             raise ValueError(f"{file} is empty")
-    return found
+    return files
 
 
-def takes(source: Source, path) -> bool:
-    """Whether a file written to ``path`` would be one of the source's."""
+def reads_path(source: Source, path) -> bool:
+    """Whether a file written to ``path`` would become part of the source."""
     location = source.hub or source.location
     if os.path.isdir(location):
         folder, file = Path(location).resolve(), Path(path).resolve()
@@ -147,7 +152,7 @@ def takes(source: Source, path) -> bool:
 
 
 def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """As in ``glob``: ** stands for any number of folders."""
+    """Match as ``glob`` does: ** matches any number of folders."""
     if not pattern:
         return not path
     if pattern[0] == "**":
@@ -156,7 +161,7 @@ def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _is_read(source: Source, path: Path) -> bool:
-    """Whether a file in a source's folder is read: no hidden one, none in a hidden folder, and of a known format."""
+    """Whether a file in a source's folder is read: not hidden, not in a hidden folder, and of a known format."""
     if any(part.startswith(".") for part in path.parts):
         return False
-    return source.hub is not None or source.format is not None or _suffix(path) in SUFFIXES
+    return source.hub is not None or source.format is not None or _format_suffix(path) in SUFFIXES

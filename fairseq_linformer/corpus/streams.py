@@ -1,27 +1,28 @@
-"""Files as streams of bytes and of lines, compressed or not."""
+"""Files as streams of bytes and lines, compressed or not."""
 
 import bz2
 import gzip
 import io
 import lzma
 import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Optional, Tuple
+from typing import Any, BinaryIO, cast
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 MAX_BYTES = 999_000
-"""Of a line or a text: a longer one goes to no tokenizer. tiktoken's regular expression dies of a million spaces."""
+"""Longest line or task input that is tokenized: tiktoken's regular expression crashes on a million spaces."""
 
 
 def open_stream(file) -> BinaryIO:
-    """The content of a file; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are decompressed."""
+    """Open a file for reading; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are decompressed."""
     suffix = Path(file).suffix
     if suffix == ".gz":
-        return gzip.open(file)
+        return cast(BinaryIO, gzip.open(file))
     if suffix in (".bz2", ".xz"):
         decompressor = bz2.BZ2Decompressor if suffix == ".bz2" else lzma.LZMADecompressor
-        return io.BufferedReader(_Decompressed(file, decompressor), 1 << 20)
+        return io.BufferedReader(_DecompressedFile(file, decompressor), 1 << 20)
     if suffix == ".zst":
         import pyarrow
 
@@ -29,12 +30,13 @@ def open_stream(file) -> BinaryIO:
     return open(file, "rb", buffering=1 << 20)
 
 
-class _Decompressed(io.RawIOBase):
-    """All streams of a file, one after the other. Python's own readers take a damaged second stream for the end."""
+class _DecompressedFile(io.RawIOBase):
+    """All concatenated streams of a file. Python's own readers mistake a damaged second stream for the end of file."""
 
-    def __init__(self, file, decompressor: Callable):
-        self._file, self._new = open(file, "rb"), decompressor
-        self._stream, self._left = None, b""
+    def __init__(self, file, decompressor: Callable[[], Any]):
+        self._file, self._decompressor = open(file, "rb"), decompressor
+        self._stream: Any = None
+        self._input = b""
 
     def readable(self) -> bool:
         return True
@@ -42,43 +44,51 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer) -> int:
         while True:
             if self._stream is None or self._stream.eof:
-                block = self._left or self._file.read(1 << 16)
+                block = self._input or self._file.read(1 << 16)
                 if not block:
                     return 0
-                self._left = block.lstrip(b"\0")  # xz pads with zeros
-                if not self._left:
+                self._input = block.lstrip(b"\0")  # xz pads with zeros
+                if not self._input:
                     continue
-                self._stream = self._new()
-            elif self._stream.needs_input and not self._left:
-                self._left = self._file.read(1 << 16)
-                if not self._left:
-                    raise EOFError("it ends in the middle of a stream")
-            found = self._stream.decompress(self._left, len(buffer))
-            self._left = self._stream.unused_data if self._stream.eof else b""
-            if found:
-                buffer[: len(found)] = found
-                return len(found)
+                self._stream = self._decompressor()
+            elif self._stream.needs_input and not self._input:
+                self._input = self._file.read(1 << 16)
+                if not self._input:
+                    raise EOFError("the file ends inside a compressed stream")
+            output = self._stream.decompress(self._input, len(buffer))
+            self._input = self._stream.unused_data if self._stream.eof else b""
+            if output:
+                buffer[: len(output)] = output
+                return len(output)
 
     def close(self) -> None:
         self._file.close()
         super().close()
 
 
-def read_line(stream: BinaryIO, limit: int) -> Tuple[bytes, int]:
-    """A line and its length; only the beginning of a line of over ``limit`` bytes, in little memory."""
-    line = last = stream.readline(limit + 1)
+def read_line(stream: BinaryIO, limit: int) -> tuple[bytes, int]:
+    """A line and its length in bytes. Lines longer than ``limit`` are truncated, so that they need no memory."""
+    line = part = stream.readline(limit + 1)
     length = len(line)
-    while length > limit and not last.endswith(b"\n") and (last := stream.readline(limit)):
-        length += len(last)
+    while length > limit and not part.endswith(b"\n") and (part := stream.readline(limit)):
+        length += len(part)
     return line, length
 
 
-def numbered_lines(file: BinaryIO) -> Iterator[Tuple[int, Optional[bytes]]]:
-    """Lines from 1, without line ends and byte order mark; None in place of a line of over ``MAX_BYTES``."""
+def count_lines(file: BinaryIO) -> int:
+    """The number of lines that ``read_numbered_lines`` yields."""
+    count, block, end = 0, b"", b"\n"
+    while block := file.read(1 << 20):
+        count, end = count + block.count(b"\n"), block[-1:]
+    return count + (end != b"\n")
+
+
+def read_numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """(1-based number, line without line end and byte order mark); the line is None if longer than ``MAX_BYTES``."""
     number = 0
-    while (found := read_line(file, MAX_BYTES + 2))[1]:
+    while (line_and_length := read_line(file, MAX_BYTES + 2))[1]:
         number += 1
-        line = found[0].removesuffix(b"\n").removesuffix(b"\r")
+        line = line_and_length[0].removesuffix(b"\n").removesuffix(b"\r")
         if len(line) > MAX_BYTES:
             yield number, None
         else:
@@ -86,20 +96,20 @@ def numbered_lines(file: BinaryIO) -> Iterator[Tuple[int, Optional[bytes]]]:
 
 
 @contextmanager
-def damage_refused(file) -> Iterator[None]:
-    """While the block reads it, a damaged file is a ValueError that names it."""
+def reject_damaged(file) -> Iterator[None]:
+    """Turn decompression errors inside the block into a ValueError that names ``file``."""
     try:
         yield
     except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # the system's, which says what it is
+        if getattr(error, "errno", None) is not None:  # raised by the system; already clear
             raise
-        raise ValueError(f"{file} is cut off or damaged: {error}") from None
+        raise ValueError(f"{file} is truncated or damaged: {error}") from None
 
 
-def line_number(file, position: int) -> int:
-    """The line, from 1, that holds the byte at ``position``."""
+def find_line_number(file, position: int) -> int:
+    """The 1-based number of the line with the byte at ``position``."""
     lines = 1
-    with open_stream(file) as stream, damage_refused(file):
+    with open_stream(file) as stream, reject_damaged(file):
         while position > 0 and (block := stream.read(min(position, 1 << 20))):
             lines += block.count(b"\n")
             position -= len(block)

@@ -1,66 +1,69 @@
-"""Text to the numbers of a fairseq dictionary: GPT-2's BPE as RoBERTa has it, or sentencepiece.
+"""Text to token IDs of a fairseq dictionary, with RoBERTa's GPT-2 BPE or with SentencePiece.
 
-The stock route encodes a line to the names of its tokens (``multiprocessing_bpe_encoder``), and ``fairseq-preprocess``
-looks each name up in ``dict.txt`` and appends </s>. Here a table maps the tokenizer's number directly to the
-dictionary's; the numbers are the same.
+fairseq encodes lines to token names (``multiprocessing_bpe_encoder``), which ``fairseq-preprocess`` looks up in
+``dict.txt`` before it appends </s>. Here a table maps the tokenizer's IDs directly to the dictionary's; the result is
+identical.
 """
 
 import hashlib
 import itertools
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
-from . import spm
+from . import sentencepiece_model
 
-# fairseq puts <s>, <pad>, </s>, <unk> before the entries of dict.txt, in this order.
-EOS, UNKNOWN, FIRST = 2, 3, 4
-GPT2_FILES, SENTENCEPIECE = ("encoder.json", "vocab.bpe"), "sentencepiece.bpe.model"
-"""File names beside data and checkpoints; the second is fairseq's."""
-# GPT-2's own, from its published encoder; contractions, words, numbers, signs, white space.
-_GPT2_WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+# fairseq inserts <s>, <pad>, </s> and <unk> before the entries of dict.txt, in this order.
+EOS, UNK, FIRST_ID = 2, 3, 4
+GPT2_FILES, SENTENCEPIECE_FILE = ("encoder.json", "vocab.bpe"), "sentencepiece.bpe.model"
+"""fairseq's file names, next to data and checkpoints."""
+# From OpenAI's encoder.py: contractions, words, numbers, punctuation, white space.
+_GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
 
 class Tokenizer:
-    """
+    """Encodes text to IDs of a fairseq dictionary.
+
     Attributes:
         name: ``gpt2`` or ``sentencepiece``.
         dictionary: the lines of ``dict.txt``.
-        files: SHA-256 of each file it was made of, by name.
-        beside: content of each file to put beside data and checkpoints so that texts can be encoded there, by name.
-        dtype: of a data-bin with this dictionary, as fairseq chooses it.
+        checksums: SHA-256 of each file of the tokenizer, by name.
+        model_files: contents, by name, of the files to write next to data and checkpoints, for encoding text later.
+        dtype: that of fairseq's data-bin with this dictionary.
     """
 
     name: str
 
-    def __init__(self, dictionary: List[str], files: Dict[str, bytes], table: np.ndarray, beside: Dict[str, bytes]):
+    def __init__(
+        self, dictionary: list[str], files: dict[str, bytes], table: np.ndarray, model_files: dict[str, bytes]
+    ):
         self.dictionary = dictionary
-        self.beside = beside
-        self.files = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        self.dtype = np.dtype(np.uint16 if FIRST + len(dictionary) < 65500 else np.uint32)
+        self.model_files = model_files
+        self.checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        self.dtype = np.dtype(np.uint16 if FIRST_ID + len(dictionary) < 65500 else np.uint32)
         self._table = table.astype(self.dtype)
 
-    def encode(self, lines: Sequence[str]) -> Tuple[np.ndarray, np.ndarray]:
-        """Each line, stripped by the caller, with </s> at its end.
+    def encode(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Encode stripped lines; each ends with </s>.
 
         Returns:
-            (tokens,) numbers of the dictionary, line after line; (lines,) the length of each.
+            IDs (tokens,) of the dictionary, line after line, and the length (lines,) of each line.
         """
         encoded = self._encode(lines)
         sizes = np.fromiter(map(len, encoded), dtype=np.int32, count=len(encoded)) + 1
         ends = np.cumsum(sizes)
         ids = np.empty(int(ends[-1]) if len(ends) else 0, dtype=self.dtype)
-        inside = np.ones(len(ids), dtype=bool)
-        inside[ends - 1] = False
-        numbers = np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int64, count=int(inside.sum()))
-        ids[inside] = self._table[numbers]
+        is_text = np.ones(len(ids), dtype=bool)
+        is_text[ends - 1] = False
+        own_ids = np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int64, count=int(is_text.sum()))
+        ids[is_text] = self._table[own_ids]
         ids[ends - 1] = EOS
         return ids, sizes
 
-    def _encode(self, lines: Sequence[str]) -> List[List[int]]:
-        """The tokenizer's own numbers."""
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Encode to the tokenizer's own IDs."""
         raise NotImplementedError
 
 
@@ -69,10 +72,10 @@ class GPT2(Tokenizer):
 
     Args:
         folder: holds ``encoder.json``, ``vocab.bpe`` and fairseq's ``dict.txt``.
-        dictionary: another ``dict.txt``.
+        dictionary: path of another ``dict.txt``.
 
     Raises:
-        ValueError: a file is missing, or they do not belong together.
+        ValueError: a file is missing or unreadable, or the files do not belong together.
     """
 
     name = "gpt2"
@@ -83,102 +86,103 @@ class GPT2(Tokenizer):
         names = (*GPT2_FILES, "dict.txt")
         paths = {name: Path(folder) / name for name in names}
         paths["dict.txt"] = Path(dictionary or paths["dict.txt"])
-        contents = {name: _read(path, f"--gpt2 needs a folder with {', '.join(names)}") for name, path in paths.items()}
+        hint = f"GPT-2's BPE needs a folder with {', '.join(names)}"
+        contents = {name: _read_bytes(path, hint) for name, path in paths.items()}
         try:
-            numbers = json.loads(contents["encoder.json"])
+            encoder = json.loads(contents["encoder.json"])
             merges = [tuple(line.split(" ")) for line in contents["vocab.bpe"].decode().split("\n")[1:] if line]
         except ValueError:
-            raise ValueError(f"{folder} has an encoder.json or vocab.bpe that cannot be read") from None
+            raise ValueError(f"cannot parse encoder.json or vocab.bpe in {folder}") from None
         byte = _bytes_of_symbols()
-        # tiktoken merges in the order of the numbers, so they must be in the order of the merges.
-        expected = [*byte, *("".join(pair) for pair in merges)]
-        if not isinstance(numbers, dict) or [numbers.get(token) for token in expected] != list(range(len(expected))):
-            raise ValueError(f"{folder} has an encoder.json that is not in the order of its vocab.bpe, as GPT-2's is")
+        # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.
+        tokens = [*byte, *("".join(pair) for pair in merges)]
+        if not isinstance(encoder, dict) or [encoder.get(token) for token in tokens] != list(range(len(tokens))):
+            raise ValueError(f"encoder.json in {folder} must be in the order of its vocab.bpe, as GPT-2's is")
         self._encoding = Encoding(
             "gpt2",
-            pat_str=_GPT2_WORDS,
-            mergeable_ranks={bytes(byte[symbol] for symbol in token): i for i, token in enumerate(expected)},
+            pat_str=_GPT2_PATTERN,
+            mergeable_ranks={bytes(byte[symbol] for symbol in token): i for i, token in enumerate(tokens)},
             special_tokens={},
         )
         try:
-            dictionary = contents["dict.txt"].decode().splitlines()
+            entries = contents["dict.txt"].decode().splitlines()
         except UnicodeDecodeError:
-            raise ValueError(f"{folder} has a dict.txt that is not UTF-8; it must be RoBERTa's") from None
-        table, known = _table(dictionary, map(str, range(len(expected))))
-        if known < 0.9 * len(table):
-            share = f"{known:,} of the {len(table):,} numbers of encoder.json"
-            raise ValueError(f"{folder} has a dict.txt with {share}; RoBERTa's has all")
-        super().__init__(dictionary, contents, table, {name: contents[name] for name in GPT2_FILES})
+            raise ValueError(f"{paths['dict.txt']} must be RoBERTa's dictionary, but it is not UTF-8") from None
+        table, num_known = _build_table(entries, map(str, range(len(tokens))))
+        if num_known < 0.9 * len(table):
+            share = f"{num_known:,} of the {len(table):,} IDs of encoder.json"
+            raise ValueError(f"{paths['dict.txt']} must be RoBERTa's dictionary, but it has only {share}")
+        super().__init__(entries, contents, table, {name: contents[name] for name in GPT2_FILES})
 
     def _encode(self, lines):
-        # Its encode_ordinary_batch is a thread pool, which costs more than a short line does.
+        # encode_ordinary_batch starts a thread pool, which costs more than a short line.
         return [self._encoding.encode_ordinary(line) for line in lines]
 
 
 class SentencePiece(Tokenizer):
-    """A sentencepiece model; its dictionary is ``spm.dictionary``.
+    """A SentencePiece model.
 
-    If its normaliser keeps Unicode's other spaces (``identity``), pieces hold them, and the stock route splits there
-    once more; here they stay pieces.
+    If the model does not normalize Unicode's other spaces (``identity``), its pieces contain them. fairseq splits such
+    pieces at these spaces; here they stay whole.
 
     Args:
         model: path of the model.
-        dictionary: a ``dict.txt``, where it is not that of ``spm.dictionary``.
+        dictionary: path of a ``dict.txt``; by default the model's pieces in order.
 
     Raises:
-        ValueError: a file is missing, or they do not belong together.
+        ValueError: a file is missing or unreadable, or the files do not belong together.
     """
 
     name = "sentencepiece"
 
     def __init__(self, model, dictionary=None):
-        content = _read(Path(model), "--sentencepiece needs a model file")
+        content = _read_bytes(Path(model), "a SentencePiece model is needed")
         try:
-            self._processor = spm.load(content)
+            self._processor = sentencepiece_model.load_model(content)
         except ValueError:
-            raise ValueError(f"{model} is no sentencepiece model") from None
+            raise ValueError(f"{model} is not a SentencePiece model") from None
         if dictionary is None:
-            lines = spm.entries(spm.dictionary(content))
+            entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(content))
         else:
-            lines = _read(Path(dictionary), "the model needs its dictionary").decode().splitlines()
-        count = self._processor.get_piece_size()
-        table, known = _table(lines, map(self._processor.id_to_piece, range(count)))
-        if known < 0.9 * (count - 3):
-            share = f"{known:,} of the {count:,} pieces of {model}"
-            raise ValueError(f"{dictionary} has {share}; they do not belong together")
-        super().__init__(lines, {Path(model).name: content}, table, {SENTENCEPIECE: content})
+            entries = _read_bytes(Path(dictionary), "the model's dictionary is needed").decode().splitlines()
+        num_pieces = self._processor.get_piece_size()
+        table, num_known = _build_table(entries, map(self._processor.id_to_piece, range(num_pieces)))
+        if num_known < 0.9 * (num_pieces - 3):
+            share = f"{num_known:,} of the {num_pieces:,} pieces of {model}"
+            raise ValueError(f"{dictionary} must be the model's dictionary, but it has only {share}")
+        super().__init__(entries, {Path(model).name: content}, table, {SENTENCEPIECE_FILE: content})
 
     def _encode(self, lines):
         return self._processor.encode(list(lines), num_threads=1)
 
 
 def load_tokenizer(gpt2=None, sentencepiece=None, dictionary=None) -> Tokenizer:
-    """``GPT2`` of a folder or ``SentencePiece`` of a model; ``dictionary`` is a ``dict.txt`` instead of its own."""
+    """Load ``GPT2`` from a folder or ``SentencePiece`` from a model, with its own or another ``dict.txt``."""
     return GPT2(gpt2, dictionary) if gpt2 is not None else SentencePiece(sentencepiece, dictionary)
 
 
-def tokenizer_beside(folder) -> Dict[str, Path]:
-    """The ``gpt2`` or ``sentencepiece`` of ``load_tokenizer`` whose files lie in a folder; empty if there are none."""
-    if (Path(folder) / SENTENCEPIECE).is_file():
-        return {"sentencepiece": Path(folder) / SENTENCEPIECE}
+def find_tokenizer_files(folder) -> dict[str, Path]:
+    """The ``gpt2`` or ``sentencepiece`` argument of ``load_tokenizer`` for a folder; empty if it has no tokenizer."""
+    if (Path(folder) / SENTENCEPIECE_FILE).is_file():
+        return {"sentencepiece": Path(folder) / SENTENCEPIECE_FILE}
     return {"gpt2": Path(folder)} if all((Path(folder) / name).is_file() for name in GPT2_FILES) else {}
 
 
-def _table(dictionary: Sequence[str], names: Iterable[str]) -> Tuple[np.ndarray, int]:
-    """The numbers of tokenizer entries in a dictionary, by their order; and how many are in it."""
-    numbers = {line.rsplit(" ", 1)[0]: FIRST + i for i, line in enumerate(dictionary)}
-    table = np.array([numbers.get(name, UNKNOWN) for name in names])
-    return table, int((table != UNKNOWN).sum())
+def _build_table(entries: Sequence[str], names: Iterable[str]) -> tuple[np.ndarray, int]:
+    """Dictionary IDs of the tokenizer's tokens, by the tokenizer's IDs; and how many tokens the dictionary has."""
+    ids = {line.rsplit(" ", 1)[0]: FIRST_ID + i for i, line in enumerate(entries)}
+    table = np.array([ids.get(name, UNK) for name in names])
+    return table, int((table != UNK).sum())
 
 
-def _bytes_of_symbols() -> Dict[str, int]:
-    """GPT-2 writes bytes as printable characters, in the order of its first 256 numbers."""
+def _bytes_of_symbols() -> dict[str, int]:
+    """The printable characters that represent bytes in GPT-2's files, in the order of its first 256 IDs."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
-def _read(path: Path, hint: str) -> bytes:
+def _read_bytes(path: Path, hint: str) -> bytes:
     if not path.is_file():
-        raise ValueError(f"{path} is not a file; {hint}")
+        raise ValueError(f"{path} does not exist; {hint}")
     return path.read_bytes()

@@ -1,7 +1,7 @@
-"""Processes that tokenise the chunks, and how they end: when all is done, at an error, at Ctrl-C.
+"""Worker processes that tokenize chunks.
 
-At an error or Ctrl-C processes are terminated, not awaited: a chunk of a compressed file can take hours, and its files
-are written whole or not at all.
+An error or Ctrl-C terminates them without waiting: a chunk of a compressed file can take hours, and chunk files are
+written atomically.
 """
 
 import multiprocessing
@@ -9,34 +9,39 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any
 
 from ..progress import Progress
-from .chunks import tokenise
-from .options import Options
+from .chunks import tokenize_chunk
+from .options import CorpusOptions
 from .plan import Chunk
 from .sources import Source
 from .tokenizer import load_tokenizer
 
-_state: Dict[str, Any] = {}
-"""Of a worker process: what every chunk needs."""
+_state: dict[str, Any] = {}
+"""In a worker process, the arguments of ``tokenize_chunk`` that are the same for all chunks."""
 
 
-def tokenise_all(
-    folder: Path, options: Options, planned: List[Source], chunks: List[Chunk], missing: List[int],
-    workers: Optional[int],
-) -> None:  # fmt: skip
-    """Make the missing chunks; finished ones stay, whatever happens.
+def tokenize_chunks(
+    folder: Path,
+    options: CorpusOptions,
+    sources: list[Source],
+    chunks: list[Chunk],
+    missing: list[int],
+    workers: int | None,
+) -> None:
+    """Tokenize the missing chunks. Finished chunks survive errors and interruptions.
 
     Args:
-        folder: for the files of the chunks.
-        planned: the sources, to which chunks refer by index.
-        missing: numbers of the chunks to make.
-        workers: processes at most; by default as many as there are processors.
+        folder: folder for the chunk files.
+        sources: the planned sources, which chunks refer to by index.
+        missing: indices of the chunks to tokenize.
+        workers: number of processes; by default the number of available processors.
 
     Raises:
         ValueError: a source is damaged, or a process was killed or could not start.
@@ -46,74 +51,75 @@ def tokenise_all(
     if not missing:
         return
     workers = min(len(missing), workers or len(os.sched_getaffinity(0)))
-    context = multiprocessing.get_context("spawn")  # the threads of other libraries do not survive a fork
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (options, planned, folder, os.getpid()))
-    waiting: Dict[Any, int] = {}
+    context = multiprocessing.get_context("spawn")  # threads of other libraries do not survive a fork
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (options, sources, folder, os.getpid()))
+    waiting: dict[Any, int] = {}
     total = sum(chunks[i].bytes for i in missing)
-    with Progress("tokenising", total) as progress, _terminated_by_interruption(pool) as interruptions:
+    with Progress("tokenizing", total) as progress, _terminate_on_interrupt(pool) as interrupts:
         try:
-            with _interruptions_blocked():
+            with _interrupts_blocked():
                 for i in missing:
-                    waiting[pool.submit(_tokenise_one, i, chunks[i])] = i
+                    waiting[pool.submit(_tokenize_one, i, chunks[i])] = i
             while waiting:
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     future.result()
                     progress.add(chunks[waiting.pop(future)].bytes)
         except BrokenProcessPool:
-            if not interruptions:
+            if not interrupts:
                 raise ValueError(
-                    f"a process of {folder} was killed or could not start; finished chunks are kept: if memory is "
-                    'short rerun with fewer --workers, and a script must call prepare under if __name__ == "__main__"'
+                    f"a worker process of {folder} was killed or could not start; finished chunks are kept: rerun with "
+                    "fewer --workers if it ran out of memory; scripts must call prepare_corpus under "
+                    'if __name__ == "__main__"'
                 ) from None
         finally:
             if waiting:
                 _terminate(pool)
             pool.shutdown()
-        if interruptions:
+        if interrupts:
             raise KeyboardInterrupt
 
 
 def _terminate(pool: ProcessPoolExecutor) -> None:
-    """Its processes, at once; waiting for them then raises BrokenProcessPool."""
+    """Terminate the worker processes; waiting for their results then raises BrokenProcessPool."""
     for process in list((pool._processes or {}).values()):  # None after shutdown
         process.terminate()
 
 
 @contextmanager
-def _terminated_by_interruption(pool: ProcessPoolExecutor) -> Iterator[list]:
-    """In this block Ctrl-C terminates the processes and is noted in the list.
+def _terminate_on_interrupt(pool: ProcessPoolExecutor) -> Iterator[list[int]]:
+    """Inside the block Ctrl-C terminates the workers and is recorded in the list.
 
-    It raises nothing: raised inside ``wait``, an exception would leave a lock taken, and others waiting forever.
+    It does not raise: an exception inside ``wait`` would leave a lock held, and other threads waiting forever.
     """
-    interruptions: list = []
+    interrupts: list[int] = []
 
     def handle(number, frame) -> None:
-        interruptions.append(number)
+        interrupts.append(number)
         _terminate(pool)
 
-    before = signal.getsignal(signal.SIGINT)
-    if before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
-        yield interruptions
+    previous = signal.getsignal(signal.SIGINT)
+    if previous in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
+        yield interrupts
         return
     signal.signal(signal.SIGINT, handle)
     try:
-        yield interruptions
+        yield interrupts
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 @contextmanager
-def _interruptions_blocked() -> Iterator[None]:
-    """Processes started in this block never receive Ctrl-C, which is for this one, and this one does so after it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started inside the block never receive Ctrl-C; this process receives it after the block."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def _start_worker(options: Options, planned: List[Source], folder: Path, parent: int) -> None:
-    """Runs first in each process."""
+def _start_worker(options: CorpusOptions, sources: list[Source], folder: Path, parent: int) -> None:
+    """Initialize a worker process."""
 
     def watch() -> None:  # a killed parent cannot end its workers
         while os.getppid() == parent:
@@ -122,8 +128,9 @@ def _start_worker(options: Options, planned: List[Source], folder: Path, parent:
 
     threading.Thread(target=watch, daemon=True).start()
     tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
-    _state.update(hashed=options.unique_paragraphs, sources=planned, folder=folder, tokenizer=tokenizer)
+    _state.update(hashed=options.unique_paragraphs, sources=sources, folder=folder, tokenizer=tokenizer)
 
 
-def _tokenise_one(index: int, chunk: Chunk) -> None:
-    tokenise(chunk, _state["sources"][chunk.source], _state["tokenizer"], _state["folder"], index, _state["hashed"])
+def _tokenize_one(index: int, chunk: Chunk) -> None:
+    source = _state["sources"][chunk.source]
+    tokenize_chunk(chunk, source, _state["tokenizer"], _state["folder"], index, _state["hashed"])

@@ -1,1 +1,1 @@
-"""What a finetuned or pretrained model can do: predictions, scores, perplexity."""
+"""Evaluate finetuned and pretrained models: predictions, scores, perplexity."""

@@ -1,12 +1,13 @@
-"""A finetuned checkpoint of fairseq as a classifier of texts.
+"""A finetuned fairseq checkpoint as a classifier of sentences and sentence pairs.
 
-    B texts, n positions of the longest of them, C classes (1 for a score)
+B rows, n positions, C classes (1 for regression)
 """
 
 import json
 from argparse import Namespace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,94 +16,112 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ..checkpoints.authors import from_authors
-from ..checkpoints.files import node, read_checkpoint
-from ..corpus.tokenizer import FIRST, GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer, tokenizer_beside
+from ..checkpoints.files import get_cfg_section, read_checkpoint
+from ..corpus.manifest import MANIFEST
+from ..corpus.tokenizer import FIRST_ID, GPT2_FILES, SENTENCEPIECE_FILE, Tokenizer, find_tokenizer_files, load_tokenizer
 from ..models import LinformerRobertaModel
-from ..models.bare_task import BareTask
 from ..models.shapes import (
-    CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, current_names, head_names, max_positions, projections,
-)  # fmt: skip
-from ..task_data import cut as cutting
-from ..task_data.manifest import NAME as MANIFEST
+    CLASSIFICATION_HEADS,
+    EMBEDDINGS,
+    PADDING_IDX,
+    group_projections,
+    head_names,
+    max_positions,
+    upgrade_names,
+)
+from ..models.stub_task import StubTask
+from ..task_data.truncation import TRUNCATIONS, check_truncation, truncate
 
 DICTIONARY, LABELS = "dict.txt", "label/dict.txt"
-"""Beside a checkpoint, with the files of its tokenizer and ``MANIFEST``, which says how its training texts were cut."""
-Encoded = Dict[str, List[int]]
-"""A row as its model reads it: ``input_ids`` and, for some models, further values for each of them."""
+"""Files next to a checkpoint, with those of its tokenizer and ``MANIFEST``, which has the truncation of training."""
+Encoding = dict[str, list[int]]
+"""Model inputs of a row: ``input_ids`` and, for some models, other values per token."""
 
 
 class FairseqClassifier:
-    """
+    """A fairseq model with a classification head, its labels and its tokenizer.
+
     Args:
-        checkpoint: path, of ``linformer_roberta``, of RoBERTa or of the authors, with a classification head.
-        head: which of its heads; None for the only one.
-        dictionary: ``dict.txt``; None for the one beside the checkpoint.
-        labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` beside the checkpoint.
-        cut: of texts longer than n, ``head`` or ``head+tail``; None for that of the manifest beside the checkpoint.
+        checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
+        head: name of the classification head; None if there is only one.
+        dictionary: ``dict.txt``; None for the one next to the checkpoint.
+        labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint.
+        truncation: ``head`` or ``head+tail``, for inputs longer than n; None for that in the manifest next to the
+            checkpoint.
 
     Attributes:
-        names: of the classes; empty where the head gives a score.
-        names_assumed: there is no dictionary of labels, so that they are numbers.
+        names: class names; empty for a regression head.
+        has_default_names: whether the names are class indices because there is no label dictionary.
         max_positions: n.
 
     Raises:
-        ValueError: a file is missing, is not what it should be, or does not fit the others.
+        ValueError: a file is missing, invalid, or does not fit the others.
     """
 
     def __init__(
-        self, checkpoint, device: str = "cpu", head: Optional[str] = None, dictionary=None, labels=None,
-        cut: Optional[str] = None,
-    ):  # fmt: skip
+        self,
+        checkpoint,
+        device: str = "cpu",
+        head: str | None = None,
+        dictionary=None,
+        labels=None,
+        truncation: str | None = None,
+    ):
         self.path, self.device = Path(checkpoint), torch.device(device)
-        self._cut = cut or _cut_beside(self.path)
+        self._truncation = truncation or _read_truncation(self.path)
         self.checkpoint = open_checkpoint(checkpoint)
         state = self.checkpoint["model"]
-        name = _choose(self.path, state, head)
-        cutting.check(max_positions(state), 1, self._cut)
-        self.max_positions, self._entries = max_positions(state), state[EMBEDDINGS].size(0)
+        name = _choose_head(self.path, state, head)
+        check_truncation(max_positions(state), 1, self._truncation)
+        self.max_positions, self._vocab_size = max_positions(state), state[EMBEDDINGS].size(0)
         self._dictionary = Path(dictionary) if dictionary else self.path.parent / DICTIONARY
         if dictionary:
-            check_dictionary(self._dictionary, self._entries, self.path)
-        self.is_score = bool(node(self.checkpoint, "task").get("regression_target"))
+            check_dictionary(self._dictionary, self._vocab_size, self.path)
+        self.is_score = bool(get_cfg_section(self.checkpoint, "task").get("regression_target"))
         self.model = build_model(self.checkpoint, name).to(self.device).eval()
-        self._name = name
+        self._head = name
         classes = self.model.classification_heads[name].out_proj.out_features
         if labels and self.is_score:
-            raise ValueError(f"--labels is {labels}; the head of {self.path} gives a score, which has none")
-        beside = self.path.parent / LABELS
-        self.names_assumed = not (self.is_score or labels or beside.is_file())
-        if self.names_assumed:
+            raise ValueError(f"--labels {labels} does not apply to {self.path}, whose head predicts a score")
+        default_labels = self.path.parent / LABELS
+        self.has_default_names = not (self.is_score or labels or default_labels.is_file())
+        if self.has_default_names:
             self.names = [str(i) for i in range(classes)]
         else:
-            self.names = [] if self.is_score else _class_names(Path(labels or beside), classes)
-        self._tokenizer: Optional[Tokenizer] = None
+            self.names = [] if self.is_score else _class_names(Path(labels or default_labels), classes)
+        self._tokenizer: Tokenizer | None = None
 
     def use_tokenizer(self, gpt2=None, sentencepiece=None) -> None:
-        """Needed before ``encode``; by default its files lie beside the checkpoint. ValueError if one is missing."""
-        check_dictionary(self._dictionary, self._entries, self.path)
+        """Load the tokenizer, by default from the files next to the checkpoint. Call it before ``encode``.
+
+        Raises:
+            ValueError: a file is missing.
+        """
+        check_dictionary(self._dictionary, self._vocab_size, self.path)
         files = {"gpt2": gpt2, "sentencepiece": sentencepiece} if gpt2 or sentencepiece else None
-        if not (files := files or tokenizer_beside(self.path.parent)):
-            names = f"{SENTENCEPIECE}, nor {' and '.join(GPT2_FILES)}"
-            raise ValueError(f"there is no {names}, beside {self.path}; --sentencepiece or --gpt2 names the tokenizer")
+        if not (files := files or find_tokenizer_files(self.path.parent)):
+            names = f"{SENTENCEPIECE_FILE} or {' and '.join(GPT2_FILES)}"
+            raise ValueError(f"{self.path} needs {names} next to it, or --sentencepiece-model or --gpt2-bpe")
         self._tokenizer = load_tokenizer(**files, dictionary=self._dictionary)
 
     def check_same_dictionary(self, path) -> None:
-        """Raise ValueError if the token numbers of ``path`` would mean something else to this model."""
-        check_dictionary(Path(path), self._entries, self.path, same_as=[self._dictionary])
+        """Raise ValueError if the dictionary ``path`` differs from the model's."""
+        check_dictionary(Path(path), self._vocab_size, self.path, same_as=[self._dictionary])
 
-    def encode(self, texts: Sequence[Tuple[str, ...]]) -> List[Encoded]:
-        """Rows of one text or two, each cut to n."""
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> list[Encoding]:
+        """Encode rows of one or two sentences, truncated to n; call ``use_tokenizer`` first."""
+        assert self._tokenizer is not None
         ids, sizes = zip(*(self._tokenizer.encode([row[i] for row in texts]) for i in range(len(texts[0]))))
-        ids, sizes, _ = cutting.cut(ids, sizes, self.max_positions, self._cut)
-        return self.joined([np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)])
+        ids, sizes, _ = truncate(ids, sizes, self.max_positions, self._truncation)
+        return self.join_inputs([np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)])
 
-    def joined(self, inputs: Sequence[Sequence[np.ndarray]]) -> List[Encoded]:
-        """Rows as fairseq's task reads them: ``<s> a </s>``, ``<s> a </s> </s> b </s>``.
+    def join_inputs(self, inputs: Sequence[Sequence[np.ndarray]]) -> list[Encoding]:
+        """Join the sentences of each row as fairseq's task does: ``<s> a </s>``, ``<s> a </s> </s> b </s>``.
 
         Args:
-            inputs: for one text or two, the tokens of each row, each with </s> at its end.
+            inputs: token IDs of each row, ending with </s>, for each of one or two sentences.
         """
-        task = node(self.checkpoint, "task")
+        task = get_cfg_section(self.checkpoint, "task")
         starts = (task.get("init_token", 0), task.get("separator_token", 2))
         rows = []
         for row in zip(*inputs):
@@ -111,42 +130,45 @@ class FairseqClassifier:
         return rows
 
     @torch.inference_mode()
-    def logits(self, batch: Sequence[Encoded]) -> Tensor:
+    def logits(self, batch: Sequence[Encoding]) -> Tensor:
         """(B, C) in float32, on the CPU."""
         longest = max(len(row["input_ids"]) for row in batch)
         tokens = torch.full((len(batch), longest), PADDING_IDX)
         for i, row in enumerate(batch):
             tokens[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
-        logits, _ = self.model(tokens.to(self.device), features_only=True, classification_head_name=self._name)
+        logits, _ = self.model(tokens.to(self.device), features_only=True, classification_head_name=self._head)
         return logits.float().cpu()
 
 
-def open_checkpoint(path) -> Dict[str, Any]:
-    """A checkpoint of ours, of RoBERTa or of the authors, under today's names; ValueError as ``read_checkpoint``."""
-    checkpoint = from_authors(read_checkpoint(path))
-    return {**checkpoint, "model": current_names(checkpoint["model"])}
-
-
-def build_model(checkpoint: Dict[str, Any], head: Optional[str] = None) -> RobertaModel:
-    """The model of a checkpoint, with its weights; without data.
-
-    Args:
-        checkpoint: as ``open_checkpoint`` gives it.
-        head: a classification head that comes with it; None for none.
+def open_checkpoint(path) -> dict[str, Any]:
+    """Read a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code, with current parameter names.
 
     Raises:
-        ValueError: the weights do not fit the checkpoint's own options.
+        ValueError: as for ``read_checkpoint``.
+    """
+    checkpoint = from_authors(read_checkpoint(path))
+    return {**checkpoint, "model": upgrade_names(checkpoint["model"])}
+
+
+def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaModel:
+    """Build the model of a checkpoint from ``open_checkpoint`` and load its weights; no data is needed.
+
+    Args:
+        head: the classification head to keep; None for none.
+
+    Raises:
+        ValueError: the weights do not match the checkpoint's own options.
     """
     state, n = checkpoint["model"], max_positions(checkpoint["model"])
     if head is None:
         state = {key: value for key, value in state.items() if not key.startswith(CLASSIFICATION_HEADS)}
-    args = Namespace(**{**node(checkpoint, "model"), "max_positions": n, "load_checkpoint_heads": False})
-    architecture = LinformerRobertaModel if projections(state) else RobertaModel
+    args = Namespace(**{**get_cfg_section(checkpoint, "model"), "max_positions": n, "load_checkpoint_heads": False})
+    architecture = LinformerRobertaModel if group_projections(state) else RobertaModel
     try:
-        model = architecture.build_model(args, BareTask(state[EMBEDDINGS].size(0), n))
+        model = architecture.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
         if head is not None:
             prefix = f"{CLASSIFICATION_HEADS}{head}"
-            # By prefix: with fairseq's spectral normalisation the key is weight_orig.
+            # By prefix: with fairseq's spectral normalization the key is weight_orig.
             dense, out = (
                 next(value for key, value in state.items() if key.startswith(f"{prefix}.{part}.weight"))
                 for part in ("dense", "out_proj")
@@ -155,80 +177,84 @@ def build_model(checkpoint: Dict[str, Any], head: Optional[str] = None) -> Rober
         model.load_state_dict(state)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"the weights do not fit the cfg of the checkpoint: {reason}") from None
+        raise ValueError(f"the weights must match the cfg of the checkpoint: {reason}") from None
     return model
 
 
 def check_dictionary(
-    path: Path, entries: int, checkpoint, hint: str = "--dictionary says where it is", same_as: Iterable[Path] = ()
+    path: Path, vocab_size: int, checkpoint, hint: str = "set it with --dictionary", same_as: Iterable[Path] = ()
 ) -> None:
-    """Raise ValueError if a dictionary is missing or is not that of a model.
+    """Raise ValueError if a dictionary is missing or is not the model's.
 
     Args:
-        entries: of the model's embeddings.
-        checkpoint: of the model.
-        same_as: other dictionaries of the model; those that exist must be the same.
+        vocab_size: number of embeddings of the model.
+        checkpoint: path of the model, for messages.
+        hint: end of the message if the dictionary is missing.
+        same_as: other dictionaries of the model, which must be equal if they exist.
     """
     if not path.is_file():
-        raise ValueError(f"there is no {path}, the dictionary of {checkpoint}; {hint}")
+        raise ValueError(f"{path}, the dictionary of {checkpoint}, does not exist; {hint}")
     dictionary = read_dictionary(path)
-    found = len(dictionary) + ("<mask>" not in dictionary.symbols)  # which fairseq's task adds
-    if found != entries:
-        raise ValueError(
-            f"{path} has {found:,} entries, with fairseq's own symbols; {checkpoint} has embeddings for {entries:,}: "
-            "it is another dictionary"
-        )
+    num_entries = len(dictionary) + ("<mask>" not in dictionary.symbols)  # fairseq's task adds it
+    if num_entries != vocab_size:
+        raise ValueError(f"{path} must have {vocab_size:,} entries, as {checkpoint}, got {num_entries:,}")
     for other in same_as:
-        if other.is_file() and (at := difference(read_dictionary(other), dictionary)):
-            raise ValueError(f"{path} is not the dictionary of {checkpoint}: {at}, as in {other}")
+        if other.is_file() and (difference := describe_difference(read_dictionary(other), dictionary)):
+            raise ValueError(f"{path} must equal {other}, the dictionary of {checkpoint}: {difference}")
 
 
-def difference(ours: Dictionary, theirs: Dictionary) -> Optional[str]:
-    """Where two dictionaries first differ, in words; None if they are the same."""
-    for i, (our, their) in enumerate(zip(ours.symbols, theirs.symbols)):
-        if our != their:
-            return f"entry {i} is {their!r} and should be {our!r}"
-    return None if len(ours) == len(theirs) else f"it has {len(theirs):,} entries and should have {len(ours):,}"
+def describe_difference(expected: Dictionary, dictionary: Dictionary) -> str | None:
+    """The first difference between two dictionaries; None if they are equal."""
+    for i, (expected_symbol, symbol) in enumerate(zip(expected.symbols, dictionary.symbols)):
+        if symbol != expected_symbol:
+            return f"entry {i} must be {expected_symbol!r}, got {symbol!r}"
+    if len(dictionary) != len(expected):
+        return f"it must have {len(expected):,} entries, got {len(dictionary):,}"
+    return None
 
 
 def read_dictionary(path: Path) -> Dictionary:
-    """A ``dict.txt``; ValueError if it is none of fairseq's."""
+    """Read a ``dict.txt``. Raises ValueError if fairseq cannot read it."""
     try:
         return Dictionary.load(str(path))
     except (ValueError, RuntimeError, UnicodeDecodeError):
-        raise ValueError(f"{path} is no dictionary of fairseq") from None
+        raise ValueError(f"{path} is not a fairseq dictionary") from None
 
 
-def label_names(path) -> List[str]:
-    """The labels of a dictionary, in order, with fairseq's padding to a multiple of 8; ValueError if it is missing."""
+def read_label_names(path) -> list[str]:
+    """The labels of a dictionary in order, with fairseq's padding to a multiple of 8.
+
+    Raises:
+        ValueError: the dictionary is missing.
+    """
     if not Path(path).is_file():
-        raise ValueError(f"there is no {path}; it must be a dictionary of labels")
-    return read_dictionary(Path(path)).symbols[FIRST:]
+        raise ValueError(f"{path} does not exist; it must be a dictionary of labels")
+    return read_dictionary(Path(path)).symbols[FIRST_ID:]
 
 
-def _cut_beside(checkpoint: Path) -> str:
+def _read_truncation(checkpoint: Path) -> str:
     manifest = checkpoint.parent / MANIFEST
     if not manifest.is_file():
-        return cutting.HOW[0]
+        return TRUNCATIONS[0]
     try:
-        return json.loads(manifest.read_text(encoding="utf-8")).get("cut", cutting.HOW[0])
+        return json.loads(manifest.read_text(encoding="utf-8")).get("cut", TRUNCATIONS[0])
     except (ValueError, AttributeError):
-        raise ValueError(f"{manifest} cannot be read; --cut says how texts are cut") from None
+        raise ValueError(f"{manifest} cannot be read; set the truncation with --truncation") from None
 
 
-def _choose(path, state, head: Optional[str]) -> str:
+def _choose_head(path, state, head: str | None) -> str:
     names = head_names(state)
     if not names:
-        raise ValueError(f"{path} has no classification head; `fairseq-linformer finetune` makes one")
+        raise ValueError(f"{path} has no classification head; train one with `fairseq-linformer finetune`")
     if head is None and len(names) > 1:
-        raise ValueError(f"{path} has the heads {', '.join(names)}; --head names one")
+        raise ValueError(f"{path} has several heads; choose with --head from {', '.join(names)}")
     if head is not None and head not in names:
-        raise ValueError(f"--head is {head}; {path} has {', '.join(names)}")
+        raise ValueError(f"unknown --head {head!r} of {path}; choose from {', '.join(names)}")
     return head or names[0]
 
 
-def _class_names(path: Path, classes: int) -> List[str]:
-    names = label_names(path)
+def _class_names(path: Path, classes: int) -> list[str]:
+    names = read_label_names(path)
     if len(names) < classes:
-        raise ValueError(f"{path} names {len(names)} labels; the head has {classes} classes")
+        raise ValueError(f"{path} must have at least {classes} labels, one per class of the head, got {len(names)}")
     return names[:classes]

@@ -1,150 +1,176 @@
-"""A finetuned model on a task or on a file: predictions, scores, throughput."""
+"""Evaluates a finetuned model on a task, a prepared folder or a file: predictions, scores, throughput."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any
 
 import torch
 
-from ..task_data.table import TASKS
+from ..task_data.tasks import TASKS
 from . import predict, scores
 from .classifier import FairseqClassifier
-from .predictions import check_predictions, writing
-from .rows import (
-    Row, encode_rows, inputs_of, is_prepared, numbered, plain_names, prepared_rows, targets_of, task_examples,
-)  # fmt: skip
-from .texts import FORMATS, STDIN, read_examples
+from .encoded_rows import (
+    EncodedRow,
+    build_target_lookup,
+    encode_rows,
+    is_numbered,
+    is_prepared,
+    normalize_names,
+    num_inputs,
+    read_prepared_rows,
+    read_task_examples,
+)
+from .example_files import FORMATS, STDIN, count_examples, read_examples
+from .predictions import check_predictions, open_writer
 
 
 @dataclass(frozen=True)
-class What:
-    """The data that a model is evaluated on.
+class EvaluationData:
+    """Data to evaluate a model on.
 
     Attributes:
-        name: a task of the table, a folder that ``prepare`` wrote, a file, or ``-`` for standard input.
-        source: of a task, as for ``prepare``.
-        split: of a task or a folder.
-        kind: of a file, ``tsv``, ``jsonl`` or ``text``; None to choose by its name.
-        texts, label: columns of a file; empty and None to find them.
+        name: a task, a folder written by ``prepare``, a file, or ``-`` for standard input.
+        source: source of a task, as for ``prepare``.
+        split: split of a task or a folder.
+        file_format: format of a file, ``tsv``, ``jsonl`` or ``text``; None to infer it from the file name.
+        text_columns, label_column: columns of a file; empty and None to infer them.
     """
 
     name: str
-    source: Optional[str] = None
-    split: Optional[str] = None
-    kind: Optional[str] = None
-    texts: Tuple[str, ...] = ()
-    label: Optional[str] = None
+    source: str | None = None
+    split: str | None = None
+    file_format: str | None = None
+    text_columns: tuple[str, ...] = ()
+    label_column: str | None = None
 
     def __post_init__(self):
         is_task, is_folder = self.name in TASKS, is_prepared(self.name)
-        file_options = {"--format": self.kind, "--text": self.texts, "--label": self.label}
-        refused = {} if is_task else {"--source": self.source}
-        refused |= file_options if is_task or is_folder else {"--split": self.split}
-        if wrong := [option for option, value in refused.items() if value]:
+        file_options = {
+            "--format": self.file_format,
+            "--text-column": self.text_columns,
+            "--label-column": self.label_column,
+        }
+        inapplicable = {} if is_task else {"--source": self.source}
+        inapplicable |= file_options if is_task or is_folder else {"--split": self.split}
+        if options := [option for option, value in inapplicable.items() if value]:
             kind = "a task" if is_task else "a prepared folder" if is_folder else "a file"
-            raise ValueError(f"{wrong[0]} is given, and {self.name} is {kind}, which has none")
+            raise ValueError(f"{options[0]} does not apply to {self.name}, which is {kind}")
         if not (is_task or is_folder or self.name == STDIN or Path(self.name).is_file()):
             tasks = ", ".join(TASKS)
-            raise ValueError(f"{self.name} is neither a task ({tasks}), nor a folder that prepare wrote, nor a file")
-        if self.kind not in (None, *FORMATS.values()):
+            raise ValueError(f"unknown task or file {self.name!r}; choose from {tasks}, a prepared folder or a file")
+        if self.file_format not in (None, *FORMATS.values()):
             formats = ", ".join(dict.fromkeys(FORMATS.values()))
-            raise ValueError(f"--format is {self.kind}; it must be one of {formats}")
+            raise ValueError(f"unknown --format {self.file_format!r}; choose from {formats}")
 
     @property
     def needs_tokenizer(self) -> bool:
-        """Whether it has texts, not tokens."""
+        """Whether the data is text, not token IDs."""
         return self.name in TASKS or not is_prepared(self.name)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """
+    """The result of ``evaluate``.
+
     Attributes:
         scores: None if no row has a label.
-        work: rows, tokens, and the seconds of the model.
-        names: of the classes; empty for a score.
+        throughput: rows, tokens and seconds in the model.
+        names: class names; empty for regression.
     """
 
-    scores: Optional[scores.Scores]
-    work: predict.Work
-    names: List[str]
+    scores: scores.Scores | None
+    throughput: predict.Throughput
+    names: list[str]
 
-    def as_dict(self) -> Dict[str, Any]:
-        """For JSON."""
-        return {**(self.scores.as_dict() if self.scores else {}), "classes": self.names, "throughput": vars(self.work)}
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **(self.scores.as_dict() if self.scores else {}),
+            "classes": self.names,
+            "throughput": vars(self.throughput),
+        }
 
     def report(self) -> str:
-        """For a reader."""
-        seconds = max(self.work.seconds, 1e-9)
-        lines = scores.table(self.scores, self.names) if self.scores else ["no labels: nothing is scored"]
-        done = f"{self.work.rows:,} rows, {self.work.tokens:,} tokens in {self.work.seconds:.1f} s of the model"
-        rates = f"{self.work.rows / seconds:,.1f} rows/s, {self.work.tokens / seconds:,.0f} tokens/s"
-        return "\n".join([*lines, "", f"{done}: {rates}"])
+        """The report for people."""
+        t = self.throughput
+        seconds = max(t.seconds, 1e-9)
+        lines = scores.format_scores(self.scores, self.names) if self.scores else ["no labels, so no scores"]
+        totals = f"{t.rows:,} rows, {t.tokens:,} tokens in {t.seconds:.1f} s in the model"
+        return "\n".join([*lines, "", f"{totals}: {t.rows / seconds:,.1f} rows/s, {t.tokens / seconds:,.0f} tokens/s"])
 
 
 def evaluate(
-    classifier, what: What, predictions: Optional[str] = None, max_tokens: int = predict.MAX_TOKENS,
+    classifier,
+    data: EvaluationData,
+    predictions: str | None = None,
+    max_tokens: int = predict.MAX_TOKENS,
     batch_size: int = predict.BATCH_SIZE,
-) -> Evaluation:  # fmt: skip
-    """
+) -> Evaluation:
+    """Predict every row of ``data``, write the predictions and score them.
+
     Args:
-        classifier: a ``FairseqClassifier``, with a tokenizer if ``what`` needs it, or a ``TransformersClassifier``.
-        predictions: file to write, ``.tsv`` or ``.jsonl``, or ``-``; None for none.
-        max_tokens, batch_size: of a batch; the result does not depend on them.
+        classifier: a ``FairseqClassifier``, with a tokenizer if ``data.needs_tokenizer``, or a
+            ``TransformersClassifier``.
+        predictions: file to write, ``.tsv`` or ``.jsonl``; ``-`` for standard output, None for no file.
+        max_tokens, batch_size: limits of a batch; they do not change the result.
 
     Raises:
-        ValueError: an option or the data is not what it should be, and no file is written; or, after that, the labels
-            cannot be scored.
+        ValueError: an option or the data is invalid (no file is written), or the labels cannot be scored (predictions
+            are written).
         OSError: a file cannot be read or written.
     """
     check_predictions(predictions)
-    predict.check_sizes(max_tokens, batch_size)
-    work, targets, outputs = predict.Work(), [], []
-    total, rows = _rows(classifier, what)
-    with writing(predictions, classifier.names) as write:
-        for row, logits in predict.predict(classifier, rows, work, max_tokens, batch_size, total):
+    predict.check_batch_limits(max_tokens, batch_size)
+    throughput = predict.Throughput()
+    targets: list[float] = []
+    outputs: list[list[float]] = []
+    total, rows = _rows(classifier, data)
+    with open_writer(predictions, classifier.names) as write:
+        for row, logits in predict.predict(classifier, rows, throughput, max_tokens, batch_size, total):
             values = (logits.double() if classifier.is_score else torch.softmax(logits.double(), -1)).tolist()
             write(row.target, values)
             if row.target is not None:
                 targets.append(row.target)
                 outputs.append(values)
-        if not work.rows:
-            raise ValueError(f"{what.name} has no rows")
-    found = None  # the predictions are written, whatever their scores are
+        if not throughput.rows:
+            raise ValueError(f"{data.name} has no rows")
+    result = None
     if targets and classifier.is_score:
-        found = scores.of_scores(targets, [value for value, in outputs])
+        result = scores.score_regression(targets, [value for (value,) in outputs])
     elif targets:
-        found = scores.of_classes(targets, outputs)
-    return Evaluation(found, work, classifier.names)
+        result = scores.score_classes(targets, outputs)
+    return Evaluation(result, throughput, classifier.names)
 
 
-def _rows(classifier, what: What) -> Tuple[Optional[int], Iterator[Row]]:
-    """The number of rows, None if it is not known, and the rows."""
-    target = targets_of(classifier)
-    if what.name in TASKS:
-        task = TASKS[what.name]
+def _rows(classifier, data: EvaluationData) -> tuple[int | None, Iterator[EncodedRow]]:
+    """The number of rows, or None if unknown, and the rows."""
+    target = build_target_lookup(classifier)
+    if data.name in TASKS:
+        task = TASKS[data.name]
         _check_names(task, classifier)
-        examples = task_examples(task, what.source or "hub", what.split or "valid")
-        names = plain_names(classifier.names)
-        if task.classes and numbered(names):
-            target = lambda label: names.index(str(task.number(label)))  # noqa: E731
+        examples = read_task_examples(task, data.source or "hub", data.split or "valid")
+        names = normalize_names(classifier.names)
+        if task.classes and is_numbered(names):
+            target = lambda label: names.index(str(task.class_index(label)))  # noqa: E731
         return len(examples), encode_rows(classifier, examples, target)
-    if is_prepared(what.name):
+    if is_prepared(data.name):
         if not isinstance(classifier, FairseqClassifier):
-            tokens = f"{what.name} has the tokens of fairseq, and {classifier.path} is of transformers"
-            raise ValueError(f"{tokens}; give the task with --source, or a file")
-        return prepared_rows(classifier, what.name, what.split or "valid")
-    examples = read_examples(what.name, what.kind, what.texts, what.label, inputs_of(classifier))
-    return None, encode_rows(classifier, examples, target)
+            raise ValueError(
+                f"{data.name} has fairseq's token IDs, which the transformers model {classifier.path} cannot read; "
+                "pass the task with --source, or a file"
+            )
+        return read_prepared_rows(classifier, data.name, data.split or "valid")
+    rows = read_examples(data.name, data.file_format, data.text_columns, data.label_column, num_inputs(classifier))
+    return count_examples(data.name, data.file_format), encode_rows(classifier, rows, target)
 
 
 def _check_names(task, classifier) -> None:
-    """Raise ValueError if the head was trained on another task."""
-    if bool(task.score) != classifier.is_score:
-        labels, head = ("scores", "classes") if task.score else ("classes", "a score")
-        raise ValueError(f"the labels of {task.name} are {labels}; the model's head gives {head}")
-    names = plain_names(classifier.names)
-    same = len(task.names) == len(names) and (numbered(names) or sorted(task.names) == sorted(names))
+    """Raise ValueError if the head cannot have been trained on this task."""
+    if bool(task.score_range) != classifier.is_score:
+        labels, head = ("scores", "classes") if task.score_range else ("classes", "a score")
+        raise ValueError(f"the labels of {task.name} are {labels}, but the model's head predicts {head}")
+    names = normalize_names(classifier.names)
+    same = len(task.class_names) == len(names) and (is_numbered(names) or sorted(task.class_names) == sorted(names))
     if task.classes and not same:
-        theirs, ours = ", ".join(task.names), ", ".join(classifier.names)
-        raise ValueError(f"{task.name} has the classes {theirs}; the model's are {ours}")
+        expected, got = ", ".join(task.class_names), ", ".join(classifier.names)
+        raise ValueError(f"the model must have the classes of {task.name}, {expected}, got {got}")

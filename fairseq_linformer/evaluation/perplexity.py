@@ -1,10 +1,9 @@
-"""Perplexity of a masked language model, with masks that depend on a seed and the text alone: equal for all models."""
+"""Perplexity of a masked language model, with masks that depend only on the seed and the text, not on the model."""
 
 import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import torch
 import torch.nn.functional as F
@@ -14,21 +13,22 @@ from omegaconf import OmegaConf
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import Progress
 from .classifier import DICTIONARY, build_model, check_dictionary, open_checkpoint
-from .rows import open_dataset
+from .encoded_rows import open_dataset
 
 SEED, MASK_PROB = 1, 0.15
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """
+    """The result of ``compute_perplexity``.
+
     Attributes:
         perplexity: 2 to the power of ``bits``.
-        bits: mean over the masked tokens of the negative log2 of the true token's probability.
-        accuracy: share of the masked tokens to which the model gives the highest probability.
-        masked, tokens: how many tokens were predicted, and read.
-        positions: per block.
-        seconds: spent in the model.
+        bits: mean negative log2 probability of the true token, per masked token.
+        accuracy: share of the masked tokens that the model ranks first.
+        masked, tokens: number of predicted tokens, and of all tokens.
+        positions: tokens per block.
+        seconds: time spent in the model.
     """
 
     perplexity: float
@@ -40,39 +40,48 @@ class Perplexity:
     seconds: float
 
 
-def measure(
-    checkpoint, data, split: str = "valid", seed: int = SEED, positions: Optional[int] = None,
-    mask_prob: float = MASK_PROB, max_tokens: int = 4096, device: str = "cpu",
-) -> Perplexity:  # fmt: skip
-    """
-    Text is cut into blocks of ``positions`` tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode none``. Of
-    the tokens ``mask_prob`` are predicted: 80 % of them are masked, 10 % replaced, 10 % left, however the model was
-    trained. The number is ``fairseq-validate``'s with the same seed.
+def compute_perplexity(
+    checkpoint,
+    data,
+    split: str = "valid",
+    seed: int = SEED,
+    positions: int | None = None,
+    mask_prob: float = MASK_PROB,
+    max_tokens: int = 4096,
+    device: str = "cpu",
+) -> Perplexity:
+    """Compute the perplexity that ``fairseq-validate`` reports with the same seed.
+
+    The text is split into blocks of ``positions`` tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode
+    none``. A share ``mask_prob`` of the tokens is predicted: of these 80 % are masked, 10 % replaced and 10 %
+    unchanged, regardless of how the model was trained.
 
     Args:
-        checkpoint: path; of ``linformer_roberta``, of RoBERTa or of the authors.
-        data: a folder with ``dict.txt`` and the split, as ``prepare pretraining`` and ``fairseq-preprocess`` write it.
-        positions: per block; None for the model's n. Compare models of different n at the same one.
+        checkpoint: path of a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code.
+        data: folder with ``dict.txt`` and the split, as written by ``prepare pretraining`` or ``fairseq-preprocess``.
+        positions: tokens per block; None for the model's n. To compare models of different n, use the same value.
 
     Raises:
-        ValueError: a file is missing or does not fit the others, or an option is out of range.
+        ValueError: a file is missing or does not match the others, or an option is out of range.
     """
     data = Path(data)
-    found = open_checkpoint(checkpoint)
-    n = max_positions(found["model"])
+    state = open_checkpoint(checkpoint)
+    n = max_positions(state["model"])
     positions = n if positions is None else positions
     if not 2 <= positions <= n:
-        raise ValueError(f"--positions is {positions}; it must be between 2 and the model's {n}")
+        raise ValueError(f"positions must be between 2 and the model's {n}, got {positions}")
     if max_tokens < 1:
-        raise ValueError(f"--max-tokens is {max_tokens}; it must be at least 1")
+        raise ValueError(f"--max-tokens must be at least 1, got {max_tokens}")
     if not 0 <= seed < 1 << 32:
-        raise ValueError(f"--seed is {seed}; it must be from 0 to {(1 << 32) - 1}")
+        raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {seed}")
     if not 0 < mask_prob < 1:
-        raise ValueError(f"--mask-prob is {mask_prob}; it must be above 0 and below 1")
-    entries, beside = found["model"][EMBEDDINGS].size(0), Path(checkpoint).parent / DICTIONARY
-    check_dictionary(data / DICTIONARY, entries, checkpoint, "it lies beside the data", same_as=[beside])
+        raise ValueError(f"--mask-prob must be above 0 and below 1, got {mask_prob}")
+    vocab_size, model_dictionary = state["model"][EMBEDDINGS].size(0), Path(checkpoint).parent / DICTIONARY
+    check_dictionary(
+        data / DICTIONARY, vocab_size, checkpoint, "it must be in the data folder", same_as=[model_dictionary]
+    )
     open_dataset(data / split)
-    model = build_model(found).to(device).eval()
+    model = build_model(state).to(device).eval()
     config = MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)
     task = MaskedLMTask.setup_task(OmegaConf.structured(config))
     task.load_dataset(split)
@@ -80,23 +89,24 @@ def measure(
         task.dataset(split), max_tokens=max(max_tokens, positions), max_positions=positions
     )
     batches = iterator.next_epoch_itr(shuffle=False)
-    bits = right = masked = tokens = 0
-    seconds = 0.0
-    with Progress("predicting", len(batches), "batches") as progress, torch.inference_mode():
+    bits = seconds = 0.0
+    num_correct = masked = tokens = 0
+    with Progress("perplexity", len(batches), "batches") as progress, torch.inference_mode():
         for sample in batches:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             is_masked = sample["target"].ne(task.source_dictionary.pad()).to(device)
             if is_masked.any():
                 logits = model(sample["net_input"]["src_tokens"].to(device), masked_tokens=is_masked)[0].float()
                 targets = sample["target"].to(device)[is_masked]
                 bits += float(F.cross_entropy(logits, targets, reduction="none").double().sum()) / math.log(2)
-                right += int((logits.argmax(-1) == targets).sum())
+                num_correct += int((logits.argmax(-1) == targets).sum())
                 masked += len(targets)
-            seconds += time.perf_counter() - begun
+            seconds += time.perf_counter() - start
             tokens += sample["ntokens"]
             progress.add(1)
     if not masked:
-        raise ValueError(f"{data} has too little text in {split}: none of its tokens is masked")
+        raise ValueError(f"{split} of {data} is too short: none of its tokens is masked")
     if not math.isfinite(bits):
-        raise ValueError(f"{checkpoint} gives a loss that is not finite; its weights are damaged")
-    return Perplexity(2 ** (bits / masked), bits / masked, right / masked, masked, int(tokens), positions, seconds)
+        raise ValueError(f"the loss of {checkpoint} is NaN or infinite; its weights are damaged")
+    accuracy = num_correct / masked
+    return Perplexity(2 ** (bits / masked), bits / masked, accuracy, masked, int(tokens), positions, seconds)

@@ -1,31 +1,32 @@
-"""Rows through a model in batches of similar length; their own order is restored.
+"""Batched inference: rows are batched by length, and results are in the order of the rows.
 
-Padding reaches nothing, so that the result for a row depends on its batch only by rounding.
+Padding does not change the model's output, so the result for a row depends on its batch only through rounding.
 """
 
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from ..progress import Progress
-from .rows import Row
+from .encoded_rows import EncodedRow
 
 WINDOW = 8192
-"""Rows that are held and sorted at a time."""
+"""Rows held in memory and sorted by length together."""
 MAX_TOKENS, BATCH_SIZE = 8192, 256
 
 
 @dataclass
-class Work:
-    """
+class Throughput:
+    """Totals of the batches so far.
+
     Attributes:
-        rows: evaluated so far.
-        tokens: in them, without padding.
-        seconds: spent in the model; without reading and tokenizing.
+        rows: number of rows.
+        tokens: number of tokens, without padding.
+        seconds: time in the model, without reading and tokenization.
     """
 
     rows: int = 0
@@ -34,51 +35,56 @@ class Work:
 
 
 def predict(
-    classifier, rows: Iterable[Row], work: Work, max_tokens: int = MAX_TOKENS, batch_size: int = BATCH_SIZE,
-    total: Optional[int] = None,
-) -> Iterator[Tuple[Row, Tensor]]:  # fmt: skip
-    """
+    classifier,
+    rows: Iterable[EncodedRow],
+    throughput: Throughput,
+    max_tokens: int = MAX_TOKENS,
+    batch_size: int = BATCH_SIZE,
+    total: int | None = None,
+) -> Iterator[tuple[EncodedRow, Tensor]]:
+    """Yield each row with its logits (C,), in the order of ``rows``.
+
     Args:
         classifier: an object with ``logits``.
-        work: is counted up.
-        max_tokens: per batch, with padding; a longer row is a batch of its own.
-        batch_size: rows per batch, at most.
-        total: rows, for the progress bar; None where it is not known.
-
-    Returns:
-        each row with its logits (C,), in the order of ``rows``.
+        throughput: updated after each batch.
+        max_tokens: maximum number of tokens per batch, with padding; a longer row is a batch of its own.
+        batch_size: maximum number of rows per batch.
+        total: number of rows, for progress; None if unknown.
 
     Raises:
-        ValueError: a logit is not finite; or as ``check_sizes``.
+        ValueError: a logit is NaN or infinite, or a limit is below 1.
     """
-    check_sizes(max_tokens, batch_size)
+    check_batch_limits(max_tokens, batch_size)
     rows = iter(rows)
     with Progress("evaluating", total, "rows") as progress:
         while window := list(islice(rows, WINDOW)):
-            lengths, logits_of = [len(row.encoded["input_ids"]) for row in window], {}
-            for batch in batches(lengths, max_tokens, batch_size):
-                begun = time.perf_counter()
+            lengths = [len(row.encoded["input_ids"]) for row in window]
+            logits_of: dict[int, Tensor] = {}
+            for batch in batch_by_length(lengths, max_tokens, batch_size):
+                start = time.perf_counter()
                 logits_of.update(zip(batch, classifier.logits([window[i].encoded for i in batch])))
-                work.seconds += time.perf_counter() - begun
-                work.rows += len(batch)
-                work.tokens += sum(lengths[i] for i in batch)
+                throughput.seconds += time.perf_counter() - start
+                throughput.rows += len(batch)
+                throughput.tokens += sum(lengths[i] for i in batch)
                 progress.add(len(batch))
             for i, row in enumerate(window):
                 if not bool(torch.isfinite(logits_of[i]).all()):
-                    raise ValueError(f"{row.place}: the model gives {logits_of[i].tolist()}; its weights are damaged")
+                    raise ValueError(
+                        f"{row.location}: logits must be finite, got {logits_of[i].tolist()}; the weights are damaged"
+                    )
                 yield row, logits_of[i]
 
 
-def check_sizes(max_tokens: int, batch_size: int) -> None:
+def check_batch_limits(max_tokens: int, batch_size: int) -> None:
     """Raise ValueError if ``max_tokens`` or ``batch_size`` is below 1."""
     for name, value in (("max-tokens", max_tokens), ("batch-size", batch_size)):
         if value < 1:
-            raise ValueError(f"--{name} is {value}; it must be at least 1")
+            raise ValueError(f"--{name} must be at least 1, got {value}")
 
 
-def batches(lengths: Sequence[int], max_tokens: int, batch_size: int) -> Iterator[List[int]]:
-    """Indices of rows of similar length, the longest first: if memory is too small, that shows at once."""
-    batch: List[int] = []
+def batch_by_length(lengths: Sequence[int], max_tokens: int, batch_size: int) -> Iterator[list[int]]:
+    """Indices of rows of similar length, longest first, so that running out of memory happens in the first batch."""
+    batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if batch and (len(batch) == batch_size or lengths[batch[0]] * (len(batch) + 1) > max_tokens):
             yield batch

@@ -1,35 +1,36 @@
-"""Predictions for a reader or a program: TSV or JSON lines, in the order of the rows."""
+"""Writes predictions as TSV or JSON lines, in the order of the rows."""
 
 import json
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Callable, Iterator, List, Optional, Sequence
+from typing import IO, Any
 
 from ..checkpoints.files import check_new_file
 from ..files import atomic
 
 STDOUT = "-"
-ENDINGS = (".tsv", ".jsonl")
-Write = Callable[[Optional[float], Sequence[float]], None]
+SUFFIXES = (".tsv", ".jsonl")
+WriteRow = Callable[[float | None, Sequence[float]], None]
 
 
-def check_predictions(path: Optional[str]) -> None:
-    """Raise ValueError if the file exists, cannot be written, or is neither TSV nor JSON lines."""
+def check_predictions(path: str | None) -> None:
+    """Raise ValueError if the file exists, cannot be written, or has a suffix not in ``SUFFIXES``."""
     if path in (None, STDOUT):
         return
-    if Path(path).suffix not in ENDINGS:
-        raise ValueError(f"--predictions is {path}; it must end in {' or '.join(ENDINGS)}, or be {STDOUT}")
+    if Path(path).suffix not in SUFFIXES:
+        raise ValueError(f"--predictions must end in {' or '.join(SUFFIXES)} or be {STDOUT}, got {path}")
     check_new_file(path)
 
 
 @contextmanager
-def writing(path: Optional[str], names: List[str]) -> Iterator[Write]:
-    """A function that writes a row: from its target, or None, and the probability of each class, or its score.
+def open_writer(path: str | None, names: list[str]) -> Iterator[WriteRow]:
+    """Yield a function that writes a row, given its target (or None) and its class probabilities (or its score).
 
     Args:
-        path: of the file, written whole or not at all; ``-`` for TSV on standard output; None for nothing.
-        names: of the classes; none for scores.
+        path: output file, written atomically; ``-`` for TSV on standard output; None to write nothing.
+        names: class names; empty for a regression head.
     """
     if path is None:
         yield lambda target, values: None
@@ -40,13 +41,13 @@ def writing(path: Optional[str], names: List[str]) -> Iterator[Write]:
             yield _writer(file, names, as_json=Path(path).suffix == ".jsonl")
 
 
-def _writer(file: IO, names: List[str], as_json: bool) -> Write:
+def _writer(file: IO, names: list[str], as_json: bool) -> WriteRow:
     count = 0
 
     def write_fields(fields) -> None:
         file.write("\t".join(str(field).replace("\t", " ") for field in fields) + "\n")
 
-    def write(target: Optional[float], values: Sequence[float]) -> None:
+    def write(target: float | None, values: Sequence[float]) -> None:
         nonlocal count
         count += 1
         label = names[int(target)] if names and target is not None else target
@@ -55,7 +56,7 @@ def _writer(file: IO, names: List[str], as_json: bool) -> Write:
             probabilities = [f"{value:.6f}" for value in values] if names else []
             write_fields([count, "" if label is None else label, prediction, *probabilities])
             return
-        row = {"row": count, "label": label, "prediction": prediction}
+        row: dict[str, Any] = {"row": count, "label": label, "prediction": prediction}
         if label is None:
             del row["label"]
         if names:

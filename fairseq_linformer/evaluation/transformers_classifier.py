@@ -1,96 +1,97 @@
-"""Any classifier of ``transformers``, from the hub or from a folder: RoBERTa, BERT, DistilBERT, one of our exports.
+"""A sequence classifier of ``transformers``, from the hub or a folder: RoBERTa, BERT, an exported Linformer, ...
 
-    B texts, C classes (1 for a score)
+B rows, C classes (1 for regression)
 """
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from ..errors import first_line
-from .classifier import Encoded
+from .classifier import Encoding
 
-LEAST = 5
-"""Positions: <s>, a token, the separators of a pair, a token."""
+MIN_POSITIONS = 5
+"""<s>, a token, the two separators of a pair, a token."""
 
 
 class TransformersClassifier:
-    """
+    """A sequence classification model of ``transformers`` with its tokenizer.
+
     Args:
-        name: a folder with ``config.json``, or the name of a model on the hub.
-        max_positions: longer texts are cut; None for the limit of model and tokenizer.
+        name: folder with ``config.json``, or name of a model on the hub. Its code is never executed.
+        max_positions: n, the length to which longer inputs are truncated; None for the limit of model and tokenizer.
 
     Attributes:
-        names: of the classes; empty where the head gives a score.
-        max_positions: n.
+        names: class names; empty for a regression head.
 
     Raises:
-        ValueError: it cannot be loaded, or has no trained classification head.
+        ValueError: the model cannot be loaded, or has no trained classification head.
     """
 
-    def __init__(self, name: str, device: str = "cpu", max_positions: Optional[int] = None):
+    def __init__(self, name: str, device: str = "cpu", max_positions: int | None = None):
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         from .. import huggingface  # noqa: F401  AutoModel then knows a Linformer
 
-        quiet()
+        silence_transformers()
         self.path, self.device = Path(name), torch.device(device)
         try:
-            # No code of the folder is run; what this package knows is loaded without it.
             self._tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             self.model, info = AutoModelForSequenceClassification.from_pretrained(
                 name, trust_remote_code=False, output_loading_info=True
             )
         except (OSError, ValueError, KeyError) as error:
-            raise ValueError(f"{name} cannot be loaded by transformers: {first_line(error)}") from None
+            raise ValueError(f"transformers cannot load {name}: {first_line(error)}") from None
         if info["missing_keys"]:
             key = min(info["missing_keys"])
-            raise ValueError(f"{name} has no {key}: its classification head is not trained; finetune it first")
+            raise ValueError(f"{name} must have a trained classification head, but it has no {key}; finetune it first")
         self.model.to(self.device).eval()
         config = self.model.config
         self.is_score = config.num_labels == 1 or config.problem_type == "regression"
         multi_label = config.problem_type == "multi_label_classification"
         if multi_label or (self.is_score and config.num_labels > 1):
-            outputs = "labels per text" if multi_label else "scores"
-            raise ValueError(f"{name} gives {config.num_labels} {outputs}; it must give one class or one score")
-        self.names: List[str] = [] if self.is_score else [config.id2label[i] for i in range(config.num_labels)]
-        self.max_positions = longest_input(config, self._tokenizer, max_positions)
+            outputs = "labels per row" if multi_label else "scores"
+            raise ValueError(f"{name} must predict one class or one score per row, got {config.num_labels} {outputs}")
+        self.names: list[str] = [] if self.is_score else [config.id2label[i] for i in range(config.num_labels)]
+        self.max_positions = resolve_max_positions(config, self._tokenizer, max_positions)
 
-    def encode(self, texts: Sequence[Tuple[str, ...]]) -> List[Encoded]:
-        """Rows of one text or two, each cut to n, of a pair the longer text first."""
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> list[Encoding]:
+        """Encode rows of one or two sentences, truncated to n; of a pair, the longer sentence is truncated first."""
         columns = [list(column) for column in zip(*texts)]
-        found = self._tokenizer(*columns, truncation="longest_first", max_length=self.max_positions)
-        return [{key: found[key][i] for key in found} for i in range(len(texts))]
+        batch = self._tokenizer(*columns, truncation="longest_first", max_length=self.max_positions)
+        return [{key: batch[key][i] for key in batch} for i in range(len(texts))]
 
     @torch.inference_mode()
-    def logits(self, batch: Sequence[Encoded]) -> Tensor:
+    def logits(self, batch: Sequence[Encoding]) -> Tensor:
         """(B, C) in float32, on the CPU."""
         inputs = self._tokenizer.pad(list(batch), return_tensors="pt").to(self.device)
         return self.model(**inputs).logits.float().cpu()
 
 
-def quiet() -> None:
-    """Silence transformers: missing weights are an error of ours, or intended."""
+def silence_transformers() -> None:
+    """Turn off the warnings and progress bars of transformers; callers check missing weights themselves."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
 
 
-def longest_input(config, tokenizer, wanted: Optional[int] = None) -> int:
-    """n of a model of transformers: its positions, without those below the padding index that RoBERTa does not use.
+def resolve_max_positions(config, tokenizer, max_positions: int | None = None) -> int:
+    """n: ``max_positions``, or the limit of a transformers model and its tokenizer for None.
+
+    RoBERTa's position embeddings up to the padding index are unused and do not count.
 
     Raises:
-        ValueError: ``wanted`` is more, or too little for a pair.
+        ValueError: ``max_positions`` is above the limit, or too small for a pair.
     """
     model_type = getattr(config, "model_type", "")
     n = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length)
     if model_type in ("roberta", "xlm-roberta", "camembert", "longformer", "mpnet"):
         n = min(n, config.max_position_embeddings - config.pad_token_id - 1)
-    if n < LEAST:
-        raise ValueError(f"the model, {model_type or 'of no type'}, has {n} positions; it must have at least {LEAST}")
-    if wanted is not None and not LEAST <= wanted <= n:
-        raise ValueError(f"--max-positions is {wanted}; it must be between {LEAST} and the model's {n}")
-    return int(n if wanted is None else wanted)
+    if n < MIN_POSITIONS:
+        raise ValueError(f"{model_type or 'the model'} must have at least {MIN_POSITIONS} positions, got {n}")
+    if max_positions is not None and not MIN_POSITIONS <= max_positions <= n:
+        raise ValueError(f"--max-positions must be between {MIN_POSITIONS} and the model's {n}, got {max_positions}")
+    return int(n if max_positions is None else max_positions)

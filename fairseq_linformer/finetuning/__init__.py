@@ -1,1 +1,1 @@
-"""A pretrained checkpoint finetuned on a task, once or over a grid, and judged on its development set."""
+"""Finetuning of a pretrained checkpoint on a task: a single run or a grid, scored on the development set."""

@@ -1,148 +1,158 @@
-"""The data of a task for a checkpoint: used as it is, or prepared."""
+"""Data for finetuning: prepared unless the folder exists, and checked against checkpoint and options."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE, Tokenizer, load_tokenizer, tokenizer_beside
+from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE_FILE, Tokenizer, find_tokenizer_files, load_tokenizer
 from ..evaluation.classifier import DICTIONARY, MANIFEST
-from ..evaluation.rows import is_prepared, prepared_task
-from ..task_data.prepare import prepare
-from ..task_data.read import open_source
-from ..task_data.table import Task
-from .start import Start
+from ..evaluation.encoded_rows import is_prepared, read_prepared_task
+from ..task_data.prepare import prepare_task
+from ..task_data.task_source import open_source
+from ..task_data.tasks import Task
+from ..task_data.truncation import TRUNCATIONS
+from .initial_checkpoint import InitialCheckpoint
 
 
-def ready(
-    task: Task, folder, start: Start, source: Optional[str] = None, gpt2=None, sentencepiece=None,
-    cut: Optional[str] = None,
-) -> List[str]:  # fmt: skip
-    """Make sure that ``folder`` has the task, in the tokens of the checkpoint.
+@dataclass(frozen=True)
+class DataOptions:
+    """How to prepare a task. Existing data must match the options that are set.
 
-    Args:
-        source: as for ``prepare``; None for the hub.
-        gpt2, sentencepiece: the tokenizer; None for the one beside the checkpoint.
-        cut: of longer texts; None for ``head``.
+    Attributes:
+        source: as for ``open_source``; None for the hub.
+        gpt2, sentencepiece: tokenizer files; None for those next to the checkpoint.
+        truncation: how rows longer than n are truncated; None for ``head``.
+    """
+
+    source: str | None = None
+    gpt2: str | None = None
+    sentencepiece: str | None = None
+    truncation: str | None = None
+
+
+def prepare_data(task: Task, folder: Path, checkpoint: InitialCheckpoint, options: DataOptions) -> str:
+    """Prepare ``folder`` unless it exists, and check it.
 
     Returns:
-        lines that say what was done.
+        A line for the log.
 
     Raises:
-        ValueError: the folder holds something else, or what is needed to prepare it is missing.
+        ValueError: the folder does not match the task, the checkpoint or the options, or there is no tokenizer.
     """
-    folder = Path(folder)
-    done = "used as it is"
+    action = "already prepared"
     if not is_prepared(folder):
-        tokenizer = find_tokenizer(start, gpt2, sentencepiece)
-        prepare(task, folder, source or "hub", tokenizer, start.max_positions, **({"cut": cut} if cut else {}))
-        done = "prepared"
-    manifest = check_fits(task, folder, start.max_positions)
-    start.check_data(folder)
-    _check_same(task, folder, manifest, start, source, gpt2, sentencepiece, cut)
-    return [f"{folder}: {done}"]
+        tokenizer = find_tokenizer(checkpoint, options)
+        truncation = options.truncation or TRUNCATIONS[0]
+        prepare_task(task, folder, options.source or "hub", tokenizer, checkpoint.max_positions, truncation)
+        action = "prepared"
+    manifest = check_folder(task, folder, checkpoint.max_positions)
+    checkpoint.check_data(folder)
+    _check_options(task, folder, manifest, checkpoint, options)
+    return f"{folder}: {action}"
 
 
-def folder_of(tasks, task: str, n) -> Path:
-    """Of a task for a model of n in a folder of tasks: ``imdb-n1024`` if that exists, else ``imdb``."""
-    longer = Path(tasks) / f"{task}-n{n}"
-    return longer if longer.is_dir() else Path(tasks) / task
+def task_folder(tasks, task: str, n) -> Path:
+    """The folder of a task in ``tasks`` for a model of n: for example ``imdb-n1024`` if it exists, else ``imdb``."""
+    for_n = Path(tasks) / f"{task}-n{n}"
+    return for_n if for_n.is_dir() else Path(tasks) / task
 
 
-def check_fits(task: Task, folder: Path, n: int) -> Dict[str, Any]:
-    """
+def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
+    """Check that a prepared folder is complete, and was prepared for this task and n.
+
     Returns:
-        the manifest; empty if there is none.
+        The manifest; empty if there is none.
 
     Raises:
-        ValueError: a file is missing, the folder is of another task, or its rows were cut for another n.
+        ValueError: a file is missing, or the folder has another task or rows for another n.
     """
-    check_whole(task, folder)
-    found = prepared_task(folder)
-    if found not in (None, task):
-        raise ValueError(f"{folder} holds {found.name}, not {task.name}; give another folder")
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")) if found else {}
-    positions, cut = manifest.get("max_positions", 0), _rows_cut(manifest)
-    again = f"the model has {n}; prepare it again, in another folder"
+    check_complete(task, folder)
+    prepared = read_prepared_task(folder)
+    if prepared not in (None, task):
+        raise ValueError(f"{folder} must be a folder of {task.name}, got {prepared.name}; choose another --data")
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")) if prepared else {}
+    positions, truncated = manifest.get("max_positions", 0), _num_truncated(manifest)
+    advice = f"but the model has n = {n}; prepare the task in another folder"
     if positions > n:
-        raise ValueError(f"{folder} has rows of up to {positions} positions, {again}")
-    if positions < n and cut:
-        raise ValueError(f"{folder} has {cut:,} rows cut to {positions} positions, {again}")
+        raise ValueError(f"{folder} was prepared for n = {positions}, {advice}")
+    if positions < n and truncated:
+        raise ValueError(f"{folder} has {truncated:,} rows truncated to n = {positions}, {advice}")
     return manifest
 
 
-def _rows_cut(manifest: Dict[str, Any]) -> int:
+def _num_truncated(manifest: dict[str, Any]) -> int:
     return sum(counts.get("cut", 0) for counts in manifest.get("splits", {}).values())
 
 
-def check_whole(task: Task, folder: Path) -> None:
+def check_complete(task: Task, folder: Path) -> None:
     """Raise ValueError if a file of a prepared folder is missing."""
-    binarised = ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))]
-    labels = binarised if task.classes else [f"{split}.label" for split in task.splits]
-    for part, names in {"label": labels, **{f"input{i}": binarised for i in range(task.inputs)}}.items():
+    binarized = ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))]
+    labels = binarized if task.classes else [f"{split}.label" for split in task.splits]
+    for part, names in {"label": labels, **{f"input{i}": binarized for i in range(task.num_inputs)}}.items():
         for name in names:
             if not (folder / part / name).is_file():
                 command = f"fairseq-linformer prepare {task.name}"
-                raise ValueError(f"there is no {folder / part / name}; rerun `{command}`, with another folder")
+                raise ValueError(f"{folder / part / name} is missing; run `{command}` with another folder")
 
 
-def _check_same(
-    task: Task, folder: Path, manifest: Dict[str, Any], start: Start, source, gpt2, sentencepiece, cut
+def _check_options(
+    task: Task, folder: Path, manifest: dict[str, Any], checkpoint: InitialCheckpoint, options: DataOptions
 ) -> None:
-    """The options must be those that the folder was made with, where it says that."""
-    if not any((source, gpt2, sentencepiece, cut)):
+    """Raise ValueError if the folder was prepared with different options."""
+    if options == DataOptions():
         return
     if not manifest:
-        raise ValueError(
-            f"{folder} does not say what it was made of; --source, --gpt2, --sentencepiece and --cut are for data that "
-            "is prepared here"
-        )
-    differing = []
-    if source and open_source(task, source).described() != manifest.get("source"):
-        differing.append(f"--source {source}")
-    if gpt2 or sentencepiece:
-        ours, theirs = find_tokenizer(start, gpt2, sentencepiece).files, manifest.get("tokenizer", {}).get("sha256", {})
-        if sorted(ours.values()) != sorted(theirs.values()):  # the names of files do not matter
-            differing.append("this tokenizer")
-    if cut and cut != manifest.get("cut"):
-        differing.append(f"--cut {cut}")
-    if differing:
-        options = " and ".join(differing)
-        raise ValueError(f"{folder} was not made with {options}; leave that out, or give another --data")
+        names = "--source, --gpt2-bpe, --sentencepiece-model and --truncation"
+        raise ValueError(f"{folder} has no {MANIFEST} to check options against; omit {names}")
+    different = []
+    if options.source and open_source(task, options.source).describe() != manifest.get("source"):
+        different.append(f"--source {options.source}")
+    if options.gpt2 or options.sentencepiece:
+        checksums = find_tokenizer(checkpoint, options).checksums
+        # File names may differ.
+        if sorted(checksums.values()) != sorted(manifest.get("tokenizer", {}).get("sha256", {}).values()):
+            different.append("this tokenizer")
+    if options.truncation and options.truncation != manifest.get("cut"):
+        different.append(f"--truncation {options.truncation}")
+    if different:
+        raise ValueError(f"{folder} was not prepared with {' and '.join(different)}; omit it, or choose another --data")
 
 
-def described(folder) -> str:
-    """The data in words: sources with their sums, and rows."""
+def describe_data(folder) -> str:
+    """Describe rows, sources (with checksums) and tokenizer. Results store and compare this text: never change it."""
     path = Path(folder) / MANIFEST
     manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not {"splits", "source", "tokenizer"} <= set(manifest):
         return "a folder that does not say"
     rows = ", ".join(f"{counts['written']:,} rows of {split}" for split, counts in manifest["splits"].items())
-    if cut := _rows_cut(manifest):
-        rows += f", {cut:,} of them cut to {manifest.get('max_positions')} positions ({manifest.get('cut')})"
+    if truncated := _num_truncated(manifest):
+        rows += f", {truncated:,} of them cut to {manifest.get('max_positions')} positions ({manifest.get('cut')})"
     source = manifest["source"]
-    sums = source.get("sha256", {})
-    sums = sums if isinstance(sums, dict) else {"all": sums}  # of a folder of texts that an earlier version prepared
-    files = ", ".join(f"{name} {value[:12]}" for name, value in sums.items())
+    checksums = source.get("sha256", {})
+    if not isinstance(checksums, dict):  # text prepared by an earlier version
+        checksums = {"all": checksums}
+    files = ", ".join(f"{name} {checksum[:12]}" for name, checksum in checksums.items())
     files = files or f"{source.get('name')} at {source.get('revision')}"
     return f"{rows}; {source['kind']}, {files}; {manifest['tokenizer']['name']}"
 
 
-def find_tokenizer(start: Start, gpt2=None, sentencepiece=None) -> Tokenizer:
-    """The tokenizer of the options, else that beside the checkpoint; ValueError if there is none."""
-    folder = start.given.parent
-    files = {"gpt2": gpt2, "sentencepiece": sentencepiece}
-    if gpt2 is None and sentencepiece is None:
-        files = tokenizer_beside(folder)
+def find_tokenizer(checkpoint: InitialCheckpoint, options: DataOptions) -> Tokenizer:
+    """The tokenizer of the options, else the one next to the checkpoint; ValueError if there is none."""
+    folder = checkpoint.original.parent
+    files: dict[str, Any] = {"gpt2": options.gpt2, "sentencepiece": options.sentencepiece}
+    if not any(files.values()):
+        files = find_tokenizer_files(folder)
     if not files:
         raise ValueError(
-            f"the task must be prepared, and there is no tokenizer beside {start.given}; --sentencepiece or --gpt2 "
-            "names the one of its pretraining"
+            f"there is no tokenizer next to {checkpoint.original}; pass the one of its pretraining with "
+            "--sentencepiece-model or --gpt2-bpe"
         )
     dictionary = folder / DICTIONARY
     return load_tokenizer(**files, dictionary=dictionary if dictionary.is_file() else None)
 
 
-def files_beside(folder) -> List[Path]:
-    """The files that a checkpoint finetuned on a folder needs beside it to evaluate texts."""
-    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", MANIFEST, SENTENCEPIECE, *GPT2_FILES]
+def companion_files(folder) -> list[Path]:
+    """Files of a task's folder that must be next to a finetuned checkpoint to evaluate text."""
+    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", MANIFEST, SENTENCEPIECE_FILE, *GPT2_FILES]
     return [path for name in names if (path := Path(folder) / name).is_file()]

@@ -1,39 +1,40 @@
-"""``fairseq-linformer finetune``: from a checkpoint of fairseq and the name of a task to scores."""
+"""``fairseq-linformer finetune`` for fairseq checkpoints: a single run or a grid, here or through Slurm."""
 
 import argparse
 import sys
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 import torch
 
-from ..evaluation.rows import is_prepared
-from ..launching.arguments import BASE, make_training
+from ..evaluation.encoded_rows import is_prepared
+from ..launching.arguments import BASE, check_run_name
 from ..launching.run_folder import DONE, check_run
 from ..launching.slurm import submit_array
-from ..launching.training import Training
-from ..task_data.table import Task
-from . import data, run
-from .recipe import CONFIGS, Recipe, check_overrides, run_names
-from .start import Start, open_start
+from ..launching.training_job import TrainingJob
+from ..task_data.tasks import Task
+from . import single_run
+from .data import DataOptions, describe_data, prepare_data
+from .initial_checkpoint import InitialCheckpoint, open_checkpoint
+from .recipe import CONFIG, Recipe, check_overrides, run_names
 
 
 @dataclass(frozen=True)
-class Job:
+class FinetuningJob:
     """A checkpoint to finetune on a task.
 
     Attributes:
-        task: of the table.
-        checkpoint: path.
-        recipes: one, or those of a grid.
-        name: of the run folder, in ``runs``; those of a grid are in it.
+        checkpoint: path of the checkpoint.
+        recipes: one recipe, or those of a grid.
+        name: name of the run folder in ``runs``; for a grid, of the folder that contains the run folders.
         data: folder of the task.
-        max_positions: n; None for that of the checkpoint.
-        from_scratch: do not load the pretrained weights.
-        device: ``gpu`` or ``cpu``.
-        overrides: more of fairseq-hydra-train.
-        prepare: ``source``, ``gpt2``, ``sentencepiece`` and ``cut``, of ``data.ready``.
+        max_positions: n; None for the checkpoint's.
+        from_scratch: train the same model without pretrained weights.
+        device: ``cuda`` or ``cpu``.
+        overrides: further overrides of fairseq-hydra-train.
+        data_options: how to prepare ``data``.
     """
 
     task: Task
@@ -42,107 +43,112 @@ class Job:
     name: str
     data: str
     runs: str = "runs"
-    max_positions: Optional[int] = None
+    max_positions: int | None = None
     from_scratch: bool = False
     device: str = "cpu"
-    overrides: Tuple[str, ...] = ()
-    prepare: Dict[str, Any] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    data_options: DataOptions = DataOptions()
 
-    def start(self) -> Start:
-        """Open the checkpoint and make sure of the data; ValueError as ``open_start`` and ``data.ready``."""
-        start = open_start(self.checkpoint, self.runs, self.max_positions)
-        for line in data.ready(self.task, self.data, start, **self.prepare):
-            print(line, file=sys.stderr)
-        return start
+    def prepare(self) -> InitialCheckpoint:
+        """Open the checkpoint and prepare the data. Raises as ``open_checkpoint`` and ``prepare_data``."""
+        checkpoint = open_checkpoint(self.checkpoint, self.runs, self.max_positions)
+        print(prepare_data(self.task, Path(self.data), checkpoint, self.data_options), file=sys.stderr)
+        return checkpoint
 
-    def trainings(self, start: Start) -> List[Training]:
-        """A run for each recipe."""
-        check_overrides(self.overrides, start)
+    def build_trainings(self, checkpoint: InitialCheckpoint) -> list[TrainingJob]:
+        """Build a training job per recipe; ValueError if the name or an override is not allowed."""
+        check_run_name(self.name, self.runs)
+        check_overrides(self.overrides, checkpoint)
         trainings = []
         for name, recipe in zip(run_names(self.name, self.recipes), self.recipes):
-            overrides = [*recipe.overrides(self.task, start, self.data, self.from_scratch), *self.overrides]
-            config = str(CONFIGS / "base.yaml")
-            options = dict(config=config, device=self.device, runs=self.runs, name=name, overrides=overrides)
-            trainings.append(make_training(argparse.Namespace(**options), processes=1))
+            overrides = (*recipe.overrides(self.task, checkpoint, self.data, self.from_scratch), *self.overrides)
+            trainings.append(TrainingJob(str(CONFIG), overrides, 1, self.device, self.runs, name))
         return trainings
 
-    def facts(self, recipe: Recipe, start: Start) -> Dict[str, Any]:
-        """The fields of a result beside its scores."""
+    def result_fields(self, recipe: Recipe, checkpoint: InitialCheckpoint) -> dict[str, Any]:
+        """The fields ``model``, ``data`` and ``recipe`` of a result."""
         return {
             "model": {
-                "checkpoint": start.given.name,
-                "max_positions": start.max_positions,
-                "projected_dim": start.projected_dim,
-                "sharing": start.sharing,
-                "projection": start.projection,
+                "checkpoint": checkpoint.original.name,
+                "max_positions": checkpoint.max_positions,
+                "projected_dim": checkpoint.projected_dim,
+                "sharing": checkpoint.sharing,
+                "projection": checkpoint.projection,
                 "from_scratch": self.from_scratch,
-                "pretraining": start.provenance,
+                "pretraining": checkpoint.provenance,
             },
-            "data": data.described(self.data),
+            "data": describe_data(self.data),
             "recipe": {**asdict(recipe), "overrides": list(self.overrides), "device": self.device},
         }
 
 
-def finetune(job: Job, until: Optional[float] = None) -> List[Dict[str, Any]]:
-    """Train and evaluate what is not done yet, one run after the other.
+def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, Any]]:
+    """Train and evaluate the unfinished runs, one after the other. All are checked before the first starts.
 
     Args:
-        until: as of ``run.finetune``.
+        until: value of ``time.monotonic()`` at which to stop; call again to resume.
 
     Returns:
-        the result of each run; of the first ones, if the time was up.
+        The results of all runs, or of those that were finished before ``until``.
 
     Raises:
-        ValueError, OSError, KeyboardInterrupt: as ``run.finetune``; all runs are checked before the first begins.
+        ValueError, OSError, KeyboardInterrupt: as ``single_run.finetune``.
     """
-    missing = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
-    if missing and job.device == "gpu" and not torch.cuda.is_available():
+    untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
+    if untrained and job.device == "cuda" and not torch.cuda.is_available():
         raise ValueError(
-            f"{len(missing)} of {len(job.recipes)} runs of {job.name} are not trained yet, and PyTorch sees no GPU; "
-            "wait for their jobs, or use --device cpu"
+            f"{len(untrained)} of {len(job.recipes)} runs of {job.name} are untrained, and PyTorch finds no GPU; wait "
+            "for their Slurm jobs, or use --device cpu"
         )
-    start = job.start()
-    trainings = job.trainings(start)
+    checkpoint = job.prepare()
+    trainings = job.build_trainings(checkpoint)
     for training in trainings:
-        if not (training.folder / run.RESULT).exists():
+        if not (training.folder / single_run.RESULT).exists():
             check_run(training)
     results = []
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         if len(trainings) > 1:
             print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-        if (result := run.finetune(job.task, training, job.facts(recipe, start), until)) is None:
+        if (result := single_run.finetune(job.task, training, job.result_fields(recipe, checkpoint), until)) is None:
             break
         results.append(result)
     return results
 
 
-def submit(job: Job, sbatch_options: Sequence[str], dry_run: bool) -> str:
-    """The runs that are not trained yet as an array of Slurm, one GPU each; ``finetune`` then evaluates and reports.
+def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> str:
+    """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them.
 
     Raises:
-        ValueError: as ``launching.slurm.submit_array``; or all are trained, or a dry run would have to prepare data.
+        ValueError: as ``launching.slurm.submit_array``; or all runs are trained, or a dry run would prepare data.
     """
     if dry_run and not is_prepared(job.data):
         command = f"fairseq-linformer prepare {job.task.name}"
-        raise ValueError(f"{job.data} is not prepared yet, and --dry-run writes nothing; run `{command}` first")
-    start = job.start()
-    pairs = [pair for pair in zip(job.recipes, job.trainings(start)) if not (pair[1].folder / DONE).exists()]
+        raise ValueError(f"{job.data} is not prepared, and --dry-run writes nothing; run `{command}` first")
+    checkpoint = job.prepare()
+    pairs = [pair for pair in zip(job.recipes, job.build_trainings(checkpoint)) if not (pair[1].folder / DONE).exists()]
     if not pairs:
         raise ValueError(f"all runs of {job.name} are trained; rerun without --slurm to report them")
     members = []
     for recipe, training in pairs:
         if not dry_run:
-            run.remember_origin(training, job.facts(recipe, start))
+            single_run.record_origin(training, job.result_fields(recipe, checkpoint))
         members.append([f"--config={training.config}", f"--name={training.name}", *training.overrides])
     options = argparse.Namespace(
-        config=BASE, name="", overrides=[], device=job.device, runs=job.runs, nodes=1, ntasks_per_node=1,
-        dry_run=dry_run, array="finetune-" + job.name.replace("/", "-"), list=None,
-    )  # fmt: skip
+        config=BASE,
+        name="",
+        overrides=[],
+        device=job.device,
+        runs=job.runs,
+        nodes=1,
+        ntasks_per_node=1,
+        dry_run=dry_run,
+        array="finetune-" + job.name.replace("/", "-"),
+    )
     return submit_array(options, members, sbatch_options)
 
 
 def default_name(task: Task, checkpoint: str, from_scratch: bool) -> str:
-    """Of a run: task and checkpoint."""
+    """Name of a run: the task and the checkpoint's folder, or its file name unless that is ``checkpoint*``."""
     path = Path(checkpoint)
     folder = path.parent.parent.name if path.parent.name == "checkpoints" else path.parent.name
     stem = folder if path.stem.startswith("checkpoint") and folder else path.stem

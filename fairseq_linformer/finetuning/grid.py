@@ -1,75 +1,77 @@
-"""Learning rates, batches and seeds: each a run of its own, and what a paper reports of them."""
+"""Results of a grid over learning rates, batch sizes and seeds. The best setting has the best median over seeds."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any
 
-from ..evaluation.scores import in_words, unit_of
-from ..task_data.table import Task
+from ..evaluation.scores import format_unit, format_values
+from ..task_data.tasks import Task
+
+Result = Mapping[str, Any]
+"""A result file, see ``single_run.read_result``."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """
+    """Scores of one learning rate and batch size.
+
     Attributes:
-        lr, batch_size: of the recipe.
-        seeds: of its runs.
-        values: of the score on the development set, one per seed.
+        lr, batch_size: setting of the recipe.
+        seeds: seed of each run.
+        values: score of each run on the development set.
     """
 
     lr: float
     batch_size: int
-    seeds: Tuple[int, ...]
-    values: Tuple[float, ...]
+    seeds: tuple[int, ...]
+    values: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """Over the seeds."""
+        """Median score over the seeds."""
         return median(self.values)
 
 
-def _value(task: Task, result: Dict[str, Any], split: str = "valid") -> float:
-    return result["splits"][split]["scores"][task.metrics[0]]["value"]
+def _score(task: Task, result: Result, split: str = "valid") -> float:
+    value: float = result["splits"][split]["scores"][task.metrics[0]]["value"]
+    return value
 
 
-def settings(task: Task, results: Iterable[Dict[str, Any]], split: str = "valid") -> List[Setting]:
-    """The runs of a grid by rate and batch, the best median first; of equal ones the lower rate.
-
-    Args:
-        results: as of ``run.read_result``.
-    """
-    runs: Dict[Tuple[float, int], List[Tuple[int, float]]] = {}
+def rank_settings(task: Task, results: Iterable[Result]) -> list[Setting]:
+    """Settings by median, best first; ties go to the lower learning rate."""
+    scores: dict[tuple[float, int], list[tuple[int, float]]] = {}
     for result in results:
         recipe = result["recipe"]
-        key = (recipe["lr"], recipe["batch_size"])
-        runs.setdefault(key, []).append((recipe["seed"], _value(task, result, split)))
-    found = [Setting(*key, *map(tuple, zip(*sorted(pairs)))) for key, pairs in runs.items()]
-    return sorted(found, key=lambda setting: (-setting.median, setting.lr, setting.batch_size))
+        setting = (recipe["lr"], recipe["batch_size"])
+        scores.setdefault(setting, []).append((recipe["seed"], _score(task, result)))
+    settings = [Setting(*setting, *zip(*sorted(pairs))) for setting, pairs in scores.items()]
+    return sorted(settings, key=lambda setting: (-setting.median, setting.lr, setting.batch_size))
 
 
-def runs_of(setting: Setting, results: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def select_results(setting: Setting, results: Iterable[Result]) -> list[Result]:
     """The results of a setting."""
     key = (setting.lr, setting.batch_size)
     return [result for result in results if (result["recipe"]["lr"], result["recipe"]["batch_size"]) == key]
 
 
-def middle_run(task: Task, results: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
-    """The run of the best setting that has the median score; of an even number the worse of the two."""
-    runs = runs_of(settings(task, results)[0], results)
-    return sorted(runs, key=lambda result: _value(task, result))[(len(runs) - 1) // 2]
+def median_run(task: Task, results: Sequence[Result]) -> Result:
+    """The run of the best setting with the median score; with an even number of runs, the lower of the middle two."""
+    best = select_results(rank_settings(task, results)[0], results)
+    return sorted(best, key=lambda result: _score(task, result))[(len(best) - 1) // 2]
 
 
-def table(task: Task, found: List[Setting]) -> List[str]:
-    """For a reader."""
-    name, best = task.metrics[0], found[0]
+def format_table(task: Task, settings: Sequence[Setting]) -> list[str]:
+    """A line per setting, and a summary of the best one."""
+    name, best = task.metrics[0], settings[0]
     lines = [f"{'lr':>8} {'batch':>6} {'seeds':>6} {'median':>8}   lowest to highest {name}"]
-    for s in found:
-        low, middle, high = in_words(name, min(s.values), s.median, max(s.values))
+    for s in settings:
+        low, middle, high = format_values(name, min(s.values), s.median, max(s.values))
         lines.append(f"{s.lr:>8g} {s.batch_size:>6} {len(s.values):>6} {middle:>8}   {low} to {high}")
     seeds = f"{len(best.seeds)} seeds" if len(best.seeds) > 1 else "one seed"
-    score = f"{name} {in_words(name, best.median)[0]}{unit_of(name)}"
+    score = f"{name} {format_values(name, best.median)[0]}{format_unit(name)}"
     lines.append(
-        f"{task.name}: {score}, the median over {seeds} at lr {best.lr:g}, batches of {best.batch_size}; chosen on the "
-        "set that it is reported on"
+        f"{task.name}: {score}, median over {seeds}, lr {best.lr:g}, batch size {best.batch_size}; selected and "
+        "reported on the same set"
     )
     return lines

@@ -1,18 +1,21 @@
-"""The adapter to ``transformers``: configuration, models and tokenizer around ``fairseq_linformer.modules``.
+"""Adapter to ``transformers``: configuration, models and tokenizer around ``fairseq_linformer.modules``.
 
-Importing this makes ``AutoModel`` and the others know a Linformer, without ``trust_remote_code``.
+Importing it registers the Linformer with ``AutoModel`` and the other auto classes, without ``trust_remote_code``.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from .code import write_code
 from .configuration_linformer import LinformerPreTrainedConfig
+from .exported_code import write_code
 from .modeling_linformer import (
-    LinformerForMaskedLM, LinformerForSequenceClassification, LinformerModel, LinformerPreTrainedModel,
-)  # fmt: skip
+    LinformerForMaskedLM,
+    LinformerForSequenceClassification,
+    LinformerModel,
+    LinformerPreTrainedModel,
+)
 from .tokenization_linformer import LinformerTokenizer
 
-# What these classes save can be loaded where this package is not installed.
+# Saved folders hold the code, so that they load without this package.
 LinformerPreTrainedModel.write_code = staticmethod(write_code)
 
 AutoConfig.register(LinformerPreTrainedConfig.model_type, LinformerPreTrainedConfig, exist_ok=True)
@@ -25,6 +28,11 @@ for _auto, _class in (
     _auto.register(LinformerPreTrainedConfig, _class, exist_ok=True)
 
 __all__ = [
-    "LinformerForMaskedLM", "LinformerForSequenceClassification", "LinformerModel", "LinformerPreTrainedConfig",
-    "LinformerPreTrainedModel", "LinformerTokenizer", "write_code",
-]  # fmt: skip
+    "LinformerForMaskedLM",
+    "LinformerForSequenceClassification",
+    "LinformerModel",
+    "LinformerPreTrainedConfig",
+    "LinformerPreTrainedModel",
+    "LinformerTokenizer",
+    "write_code",
+]

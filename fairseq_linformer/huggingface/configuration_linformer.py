@@ -1,10 +1,10 @@
-"""The shape of a Linformer as a configuration of ``transformers``.
+"""Configuration of a Linformer for ``transformers``.
 
-This file is copied into exported folders: it needs ``transformers`` and the files beside it.
+This file is copied into exported folders: it imports only ``transformers`` and the files next to it.
 """
 
 from dataclasses import MISSING, asdict, fields
-from typing import Any, Dict, Optional
+from typing import Any
 
 from transformers import PreTrainedConfig
 
@@ -16,26 +16,26 @@ AUTO_MAP = {
     "AutoModelForMaskedLM": "modeling_linformer.LinformerForMaskedLM",
     "AutoModelForSequenceClassification": "modeling_linformer.LinformerForSequenceClassification",
 }
-"""Which class of which file in an exported folder ``transformers`` takes for what."""
+"""Auto class of ``transformers`` -> file and class in an exported folder."""
 
 _FIELDS = (*fields(LinformerConfig), *fields(HeadConfig))
-# The dictionary of the GPT-2 pieces that fairseq's RoBERTa was trained with, <mask> included.
-_DEFAULT_VOCABULARY = 50265
+# fairseq's RoBERTa with GPT-2 BPE, including <mask>.
+_DEFAULT_VOCAB_SIZE = 50265
 
 
 class LinformerPreTrainedConfig(PreTrainedConfig):
-    """Every field of ``LinformerConfig`` and ``HeadConfig`` under its own name, and what the models need besides.
+    """The fields of ``LinformerConfig`` and ``HeadConfig``, and options of the heads.
 
     Args:
-        tie_word_embeddings: the output embeddings of the language model are its input embeddings.
-        classifier_inner_dim: width between the two maps of the classification head; None for d.
-        classification_head_name: what fairseq calls the head.
-        fairseq: what a fairseq checkpoint says besides its weights; None if this never was one.
-        kwargs: fields of ``LinformerConfig`` and ``HeadConfig``, also by the names of ``transformers`` in
-            ``attribute_map``, and the common arguments of a configuration (``id2label``, ...).
+        tie_word_embeddings: tie the output embeddings to the input embeddings.
+        classifier_inner_dim: hidden width of the classification head; None for d.
+        classification_head_name: name of the head in fairseq.
+        fairseq: configuration and metadata of the fairseq checkpoint; None if there is none.
+        kwargs: fields of ``LinformerConfig`` and ``HeadConfig``, also under their names in ``attribute_map``, and the
+            common arguments of configurations (``id2label``, ...).
 
     Raises:
-        ValueError: a value that cannot be built; the sentence names it and what is allowed.
+        ValueError: a value is not allowed; the message names the field, what is allowed and the value.
     """
 
     model_type = "linformer"
@@ -44,21 +44,21 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
     def __init__(
         self,
         tie_word_embeddings: bool = True,
-        classifier_inner_dim: Optional[int] = None,
+        classifier_inner_dim: int | None = None,
         classification_head_name: str = "sentence_classification_head",
-        fairseq: Optional[Dict[str, Any]] = None,
+        fairseq: dict[str, Any] | None = None,
         bos_token_id: int = 0,
         eos_token_id: int = 2,
-        **kwargs,
+        **kwargs: Any,
     ):
         kwargs = {self.attribute_map.get(name, name): value for name, value in kwargs.items()}
         for field in _FIELDS:
-            default = _DEFAULT_VOCABULARY if field.default is MISSING else field.default
+            default = _DEFAULT_VOCAB_SIZE if field.default is MISSING else field.default
             setattr(self, field.name, kwargs.pop(field.name, default))
-        self.shape()  # refuses what cannot be built
+        self.to_linformer_config()  # validates the shape
         check_values(HeadConfig, self)
         if classifier_inner_dim is not None and classifier_inner_dim < 1:
-            raise ValueError(f"classifier_inner_dim is {classifier_inner_dim}; it must be at least 1")
+            raise ValueError(f"classifier_inner_dim must be at least 1, got {classifier_inner_dim}")
         self.classifier_inner_dim = classifier_inner_dim
         self.classification_head_name = classification_head_name
         self.fairseq = fairseq
@@ -68,10 +68,10 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
         self.bos_token_id, self.eos_token_id = bos_token_id, eos_token_id
 
     @classmethod
-    def of_shape(cls, shape: LinformerConfig, **kwargs) -> "LinformerPreTrainedConfig":
-        """The configuration of a model whose encoder has this shape."""
-        return cls(**asdict(shape), **kwargs)
+    def from_linformer_config(cls, config: LinformerConfig, **kwargs: Any) -> "LinformerPreTrainedConfig":
+        """Configuration of a model with this encoder."""
+        return cls(**asdict(config), **kwargs)
 
-    def shape(self) -> LinformerConfig:
-        """The shape of the encoder."""
+    def to_linformer_config(self) -> LinformerConfig:
+        """Shape of the encoder."""
         return LinformerConfig(**{field.name: getattr(self, field.name) for field in fields(LinformerConfig)})

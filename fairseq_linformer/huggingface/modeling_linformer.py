@@ -1,17 +1,18 @@
-"""Models of ``transformers`` around the encoder: features, masked language model, classification.
+"""Models for ``transformers``: encoder, masked language model, classification.
 
-This file is copied into exported folders: it needs ``transformers`` and the files beside it. Parameters are those of
-fairseq's ``linformer_roberta`` under other prefixes:
+This file is copied into exported folders: it imports only ``transformers`` and the files next to it. Parameters are
+those of fairseq's ``linformer_roberta`` with other prefixes:
 
     linformer.encoder.*   encoder.sentence_encoder.*
     lm_head.*             encoder.lm_head.*
     classifier.*          classification_heads.NAME.*
 
-    B sentences, n positions, d width, V entries of the dictionary, C classes
+    B sentences, n positions, d width, V size of the dictionary, C classes
 """
 
 import copy
-from typing import Any, Callable, Dict, Optional, Tuple, Union
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,34 +23,35 @@ from transformers.utils import can_return_tuple
 
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
+from ..modules.projection import WindowedProjection
 from .configuration_linformer import LinformerPreTrainedConfig
 
 _LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
-"""They decide how a file holds E and F: as a matrix, or as its start and how far it moved."""
+"""Options that determine how a file stores E and F: as a matrix, or as ``start``, ``scale`` and ``weight``."""
 _LOCATION_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 
 
 class LinformerPreTrainedModel(PreTrainedModel):
-    """What the three models have in common: initialisation, checkpointing, refusals."""
+    """Base class of the models: initialization, loading, activation checkpointing."""
 
     config_class = LinformerPreTrainedConfig
     base_model_prefix = "linformer"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    accepts_loss_kwargs = False  # forward's kwargs are those of LinformerModel, no ``num_items_in_batch`` of Trainer's
+    accepts_loss_kwargs = False  # forward does not accept Trainer's ``num_items_in_batch``
     # A folder may carry more heads than a model has.
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^classifier\.", r"^classification_heads\."]
-    write_code: Optional[Callable[[str], None]] = None
-    """Writes the code of the model into a folder. None in an exported folder, where ``transformers`` copies the files
-    itself; see ``__init__.py``."""
+    write_code: Callable[[str], None] | None = None
+    """Writes the source files to a folder (``__init__.py``). None in an exported folder, whose files ``transformers``
+    copies."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
-        """Load a model; E and F are those of the file, whatever ``freeze_projections`` and ``projection_lr_scale`` say.
+        """Load a model with the E and F of the file, for any ``freeze_projections`` and ``projection_lr_scale``.
 
-        ``transformers`` copies the tensors of a file one by one. So the model is first built with the file's options,
-        and then rebuilt with the others if they differ.
+        ``transformers`` copies the tensors of a file one by one, so the model is first built with the options of the
+        file, and rebuilt if the requested ones differ.
         """
         if isinstance(config, PreTrainedConfig) and pretrained_model_name_or_path is not None:
             options = {name: getattr(config, name) for name in _LEARNING_OPTIONS}
@@ -65,8 +67,8 @@ class LinformerPreTrainedModel(PreTrainedModel):
             return loaded[0]._with_options(options), *loaded[1:]
         return loaded._with_options(options)
 
-    def _with_options(self, options: Dict[str, Any]):
-        """This model if it has these options, else one with them and with its tensors."""
+    def _with_options(self, options: dict[str, Any]):
+        """This model, or a copy with other options and the same E and F."""
         if all(getattr(self.config, name) == value for name, value in options.items()):
             return self
         config = copy.deepcopy(self.config)
@@ -83,11 +85,10 @@ class LinformerPreTrainedModel(PreTrainedModel):
         self._complete = True
 
     def initialize_weights(self):
-        """Initialise what a loaded file lacks, and freeze the frozen parameters again.
+        """Initialize tensors that a loaded file lacks, and freeze frozen parameters again.
 
-        The modules initialise themselves when they are made, E and F not like other matrices. So missing tensors are
-        copied from a new model. ``transformers`` calls this at the end of loading, after it has made new parameters of
-        all, each with a gradient.
+        Modules initialize themselves when built, E and F unlike other matrices, so missing tensors are copied from a
+        new model. ``transformers`` calls this at the end of loading, after replacing all parameters by trainable ones.
         """
         if not getattr(self, "_complete", False):
             return  # the constructor is still running
@@ -103,7 +104,11 @@ class LinformerPreTrainedModel(PreTrainedModel):
             fresh = dict([*fresh.named_parameters(), *fresh.named_buffers()])
             with torch.no_grad():
                 for name, tensor in missing.items():
-                    tensor.copy_(fresh[name])
+                    # A file of version 0.2 does not have these options, and its E and F were trained without them.
+                    tensor.copy_(torch.zeros(3) if name.endswith(".window_options") else fresh[name])
+        for module in self.modules():
+            if isinstance(module, WindowedProjection):
+                module.read_options()
 
     def save_pretrained(self, save_directory, *args, **kwargs):
         super().save_pretrained(save_directory, *args, **kwargs)
@@ -116,11 +121,11 @@ class LinformerPreTrainedModel(PreTrainedModel):
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         self.base_model.encoder.embed_tokens = value
 
-    def resize_token_embeddings(self, new_num_tokens: Optional[int] = None, *args, **kwargs):
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args, **kwargs):
         if new_num_tokens not in (None, self.config.vocab_size):
             raise ValueError(
-                f"new_num_tokens is {new_num_tokens}; the dictionary of this model cannot be resized, "
-                f"only {self.config.vocab_size} is allowed"
+                f"new_num_tokens must be {self.config.vocab_size}, since the dictionary cannot be resized, got "
+                f"{new_num_tokens}"
             )
         return self.get_input_embeddings()
 
@@ -128,16 +133,16 @@ class LinformerPreTrainedModel(PreTrainedModel):
         """Recompute each layer in the backward pass instead of storing its activations.
 
         Args:
-            gradient_checkpointing_kwargs: only ``use_reentrant=False``, which is the default.
-            every_n_layers: only 1.
-            offload: keep what is stored in host memory.
+            gradient_checkpointing_kwargs: must be ``use_reentrant=False``, the default.
+            every_n_layers: must be 1.
+            offload: keep the stored inputs of layers in host memory.
         """
         if (gradient_checkpointing_kwargs or {"use_reentrant": False}) != {"use_reentrant": False}:
             raise ValueError(
-                f"gradient_checkpointing_kwargs is {gradient_checkpointing_kwargs}; only use_reentrant=False is allowed"
+                f"gradient_checkpointing_kwargs must be {{'use_reentrant': False}}, got {gradient_checkpointing_kwargs}"
             )
         if every_n_layers != 1:
-            raise ValueError(f"every_n_layers is {every_n_layers}; only 1 is allowed")
+            raise ValueError(f"every_n_layers must be 1, got {every_n_layers}")
         config = self.base_model.encoder.config
         config.checkpoint_activations, config.offload_activations = True, offload
 
@@ -151,71 +156,72 @@ class LinformerPreTrainedModel(PreTrainedModel):
 
 
 class LinformerModel(LinformerPreTrainedModel):
-    """The encoder: features of each position."""
+    """The encoder: features of every position."""
 
     def __init__(self, config: LinformerPreTrainedConfig):
         super().__init__(config)
-        self.encoder = LinformerEncoder(config.shape())
+        self.encoder = LinformerEncoder(config.to_linformer_config())
         self.post_init()
 
     @can_return_tuple
     def forward(
         self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
-        output_attentions: Optional[bool] = None,
-        output_hidden_states: Optional[bool] = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
         first_only: bool = False,
-    ) -> Union[BaseModelOutput, Tuple[Tensor, ...]]:
+    ) -> BaseModelOutput | tuple[Tensor, ...]:
         """
         Args:
             input_ids: (B, n) integers; n at most ``config.max_positions``.
-            attention_mask: (B, n), zero at padding. ``config.padding_idx`` is padding in any case. E and F depend on
-                the position, so padding belongs after the sentence.
+            attention_mask: (B, n), zero at padding; ``config.padding_idx`` is always padding. Padding must follow the
+                sentence, because E and F depend on the position.
             inputs_embeds: (B, n, d), token embeddings instead of ``input_ids``.
-            output_attentions: only False.
-            output_hidden_states: return the hidden states too.
-            first_only: the last layer may compute the first position only, which a classification head reads.
+            output_attentions: must be False.
+            output_hidden_states: also return the hidden states.
+            first_only: let the last layer compute only the first position, which a classification head reads.
 
         Returns:
-            ``last_hidden_state`` (B, n, d), or (B, 1, d) with ``first_only`` and without hidden states; its values at
-            padding have no meaning. ``hidden_states``: the input of the first layer and the output of each, as in
+            ``last_hidden_state`` (B, n, d), or (B, 1, d) with ``first_only`` and without hidden states; values at
+            padding are meaningless. ``hidden_states``: the input of the first layer and the output of each, as in
             fairseq before the last norm of a pre-norm model.
 
         Raises:
-            ValueError: the input is too long, not (B, n), or padded on the left; both or none of the two inputs are
-                given; ``output_attentions`` is True.
+            ValueError: the input is too long, not (B, n), or padded on the left; both or neither of ``input_ids`` and
+                ``inputs_embeds`` are passed; ``output_attentions`` is True.
         """
         if self.config.output_attentions if output_attentions is None else output_attentions:
             raise ValueError(
-                "output_attentions is True; the weights over k projected positions are not returned, only False is "
-                "allowed"
+                "output_attentions must be False, since weights over projected positions are not returned, got True"
             )
         hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("one of input_ids and inputs_embeds must be given, and only one")
-        given = inputs_embeds[..., 0] if input_ids is None else input_ids
-        if given.dim() != 2:
-            raise ValueError(f"the input has {given.dim()} dimensions; it must be (sentences, positions)")
-        padding = torch.zeros_like(given, dtype=torch.bool) if input_ids is None else given.eq(self.config.padding_idx)
+            raise ValueError("exactly one of input_ids and inputs_embeds must be set")
+        tokens: Any = inputs_embeds[..., 0] if inputs_embeds is not None else input_ids
+        if tokens.dim() != 2:
+            raise ValueError(f"the input must have 2 dimensions (sentences, positions), got {tokens.dim()}")
+        if input_ids is None:
+            padding = torch.zeros_like(tokens, dtype=torch.bool)
+        else:
+            padding = tokens.eq(self.config.padding_idx)
         if attention_mask is not None:
-            if attention_mask.shape != given.shape:
+            if attention_mask.shape != tokens.shape:
                 raise ValueError(
-                    f"attention_mask is {tuple(attention_mask.shape)}; it must be {tuple(given.shape)}, as the input"
+                    f"attention_mask must have the shape of the input, {tuple(tokens.shape)}, got "
+                    f"{tuple(attention_mask.shape)}"
                 )
             padding = padding | attention_mask.eq(0)
         if (padding[:, 0] & ~padding.all(1)).any():
-            raise ValueError(
-                "the input is padded before the sentence; E and F depend on the position, so pad after it"
-            )
-        positions = given.new_zeros(given.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
-        features, states = self.encoder(given, positions, hiddens, inputs_embeds, padding)
+            raise ValueError("the input must be padded after the sentence, since E and F depend on the position")
+        positions = tokens.new_zeros(tokens.size(0), 1, dtype=torch.long) if first_only and not hiddens else None
+        features, states = self.encoder(tokens, positions, hiddens, inputs_embeds, padding)
         return BaseModelOutput(last_hidden_state=features, hidden_states=None if states is None else tuple(states))
 
 
 class LinformerLMHead(nn.Module):
-    """fairseq's head of the masked language model: (B, n, d) to logits (B, n, V)."""
+    """fairseq's masked language model head: (B, n, d) to logits (B, n, V)."""
 
     def __init__(self, config: LinformerPreTrainedConfig):
         super().__init__()
@@ -233,7 +239,7 @@ class LinformerLMHead(nn.Module):
 
 
 class LinformerClassificationHead(nn.Module):
-    """fairseq's classification head: (B, n, d), of which it reads the first position, to (B, C)."""
+    """fairseq's classification head: the first position of (B, n, d) to logits (B, C)."""
 
     def __init__(self, config: LinformerPreTrainedConfig):
         super().__init__()
@@ -250,7 +256,7 @@ class LinformerClassificationHead(nn.Module):
 
 
 class LinformerForMaskedLM(LinformerPreTrainedModel):
-    """The encoder and the head of the masked language model."""
+    """Encoder and masked language model head."""
 
     _tied_weights_keys = {"lm_head.weight": "linformer.encoder.embed_tokens.weight"}
 
@@ -263,12 +269,12 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
-        labels: Optional[Tensor] = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
         **kwargs,
-    ) -> Union[MaskedLMOutput, Tuple[Tensor, ...]]:
+    ) -> MaskedLMOutput | tuple[Tensor, ...]:
         """
         Args:
             labels: (B, n), the tokens at masked positions; -100 elsewhere.
@@ -286,10 +292,9 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
 
 
 class LinformerForSequenceClassification(LinformerPreTrainedModel):
-    """The encoder and a classification head.
+    """Encoder and classification head.
 
-    As in fairseq, the head of the language model stays with it, unused and not trained: what ``Trainer`` saves is a
-    whole model again.
+    As in fairseq it keeps the language model head, unused and frozen, so that ``Trainer`` saves a complete model.
     """
 
     _tied_weights_keys = LinformerForMaskedLM._tied_weights_keys
@@ -297,7 +302,7 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
     def __init__(self, config: LinformerPreTrainedConfig):
         super().__init__(config)
         self.linformer = LinformerModel(config)
-        # Frozen before it is tied, so that the embeddings still learn.
+        # Frozen before tying, so that the embeddings stay trainable.
         self.lm_head = LinformerLMHead(config).requires_grad_(False)
         self.classifier = LinformerClassificationHead(config)
         self.post_init()
@@ -305,12 +310,12 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
-        labels: Optional[Tensor] = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
         **kwargs,
-    ) -> Union[SequenceClassifierOutput, Tuple[Tensor, ...]]:
+    ) -> SequenceClassifierOutput | tuple[Tensor, ...]:
         """
         Args:
             labels: (B,) classes, or (B,) values for ``problem_type`` regression, or (B, C) zeros and ones for

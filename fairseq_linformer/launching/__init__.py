@@ -1,1 +1,1 @@
-"""A training job of one or many processes, here, under Slurm or torchrun: its run folder, its workers, its stops."""
+"""Training jobs of one or many processes, on this machine, under torchrun or Slurm."""

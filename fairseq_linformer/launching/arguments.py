@@ -1,36 +1,57 @@
-"""The command line of a job: what it trains, and where. Each option has an environment variable."""
+"""Command-line arguments of a training job; environment variables set their defaults."""
 
 import argparse
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .training_job import TrainingJob
 
 BASE = "configs/pretrain/base.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add configuration, device and run folder."""
+    """Add the arguments that define a job's configuration, device and run folder."""
     default = os.environ.get
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="such as +run=n512-k256-layerwise")
-    parser.add_argument("--config", default=default("CONFIG", BASE), help="a YAML; or CONFIG=... (%(default)s)")
-    parser.add_argument("--device", default=default("DEVICE", "gpu"), help="gpu or cpu; or DEVICE=... (%(default)s)")
-    parser.add_argument("--runs", default=default("RUNS") or "runs", metavar="FOLDER",
-                        help="holds the run folders; or RUNS=... (%(default)s)")  # fmt: skip
-    parser.add_argument("--name", default=default("NAME", ""), help="of the run folder; or NAME=... (from --config)")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="KEY=VALUE", help="hydra overrides, such as +run=n512-k256-layerwise"
+    )
+    parser.add_argument(
+        "--config",
+        default=default("CONFIG", BASE),
+        metavar="YAML",
+        help="YAML configuration of fairseq-hydra-train (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device", default=default("DEVICE", "cuda"), help="device to train on: cuda or cpu (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--runs",
+        default=default("RUNS") or "runs",
+        metavar="FOLDER",
+        help="folder that contains the run folders (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--name",
+        default=default("NAME", ""),
+        help="name of the run folder (default: derived from the configuration and its overrides)",
+    )
 
 
-def parse_job_arguments(parser: argparse.ArgumentParser, words: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Parse the arguments of a process of a job. In a member of an array, its line of ``--list`` precedes them.
+def parse_job_arguments(parser: argparse.ArgumentParser, words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the arguments of a process of a job. In an array, those in the member's line of ``--list`` precede them.
 
     Raises:
-        ValueError: ``--list`` has no line for this member.
-        OSError: ``--list`` cannot be read.
+        ValueError: the ``--list`` file has no line for this member.
+        OSError: the ``--list`` file cannot be read.
     """
     add_arguments(parser)
-    parser.add_argument("--processes", type=int, required=True, help="of the job")
-    parser.add_argument("--list", metavar="FILE", help="arguments of the members of an array, one line each")
+    parser.add_argument("--processes", type=int, required=True, help="number of processes of the job")
+    parser.add_argument("--list", metavar="FILE", help="file with one line of arguments per member of an array")
     words = sys.argv[1:] if words is None else words
     options = parser.parse_intermixed_args(words)
     if options.list is None:
@@ -38,37 +59,41 @@ def parse_job_arguments(parser: argparse.ArgumentParser, words: Optional[Sequenc
     lines = Path(options.list).read_text(encoding="utf-8").splitlines()
     member = os.environ.get("SLURM_ARRAY_TASK_ID", "")
     if not member.isdigit() or int(member) >= len(lines):
-        allowed = f"it must be a line of {options.list}, from 0 to {len(lines) - 1}"
-        raise ValueError(f"SLURM_ARRAY_TASK_ID is {member or 'not set'}; {allowed}")
+        raise ValueError(
+            f"SLURM_ARRAY_TASK_ID must be between 0 and {len(lines) - 1}, a line of {options.list}, got "
+            f"{member or 'none'}"
+        )
     return parser.parse_intermixed_args([*shlex.split(lines[int(member)]), *words])
 
 
-def member_options(member: Sequence[str], options: argparse.Namespace) -> argparse.Namespace:
-    """The options of a member of an array, as ``parse_job_arguments`` will return them in its job."""
+def parse_member(member: Sequence[str], options: argparse.Namespace) -> argparse.Namespace:
+    """Parse the arguments of an array's member as its job will."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     shared = [f"--device={options.device}", f"--runs={options.runs}", *options.overrides]
     return parser.parse_intermixed_args([*member, *shared])
 
 
-def make_training(options: argparse.Namespace, processes: int):
-    """The ``Training`` that these options describe; ValueError if one has a value that is not allowed."""
-    from .training import DEVICES, Training  # imports fairseq
+def build_training_job(options: argparse.Namespace, processes: int) -> "TrainingJob":
+    """Build the ``TrainingJob`` of these options; ValueError if an option is invalid."""
+    from .training_job import DEVICES, TrainingJob  # imports fairseq, which takes seconds
 
     if options.device not in DEVICES:
-        raise ValueError(f"--device is {options.device}; it must be one of {', '.join(DEVICES)}")
+        raise ValueError(f"unknown --device {options.device!r}; choose from {', '.join(DEVICES)}")
+    if not options.runs:
+        raise ValueError("--runs must name a folder, got ''")
     if processes < 1:
-        raise ValueError(f"the number of processes is {processes}; it must be at least 1")
+        raise ValueError(f"the number of processes must be at least 1, got {processes}")
     for word in options.overrides:
         if "=" not in word and not word.startswith("~"):
-            raise ValueError(f"{word} is not an override; write KEY=VALUE, such as +run=n512-k256-layerwise")
+            raise ValueError(f"overrides must be KEY=VALUE, such as +run=n512-k256-layerwise, got {word}")
     if options.name:
         check_run_name(options.name, options.runs)
-    return Training(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
+    return TrainingJob(options.config, tuple(options.overrides), processes, options.device, options.runs, options.name)
 
 
-def check_run_name(name: str, runs) -> None:
-    """ValueError if a run folder of this name would not be below ``runs``."""
+def check_run_name(name: str, runs: str | Path) -> None:
+    """Raise ValueError unless ``name`` is a path inside ``runs``."""
     path = Path(name)
     if path.is_absolute() or not path.parts or ".." in path.parts:
-        raise ValueError(f"--name is {name}; it must be a folder below {runs}")
+        raise ValueError(f"--name must be a path inside {runs}, got {name}")

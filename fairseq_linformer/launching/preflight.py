@@ -3,9 +3,8 @@
     python -m fairseq_linformer.launching.preflight folder --processes 64 +run=n512-k256-layerwise task.data=BIN
     srun --ntasks-per-node=1 python -m fairseq_linformer.launching.preflight node RUN --processes 8
 
-``folder`` creates the run folder, or prepares it for resuming, and prints its path. ``node`` checks that this node has
-what training in RUN needs, so that the job does not fail later and less clearly: one sentence for each problem, and
-status 1.
+``folder`` creates the run folder or prepares it for resuming, and prints its path. ``node`` checks that this node can
+train in RUN; if not, it prints one sentence per problem and exits with status 1.
 """
 
 import argparse
@@ -13,22 +12,24 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
 
 from ..errors import first_line
-from .arguments import make_training, parse_job_arguments
+from .arguments import build_training_job, parse_job_arguments
 
 
 def prepare_folder(words: Sequence[str]) -> None:
-    """Print the run folder to stdout, and what was found in it to stderr."""
+    """Create the run folder or prepare it for resuming; print its path to stdout, and log lines to stderr."""
     from .run_folder import create_or_resume  # imports fairseq
 
     parser = argparse.ArgumentParser(prog="preflight folder")
-    parser.add_argument("--folder-only", action="store_true", help="only print it; another node creates it")
+    parser.add_argument(
+        "--folder-only", action="store_true", help="print the path only; another node creates the folder"
+    )
     try:
         options = parse_job_arguments(parser, words)
-        training = make_training(options, options.processes)
+        training = build_training_job(options, options.processes)
         for line in () if options.folder_only else create_or_resume(training):
             print(line, file=sys.stderr)
     except (OSError, ValueError) as error:
@@ -37,17 +38,17 @@ def prepare_folder(words: Sequence[str]) -> None:
 
 
 def check_node(words: Sequence[str]) -> None:
-    """Print what ``node_problems`` finds."""
+    """Exit with an error if this node has problems."""
     parser = argparse.ArgumentParser(prog="preflight node")
-    parser.add_argument("folder", type=Path, help="the run folder")
-    parser.add_argument("--processes", type=int, required=True, help="on this node")
+    parser.add_argument("folder", type=Path, help="run folder")
+    parser.add_argument("--processes", type=int, required=True, help="number of processes on this node")
     options = parser.parse_args(words)
-    if problems := list(node_problems(options.folder, options.processes)):
+    if problems := list(find_problems(options.folder, options.processes)):
         sys.exit("\n".join(f"node {socket.gethostname()}: {problem}" for problem in problems))
 
 
-def node_problems(folder: Path, processes: int) -> Iterator[str]:
-    """What this node lacks for so many ``processes`` on it, one GPU each, that train in the run folder."""
+def find_problems(folder: Path, processes: int) -> Iterator[str]:
+    """Yield the problems that prevent ``processes``, one per GPU, from training in the run folder on this node."""
     try:
         import torch
         from omegaconf import OmegaConf
@@ -59,34 +60,34 @@ def node_problems(folder: Path, processes: int) -> Iterator[str]:
         yield f"{sys.executable} cannot import fairseq_linformer: {type(error).__name__}: {error}"
         return
     if not os.access(folder / CONFIG, os.R_OK) or not os.access(folder, os.W_OK):
-        yield f"{folder} does not exist or cannot be written; it must be on a file system that all nodes share"
+        yield f"{folder} is missing or read-only; all nodes must share it"
         return
     cfg = OmegaConf.load(folder / CONFIG)
     for part in str(cfg.task.data).split(os.pathsep):
         if not os.access(part, os.R_OK):
-            yield f"the data {part} does not exist or cannot be read; all nodes must be able to read it"
+            yield f"task.data {part} is missing or unreadable; all nodes must be able to read it"
     if cfg.common.cpu:
         return
     if not torch.cuda.is_available():
-        yield f"torch {torch.__version__} finds no GPU; DEVICE=cpu trains without"
+        yield f"torch {torch.__version__} finds no GPU; to train on CPUs, set DEVICE=cpu"
         return
-    if torch.cuda.device_count() not in (1, processes):  # one: the scheduler shows each process only its own
-        yield f"{torch.cuda.device_count()} GPUs are visible, for {processes} processes"
+    if torch.cuda.device_count() not in (1, processes):  # 1 if the scheduler restricts each process to its GPU
+        yield f"visible GPUs must be as many as processes ({processes}), got {torch.cuda.device_count()}"
     try:
-        torch.ones(1, device="cuda").add(1).item()  # fails if torch was built without kernels for this GPU
+        torch.ones(1, device="cuda").add(1).item()  # fails if torch has no kernels for this GPU
     except RuntimeError as error:
         capability = torch.cuda.get_device_capability()
         gpu = f"{torch.cuda.get_device_name()} (sm_{capability[0]}{capability[1]})"
-        hint = "; scripts/slurm/constraints-v100.txt names a torch for it" if capability == (7, 0) else ""
+        hint = "; install the torch of scripts/slurm/constraints-v100.txt" if capability == (7, 0) else ""
         yield f"torch {torch.__version__} cannot compute on {gpu}: {first_line(error)}{hint}"
 
 
-def main(words: Optional[List[str]] = None) -> None:
-    logging.basicConfig(level=logging.WARNING)  # before fairseq configures it for INFO on stdout when it is imported
+def main(words: list[str] | None = None) -> None:
+    logging.basicConfig(level=logging.WARNING)  # before fairseq configures INFO on stdout
     words = sys.argv[1:] if words is None else words
     commands = {"folder": prepare_folder, "node": check_node}
     if not (words and words[0] in commands):
-        sys.exit(f"preflight: the arguments are {words}; the first must be one of {', '.join(commands)}")
+        sys.exit(f"preflight: the first argument must be {' or '.join(commands)}, got {words[0] if words else 'none'}")
     commands[words[0]](words[1:])
 
 

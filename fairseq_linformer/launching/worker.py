@@ -1,9 +1,9 @@
-"""One process of a training job: ``fairseq-hydra-train`` as one rank among the others.
+"""One process of a training job, which runs ``fairseq-hydra-train`` as one rank.
 
     torchrun --nproc-per-node 8 -m fairseq_linformer.launching.worker --processes 8 task.data=BIN
 
-scripts/slurm/train.sbatch, scripts/torchrun.sh and ``launching.local`` start it. Its exit status is 0 when training is
-complete, or when a signal stopped it and it saved (then RUN/stopped exists), else 1.
+It is started by scripts/slurm/train.sbatch, scripts/torchrun.sh and ``launching.local``. Its exit status is 0 if
+training is complete, or was stopped by a signal and saved (then RUN/stopped exists), else 1.
 """
 
 import argparse
@@ -13,31 +13,33 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
+from omegaconf import DictConfig
 
 from ..errors import first_line
-from .arguments import make_training, parse_job_arguments
+from .arguments import build_training_job, parse_job_arguments
 from .checkpoints import save_with_retries
-from .run_folder import CONFIG, is_new, locked, record_attempt
+from .run_folder import CONFIG, is_new, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
 logger = logging.getLogger(__name__)
 _LOST_CONNECTION = re.compile(r"gloo|nccl|Connection (closed|reset)|Broken pipe|peer|rendezvous", re.IGNORECASE)
 _DELAY_SECONDS = 5.0
-"""A process that failed because it lost another ends later than that one, which Slurm then names as the first."""
+"""Delay of a process that failed because it lost another one, so that Slurm reports the other as the first to fail."""
 
 
 class Rank(NamedTuple):
-    """This process among the ``world_size`` processes of the job: its rank, and its rank on its node, from 0."""
+    """Rank of this process, in the job and on its node."""
 
     rank: int
     world_size: int
@@ -48,33 +50,33 @@ class Rank(NamedTuple):
 
 
 def read_rank() -> Rank:
-    """From the environment, as torchrun sets it; ValueError if a variable is missing."""
+    """Read the environment variables that torchrun sets; ValueError if one is missing."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         if name not in os.environ:
-            raise ValueError(f"{name} is not set; scripts/torchrun.sh or scripts/slurm/train.sbatch must start this")
+            raise ValueError(f"{name} is not set; start workers with scripts/torchrun.sh or scripts/slurm/train.sbatch")
     return Rank(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
 
 
-def main(words: Optional[List[str]] = None) -> int:
-    """Train; the exit status."""
+def main(words: list[str] | None = None) -> int:
+    """Train, and return the exit status."""
     request = StopRequest()
     request.listen()
     try:
         options = parse_job_arguments(argparse.ArgumentParser(description=__doc__), words)
-        training = make_training(options, options.processes)
+        training = build_training_job(options, options.processes)
         rank = read_rank()
         if rank.world_size != training.processes:
-            raise ValueError(f"this is {rank}, and the job has {training.processes} processes; both must be the same")
+            raise ValueError(f"{rank}: --processes must equal WORLD_SIZE, got {training.processes}")
         if is_new(training):
-            raise ValueError(f"{training.folder} has no {CONFIG}; launching.preflight writes it first")
-        folder = training.folder  # resolved here, because hydra changes the working directory
+            raise ValueError(f"{training.folder} has no {CONFIG}; run launching.preflight first")
+        folder = training.folder  # resolved before hydra changes the working directory
         sys.argv = ["fairseq-hydra-train", *training.command_line(**_process_overrides(rank, folder))]
     except (OSError, ValueError) as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     stop_after_update(request, folder)
     checkpoint_utils._torch_persistent_save = save_with_retries
-    Trainer.train_step = _name_the_update(Trainer.train_step)
+    Trainer.train_step = _add_update_to_error(Trainer.train_step)
     hydra_train.pre_main = _guard(hydra_train.pre_main, rank, folder)
     try:
         hydra_train.cli_main()
@@ -83,8 +85,8 @@ def main(words: Optional[List[str]] = None) -> int:
     return 0
 
 
-def _process_overrides(rank: Rank, folder: Path) -> Dict[str, Any]:
-    devices = torch.cuda.device_count()  # one if the scheduler shows each process only its own
+def _process_overrides(rank: Rank, folder: Path) -> dict[str, Any]:
+    devices = torch.cuda.device_count()  # 1 if the scheduler restricts each process to its GPU
     return {
         "hydra.run.dir": str(folder),
         "hydra.output_subdir": None,
@@ -97,15 +99,15 @@ def _process_overrides(rank: Rank, folder: Path) -> Dict[str, Any]:
     }
 
 
-def _guard(train, rank: Rank, folder: Path):
-    """fairseq's main function in the locked run folder, once the process group is checked; a failure names its rank."""
+def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[..., None]:
+    """Wrap fairseq's main function: check the process group, lock the run folder, and name the rank in errors."""
 
-    def guarded(cfg, **kwargs) -> None:
-        logger.setLevel(logging.INFO)  # fairseq silences all ranks but the first
+    def guarded(cfg: DictConfig, **kwargs: Any) -> None:
+        logger.setLevel(logging.INFO)  # fairseq silences all other ranks
         try:
             _check_world(rank, cfg)
-            logger.info("%s: world size is %d, device %s", rank, dist.get_world_size(), _device(cfg))
-            with locked(folder) if rank.rank == 0 else nullcontext():
+            logger.info("%s: world size %d, device %s", rank, dist.get_world_size(), _device(cfg))
+            with lock_folder(folder) if rank.rank == 0 else nullcontext():
                 if rank.rank == 0:
                     record_attempt(folder, rank.world_size)
                 train(cfg, **kwargs)
@@ -119,11 +121,11 @@ def _guard(train, rank: Rank, folder: Path):
     return guarded
 
 
-def _name_the_update(train_step):
-    """fairseq checks that gradients are finite before the update, but its error does not say at which update."""
+def _add_update_to_error(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the update to fairseq's error for non-finite gradients, which it raises before the optimizer step."""
 
     @wraps(train_step)
-    def wrapped(trainer, *args, **kwargs):
+    def wrapped(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
         try:
             return train_step(trainer, *args, **kwargs)
         except FloatingPointError as error:
@@ -133,30 +135,32 @@ def _name_the_update(train_step):
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """The first of a chain of errors."""
-    while before := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
-        error = before
+    """The first error of a chain."""
+    while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
+        error = cause
     return error
 
 
-def _check_world(rank: Rank, cfg) -> None:
-    """RuntimeError unless job, configuration and process group have the same size, and each rank is there once."""
+def _check_world(rank: Rank, cfg: DictConfig) -> None:
+    """Raise RuntimeError unless job, configuration and process group have the same size, and each rank exists once."""
     sizes = (rank.world_size, cfg.distributed_training.distributed_world_size, dist.get_world_size())
     counts = torch.zeros(rank.world_size, device=_device(cfg))
     counts[rank.rank] = 1
     dist.all_reduce(counts)
     if len(set(sizes)) > 1 or not bool((counts == 1).all()):
-        problem = f"job, configuration and process group have {sizes} processes, rank by rank {counts.tolist()}"
-        raise RuntimeError(f"{rank}: {problem}; the sizes must be the same, and each rank there once")
+        raise RuntimeError(
+            f"{rank}: job, configuration and process group must have the same number of processes, got {sizes}, and "
+            f"each rank must exist once, got {counts.tolist()}"
+        )
 
 
-def _device(cfg) -> str:
+def _device(cfg: DictConfig) -> str:
     on_gpu = torch.cuda.is_available() and not cfg.common.cpu
     return f"cuda:{cfg.distributed_training.device_id}" if on_gpu else "cpu"
 
 
-def _exit_now(status: int) -> None:
-    """A normal exit waits for the data loaders, which no signal reaches any more."""
+def _exit_now(status: int) -> NoReturn:
+    """Exit without waiting for the data loaders, which ignore signals."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

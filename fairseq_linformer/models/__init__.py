@@ -3,28 +3,42 @@
 import argparse
 import collections
 import typing
+from typing import Any, cast
 
 import numpy as np
 import omegaconf
 import torch
 from fairseq.distributed.utils import _TensorPlaceholder
 
-from .epochs import complete_epochs
+from .epoch_iterator import patch_epoch_iterator
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
 
-# torch >= 2.6 loads weights only and refuses what it does not know. fairseq's checkpoints hold an argparse.Namespace,
-# and when several processes resume, the first one sends the others its checkpoint with the configuration as OmegaConf's
-# containers and marks in the place of tensors. A metric can leave a number of numpy's as the best so far. All of these
-# are data; everything else stays refused.
-torch.serialization.add_safe_globals([
-    argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode,
-    omegaconf.base.ContainerMetadata, omegaconf.base.Metadata, collections.defaultdict,
-    dict, list, int, typing.Any, _TensorPlaceholder, np.float64(0).__reduce__()[0], np.dtype,
-    type(np.dtype(np.float64)), type(np.dtype(np.float32)),
-])  # fmt: skip
+# torch.load(weights_only=True), the default since torch 2.6, rejects unknown types. fairseq's checkpoints hold an
+# argparse.Namespace and sometimes NumPy numbers (best metrics). When several processes resume, the first one sends the
+# others OmegaConf containers and tensor placeholders. These types are plain data; all others stay rejected.
+torch.serialization.add_safe_globals(
+    [
+        argparse.Namespace,
+        omegaconf.DictConfig,
+        omegaconf.ListConfig,
+        omegaconf.AnyNode,
+        omegaconf.base.ContainerMetadata,
+        omegaconf.base.Metadata,
+        collections.defaultdict,
+        dict,
+        list,
+        int,
+        typing.Any,
+        _TensorPlaceholder,
+        cast(Any, np.float64(0).__reduce__()[0]),  # numpy's scalar constructor, whose module depends on the version
+        np.dtype,
+        type(np.dtype(np.float64)),
+        type(np.dtype(np.float32)),
+    ]
+)
 
-complete_epochs()
+patch_epoch_iterator()
 
 __all__ = ["ARCHITECTURES", "FusedAdam", "LinformerRobertaConfig", "LinformerRobertaEncoder", "LinformerRobertaModel"]

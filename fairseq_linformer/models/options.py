@@ -1,59 +1,61 @@
 """The options of ``linformer_roberta``, the same for ``fairseq-train`` flags and YAML.
 
-Those of the encoder and of the classification head are generated from ``config.py``. An option that is left out is None
-here and takes the value of the architecture; that happens once, in ``resolve``, so that ``--arch
-linformer_roberta_large`` and ``model: {_name: linformer_roberta_large}`` mean the same.
+The options of the encoder and the classification head are generated from ``config.py``. An omitted option is None and
+takes the architecture's value in ``resolve_options``, so that ``--arch linformer_roberta_large`` and ``model: {_name:
+linformer_roberta_large}`` mean the same.
 """
 
 from argparse import Namespace
 from dataclasses import Field, dataclass, field, fields, make_dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from omegaconf import ListConfig, OmegaConf
 
 from ..config import PROBABILITY, HeadConfig, LinformerConfig, check_values, setting
-from ..projected_dim import parse, short_form
-from . import authors, compiling
+from ..projected_dim import format_projected_dim, parse_projected_dim
+from . import authors_plugin, compilation
 from .shapes import PADDING_IDX
 
-# Read from the task's dictionary.
-_NO_OPTIONS = ("vocab_size", "padding_idx")
-_ENCODER_FIELDS = [f for f in fields(LinformerConfig) if f.name not in _NO_OPTIONS]
+_DICTIONARY_FIELDS = ("vocab_size", "padding_idx")
+_ENCODER_FIELDS = [f for f in fields(LinformerConfig) if f.name not in _DICTIONARY_FIELDS]
 OPTION_NAMES = {f.name: f.metadata.get("fairseq", f.name) for f in _ENCODER_FIELDS}
-"""What fairseq calls a field of ``LinformerConfig``."""
+"""Field of ``LinformerConfig`` -> option of fairseq."""
 
 
-def _as_option(declared: Field) -> Tuple[str, Any, Field]:
-    """A field of ``config.py`` as an option of fairseq: name, type, field."""
+def _to_option(declared: Field[Any]) -> tuple[str, Any, Any]:
+    """Name, type and field of the fairseq option for a field of ``config.py``."""
     choices, deferred = declared.metadata.get("choices"), declared.metadata.get("deferred")
-    kind = ChoiceEnum(choices) if choices else declared.type
-    default = None if deferred else declared.default
+    kind: Any = ChoiceEnum(choices) if choices else declared.type
+    default: Any = None if deferred else declared.default
     if default is None and kind is not Any:
         kind = Optional[kind]
     return declared.metadata.get("fairseq", declared.name), kind, field(default=default, metadata=declared.metadata)
 
 
-_DeclaredOptions = make_dataclass(
-    "_DeclaredOptions", map(_as_option, [*_ENCODER_FIELDS, *fields(HeadConfig)]), bases=(FairseqDataclass,)
+_DeclaredOptions: Any = make_dataclass(
+    "_DeclaredOptions", map(_to_option, [*_ENCODER_FIELDS, *fields(HeadConfig)]), bases=(FairseqDataclass,)
 )
 
 
 @dataclass
 class LinformerRobertaConfig(_DeclaredOptions):
-    """RoBERTa's options, and the Linformer's."""
+    """Options of RoBERTa and of the Linformer."""
 
     resize_checkpoint: bool = setting(
         False,
-        "load a checkpoint of another max_positions or projected_dim too, as `fairseq-linformer convert resize` would",
+        "resize checkpoints of another max_positions or projected_dim when loading, as `fairseq-linformer convert "
+        "resize` does",
     )
     compressed: Optional[int] = setting(
-        None, "authors' plugin: projected_dim is max_positions divided by this, rounded down"
+        None, "authors' plugin: projected_dim is max_positions divided by this value, rounded down"
     )
-    shared_kv_compressed: Optional[int] = setting(None, "authors' plugin: 1 is sharing key-value", choices=(0, 1))
-    shared_layer_kv_compressed: Optional[int] = setting(None, "authors' plugin: 1 is sharing layerwise", choices=(0, 1))
-    freeze_compress: Optional[int] = setting(None, "authors' plugin: 1 is freeze_projections", choices=(0, 1))
+    shared_kv_compressed: Optional[int] = setting(None, "authors' plugin: 1 means sharing key-value", choices=(0, 1))
+    shared_layer_kv_compressed: Optional[int] = setting(
+        None, "authors' plugin: 1 means sharing layerwise", choices=(0, 1)
+    )
+    freeze_compress: Optional[int] = setting(None, "authors' plugin: 1 means freeze_projections", choices=(0, 1))
 
     load_checkpoint_heads: bool = setting(False, "(re-)register and load heads when loading checkpoints")
     untie_weights_roberta: bool = setting(False, "Untie weights between embeddings and classifiers in RoBERTa")
@@ -67,8 +69,7 @@ class LinformerRobertaConfig(_DeclaredOptions):
     )
     spectral_norm_classification_head: bool = setting(False, "Apply spectral normalization on the classification head")
     compile: bool = setting(
-        False,
-        "compile the encoder layers with PyTorch's compiler; the first batches take minutes, checkpoints are the same",
+        False, "compile the encoder layers with torch.compile; the first batches take minutes, checkpoints are the same"
     )
     min_params_to_wrap: int = setting(
         DEFAULT_MIN_PARAMS_TO_WRAP,
@@ -81,14 +82,14 @@ class LinformerRobertaConfig(_DeclaredOptions):
     ffn_reg_scale_factor: float = setting(
         0.0, "scaling factor for regularization of FFN units, in sentence_prediction", at_least=0
     )
-    mha_heads_to_keep: int = setting(-1, "pruning of heads is not supported; only -1, keep all", choices=(-1,))
-    ffn_blocks_to_remove: int = setting(-1, "pruning of FFN units is not supported; only -1, keep all", choices=(-1,))
+    mha_heads_to_keep: int = setting(-1, "pruning of heads is not supported; only -1 (keep all)", choices=(-1,))
+    ffn_blocks_to_remove: int = setting(-1, "pruning of FFN units is not supported; only -1 (keep all)", choices=(-1,))
 
 
 _OPTIONS = [f for f in fields(LinformerRobertaConfig) if not f.name.startswith("_")]
 
 
-def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int) -> Dict[str, Any]:
+def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int) -> dict[str, Any]:
     return {
         "encoder_layers": layers,
         "encoder_embed_dim": embed_dim,
@@ -99,8 +100,8 @@ def _architecture(layers: int, embed_dim: int, heads: int, projected_dim: int) -
     }
 
 
-# k = 256 is the paper's larger choice at n = 512 (Table 2). The two small ones train on a CPU: k = 32 is half of n =
-# 64, k = 64 half of n = 128.
+# k = 256 is the paper's larger choice at n = 512 (Table 2). The two small architectures train on a CPU, with k = n / 2
+# at n = 64 (k = 32) and n = 128 (k = 64).
 ARCHITECTURES = {
     "linformer_roberta": _architecture(12, 768, 12, 256),
     "linformer_roberta_base": _architecture(12, 768, 12, 256),
@@ -110,20 +111,20 @@ ARCHITECTURES = {
 }
 
 
-def resolve(cfg: Any, task_positions: Any = None) -> Namespace:
-    """Every option with its value: the one in ``cfg``, else the architecture's, else the default.
+def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
+    """Value of every option: the one in ``cfg``, else the architecture's, else the default.
 
     Args:
-        cfg: a Namespace or DictConfig with some of the options and ``_name`` or ``arch``.
-        task_positions: the length of the task's samples; None if it has none.
+        cfg: Namespace or DictConfig with some of the options and ``_name`` or ``arch``.
+        task_positions: maximum length of the task's samples; None if unknown.
 
     Raises:
-        ValueError: the architecture is unknown, a value is not allowed, two options contradict each other, the task's
-            samples are longer than the model, or no length is given at all.
+        ValueError: the architecture is unknown, a value is not allowed, two options conflict, the task's samples are
+            longer than the model's input, or neither has a length.
     """
     arch = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     if arch not in ARCHITECTURES:
-        raise ValueError(f"the architecture is {arch!r}; it must be one of {', '.join(ARCHITECTURES)}")
+        raise ValueError(f"unknown architecture {arch!r}; choose from {', '.join(ARCHITECTURES)}")
     args = Namespace(arch=arch)
     for option in _OPTIONS:
         value = getattr(cfg, option.name, None)
@@ -135,73 +136,73 @@ def resolve(cfg: Any, task_positions: Any = None) -> Namespace:
     if args.max_positions is None:
         args.max_positions = task_positions
     if args.max_positions is None:
-        raise ValueError("max_positions is not given, and the task has no length to take it from")
+        raise ValueError("max_positions must be set for a task without a maximum length, got None")
     check_values(LinformerRobertaConfig, args)
-    args.translated = authors.translate(args)
+    args.translated = authors_plugin.translate_options(args)
     args.sharing = args.sharing or LinformerConfig.sharing
     if args.projected_dim is None:
         args.projected_dim = ARCHITECTURES[arch]["projected_dim"]
     args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
-    to_linformer_config(args, PADDING_IDX + 1, PADDING_IDX)  # refuses a shape that cannot be built
-    args.projected_dim = short_form(parse(args.projected_dim, args.encoder_layers, args.encoder_attention_heads))
+    to_linformer_config(args, PADDING_IDX + 1, PADDING_IDX)  # validates the shape
+    args.projected_dim = format_projected_dim(
+        parse_projected_dim(args.projected_dim, args.encoder_layers, args.encoder_attention_heads)
+    )
     if isinstance(task_positions, int) and task_positions > args.max_positions:
         raise ValueError(
-            f"max_positions is {args.max_positions}, and the task makes samples of up to {task_positions} tokens "
-            "(tokens_per_sample); they must be at most max_positions long"
+            f"max_positions must be at least the length of the task's samples ({task_positions}; tokens_per_sample), "
+            f"got {args.max_positions}"
         )
-    _check_quantisation_noise(args)
-    compiling.check(args)
+    _check_quantization_noise(args)
+    compilation.check_compile_options(args)
     if args.encoder_layers_to_keep:
         _keep_layers(args)
     return args
 
 
-def _check_quantisation_noise(args: Namespace) -> None:
+def _check_quantization_noise(args: Namespace) -> None:
     if args.quant_noise_pq == 0:
         return
     for name in ("encoder_embed_dim", "encoder_ffn_embed_dim"):
         if getattr(args, name) % args.quant_noise_pq_block_size:
             raise ValueError(
-                f"quant_noise_pq_block_size is {args.quant_noise_pq_block_size}; it must divide {name}, which is "
-                f"{getattr(args, name)}"
+                f"quant_noise_pq_block_size must divide {name} ({getattr(args, name)}), got "
+                f"{args.quant_noise_pq_block_size}"
             )
     if args.checkpoint_activations:
-        # fairseq's noise overwrites the weights; the recomputation would draw it a second time.
-        raise ValueError(
-            f"quant_noise_pq is {args.quant_noise_pq} and checkpoint_activations is on; only one of them can be"
-        )
+        # fairseq's noise overwrites the weights; recomputation would draw it again.
+        raise ValueError(f"quant_noise_pq must be 0 with checkpoint_activations, got {args.quant_noise_pq}")
 
 
 def _keep_layers(args: Namespace) -> None:
-    """Set ``encoder_layers`` and ``projected_dim`` to those that are kept, and ``encoder_layers_before``."""
+    """Set ``encoder_layers`` and ``projected_dim`` to the kept layers, and ``encoder_layers_before``."""
     parts = args.encoder_layers_to_keep.split(",")
     allowed = [str(i) for i in range(args.encoder_layers)]
     if not all(part in allowed for part in parts) or parts != sorted(set(parts), key=int):
         raise ValueError(
-            f"encoder_layers_to_keep is {args.encoder_layers_to_keep!r}; it must be different layers between 0 and "
-            f"{args.encoder_layers - 1} in rising order, separated by commas"
+            f"encoder_layers_to_keep must be increasing layer numbers between 0 and {args.encoder_layers - 1}, "
+            f"separated by commas, got {args.encoder_layers_to_keep!r}"
         )
-    dims = parse(args.projected_dim, args.encoder_layers, args.encoder_attention_heads)
-    args.projected_dim = short_form([dims[int(part)] for part in parts])
+    dims = parse_projected_dim(args.projected_dim, args.encoder_layers, args.encoder_attention_heads)
+    args.projected_dim = format_projected_dim([dims[int(part)] for part in parts])
     args.encoder_layers_before = args.encoder_layers
     args.encoder_layers = len(parts)
 
 
-def as_options(args: Namespace) -> Dict[str, Any]:
-    """All options of the model by name, as a configuration holds them."""
+def collect_options(args: Namespace) -> dict[str, Any]:
+    """All options of the model, by name."""
     return {option.name: getattr(args, option.name) for option in _OPTIONS}
 
 
-def from_linformer_config(config: LinformerConfig) -> Dict[str, Any]:
-    """The options of an encoder of this shape."""
+def from_linformer_config(config: LinformerConfig) -> dict[str, Any]:
+    """Options of an encoder of this shape."""
     return {option: getattr(config, name) for name, option in OPTION_NAMES.items()}
 
 
 def to_linformer_config(args: Namespace, vocab_size: int, padding_idx: int) -> LinformerConfig:
-    """The shape of the encoder with these options.
+    """Shape of the encoder with these options.
 
     Raises:
-        ValueError: it cannot be built; the sentence names the option, its value and what is allowed.
+        ValueError: a value is not allowed; the message names the option, what is allowed and the value.
     """
     shape = {name: getattr(args, option) for name, option in OPTION_NAMES.items()}
     return LinformerConfig(vocab_size=vocab_size, padding_idx=padding_idx, fairseq_names=True, **shape)

@@ -1,43 +1,55 @@
 """Multi-head linear attention, equation (7) of the paper.
 
+Equation (7):
+
     head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
 
-    B sentences, n positions of this input, m query positions (those whose output is needed), k' of the k projected
-    positions, those that this input reaches, H heads, d width, d_h = d / H (the paper's d_k)
+    B sentences, n positions of this input, m query positions (those whose output is needed), k projected positions,
+    k' <= k of them that this input reaches, H heads, d width, d_h = d / H (the paper's d_k)
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
+from .local_window import attend_locally, attend_locally_at
 from .order import Order, cheapest_order
-from .projection import Projection
+from .projection import LinearProjection, Projection
+
+LinearFactory = Callable[[int, int], nn.Linear]
+"""Builds a linear layer with bias from (in_features, out_features)."""
+Reduce = Callable[[Tensor], Tensor]
 
 
 class LinearMultiheadAttention(nn.Module):
     """Self-attention whose keys and values are projected from n to k positions.
 
-    Choices that the equation leaves open:
+    The equation leaves three choices open:
 
     - Biases are added after the projection, ``E (x W) + b``, as in the authors' code.
     - Padding never reaches E or F: padded rows count as zero.
-    - Where projected positions stand for windows of the input (``Projection.offset``), those whose window holds no real
-      token of a sentence are masked out of its attention. So with k = n and E = F = identity this is PyTorch's own
-      multi-head attention with its padding mask. Where they do not, as in the authors' code, all k are attended to.
+    - If projected positions correspond to windows of the input (windows.py), attention masks those whose window has no
+      real token of the sentence, and an average counts as its number of real tokens (``Projection.bias``). With k = n
+      and E = F = identity this is PyTorch's multi-head attention with its padding mask. Without windows, as in the
+      authors' code, every sentence attends to all k positions.
+
+    With a ``local_window`` w, an extension of the equation, each position also attends to the keys at most w positions
+    away, in the same softmax. Windows do not count the tokens in reach; a window without other tokens is masked.
 
     Args:
         embed_dim: d.
-        num_heads: H, which divides d.
-        E: projects keys.
-        F: projects values. None if values are projected with E.
-        shared: E belongs to the caller, who hands its matrix to ``forward`` (layerwise sharing).
-        dropout: probability of dropping an attention weight in training.
-        linear: makes the four linear maps, with bias, from (inputs, outputs).
+        num_heads: H, which must divide d.
+        E: projection of keys.
+        F: projection of values; None to use E.
+        shared: E belongs to the caller, who passes its matrix to ``forward`` (layerwise sharing).
+        dropout: attention dropout probability.
+        local_window: w; 0 for equation (7).
+        linear: builds the query, key, value and output projections.
 
     Raises:
         ValueError: H does not divide d.
@@ -48,141 +60,203 @@ class LinearMultiheadAttention(nn.Module):
         embed_dim: int,
         num_heads: int,
         E: Projection,
-        F: Optional[Projection] = None,
+        F: Projection | None = None,
         shared: bool = False,
         dropout: float = 0.0,
-        linear=nn.Linear,
+        local_window: int = 0,
+        linear: LinearFactory = nn.Linear,
     ):
         super().__init__()
         if embed_dim % num_heads:
-            raise ValueError(f"num_heads is {num_heads}; it must divide embed_dim, which is {embed_dim}")
+            raise ValueError(f"num_heads must divide embed_dim ({embed_dim}), got {num_heads}")
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.head_dim = embed_dim // num_heads
-        self.dropout = dropout
+        self.dropout, self.local_window = dropout, local_window
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim) for _ in range(4))
         self.E, self.F = None if shared else E, F
-        # In a tuple, so that it is not a submodule here: it is one of the caller's.
-        self._shared = (E,) if shared else ()
+        # A tuple hides the shared E from nn.Module: it is the caller's submodule.
+        self._shared: tuple[Projection, ...] = (E,) if shared else ()
 
     @property
-    def projections(self) -> Tuple[Projection, Projection]:
-        """E and F. E may be registered by the encoder, which shares it between layers."""
+    def projections(self) -> tuple[Projection, Projection]:
+        """E and F."""
         E = self.E or self._shared[0]
         return E, self.F or E
 
     def forward(
         self,
         x: Tensor,
-        padding_mask: Optional[Tensor] = None,
-        projection: Optional[Tensor] = None,
-        positions: Optional[Tensor] = None,
+        padding_mask: Tensor | None = None,
+        projection: Tensor | None = None,
+        positions: Tensor | None = None,
         need_weights: bool = False,
-        order: Optional[Order] = None,
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+        order: Order | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         """
         Args:
             x: (B, n, d), n at most the columns of E.
-            padding_mask: (B, n), True at padding; None if there is none.
-            projection: the matrix or kernel of the E that is shared by all layers.
-            positions: (B, m), the query positions; None for all of them.
-            need_weights: return the attention weights too.
-            order: the order of multiplication; None for the cheapest. It changes the time, and the result by rounding
-                only.
+            padding_mask: (B, n), True at padding; None without padding.
+            projection: matrix or kernel of the E that all layers share.
+            positions: (B, m), the query positions; None for all.
+            need_weights: also return the attention weights.
+            order: order of multiplication; None for the cheapest. It changes the run time, and the result only by
+                rounding.
 
         Returns:
-            (B, m, d), and the weights (B, H, m, k') or None. What stands at padded positions has no meaning.
+            (B, m, d), and the weights (B, H, m, k') or None. With a local window they are (B, H, m, k' + 2 w + 1):
+            the last 2 w + 1 belong to the keys from w positions before to w after each query. Values at padded
+            positions are meaningless.
 
         Raises:
-            ValueError: ``order`` is none that this kind of projection allows.
+            ValueError: this kind of projection, or attention with a local window, does not support ``order``.
         """
         n = x.size(1)
         E, F_ = self.projections
-        E_value = E() if self.E is not None else projection
-        F_value = E_value if F_ is E else F_()
-        mask = E.mask(n, padding_mask)
-        q = self._split_heads(self.q_proj(x if positions is None else gather(x, positions)))
+        E_value: Tensor | None = E() if self.E is not None else projection
+        F_value: Tensor | None = E_value if F_ is E else F_()
+        q = self._split_heads(self.q_proj(x if positions is None else gather_positions(x, positions)))
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0.0)
-        reached = E.reached(n)
+        # Keys in reach are computed from the input, so projecting keys costs less than projecting the input.
+        orders = (Order.KEYS,) if self.local_window else E.orders
+        num_reached = E.num_reached(n)
         if order is None:
-            order = cheapest_order(q.size(2), n, reached, self.embed_dim, self.num_heads,
-                                   separate_values=F_ is not E, among=E.orders)  # fmt: skip
-        elif order not in E.orders:
-            raise ValueError(f"order is {order}; with {type(E).__name__} it must be one of {E.orders}")
+            order = cheapest_order(
+                q.size(2), n, num_reached, self.embed_dim, self.num_heads, separate_values=F_ is not E, among=orders
+            )
+        elif order not in orders:
+            raise ValueError(f"unsupported order {order} for {type(E).__name__}; choose from {orders}")
 
+        weights: Tensor | None
         if order is Order.SCORES:
+            assert isinstance(E, LinearProjection) and isinstance(F_, LinearProjection)  # only they support this order
+            assert E_value is not None and F_value is not None
             context, weights = self._attend_through_scores(
-                q, x, E_value[..., :reached, :n], F_value[..., :reached, :n], mask
+                q,
+                x,
+                (E_value[..., :num_reached, :n], E.row_scale(x, padding_mask)),
+                (F_value[..., :num_reached, :n], F_.row_scale(x, padding_mask)),
+                E.bias(x, padding_mask),
             )
         else:
             reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)
             reduce_values = None if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
-            keys, values = self._project(x, reduce_keys, reduce_values, order)
-            context, weights = self._attend(q, keys, values, mask, need_weights)
+            if self.local_window:
+                context, weights = self._attend_with_neighbors(
+                    q, x, E, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, need_weights
+                )
+            else:
+                keys, values = self._project(x, reduce_keys, reduce_values, order)
+                context, weights = self._attend(q, keys, values, E.bias(x, padding_mask), need_weights)
         context = self.out_proj(context.transpose(1, 2).flatten(2))
         return context, weights if need_weights else None
 
-    def _project(self, x: Tensor, reduce_keys, reduce_values, order: Order) -> Tuple[Tensor, Tensor]:
-        """E K W^K and F V W^V with their biases, each (B, H, k', d_h). Without ``reduce_values`` F is E."""
+    def _project(
+        self, x: Tensor, reduce_keys: Reduce, reduce_values: Reduce | None, order: Order
+    ) -> tuple[Tensor, Tensor]:
+        """E K W^K and F V W^V with their biases, each (B, H, k', d_h). ``reduce_values`` is None if F is E."""
         if order is Order.INPUT:
             reduced = reduce_keys(x)  # (B, k', d)
             keys = self.k_proj(reduced)
             values = self.v_proj(reduced if reduce_values is None else reduce_values(x))
         else:
-            keys = reduce_keys(product(self.k_proj, x)) + self.k_proj.bias
-            values = (reduce_values or reduce_keys)(product(self.v_proj, x)) + self.v_proj.bias
+            keys = reduce_keys(linear_without_bias(self.k_proj, x)) + self.k_proj.bias
+            values = (reduce_values or reduce_keys)(linear_without_bias(self.v_proj, x)) + self.v_proj.bias
         return self._split_heads(keys), self._split_heads(values)
 
-    def _attend(self, q, keys, values, mask, need_weights) -> Tuple[Tensor, Optional[Tensor]]:
+    def _attend(
+        self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """softmax(q keys^T) values: (B, H, m, d_h), and the weights with ``need_weights``."""
         p = self.dropout if self.training else 0.0
-        # On a CPU PyTorch does not fuse attention with dropout, and keeps twelve bytes a weight where ours keeps five.
+        # On CPU, PyTorch's attention with dropout is not fused and stores 12 bytes per weight; this stores 5.
         if not (need_weights or (p > 0 and q.device.type == "cpu")):
+            mask = None if bias is None else bias.to(q.dtype)
             return F.scaled_dot_product_attention(q, keys, values, mask, p), None
-        weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), mask)
+        weights = self._softmax(self._scaled(q) @ keys.transpose(-2, -1), bias)
         return dropped_product(weights, values, p), weights
 
-    def _attend_through_scores(self, q, x, E, F_, mask) -> Tuple[Tensor, Tensor]:
-        """The same with (q K^T) E^T in place of q (E K)^T, and (weights F) V for weights (F V)."""
-        keys = self._split_heads(product(self.k_proj, x))  # (B, H, n, d_h)
-        values = self._split_heads(product(self.v_proj, x))
+    def _attend_with_neighbors(
+        self,
+        q: Tensor,
+        x: Tensor,
+        E: Projection,
+        reduce_keys: Reduce,
+        reduce_values: Reduce,
+        padding_mask: Tensor | None,
+        positions: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Like ``_attend``, with the exact keys and values in reach."""
+        keys, values = linear_without_bias(self.k_proj, x), linear_without_bias(self.v_proj, x)  # (B, n, d)
+        projected = (
+            self._split_heads(reduce_keys(keys) + self.k_proj.bias),
+            self._split_heads(reduce_values(values) + self.v_proj.bias),
+        )
+        exact = self._split_heads(keys + self.k_proj.bias), self._split_heads(values + self.v_proj.bias)
+        p = self.dropout if self.training else 0.0
+        queries = torch.arange(x.size(1), device=x.device).unsqueeze(0) if positions is None else positions
+        bias = E.bias(x, padding_mask, self.local_window, queries)
+        if positions is None and not need_weights:
+            return attend_locally(q, projected, exact, bias, padding_mask, self.local_window, p), None
+        return attend_locally_at(queries, q, projected, exact, bias, padding_mask, self.local_window, p)
+
+    def _attend_through_scores(
+        self,
+        q: Tensor,
+        x: Tensor,
+        E: tuple[Tensor, Tensor | None],
+        F_: tuple[Tensor, Tensor | None],
+        bias: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Like ``_attend``, with (q K^T) E^T for q (E K)^T and (weights F) V for weights (F V).
+
+        Args:
+            E, F_: the matrix, and the factor of each row, (B or 1, k' or 1, 1), or None.
+        """
+        keys = self._split_heads(linear_without_bias(self.k_proj, x))  # (B, H, n, d_h)
+        values = self._split_heads(linear_without_bias(self.v_proj, x))
         q = self._scaled(q)
-        # The bias of the keys is the same for all k scores of a query and cancels in the softmax. It is added so that
-        # its gradient is there (and zero) in every order.
-        bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
-        scores = (q @ keys.transpose(-2, -1)) @ E.transpose(-2, -1) + bias  # (B, H, m, k)
-        weights = self._softmax(scores, mask)
-        kept = dropout(weights, self.dropout, self.training)
-        # Weights sum to one before dropout, not after it.
-        bias = kept.sum(-1, keepdim=True) * self._head_bias(self.v_proj)
-        return (kept @ F_) @ values + bias, weights
+        # The key bias shifts all k scores of a query alike and cancels in the softmax. It is added so that it has a
+        # gradient (zero) in every order.
+        key_bias = (q * self._head_bias(self.k_proj)).sum(-1, keepdim=True)
+        scores = _scale_columns((q @ keys.transpose(-2, -1)) @ E[0].transpose(-2, -1), E[1])  # (B, H, m, k')
+        weights = self._softmax(scores + key_bias, bias)
+        dropped = dropout(weights, self.dropout, self.training)
+        # After dropout the weights no longer sum to one.
+        value_bias = dropped.sum(-1, keepdim=True) * self._head_bias(self.v_proj)
+        return (_scale_columns(dropped, F_[1]) @ F_[0]) @ values + value_bias, weights
 
     def _scaled(self, q: Tensor) -> Tensor:
-        """q / sqrt(d_h): before the product, because there are more scores than queries."""
+        """q / sqrt(d_h). Queries are scaled because scores are more numerous."""
         return q / math.sqrt(self.head_dim)
 
-    def _softmax(self, scores: Tensor, mask: Optional[Tensor]) -> Tensor:
-        if mask is not None:
-            scores = scores.masked_fill(~mask, -math.inf)
-        return torch.softmax(scores, -1)
+    def _softmax(self, scores: Tensor, bias: Tensor | None) -> Tensor:
+        return torch.softmax(scores if bias is None else scores + bias.to(scores.dtype), -1)
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """(B, length, d) -> (B, H, length, d_h)"""
-        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+        heads: Tensor = x.unflatten(-1, (self.num_heads, self.head_dim))
+        return heads.transpose(1, 2)
 
-    def _head_bias(self, linear: nn.Module) -> Tensor:
-        """The bias of a linear map as (H, 1, d_h)."""
+    def _head_bias(self, linear: nn.Linear) -> Tensor:
+        """Bias of a linear layer as (H, 1, d_h)."""
         return linear.bias.view(self.num_heads, 1, self.head_dim)
 
 
-def product(linear: nn.Module, x: Tensor) -> Tensor:
-    """``x W^T``: a linear map without its bias."""
+def _scale_columns(scores: Tensor, scale: Tensor | None) -> Tensor:
+    """Multiply the columns of (B, H, m, k') by the factors of rows of E or F, (B or 1, k' or 1, 1), or None."""
+    return scores if scale is None else scores * scale.transpose(-2, -1).unsqueeze(1)
+
+
+def linear_without_bias(linear: nn.Linear, x: Tensor) -> Tensor:
+    """``x W^T``: a linear layer without its bias."""
     if type(linear) is nn.Linear and not linear._forward_pre_hooks:
         return F.linear(x, linear.weight)
-    # Quantisation noise and the like work in the call of the module.
-    return linear(x) - linear.bias
+    y: Tensor = linear(x)  # hooks, such as quantization noise, run in the module's call
+    return y - linear.bias
 
 
-def gather(x: Tensor, positions: Tensor) -> Tensor:
-    """The rows ``positions`` (B, m) of ``x`` (B, n, d): (B, m, d)."""
+def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
+    """Rows ``positions`` (B, m) of ``x`` (B, n, d): (B, m, d)."""
     return x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.size(-1)))

@@ -1,11 +1,13 @@
-"""Dropout that keeps a byte for each number until the backward pass.
+"""Dropout that stores one byte per number for the backward pass.
 
-PyTorch does so on a GPU; on a CPU its ``dropout`` keeps the mask in the type of what it masks, four bytes in single
-precision. The same numbers are dropped, with the same seed. The others are scaled by 1 / (1 - p) computed in double
-precision, where PyTorch computes it in theirs: of p = 0.01, 0.02 to 0.99, 15 give results in single precision that
-differ by a rounding (0.15 does; 0.1, 0.2, 0.3 and 0.5 do not), none in double, half or bfloat16. Gradients in bfloat16
-may differ so at 0.1 too.
+PyTorch does so on a GPU; on a CPU its ``dropout`` stores the mask in the input's dtype, four bytes in single precision.
+With the same seed the same numbers are dropped. The others are scaled by 1 / (1 - p) in double precision, whereas
+PyTorch computes it in the input's. In single precision the results differ by a rounding for 15 of the values p = 0.01,
+0.02, ..., 0.99 (for 0.15, not for 0.1, 0.2, 0.3 and 0.5); in double, half and bfloat16 for none. Gradients in bfloat16
+may differ by a rounding for 0.1 too.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,22 +15,22 @@ from torch.autograd.function import once_differentiable
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Zero each number with probability ``p`` and scale the others by 1 / (1 - p); ``x`` itself if not in training."""
+    """Zero each number with probability ``p`` and scale the others by 1 / (1 - p); ``x`` itself outside training."""
     return torch.native_dropout(x, p, True)[0] if training and p > 0 else x
 
 
 class Dropout(nn.Dropout):
-    """``nn.Dropout`` through the above."""
+    """``nn.Dropout`` that stores one byte per number."""
 
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.p, self.training)
 
 
 def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = True) -> Tensor:
-    """``dropout(weights) @ values``, which keeps for the backward pass the weights and a byte for each of them.
+    """``dropout(weights) @ values`` that stores the weights and one byte per weight for the backward pass.
 
-    The product by itself would keep the dropped weights too, as large as the weights, which softmax keeps anyway. They
-    are recomputed instead.
+    A plain product also stores the dropped weights, as large as the weights, which softmax stores anyway. Here they are
+    recomputed.
 
     Args:
         weights: (..., m, k)
@@ -39,28 +41,26 @@ def dropped_product(weights: Tensor, values: Tensor, p: float, training: bool = 
     """
     if not training or p == 0:
         return weights @ values
-    if (
-        weights.dtype != values.dtype
-    ):  # autocast: softmax gives single precision, maps half. The backward pass has no autocast to match them
+    if weights.dtype != values.dtype:
+        # Under autocast softmax returns single precision and linear layers half; backward runs without autocast.
         weights = weights.to(values.dtype)
-    return _DroppedProduct.apply(weights, values, p)
+    product: Tensor = _DroppedProduct.apply(weights, values, p)  # type: ignore[no-untyped-call]
+    return product
 
 
 class _DroppedProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, weights, values, p):
-        dropped, kept = torch.native_dropout(weights, p, True)
-        ctx.save_for_backward(weights, values, kept)
+    def forward(ctx: Any, weights: Tensor, values: Tensor, p: float) -> Tensor:
+        dropped, mask = torch.native_dropout(weights, p, True)
+        ctx.save_for_backward(weights, values, mask)
         ctx.scale = 1 / (1 - p)
-        with torch.autocast(
-            values.device.type, enabled=False
-        ):  # as in the backward pass: a gradient of the type of the values
+        with torch.autocast(values.device.type, enabled=False):  # so that gradients have the dtype of the values
             return dropped @ values
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient):
-        weights, values, kept = ctx.saved_tensors
-        of_values = (weights * kept).mul_(ctx.scale).transpose(-2, -1) @ gradient
-        of_weights = (gradient @ values.transpose(-2, -1)).mul_(kept).mul_(ctx.scale)
-        return of_weights, of_values, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        weights, values, mask = ctx.saved_tensors
+        values_gradient = (weights * mask).mul_(ctx.scale).transpose(-2, -1) @ gradient
+        weights_gradient = (gradient @ values.transpose(-2, -1)).mul_(mask).mul_(ctx.scale)
+        return weights_gradient, values_gradient, None

@@ -1,24 +1,25 @@
-"""One layer: linear attention and feed-forward, each with its residual and norm.
+"""One layer: linear attention and feed-forward network, each with residual and norm.
 
-    B sentences, n positions, m positions whose output is needed, d width
+B sentences, n positions, m positions whose output is needed, d width
 """
 
-from functools import partial
-from typing import Callable, Optional
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from .attention import LinearMultiheadAttention, gather
+from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
 from .dropout import Dropout
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import HeadProjections, LinearProjection, Projection, RandomProjection
 from .rate import default_lr_scale
-from .windows import longest_window
 
-ACTIVATION_FUNCTIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
+LayerNormFactory = Callable[[int], nn.Module]
+"""Builds a norm from its width."""
+
+ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_accurate": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_fast": lambda x: F.gelu(x, approximate="tanh"),
@@ -27,38 +28,38 @@ ACTIVATION_FUNCTIONS: "dict[str, Callable[[Tensor], Tensor]]" = {
     "tanh": lambda x: x.tanh(),
 }
 
-ROWS = 1024
-"""Positions that the feed-forward of a CPU takes at once in inference: 4 d numbers for each of them stay in the cache,
-and a long input does not take memory for 4 d numbers a position."""
+CHUNK_ROWS = 1024
+"""Positions per chunk of the feed-forward network in CPU inference. The hidden states of a chunk, 4 d per position, fit
+into the cache, and those of a long input need not be in memory at once."""
 
 
 class LinformerEncoderLayer(nn.Module):
-    """An encoder layer of RoBERTa with linear attention; its parameters have RoBERTa's names.
+    """RoBERTa's encoder layer with linear attention; parameters have RoBERTa's names.
 
     Args:
-        config: widths, sharing, dropouts.
-        index: which layer it is; k may differ from layer to layer.
-        shared: the projection of all layers, where they share one.
-        linear: makes a linear map from (inputs, outputs).
-        layer_norm: makes a norm from a width.
+        config: widths, sharing, dropout.
+        index: index of the layer; k may differ between layers.
+        shared: the projection that all layers share, or None.
+        linear, layer_norm: build the linear layers and norms.
     """
 
     def __init__(
         self,
         config: LinformerConfig,
         index: int = 0,
-        shared: Optional[Projection] = None,
-        linear=nn.Linear,
-        layer_norm=nn.LayerNorm,
+        shared: Projection | None = None,
+        linear: LinearFactory = nn.Linear,
+        layer_norm: LayerNormFactory = nn.LayerNorm,
     ):
         super().__init__()
         self.self_attn = LinearMultiheadAttention(
             config.embed_dim,
             config.attention_heads,
-            E=shared or projection_of(config, index),
-            F=projection_of(config, index, "F") if config.separate_values else None,
+            E=shared or build_projection(config, index),
+            F=build_projection(config, index, "F") if config.has_separate_values else None,
             shared=shared is not None,
             dropout=config.attention_dropout,
+            local_window=config.local_window,
             linear=linear,
         )
         self.self_attn_layer_norm = layer_norm(config.embed_dim)
@@ -73,21 +74,21 @@ class LinformerEncoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        padding_mask: Optional[Tensor] = None,
-        projection: Optional[Tensor] = None,
-        positions: Optional[Tensor] = None,
+        padding_mask: Tensor | None = None,
+        projection: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """
         Args:
             x: (B, n, d)
             padding_mask: (B, n), True at padding, or None.
-            projection: the matrix or kernel of layerwise sharing.
+            projection: matrix or kernel of the E that all layers share.
             positions: (B, m), the positions whose output is needed; None for all.
 
         Returns:
             (B, m, d), or (B, n, d) without ``positions``.
         """
-        residual = x if positions is None else gather(x, positions)
+        residual = x if positions is None else gather_positions(x, positions)
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
         x, _ = self.self_attn(x, padding_mask, projection, positions)
@@ -105,42 +106,46 @@ class LinformerEncoderLayer(nn.Module):
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         """fc2(activation(fc1(x))), (B, m, d) to (B, m, d)."""
-        in_parts = x.device.type == "cpu" and not (
+        is_chunked = x.device.type == "cpu" and not (
             self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
         )
-        if in_parts and x.size(0) * x.size(1) > ROWS:
-            return torch.cat([self._positionwise(part) for part in x.flatten(0, 1).split(ROWS)]).view_as(x)
-        return self._positionwise(x)
+        if is_chunked and x.size(0) * x.size(1) > CHUNK_ROWS:
+            chunks = torch.split(x.flatten(0, 1), CHUNK_ROWS)
+            return torch.cat([self._feed_forward_chunk(chunk) for chunk in chunks]).view_as(x)
+        return self._feed_forward_chunk(x)
 
-    def _positionwise(self, x: Tensor) -> Tensor:
-        return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
+    def _feed_forward_chunk(self, x: Tensor) -> Tensor:
+        x = self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
+        return x
 
 
-def projection_of(config: LinformerConfig, layer: int = 0, which: str = "E") -> Projection:
-    """E or F of a layer; of all of them with layerwise sharing."""
+def build_projection(config: LinformerConfig, layer: int = 0, which: str = "E") -> Projection:
+    """Build E or F (``which``) of a layer; with layerwise sharing, the E of all layers."""
     dims = config.projected_dims[layer]
-    one_for_each_head = config.attention_heads if config.sharing == "none" else None
     if isinstance(dims, int):
-        return _projection(config, dims, one_for_each_head, layer, which)
-    return HeadProjections([_projection(config, k, None, layer, which) for k in dims])
+        return _build_projection(
+            config, dims, config.attention_heads if config.sharing == "none" else None, layer, which
+        )
+    return HeadProjections([_build_projection(config, k, None, layer, which) for k in dims])
 
 
-def _projection(config: LinformerConfig, k: int, heads: Optional[int], layer: int, which: str) -> Projection:
-    n = config.max_positions
+def _build_projection(config: LinformerConfig, k: int, heads: int | None, layer: int, which: str) -> Projection:
+    n, proportional = config.max_positions, config.proportional_attention
     if config.projection == "mean-pool":
-        return MeanPool(n, k)
+        return MeanPool(n, k, proportional=proportional)
     if config.projection == "max-pool":
-        return MaxPool(n, k)
+        return MaxPool(n, k, proportional=proportional)
     if config.projection == "random":
         return RandomProjection(n, k, heads)
-    init, delay = config.start, 0.0
-    if init == "staggered":
-        init = "overlap" if which == "E" and config.separate_values else "average"
-        delay = 0.5 if layer % 2 else 0.0
-    kind = partial(LinearProjection, delay=delay)
-    if config.projection == "conv":
-        kind = partial(Convolution, channels=config.embed_dim // config.attention_heads)
+    is_convolution = config.projection == "conv"
     lr_scale = config.projection_lr_scale
     if lr_scale is None:
-        lr_scale = default_lr_scale(longest_window(k, n) if config.projection == "conv" else n)
-    return kind(n, k, heads=heads, lr_scale=lr_scale, frozen=config.freeze_projections, init=init)
+        lr_scale = default_lr_scale(-(-n // k) if is_convolution else n)
+    frozen, init, delay = config.freeze_projections, config.resolved_init, 0.0
+    if is_convolution:
+        channels = config.embed_dim // config.attention_heads
+        return Convolution(n, k, channels, heads, lr_scale, frozen, init, proportional=proportional)
+    if init == "staggered":
+        init = "overlap" if which == "E" and config.has_separate_values else "average"
+        delay = 0.5 if layer % 2 else 0.0
+    return LinearProjection(n, k, heads, lr_scale, frozen, init, delay, proportional=proportional)

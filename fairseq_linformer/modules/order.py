@@ -1,56 +1,58 @@
-"""In which order to multiply the chain Q W^Q (E K W^K)^T and P (F V W^V).
+"""Order of multiplication in the chains Q W^Q (E K W^K)^T and P (F V W^V).
 
     n positions of this input, m query positions, k projected positions, H heads, d width
 
-Matrix products are associative: the result is the same, the work is not. Projecting the input first is right for an
-input of at least k positions; for a shorter one it multiplies k rows by the d x d weights where n would do. At base
-size with k = 256, E, F for each layer and all positions read, the cheapest is SCORES up to n = 102, KEYS up to 255 and
-INPUT from 256 on if E has no windows. If it has, k is the number of windows that the input reaches, never more than n,
-and INPUT is the cheapest from n = 2 on.
+Matrix products are associative: the order changes the cost, not the result. Projecting the input first suits inputs of
+at least k positions; for a shorter one it multiplies k rows by the d x d weights instead of n. At base size, with k =
+256, E and F per layer and all positions read, the cheapest order without windows is SCORES up to n = 102, KEYS up to
+255 and INPUT from 256. With windows, k is the number of windows that the input reaches, at most n, and INPUT is the
+cheapest from n = 3.
 """
 
 import enum
-from typing import Iterable
+from collections.abc import Iterable
 
 
 class Order(enum.Enum):
     INPUT = "input"
-    """(E x) W: project the input, then map k rows to keys and values. The authors' order."""
+    """(E x) W: project the input, then compute k keys and values. The authors' order."""
     KEYS = "keys"
-    """E (x W): map n rows to keys and values, then project those."""
+    """E (x W): compute n keys and values, then project them."""
     SCORES = "scores"
-    """((q (x W)^T) E^T): as for the Transformer, with the n x n scores projected."""
+    """((q (x W)^T) E^T): the Transformer's n x n scores, projected."""
 
 
-def multiplications(order: Order, m: int, n: int, k: int, d: int, H: int, separate_values: bool) -> float:
-    """Multiplications for one sentence and one layer with a matrix E, without those that no order changes (queries,
-    output). Softmax and copies are not counted.
+def count_multiplications(order: Order, m: int, n: int, k: int, d: int, H: int, separate_values: bool) -> float:
+    """Multiplications per sentence and layer with a matrix E.
+
+    Excludes those that are the same in every order (queries, output), softmax and copies.
 
     Args:
         separate_values: F is not E.
     """
     if order is Order.INPUT:
-        projected = (2 if separate_values else 1) * k * n * d  # E x, F x
-        mapped = 2 * k * d * d  # (E x) W^K, (F x) W^V
-        attended = 2 * m * k * d  # q keys^T, weights values
+        projection = (2 if separate_values else 1) * k * n * d  # E x, F x
+        linear = 2 * k * d * d  # (E x) W^K, (F x) W^V
+        attention = 2 * m * k * d  # q keys^T, weights values
     elif order is Order.KEYS:
-        mapped = 2 * n * d * d  # x W^K, x W^V
-        projected = 2 * k * n * d  # E keys, F values
-        attended = 2 * m * k * d
+        linear = 2 * n * d * d  # x W^K, x W^V
+        projection = 2 * k * n * d  # E keys, F values
+        attention = 2 * m * k * d
     else:
-        mapped = 2 * n * d * d
-        projected = 2 * H * m * n * k  # scores E^T, weights F
-        attended = 2 * m * n * d  # q keys^T, (weights F) values
-    return projected + mapped + attended
+        linear = 2 * n * d * d
+        projection = 2 * H * m * n * k  # scores E^T, weights F
+        attention = 2 * m * n * d  # q keys^T, (weights F) values
+    return projection + linear + attention
 
 
 def cheapest_order(
     m: int, n: int, k: int, d: int, H: int, separate_values: bool = True, among: Iterable[Order] = tuple(Order)
 ) -> Order:
-    """The order with the fewest multiplications, the first of equals."""
-    best, fewest = None, None
-    for order in among:  # and not min(..., key=...), which PyTorch's compiler does not take
-        count = multiplications(order, m, n, k, d, H, separate_values)
-        if best is None or count < fewest:
+    """The order with the fewest multiplications; on a tie the first."""
+    best, *others = among
+    fewest = count_multiplications(best, m, n, k, d, H, separate_values)
+    for order in others:  # not min(..., key=...), which PyTorch's compiler does not support
+        count = count_multiplications(order, m, n, k, d, H, separate_values)
+        if count < fewest:
             best, fewest = order, count
     return best

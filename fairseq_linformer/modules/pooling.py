@@ -1,96 +1,112 @@
 """The paper's "general projections" (section 4): pooling and convolution over windows.
 
-    B sentences, n positions of this input, N the most positions, k windows, k' those that this input reaches, W
+    B sentences, n positions of this input, N = max_positions, k windows, k' of them that this input reaches, W
     positions of the longest window, H heads, d width, d_h = d / H
 
-Each window of about n / k positions (windows.py) becomes one projected position. All of them see real tokens only: an
-average or a maximum is over those, and a convolution takes padding, the end of the input and the missing place of a
-shorter window for zero.
+Each window (windows.py) becomes one projected position. Averages and maxima are over real tokens only; a convolution
+reads padding, positions after the input and the missing position of a shorter window as zero.
 """
-
-from typing import Optional
 
 import torch
 from torch import Tensor, nn
 
 from .order import Order
-from .projection import LearnedProjection, Projection
-from .windows import inside_windows, longest_window, split_windows
+from .projection import LearnedProjection, WindowedProjection
+from .windows import Windows
 
 
-class MeanPool(Projection):
-    """The average of each window. No parameters.
+class MeanPool(WindowedProjection):
+    """The average of each window; no parameters.
 
     Args:
-        n: positions of the longest input.
-        k: windows, 1 <= k <= n.
+        n: N.
+        k: number of windows, 1 <= k <= N.
+        separate_first: the first position is a window of its own.
+        proportional: see ``WindowedProjection``.
     """
 
-    # The average of K W is the average of K, times W.
+    # Averaging commutes with the linear layer.
     orders = (Order.INPUT, Order.KEYS)
+    layout: Windows
 
-    def __init__(self, n: int, k: int):
-        super().__init__(n, k)
-        # Its name tells the kind and its shape tells k, for there is no weight that would.
+    def __init__(self, n: int, k: int, separate_first: bool = True, proportional: bool | None = None):
+        super().__init__(n, k, Windows(k, n, 0, separate_first), proportional)
+        # The state dict has no weight: the name of this buffer records the kind, and its shape k.
         self.register_buffer("mean_pool", torch.empty(k, 0))
 
-    def reduce(self, x, value=None, padding_mask=None):
-        inside = inside_windows(self.k, self.n, x.size(1), padding_mask, x.device)
-        counts = inside.sum(-1, keepdim=True).clamp(min=1)  # (B or 1, k', 1)
-        return split_windows(x, self.k, self.n).sum(2) / counts
+    def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
+        counts = self.layout.counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)  # (B or 1, k', 1)
+        return self.layout.merge(self.layout.split(x).sum(2)) / counts
 
 
-class MaxPool(Projection):
-    """The maximum of each window, in each channel of keys and values. No parameters.
+class MaxPool(WindowedProjection):
+    """The maximum of each window in each channel of keys and values; no parameters.
 
     Args:
-        n: positions of the longest input.
-        k: windows, 1 <= k <= n.
+        n, k, separate_first, proportional: as for ``MeanPool``.
     """
 
-    def __init__(self, n: int, k: int):
-        super().__init__(n, k)
+    layout: Windows
+
+    def __init__(self, n: int, k: int, separate_first: bool = True, proportional: bool | None = None):
+        super().__init__(n, k, Windows(k, n, 0, separate_first), proportional)
         self.register_buffer("max_pool", torch.empty(k, 0))
 
-    def reduce(self, x, value=None, padding_mask=None):
-        inside = inside_windows(self.k, self.n, x.size(1), padding_mask, x.device)
+    def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
+        inside = self.layout.split_mask(x.size(1), padding_mask, x.device).unsqueeze(-1)  # (B or 1, rows, W, 1)
         lowest = torch.finfo(x.dtype).min
-        highest = split_windows(x, self.k, self.n).masked_fill(~inside.unsqueeze(-1), lowest).amax(2)
-        # A window of padding alone is masked out of attention; it must only stay finite.
-        return highest.masked_fill(~inside.any(-1, keepdim=True), 0.0)
+        highest = self.layout.split(x).masked_fill(~inside, lowest).amax(2)
+        highest = self.layout.merge(highest, torch.maximum)
+        # Attention masks windows with only padding, but their values must be finite.
+        is_empty = self.layout.counts(x.size(1), padding_mask, x.device) == 0
+        return highest.masked_fill(is_empty.unsqueeze(-1), 0.0)
 
 
 class Convolution(LearnedProjection):
-    """A convolution whose kernel and stride are the window, with weights for each channel.
+    """A depthwise convolution whose kernel and stride are the window.
+
+    A separate first position meets the kernel's last entry, and the positions of the last window beyond its W-th meet
+    the kernel again from its first.
 
     Args:
-        n, k, heads, lr_scale, frozen: as of ``LinearProjection``, for a kernel in place of a matrix.
+        n, k, heads, lr_scale, frozen: as for ``LinearProjection``, with a kernel instead of a matrix.
         channels: d_h, channels of a head.
         init: ``average``: the kernel averages; ``normal``: N(0, 0.02).
+        separate_first, proportional: as for ``MeanPool``.
     """
+
+    layout: Windows
 
     def __init__(
         self,
         n: int,
         k: int,
         channels: int,
-        heads: Optional[int] = None,
+        heads: int | None = None,
         lr_scale: float = 1.0,
         frozen: bool = False,
         init: str = "average",
+        separate_first: bool = True,
+        proportional: bool | None = None,
     ):
-        width = longest_window(k, n)
-        shape = (channels, width) if heads is None else (heads, channels, width)
-        super().__init__(n, k, shape, lr_scale, frozen)
+        windows = Windows(k, n, 0, separate_first)
+        shape = (channels, windows.width) if heads is None else (heads, channels, windows.width)
+        super().__init__(n, k, windows, proportional, shape, lr_scale, frozen)
         self.heads = heads
         self.register_buffer("conv", torch.empty(k, 0))
-        self.set_(torch.full(shape, 1 / width) if init == "average" else nn.init.normal_(torch.empty(shape), std=0.02))
+        is_average = init == "average"
+        self.set_(torch.full(shape, 1 / windows.width) if is_average else nn.init.normal_(torch.empty(shape), std=0.02))
 
-    def reduce(self, x: Tensor, value: Tensor, padding_mask=None) -> Tensor:
-        windows = split_windows(x, self.k, self.n)  # (B, k', W, d)
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None) -> Tensor:
+        assert value is not None
+        rows = self.layout.split(x)  # (B, rows, W, d)
         channels = value.size(-2) * (self.heads or 1)
         kernel = value.reshape(channels, -1).T  # (W, d_h) or (W, d)
         if self.heads is None:
-            windows = windows.unflatten(-1, (-1, channels))  # (B, k', W, H, d_h)
+            rows = rows.unflatten(-1, (-1, channels))  # (B, rows, W, H, d_h)
             kernel = kernel.unsqueeze(1)
-        return (windows * kernel).sum(2).flatten(2)
+        reduced = self.layout.merge((rows * kernel).sum(2).flatten(2))
+        if not self.fills:
+            return reduced
+        counts = self.layout.counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)
+        return reduced * (self.layout.width / counts.to(x.dtype))

@@ -1,272 +1,402 @@
-"""E and F: what shortens keys and values from n to k positions.
+"""E and F, which project keys and values from n to k positions.
 
-    B sentences, n positions of this input, N the most positions, k projected positions, k' those that this input
-    reaches, H heads, d width, d_h = d / H
+    B sentences, n positions of this input, m query positions, N = max_positions, k projected positions, k' of them that
+    this input reaches, H heads, d width, d_h = d / H
 
-Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing key and value", and under
-"general projections" pooling and convolution in place of them (pooling.py). A matrix is written n x k in the paper and
-multiplied as (k, n); here it is a plain (k, N) parameter without bias. An input of n < N positions uses its first n
-columns.
+Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing key and value"; its "general
+projections" are pooling and convolution (pooling.py). The paper writes a matrix as n x k and multiplies it as (k, n);
+here it is a (k, N) parameter without bias. An input of n < N positions uses its first n columns.
 """
 
 import math
-from typing import Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .order import Order
-from .windows import window_average, window_mask, window_triangle, windows_reached
+from .windows import Windows
 
-WINDOWED = ("average", "overlap")
-"""Starts whose rows stand for windows."""
+WINDOWED_INITS = ("average", "overlap")
+"""Initializations whose rows correspond to windows."""
 NO_WINDOWS = -1.0
-"""What the buffer ``windows`` holds if there are none."""
+"""Value of the buffer ``windows`` of a matrix without windows."""
 
 
 class Projection(nn.Module):
-    """What every kind of projection is for the attention.
+    """Base class of all kinds of projection.
 
-    Most stand for windows: projected position i for window i of the input (windows.py). One whose window holds no real
-    token of a sentence is then masked out of its attention: a short sentence attends to its own windows, and the rest
-    costs nothing. Where there are no windows, every sentence attends to all k, as equation (7) says.
+    In most kinds, projected position i corresponds to window i of the input (windows.py). Attention masks a position
+    whose window has no real token of the sentence, so a short sentence attends only to its own windows, and the others
+    cost nothing. Without windows every sentence attends to all k positions, as in equation (7).
 
-    Calling it gives its matrix or kernel, or None if it has none; that is handed back to ``reduce``, so that layers
-    which share a projection can compute it once.
+    Calling the module returns its matrix or kernel, or None if it has none. The caller passes it to ``reduce``, so that
+    layers which share a projection compute it once.
 
     Attributes:
-        n, k: as above (N and k).
-        offset: how many positions later its windows begin; None if it has no windows.
-        orders: the orders of multiplication that this kind allows.
+        n, k: N and k.
+        orders: supported orders of multiplication.
     """
 
-    orders: Tuple[Order, ...] = (Order.KEYS,)
-    offset: Optional[int] = 0
+    orders: tuple[Order, ...] = (Order.KEYS,)
 
     def __init__(self, n: int, k: int):
         super().__init__()
         if not 1 <= k <= n:
-            raise ValueError(f"k is {k}; it must be between 1 and n, which is {n}")
+            raise ValueError(f"k must be between 1 and n ({n}), got {k}")
         self.n, self.k = n, k
 
-    def forward(self) -> Optional[Tensor]:
-        """The matrix or kernel."""
+    def forward(self) -> Tensor | None:
+        """The matrix or kernel, or None."""
         return None
 
-    def reached(self, n: int) -> int:
-        """k', the projected positions of an input of n positions."""
-        return self.k if self.offset is None else windows_reached(self.k, self.n, n, self.offset)
+    def num_reached(self, n: int) -> int:
+        """k', the number of projected positions that an input of n positions reaches."""
+        raise NotImplementedError
 
-    def mask(self, n: int, padding_mask: Optional[Tensor]) -> Optional[Tensor]:
-        """Which of the k' projected positions are attended to: (B, 1 or H, 1, k'), or None for all."""
-        return None if self.offset is None else window_mask(self.k, self.n, n, padding_mask, self.offset)
+    def bias(
+        self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
+    ) -> Tensor | None:
+        """The bias that attention adds to the scores, (B or 1, 1 or H, m or 1, k'), float; None for no bias.
 
-    def reduce(self, x: Tensor, value: Optional[Tensor], padding_mask: Optional[Tensor]) -> Tensor:
-        """(B, n, d) to (B, k', d).
+        Minus infinity masks a window without real tokens.
 
         Args:
-            x: what to shorten; zero at padding.
+            x: (B, n, d), read only for n and the device.
+            padding_mask: (B, n), True at padding, or None.
+            reach: tokens up to this distance from a query are attended to exactly, so windows do not count them.
+            positions: (B or 1, m), the query positions, needed for a ``reach``.
+        """
+        raise NotImplementedError
+
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None) -> Tensor:
+        """Project positions: (B, n, d) to (B, k', d).
+
+        Args:
+            x: input, zero at padding.
             value: the return value of ``forward``.
             padding_mask: (B, n), True at padding, or None.
         """
         raise NotImplementedError
 
 
-class LearnedProjection(Projection):
-    """A projection with a parameter that learns slowly: E = start + scale * (weight - start).
+class WindowedProjection(Projection):
+    """A projection with windows, and two corrections for the number of real tokens in each.
 
-    How slowly, and why, is in ``rate.py``. The rate is in the parametrisation, so that it works from flags and YAML and
-    under any kind of data parallelism: ``weight`` begins at E and receives the gradient of E, so the optimizer updates
-    it as it would E, and E moves ``scale`` times as far. That is a learning rate times ``scale`` for every optimizer,
-    even if its step depends on the size of the parameter (LAMB, Adafactor's ``--scale-parameter``), and weight decay is
-    scaled alike.
+    - Fill: a partly filled window averages its real tokens, so its row is multiplied by (window length / real tokens).
+      Without windows all rows are multiplied by sqrt(N / real tokens), since a sum of random terms grows with the
+      square root of their number. The norm of a projected sentence then does not depend on its length.
+    - Proportional attention (Bolya et al. 2023, "Token Merging", equation 1): an average of m keys counts as m keys, so
+      the logarithm of its number of real tokens is added to the score of each window.
 
-    ``start`` and ``scale`` are in the state dict beside ``weight``. A checkpoint with another scale, or with none (a
-    plain matrix), is loaded as its E, and learns from there at the rate of this module.
+    Whether each is on, and whether the first position is a window of its own, is stored with the weights, in the buffer
+    ``window_options``, because no option records it for a loaded checkpoint. A checkpoint without the buffer is of
+    version 0.2, where all three are off.
+
+    Args:
+        n, k: N and k.
+        windows: windows of a new projection; None without windows.
+        proportional: None for the default: on with windows; in a loaded checkpoint as in its training.
+
+    Attributes:
+        layout: the windows in use; None without windows.
+        fills, proportional: whether fill and proportional attention are on.
+        overlaps: rows start as ``Windows.triangle``, and fill is by the share of its weights on real tokens.
     """
 
-    def __init__(self, n: int, k: int, shape: Tuple[int, ...], lr_scale: float, frozen: bool):
+    window_options: Tensor
+
+    def __init__(self, n: int, k: int, windows: Windows | None, proportional: bool | None = None):
         super().__init__(n, k)
+        self.layout, self.fills, self.overlaps = windows, True, False
+        self.requested_proportional = proportional
+        self.proportional = windows is not None if proportional is None else proportional
+        options = [windows is not None and windows.separate_first, self.fills, self.proportional]
+        self.register_buffer("window_options", torch.tensor(options, dtype=torch.get_default_dtype()))
+
+    def read_options(self) -> None:
+        """Use the options stored with loaded weights.
+
+        Raises:
+            ValueError: proportional attention was requested for a projection without windows.
+        """
+        # Python numbers, because reading a tensor in forward would synchronize with a GPU and break a graph.
+        separate_first, fill, counted = map(round, self.window_options.tolist())
+        self.fills, self.overlaps = fill > 0, fill == 2
+        self.layout = self._read_windows(bool(separate_first))
+        if self.layout is None and self.requested_proportional:
+            raise ValueError("window_sizes must be 'ignored' or unset for E and F without windows, got 'counted'")
+        requested = bool(counted) if self.requested_proportional is None else self.requested_proportional
+        self.proportional = requested and self.layout is not None
+        if self.proportional != counted:
+            self.window_options[2] = float(self.proportional)
+
+    def _read_windows(self, separate_first: bool) -> Windows | None:
+        return Windows(self.k, self.n, 0, separate_first)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        if any(key.startswith(prefix) for key in state_dict):
+            state_dict.setdefault(prefix + "window_options", torch.zeros(3))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self.read_options()
+
+    def num_reached(self, n: int) -> int:
+        return self.k if self.layout is None else self.layout.num_reached(n)
+
+    def bias(
+        self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
+    ) -> Tensor | None:
+        n = x.size(1)
+        counts_matter = self.proportional and self.k < self.n
+        if self.layout is None or not (counts_matter or reach or padding_mask is not None):
+            return None
+        if reach:
+            assert positions is not None
+            counts = self.layout.counts_outside(n, padding_mask, reach, positions)  # (B or 1, m, k')
+        else:
+            counts = self.layout.counts(n, padding_mask, x.device).unsqueeze(1)  # (B or 1, 1, k')
+        if padding_mask is not None:
+            # A sentence without real tokens keeps all windows, so that no softmax is empty.
+            counts = counts.masked_fill(padding_mask.all(1)[:, None, None], 1)
+        if not counts_matter:
+            counts = counts.clamp(max=1)
+        return counts.to(torch.promote_types(x.dtype, torch.float32)).log().unsqueeze(1)
+
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+        """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1.
+
+        Args:
+            x: (B, n, d), read only for n, the dtype and the device.
+            padding_mask: (B, n), True at padding, or None.
+        """
+        n = x.size(1)
+        if not self.fills or (n == self.n and padding_mask is None):
+            return None
+        if self.layout is None:
+            num_real = torch.tensor([n], device=x.device) if padding_mask is None else (~padding_mask).sum(1)
+            scale = (self.n / num_real.clamp(min=1).to(x.dtype)).sqrt().view(-1, 1, 1)
+        elif self.overlaps:
+            weights = self.layout.triangle(x.device)[: self.num_reached(n), :n].to(x.dtype)  # (k', n)
+            # (B or 1, k'): the share of the weights on real tokens
+            share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
+            scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
+        else:
+            counts = self.layout.counts(n, padding_mask, x.device)  # (B or 1, k')
+            sizes = self.layout.sizes(x.device)[: counts.size(1)]
+            scale = (sizes.to(x.dtype) / counts.clamp(min=1)).unsqueeze(-1)
+        return scale
+
+
+class LearnedProjection(WindowedProjection):
+    """A projection with a parameter that learns slowly: E = start + scale * (weight - start).
+
+    ``rate.py`` explains the rate. It is part of the parametrization, so it works with flags, YAML and any kind of data
+    parallelism: ``weight`` starts at E and receives the gradient of E. The optimizer updates it as it would update E,
+    and E moves ``scale`` times as far. For every optimizer this multiplies the learning rate by ``scale``, even if the
+    step depends on the size of the parameter (LAMB, Adafactor's ``--scale-parameter``), and likewise weight decay.
+
+    The state dict has ``start`` and ``scale`` in addition to ``weight``. Loading a checkpoint with another scale, or
+    without one (a plain matrix), keeps its E, which then learns at the rate of this module.
+    """
+
+    heads: int | None
+    start: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        n: int,
+        k: int,
+        windows: Windows | None,
+        proportional: bool | None,
+        shape: tuple[int, ...],
+        lr_scale: float,
+        frozen: bool,
+    ):
+        super().__init__(n, k, windows, proportional)
         self.lr_scale = lr_scale
         self.weight = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
-        self._slow = not frozen and lr_scale != 1
-        if self._slow:
+        self._is_scaled = not frozen and lr_scale != 1
+        if self._is_scaled:
             self.register_buffer("start", torch.zeros(shape))
             self.register_buffer("scale", torch.tensor(float(lr_scale)))
 
     def forward(self) -> Tensor:
-        """E itself: (k, N) or (H, k, N); of a convolution its kernel."""
-        if not self._slow:
+        """E: (k, N) or (H, k, N); the kernel of a convolution."""
+        if not self._is_scaled:
             return self.weight
-        value = value_of(self.weight.detach(), self.start, self.scale)
+        value = effective_value(self.weight.detach(), self.start, self.scale)
         return value + (self.weight - self.weight.detach())  # the gradient of E is that of the weight
 
     def set_(self, value: Tensor) -> None:
-        """Make ``value``, or for each head ``value``, the matrix or kernel."""
+        """Set the matrix or kernel, of each head, to ``value``."""
         with torch.no_grad():
             self.weight.copy_(value.expand_as(self.weight))
-            if self._slow:
+            if self._is_scaled:
                 self.start.copy_(self.weight)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         scale = state_dict.get(prefix + "scale")
-        same = self._slow and scale is not None and float(scale) == float(self.scale)
+        same = self._is_scaled and scale is not None and float(scale) == float(self.scale)
         if prefix + "weight" in state_dict and not same:
-            entries = {name: state_dict.pop(prefix + name, None) for name in ("weight", "start", "scale")}
-            state_dict[prefix + "weight"] = value_of(**entries)
-            if self._slow:
+            start = state_dict.pop(prefix + "start", None)
+            state_dict.pop(prefix + "scale", None)
+            state_dict[prefix + "weight"] = effective_value(state_dict[prefix + "weight"], start, scale)
+            if self._is_scaled:
                 state_dict[prefix + "start"], state_dict[prefix + "scale"] = state_dict[prefix + "weight"], self.scale
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         state = f"lr_scale={self.lr_scale:g}" if self.weight.requires_grad else "frozen"
         return f"{tuple(self.weight.shape)}, {state}"
 
 
-def value_of(weight: Tensor, start: Optional[Tensor] = None, scale: Optional[Tensor] = None) -> Tensor:
-    """E as the entries of a state dict make it; the entries are left as they are.
+def effective_value(weight: Tensor, start: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
+    """E from the entries of a state dict, which are not modified.
 
-    From the start, not from the weight: what E learnt is ``scale`` times the difference, and would be lost in half
-    precision as the small difference of numbers that are 1 / scale times as far apart.
+    It is computed from ``start``: computed from ``weight``, the learned part of E (``scale`` times the difference)
+    would be a small difference of much larger numbers, which half precision loses.
     """
-    return weight.clone() if start is None else start + scale * (weight - start)
+    return weight.clone() if start is None or scale is None else start + scale * (weight - start)
 
 
 class LinearProjection(LearnedProjection):
-    """One matrix E or F, or one for each head.
+    """One matrix E or F, or one per head.
 
     Args:
-        n: positions of the longest input.
-        k: projected positions, 1 <= k <= n.
-        heads: None for one matrix that all heads use; H for a matrix for each head.
+        n: N.
+        k: projected positions, 1 <= k <= N.
+        heads: H for one matrix per head; None for one that all heads share.
         lr_scale: learning rate of E relative to that of the other weights.
-        frozen: do not train it.
-        init: how it starts; see ``starting_matrix``.
-        delay: the share of a window, from 0 and less than 1, by which its windows begin later.
+        frozen: do not train E.
+        init: ``average``: row i averages window i; ``overlap``: ``Windows.triangle``; others: see ``initial_matrix``.
+        delay: fraction of a window, in [0, 1), by which the windows are shifted.
+        separate_first: whether the first position is a window of its own.
+        proportional: see ``WindowedProjection``.
 
     Raises:
-        ValueError: k is not between 1 and n.
+        ValueError: k is not between 1 and N.
     """
+
+    windows: Tensor
 
     def __init__(
         self,
         n: int,
         k: int,
-        heads: Optional[int] = None,
+        heads: int | None = None,
         lr_scale: float = 1.0,
         frozen: bool = False,
         init: str = "average",
         delay: float = 0.0,
+        separate_first: bool = True,
+        proportional: bool | None = None,
     ):
+        delay = delay if init in WINDOWED_INITS else NO_WINDOWS
         shape = (k, n) if heads is None else (heads, k, n)
-        super().__init__(n, k, shape, lr_scale, frozen)
+        super().__init__(n, k, windows_of(delay, k, n, separate_first), proportional, shape, lr_scale, frozen)
         self.heads = heads
-        # It travels with the matrix, because no option says which windows a loaded matrix has. Like all buffers here it
-        # is of floating point, or fairseq could not average checkpoints, and a share, not positions, so that half
-        # precision holds it.
-        delay = delay if init in WINDOWED else NO_WINDOWS
+        # A buffer, because no option records the windows of a loaded matrix. It is a float so that fairseq can average
+        # checkpoints, and a fraction rather than a number of positions so that half precision can represent it.
         self.register_buffer("windows", torch.tensor(delay))
-        self._read = self.windows, offset_of(delay, k, n)
-        # E for all heads can be multiplied first; E_1 ... E_H cannot, without doing it H times.
+        # One matrix per head cannot project the input without doing so H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
-        self.set_(
-            torch.stack([starting_matrix(init, k, n, self.offset or 0) for _ in range(heads or 1)]).reshape(shape)
-        )
+        if self.layout is not None:
+            self.overlaps = init == "overlap"
+            self.window_options[1] += self.overlaps
+            self.set_(self.layout.triangle() if self.overlaps else self.layout.average())
+        else:
+            self.set_(torch.stack([initial_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
 
-    @property
-    def offset(self) -> Optional[int]:
-        if self._read[0] is not self.windows:  # once for each tensor: on a GPU reading waits for it
-            self._read = self.windows, offset_of(float(self.windows), self.k, self.n)
-        return self._read[1]
+    def _read_windows(self, separate_first: bool) -> Windows | None:
+        return windows_of(float(self.windows), self.k, self.n, separate_first)
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         if prefix + "weight" in state_dict:
-            # A plain matrix, from wherever it comes, is attended to in all its rows.
+            # All rows of a plain matrix are attended to, regardless of its origin.
             state_dict.setdefault(prefix + "windows", torch.tensor(NO_WINDOWS))
-            self._read = None, None
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + (
-            "" if self.offset == 0 else ", no windows" if self.offset is None else f", offset {self.offset}"
-        )
+        return f"{super().extra_repr()}, {self.layout or 'no windows'}"
 
-    def reduce(self, x, value, padding_mask=None):
-        E = value[..., : self.reached(x.size(1)), : x.size(1)]
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None) -> Tensor:
+        assert value is not None
+        E = value[..., : self.num_reached(x.size(1)), : x.size(1)]
         if self.heads is None:
-            # bmm, because E @ x may copy x and then takes twice as long.
-            return torch.bmm(E.expand(x.size(0), -1, -1), x)
-        return (E @ x.unflatten(-1, (self.heads, -1)).transpose(1, 2)).transpose(1, 2).flatten(2)
+            # E @ x may copy x and then takes twice as long.
+            reduced = torch.bmm(E.expand(x.size(0), -1, -1), x)
+        else:
+            heads: Tensor = x.unflatten(-1, (self.heads, -1))
+            reduced = (E @ heads.transpose(1, 2)).transpose(1, 2).flatten(2)
+        scale = self.row_scale(x, padding_mask)
+        return reduced if scale is None else reduced * scale
 
 
-def offset_of(delay: float, k: int, n: int) -> Optional[int]:
-    """How many positions later windows begin, from what the buffer ``windows`` holds; None if there are none."""
-    return None if delay == NO_WINDOWS else int(delay * (n // k))
+def windows_of(delay: float, k: int, n: int, separate_first: bool) -> Windows | None:
+    """The windows that a value of the buffer ``windows`` describes; None without windows."""
+    return None if delay == NO_WINDOWS else Windows(k, n, int(delay * (n // k)), separate_first)
 
 
 class RandomProjection(LinearProjection):
-    """A fixed random matrix N(0, 1/k), or one for each head; the checkpoint keeps it.
+    """A fixed random matrix N(0, 1/k), or one per head, stored in the checkpoint.
 
     Args:
-        n, k, heads: as of ``LinearProjection``.
+        n, k, heads: as for ``LinearProjection``.
     """
 
-    def __init__(self, n: int, k: int, heads: Optional[int] = None):
+    def __init__(self, n: int, k: int, heads: int | None = None):
         super().__init__(n, k, heads, frozen=True, init="jl")
-        self.register_buffer("random", torch.empty(k, 0))  # names the kind, as those of pools do
+        self.register_buffer("random", torch.empty(k, 0))  # records the kind, as in ``MeanPool``
 
 
 class HeadProjections(Projection):
-    """A projection for each head, of different k.
+    """One projection per head, with different k.
 
-    Keys and values are padded to the largest k, and the padding is masked out.
+    Keys and values are padded to the largest k; the padding is masked.
 
     Args:
-        heads: the projection of each head; all for the same n.
+        heads: the projection of each head; all for the same N.
     """
 
     orders = (Order.KEYS,)
 
     def __init__(self, heads: Sequence[Projection]):
         super().__init__(heads[0].n, max(head.k for head in heads))
-        self.heads = nn.ModuleList(heads)
+        self.heads: Sequence[Projection] = nn.ModuleList(heads)  # type: ignore[assignment]
 
-    def reached(self, n: int) -> int:
-        return max(head.reached(n) for head in self.heads)
+    def num_reached(self, n: int) -> int:
+        return max(head.num_reached(n) for head in self.heads)
 
-    def mask(self, n: int, padding_mask: Optional[Tensor]) -> Tensor:
-        most = self.reached(n)
-        masks = []
+    def bias(
+        self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
+    ) -> Tensor | None:
+        max_reached = self.num_reached(x.size(1))
+        biases = []
         for head in self.heads:
-            mask = head.mask(n, padding_mask)  # (B, 1, 1, k') or None
-            if mask is None:
-                some = next(self.buffers())
-                mask = torch.ones(1, 1, 1, head.reached(n), dtype=torch.bool, device=some.device)
-            masks.append(F.pad(mask, (0, most - mask.size(-1))))
-        return torch.cat(torch.broadcast_tensors(*masks), 1)  # (B or 1, H, 1, k')
+            bias = head.bias(x, padding_mask, reach, positions)  # (B or 1, 1, m or 1, head's k') or None
+            if bias is None:
+                bias = x.new_zeros(1, 1, 1, head.num_reached(x.size(1)))
+            biases.append(F.pad(bias, (0, max_reached - bias.size(-1)), value=-math.inf))
+        return torch.cat(torch.broadcast_tensors(*biases), 1)  # (B or 1, H, m or 1, k')
 
-    def reduce(self, x, value=None, padding_mask=None):
-        most = self.reached(x.size(1))
+    def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
+        max_reached = self.num_reached(x.size(1))
         parts = x.chunk(len(self.heads), -1)  # (B, n, d_h) each
         reduced = [head.reduce(part, head(), padding_mask) for head, part in zip(self.heads, parts)]
-        return torch.cat([F.pad(r, (0, 0, 0, most - r.size(1))) for r in reduced], -1)
+        return torch.cat([F.pad(r, (0, 0, 0, max_reached - r.size(1))) for r in reduced], -1)
 
 
-def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
-    """A new (k, n) matrix.
+def initial_matrix(init: str, k: int, n: int) -> Tensor:
+    """Initialize a (k, n) matrix without windows.
 
     Args:
-        offset: how many positions later its windows begin, where it has windows.
-        init: ``average``: row i averages window i. ``overlap``: weights fall from the middle of window i to a window's
-            length from it. ``normal``: of standard deviation 0.02, which is what the authors' code ends up with.
-            ``xavier``: uniform with gain 1/sqrt(2), which is what it means to do. ``jl``: of variance 1/k, the
-            Johnson-Lindenstrauss projection in the proofs of the paper's theorems.
+        init: ``normal``: standard deviation 0.02, the effective initialization of the authors' code. ``xavier``:
+            uniform with gain 1/sqrt(2), which that code intends. ``jl``: variance 1/k, the Johnson-Lindenstrauss
+            projection of the paper's proofs.
     """
-    if init == "average":
-        return window_average(k, n, offset)
-    if init == "overlap":
-        return window_triangle(k, n, offset)
     matrix = torch.empty(k, n)
     if init == "xavier":
         return nn.init.xavier_uniform_(matrix, gain=1 / math.sqrt(2))
@@ -274,6 +404,8 @@ def starting_matrix(init: str, k: int, n: int, offset: int = 0) -> Tensor:
 
 
 def count_matrices(module: nn.Module) -> int:
-    """How many distinct matrices or kernels a model has. At 12 layers of 12 heads: 288 without sharing, and as section
-    4 of the paper counts 24, 12 and 1 with its three kinds of sharing."""
+    """Number of distinct matrices or kernels of a model.
+
+    With 12 layers and 12 heads 288 without sharing, and 24, 12 and 1 with the three kinds of section 4 of the paper.
+    """
     return sum(m.heads or 1 for m in module.modules() if isinstance(m, LearnedProjection))

@@ -1,104 +1,138 @@
-"""E, F and position embeddings for other lengths and another k.
+"""Resizing E, F and position embeddings to another length and another k.
 
     n, k before, n', k' after resizing
 
-An input of up to min(n, n') positions keeps its features if the windows stay as long, k' / n' = k / n, or, where E has
-no windows, if k' is a multiple of k. (Except the last one of windows that begin later, which n and n' cut off at
-different places, and overlapping windows of keys at the seam of two blocks.)
+An input of up to min(n, n') positions keeps its features if the window length stays the same, k' / n' = k / n, or,
+without windows, if k' is a multiple of k. The exception is an input that reaches the last window, which ends at n or
+n'.
 
-- Position embeddings are repeated, or cut off at the end.
-- A matrix with windows (windows.py) is the average of its windows plus a learnt difference. The average is computed
-  for k' and n'. The difference is repeated along the diagonal, block by block of n positions and k rows, and cut off;
-  then rows are merged or split by the share that the old and the new windows have in each other.
-- A matrix without windows, whose rows all look at the whole input, is repeated from left to right, or cut off; then
-  rows are merged or split likewise. A row that is split is repeated, which leaves the attention unchanged.
-- The kernel of a convolution is stretched or squeezed to the new window and keeps its sum.
+- Position embeddings are repeated or truncated.
+- A matrix with windows (windows.py) is the average of its windows plus a learned difference. The average is computed
+  for k' and n'. The difference is repeated along the diagonal in blocks of k rows and n positions, without the row of a
+  separate first position, and truncated; then its rows are merged or split by the overlap of old and new windows.
+- A matrix without windows, whose rows all read the whole input, is repeated from left to right or truncated; then its
+  rows are merged or split by the overlap of k and k' equal parts. Splitting repeats a row, which leaves the attention
+  unchanged. If rows compensate for missing tokens (projection.py), they are divided by sqrt(n' / n).
+- The kernel of a convolution is interpolated to the new window length and keeps its sum.
 """
+
+import math
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .pooling import Convolution
-from .projection import HeadProjections, LearnedProjection, Projection, RandomProjection, offset_of
-from .windows import longest_window, window_average
+from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, windows_of
+from .windows import Windows
 
 
 def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
-    """Position embeddings (padding_idx + 1 + n, d) for n' = ``n`` positions.
+    """Resize position embeddings (padding_idx + 1 + n, d) to n' = ``n`` positions.
 
     Raises:
         ValueError: n' is less than 1.
     """
     if n < 1:
-        raise ValueError(f"max_positions is {n}; it must be at least 1")
-    before, real = table[: padding_idx + 1], table[padding_idx + 1 :]
-    return torch.cat([before, real.repeat(-(-n // len(real)), 1)[:n]])
+        raise ValueError(f"max_positions must be at least 1, got {n}")
+    padding, real = table[: padding_idx + 1], table[padding_idx + 1 :]
+    return torch.cat([padding, real.repeat(-(-n // len(real)), 1)[:n]])
 
 
 def resize_projection(old: Projection, new: Projection) -> None:
-    """Load ``new``, of n' and k', with what ``old`` has learnt. Either may have one k or one for each head.
+    """Resize the weights of ``old`` and load them into ``new``, of n' and k'. Each may have one k or one per head.
 
     Raises:
         ValueError: ``old`` is random.
     """
-    olds, news = (list(p.heads) if isinstance(p, HeadProjections) else [p] for p in (old, new))
-    if isinstance(olds[0], RandomProjection):
-        raise ValueError("projection is random: its matrices are drawn, not learnt, and are not resized; draw new ones")
-    if not isinstance(olds[0], LearnedProjection):
-        return  # a pool has only k
-    learnt = [(value, part) for part in olds for value in part().detach().reshape(-1, *part.weight.shape[-2:])]
-    for i, part in enumerate(news):
-        taken = learnt[i : i + 1] if len(news) > 1 else learnt
-        if isinstance(part, Convolution):
-            values = [resize_kernel(kernel, longest_window(part.k, part.n)) for kernel, _ in taken]
-            entries = {}
-        else:
-            values = [resize_matrix(E, part.k, part.n, float(source.windows)) for E, source in taken]
-            entries = {"windows": taken[0][1].windows}
-        entries["weight"] = torch.stack(values).reshape(part.weight.shape)
-        part.load_state_dict(entries, strict=False)
+    old_heads, new_heads = (list(p.heads) if isinstance(p, HeadProjections) else [p] for p in (old, new))
+    if isinstance(old_heads[0], RandomProjection):
+        raise ValueError("only learned projections can be resized, got 'random'; draw new matrices instead")
+    sources: list[tuple[Any, Any]] = []  # each matrix, kernel or None of a pool, and its projection
+    for head in old_heads:
+        value = head()
+        matrices = [None] if value is None else value.detach().reshape(-1, *value.shape[-2:])
+        sources += [(matrix, head) for matrix in matrices]
+    for i, head in enumerate(new_heads):
+        # One pool serves all heads.
+        matrices_of_head = (sources[i : i + 1] or sources[:1]) if len(new_heads) > 1 else sources
+        source = matrices_of_head[0][1]
+        entries = {"window_options": source.window_options}
+        if isinstance(head, LinearProjection):
+            entries["windows"] = source.windows
+            windows = windows_of(float(source.windows), head.k, head.n, source.layout and source.layout.separate_first)
+            values = [
+                resize_matrix(E, head.k, head.n, each.layout, windows, each.fills, each.overlaps)
+                for E, each in matrices_of_head
+            ]
+            entries["weight"] = torch.stack(values).reshape(head.weight.shape)
+        elif isinstance(head, Convolution):
+            values = [resize_kernel(kernel, head.layout.width) for kernel, _ in matrices_of_head]
+            entries["weight"] = torch.stack(values).reshape(head.weight.shape)
+        head.load_state_dict(entries, strict=False)
 
 
-def same_ratio(k: int, old_n: int, n: int, windowed: bool) -> int:
-    """k' that leaves short inputs as they are: windows as long as before, or without windows k."""
+def scale_projected_dim(k: int, old_n: int, n: int, windowed: bool) -> int:
+    """k' that keeps the features of short inputs: the same window length, or without windows the same k."""
     return max(1, min(n, round(k * n / old_n))) if windowed else min(k, n)
 
 
-def resize_matrix(E: Tensor, k: int, n: int, delay: float) -> Tensor:
-    """(k, n) to (k', n').
+def resize_matrix(
+    E: Tensor,
+    k: int,
+    n: int,
+    old: Windows | None = None,
+    new: Windows | None = None,
+    fills: bool = False,
+    overlaps: bool = False,
+) -> Tensor:
+    """Resize a matrix from (k, n) to (k', n').
 
     Args:
         E: the matrix.
         k, n: k' and n'.
-        delay: what the buffer ``windows`` of its projection holds.
+        old, new: windows before and after resizing; None without windows.
+        fills: whether rows compensate for missing tokens.
+        overlaps: whether E started with overlapping windows.
 
     Raises:
         ValueError: k' is not between 1 and n'.
     """
     if not 1 <= k <= n:
-        raise ValueError(f"k is {k}; it must be between 1 and n, which is {n}")
+        raise ValueError(f"k must be between 1 and n ({n}), got {k}")
     old_k, old_n = E.shape
     if (old_k, old_n) == (k, n):
         return E.clone()
-    copies = -(-n // old_n)
-    offset = offset_of(delay, old_k, old_n)
-    if offset is None:
-        return _overlap(k, old_k).to(E) @ E.repeat(1, copies)[:, :n]
-    learnt = torch.block_diag(*[E - window_average(old_k, old_n, offset).to(E)] * copies)
-    learnt = learnt[: same_ratio(old_k, old_n, n, windowed=True), :n]
-    average = window_average(k, n, offset_of(delay, k, n)).to(E)
-    return average + _overlap(k, len(learnt)).to(E) @ learnt
+    num_copies = -(-n // old_n)
+    if old is None or new is None:
+        resized = _overlap(torch.arange(k + 1) * old_k, torch.arange(old_k + 1) * k).to(E)
+        return resized @ E.repeat(1, num_copies)[:, :n] * (math.sqrt(old_n / n) if fills else 1)
+    start, resized = (w.triangle().to(E) if overlaps else w.average().to(E) for w in (old, new))
+    difference = E - start
+    repeated = difference.clone()
+    repeated[: old.num_separate] = 0
+    num_rows = scale_projected_dim(old_k, old_n, n, windowed=True)
+    learned: Tensor = torch.block_diag(difference, *[repeated] * (num_copies - 1))[:num_rows, :n]
+    scaled = replace(old, k=num_rows, N=n, offset=min(old.offset, n // num_rows - 1))
+    return resized + _overlap(new.edges(), scaled.edges()).to(E) @ learned
 
 
 def resize_kernel(kernel: Tensor, width: int) -> Tensor:
-    """(d_h, W) to (d_h, W'), the sum of each channel as it was."""
+    """Interpolate a kernel from (d_h, W) to (d_h, W'); the sum of each channel stays the same."""
     old = kernel.size(-1)
-    return kernel.clone() if old == width else kernel @ (_overlap(width, old).T * (old / width)).to(kernel)
+    if old == width:
+        return kernel.clone()
+    overlap = _overlap(torch.arange(width + 1) * old, torch.arange(old + 1) * width)
+    return kernel @ (overlap.T * (old / width)).to(kernel)
 
 
-def _overlap(new: int, old: int) -> Tensor:
-    """(new, old): the share that each of ``old`` equal stretches has in each of ``new``; rows sum to one."""
-    new_edges, old_edges = torch.arange(new + 1) * old, torch.arange(old + 1) * new  # in units of 1 / (new * old)
-    start = torch.maximum(new_edges[:-1].unsqueeze(1), old_edges[:-1])
-    end = torch.minimum(new_edges[1:].unsqueeze(1), old_edges[1:])
-    return (end - start).clamp(min=0) / old
+def _overlap(new: Tensor, old: Tensor) -> Tensor:
+    """(new, old): the fraction of each of the new intervals that each of the old ones covers; rows sum to one.
+
+    Args:
+        new, old: edges of adjacent intervals, with the same ends.
+    """
+    start = torch.maximum(new[:-1].unsqueeze(1), old[:-1])
+    end = torch.minimum(new[1:].unsqueeze(1), old[1:])
+    return (end - start).clamp(min=0) / new.diff().unsqueeze(1)

@@ -1,110 +1,174 @@
-"""Windows: n positions cut into k adjoining stretches of nearly equal length.
+"""Windows: N positions split into k adjacent intervals.
 
-    B sentences, n positions of this input, N the most positions (max_positions), k windows, k' windows that this input
-    reaches, W positions of the longest window, d width
+    B sentences, n positions of this input, m query positions, N = max_positions, k windows, k' of them that this input
+    reaches, W = ceil(N / k) positions of the longest regular window, d width
 
-Window i covers the positions ``i * N // k`` up to, not including, ``(i + 1) * N // k``, for any k <= N: lengths differ
-by one at most, and with k = N each window is one position. It is cut by the longest input, so a position lies in the
-same window in every sentence, and an input of n < N positions reaches the first k' windows, the last of them perhaps in
-part.
+Regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``, for any k <= N:
+lengths differ by at most one. Windows depend on N, not on the input, so a position is in the same window in every
+sentence. An input of n < N positions reaches the first k' windows, the last one possibly only in part.
 
-With an ``offset`` all edges but the first and the last lie so many positions later: the first window is longer and the
-last one shorter. It must be less than the shortest window, N // k.
+Many heads of trained encoders attend to the first position, ``<s>``, when they need no other token; averaging it with
+text breaks them. ``separate_first`` makes it a window of its own: regular windows start at position 1, and the last one
+also covers the remaining positions, at most W - 1. With k = N each window is one position either way.
+
+An ``offset``, less than the shortest regular window N // k, shifts all edges to later positions, except both ends and
+the end of a separate first window: the first regular window is longer and the last one shorter.
 """
 
-from typing import Optional, Tuple
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
-def window_edges(k: int, N: int, offset: int = 0, device=None) -> Tensor:
-    """(k + 1,): where each window starts, and where the last one ends.
+@dataclass(frozen=True)
+class Windows:
+    """The windows of N positions.
+
+    Attributes:
+        k, N: number of windows and of positions.
+        offset: number of positions by which the edges are shifted.
+        separate_first: whether the first position is a window of its own; ignored for k = 1.
 
     Raises:
         ValueError: k is not between 1 and N, or the offset is not less than N // k.
     """
-    if not 1 <= k <= N:
-        raise ValueError(f"k is {k}; it must be between 1 and n, which is {N}")
-    if not 0 <= offset < N // k:
-        raise ValueError(f"offset is {offset}; it must be at least 0 and less than a window, which is {N // k}")
-    edges = torch.arange(k + 1, device=device) * N // k
-    edges[1:-1] += offset
-    return edges
+
+    k: int
+    N: int
+    offset: int = 0
+    separate_first: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= self.N:
+            raise ValueError(f"k must be between 1 and n ({self.N}), got {self.k}")
+        if not 0 <= self.offset < self.N // self.k:
+            raise ValueError(
+                f"offset must be at least 0 and less than a window ({self.N // self.k}), got {self.offset}"
+            )
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return -(-self.N // self.k)
+
+    @property
+    def num_separate(self) -> int:
+        """Number of positions before the regular windows: 0 or 1."""
+        return int(self.separate_first and self.k > 1)
+
+    def edges(self, device: torch.device | None = None) -> Tensor:
+        """(k + 1,): the start of each window, and N."""
+        first = self.num_separate
+        edges = torch.arange(self.k + 1 - first, device=device) * self.N // self.k + first
+        edges[1:] += self.offset
+        edges[-1] = self.N
+        return F.pad(edges, (first, 0))
+
+    def num_reached(self, n: int) -> int:
+        """k', the number of windows that start before position n."""
+        first = self.num_separate
+        if n <= first:
+            return 1
+        return first + max(1, min(self.k - first, -(-(n - first - self.offset) * self.k // self.N)))
+
+    def sizes(self, device: torch.device | None = None) -> Tensor:
+        """(k,): the number of positions of each window."""
+        return self.edges(device).diff()
+
+    def average(self) -> Tensor:
+        """The (k, N) matrix whose row i averages window i. With k = N it is the identity: the Linformer is a
+        Transformer."""
+        edges = self.edges().unsqueeze(1)
+        positions = torch.arange(self.N)
+        window = (edges[:-1] <= positions) & (positions < edges[1:])  # (k, N)
+        return window / window.sum(1, keepdim=True)
+
+    def triangle(self, device: torch.device | None = None) -> Tensor:
+        """The (k, N) matrix of overlapping windows. The weights of row i decrease linearly from the middle of window i
+        to zero at N / k positions from it, and sum to one. A separate first position is in its own row only. With k = N
+        it is the identity. In double precision."""
+        edges = self.edges(device).double()
+        middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
+        weights = (1 - (torch.arange(self.N, device=device) - middles).abs() * self.k / self.N).clamp(min=0)
+        if self.num_separate:
+            weights[1:, 0] = weights[0, 1:] = 0
+        return weights / weights.sum(1, keepdim=True)
+
+    def counts(self, n: int, padding_mask: Tensor | None, device: torch.device | None = None) -> Tensor:
+        """The number of real tokens in each window, (B or 1, k').
+
+        Args:
+            padding_mask: (B, n), True at padding; or None.
+        """
+        edges = self.edges(device)[: self.num_reached(n) + 1].clamp(max=n)
+        return edges.diff().unsqueeze(0) if padding_mask is None else _count_before(padding_mask)[:, edges].diff()
+
+    def counts_outside(self, n: int, padding_mask: Tensor | None, reach: int, positions: Tensor) -> Tensor:
+        """The number of real tokens in each window farther than ``reach`` from each position, (B or 1, m, k').
+
+        Args:
+            padding_mask: (B, n), True at padding; or None.
+            positions: (B or 1, m)
+        """
+        edges = self.edges(positions.device)[: self.num_reached(n) + 1].clamp(max=n)
+        # Edges of the part of each window within reach, (B or 1, m, k' + 1): those of the window, clamped to the reach.
+        low, high = (positions - reach).clamp(min=0).unsqueeze(-1), (positions + reach + 1).clamp(max=n).unsqueeze(-1)
+        near = torch.minimum(torch.maximum(edges, low), high)
+        if padding_mask is None:
+            return edges.diff() - near.diff()
+        before = _count_before(padding_mask)
+        counts_near = before.gather(1, near.expand(len(before), -1, -1).flatten(1)).view(-1, *near.shape[1:]).diff()
+        return before[:, edges].diff().unsqueeze(1) - counts_near
+
+    # Pooling and convolution read windows as rows of W positions.
+
+    def num_rows(self, n: int) -> int:
+        """The number of rows of ``split``."""
+        first = self.num_separate
+        return first + -(-(n - first) * self.k // self.N)
+
+    def split(self, x: Tensor) -> Tensor:
+        """Split (B, n, d) into rows of W positions, (B, rows, W, d), with zeros where a row has no position.
+
+        Each reached window is a row. Positions of the last window beyond W form another row, which ``merge`` combines
+        with it. A separate first position is the last of its row. Offsets are not supported.
+        """
+        n, first, W = x.size(1), self.num_separate, self.width
+        if self.N % self.k == 0:
+            padded = F.pad(x, (0, 0, first * (W - 1), -(n - first) % W))
+            rows: Tensor = padded.unflatten(1, (-1, W))
+            return rows
+        positions, is_inside = self._row_positions(n, x.device)
+        return x[:, positions.clamp(0, n - 1)] * is_inside.unsqueeze(-1)
+
+    def split_mask(self, n: int, padding_mask: Tensor | None, device: torch.device | None = None) -> Tensor:
+        """True where ``split`` puts a real token: (B or 1, rows, W)."""
+        positions, is_inside = self._row_positions(n, device)
+        if padding_mask is None:
+            return is_inside.unsqueeze(0)
+        return is_inside & ~padding_mask[:, positions.clamp(0, n - 1)]
+
+    def merge(self, rows: Tensor, combine: Callable[[Tensor, Tensor], Tensor] = torch.add) -> Tensor:
+        """Combine the two rows of the last window: (B, rows, ...) to (B, k', ...)."""
+        if rows.size(1) <= self.k:
+            return rows
+        return torch.cat([rows[:, : self.k - 1], combine(rows[:, self.k - 1 : self.k], rows[:, self.k :])], 1)
+
+    def _row_positions(self, n: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
+        """The positions of each row of ``split``, (rows, W), and which of them it contains."""
+        first, W = self.num_separate, self.width
+        edges = torch.arange(self.k + 1, device=device) * self.N // self.k + first
+        num_regular = self.num_rows(n) - first
+        starts, ends = edges[:num_regular], edges[1 : num_regular + 1].clamp(max=n)
+        if first:
+            starts, ends = F.pad(starts, (1, 0), value=1 - W), F.pad(ends, (1, 0), value=1)
+        positions = starts.unsqueeze(1) + torch.arange(W, device=device)
+        return positions, (positions >= 0) & (positions < ends.unsqueeze(1))
 
 
-def window_average(k: int, N: int, offset: int = 0) -> Tensor:
-    """The (k, N) matrix whose row i averages window i; with k = N it is the identity, and the Linformer is the
-    Transformer.
-
-    Raises:
-        ValueError: as ``window_edges``.
-    """
-    edges = window_edges(k, N, offset).unsqueeze(1)
-    positions = torch.arange(N)
-    window = (edges[:-1] <= positions) & (positions < edges[1:])  # (k, N)
-    return window / window.sum(1, keepdim=True)
-
-
-def window_triangle(k: int, N: int, offset: int = 0, reach: float = 1.0) -> Tensor:
-    """The (k, N) matrix of windows that overlap: the weights of row i fall in a straight line from the middle of window
-    i to ``reach`` windows' length from it. With k = N and a reach of 1 it is the identity.
-
-    Raises:
-        ValueError: as ``window_edges``.
-    """
-    edges = window_edges(k, N, offset).double()
-    middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
-    weights = (1 - (torch.arange(N) - middles).abs() * k / (reach * N)).clamp(min=0)
-    return (weights / weights.sum(1, keepdim=True)).float()
-
-
-def longest_window(k: int, N: int) -> int:
-    """W."""
-    return -(-N // k)
-
-
-def windows_reached(k: int, N: int, n: int, offset: int = 0) -> int:
-    """k': how many windows start before position n."""
-    return max(1, min(k, -(-(n - offset) * k // N)))
-
-
-def window_mask(k: int, N: int, n: int, padding_mask: Optional[Tensor], offset: int = 0) -> Optional[Tensor]:
-    """Which of the k' windows hold a real token, (B, 1, 1, k'); None if all do.
-
-    A sentence without any real token is given all windows, so that no softmax is empty.
-
-    Args:
-        padding_mask: (B, n), True at padding, or None.
-    """
-    if padding_mask is None:
-        return None
-    edges = window_edges(k, N, offset, padding_mask.device)[: windows_reached(k, N, n, offset) + 1].clamp(max=n)
-    before = F.pad((~padding_mask).cumsum(1), (1, 0))[:, edges]  # real tokens before each edge
-    held = before[:, 1:] > before[:, :-1]
-    held = held | ~held.any(-1, keepdim=True)
-    return held[:, None, None]
-
-
-def split_windows(x: Tensor, k: int, N: int) -> Tensor:
-    """(B, n, d) to (B, k', W, d), zeros after the end of a shorter window and of the input."""
-    n, W = x.size(1), longest_window(k, N)
-    reached = windows_reached(k, N, n)
-    if N % k == 0:
-        return F.pad(x, (0, 0, 0, reached * W - n)).unflatten(1, (reached, W))
-    positions, inside = _table(k, N, n, x.device)
-    return x[:, positions] * inside.unsqueeze(-1)
-
-
-def inside_windows(k: int, N: int, n: int, padding_mask: Optional[Tensor], device=None) -> Tensor:
-    """Where ``split_windows`` put a real token: (B or 1, k', W) boolean."""
-    positions, inside = _table(k, N, n, device)
-    return inside.unsqueeze(0) if padding_mask is None else inside & ~padding_mask[:, positions]
-
-
-def _table(k: int, N: int, n: int, device) -> Tuple[Tensor, Tensor]:
-    """The position at each place of each window, (k', W), and whether it is one of the window."""
-    edges = window_edges(k, N, device=device)[: windows_reached(k, N, n) + 1].clamp(max=n).unsqueeze(1)
-    positions = edges[:-1] + torch.arange(longest_window(k, N), device=device)
-    return positions.clamp(max=n - 1), positions < edges[1:]
+def _count_before(padding_mask: Tensor) -> Tensor:
+    """The number of real tokens before each position and in total, (B, n + 1)."""
+    return F.pad((~padding_mask).cumsum(1), (1, 0))

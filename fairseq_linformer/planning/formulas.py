@@ -1,11 +1,12 @@
 """Parameters and floating-point operations of a pretraining step.
 
-    B sentences, n positions of each, m positions of a sentence that the head reads (the masked ones),
-    k' projected positions that the input reaches, H heads, d width, f width of the feed-forward,
-    V entries of the dictionary
+    B sentences, n positions of each, m positions per sentence that the head reads (the masked ones),
+    k' projected positions that the input reaches, w the local window, H heads, d width, f width of the feed-forward,
+    V vocabulary size
 
-The modules say what they are (built on PyTorch's meta device, so without memory) and in which order they multiply;
-here is what follows from it. Sentences are full: no padding. ``tests/planning`` compares all with PyTorch. Sources:
+Parameters and orders of multiplication come from the modules, built without memory on PyTorch's meta device; the
+formulas follow from these. Sentences are full, without padding. ``tests/planning`` compares everything with PyTorch.
+Sources:
 
     [flash]  Dao et al. 2022, "FlashAttention", section 3.1: the backward pass computes the scores again
     [kaplan] Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1: backward is twice forward
@@ -14,129 +15,149 @@ here is what follows from it. Sentences are full: no padding. ``tests/planning``
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..modules.order import Order, cheapest_order, multiplications
+from ..modules.local_window import chunk_size
+from ..modules.order import Order, cheapest_order, count_multiplications
 from ..modules.projection import HeadProjections, LearnedProjection, LinearProjection, Projection
 
 
 @dataclass(frozen=True)
-class Model:
-    """What is trained."""
+class PlannedModel:
+    """A language model to train."""
 
     shape: LinformerConfig
     linear: bool = True
-    """Attention is the Linformer's. If not, this is fairseq's RoBERTa, and k, sharing and projection mean nothing."""
+    """Linear attention; False for fairseq's RoBERTa, where k, sharing and projection are ignored."""
     untied: bool = False
-    """The output embeddings are a matrix of their own."""
-    read_only: bool = False
-    """Of full attention: the last layer computes only the positions that the head reads. A Linformer always does."""
+    """The output embeddings have their own matrix."""
+    skips_unread: bool = False
+    """The last layer of full attention computes only the positions that the head reads, as in a Linformer."""
 
     @cached_property
     def encoder(self) -> LinformerEncoder:
-        """Shapes without memory. RoBERTa's has the parameters of a Linformer that pools: no E and F."""
-        pooled = dict(projected_dim=1, projection="mean-pool", projection_init=None, projection_lr_scale=None,
-                      freeze_projections=False)  # fmt: skip
+        """The encoder on the meta device. For RoBERTa, a Linformer with mean pooling, which has no E and F."""
+        shape = self.shape
+        if not self.linear:
+            pooled: dict[str, Any] = dict(projection="mean-pool", projection_init=None, projection_lr_scale=None)
+            shape = replace(shape, projected_dim=1, freeze_projections=False, **pooled)
         with torch.device("meta"):
-            return LinformerEncoder(self.shape if self.linear else replace(self.shape, **pooled))
+            return LinformerEncoder(shape)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a GPU computes at once."""
+    """A micro-batch on one GPU."""
 
     sentences: int
     positions: int
-    masked: int
-    """m. The task masks the same share of every full sentence."""
+    num_masked: int
+    """m, the same in every sentence."""
 
 
-class Parameters(NamedTuple):
-    """How many numbers a model holds."""
+class ParameterCounts(NamedTuple):
+    """Number of stored values of a model."""
 
-    learnt: int
+    trainable: int
     projections: int
-    """Those of ``learnt`` that are in E and F."""
-    fixed: int
-    """Parameters that do not learn, and buffers: the start of each slow E and F (``modules/projection.py``)."""
+    """Those of ``trainable`` that are in E and F."""
+    frozen: int
+    """Frozen parameters, and buffers: the start of each slowly learning E and F (``modules/projection.py``)."""
 
 
-def parameters(model: Model) -> Parameters:
-    """All of a model, with the head of the language model: a d x d map, a norm, and the bias of the output."""
+def count_parameters(model: PlannedModel) -> ParameterCounts:
+    """Count all parameters, with those of the language-model head: a d x d map, a norm, and the output bias."""
     c, encoder = model.shape, model.encoder
     head = c.embed_dim * (c.embed_dim + 3) + c.vocab_size + model.untied * c.vocab_size * c.embed_dim
-    learnt = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
+    trainable = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
     projections = sum(p.weight.numel() for p in learned_projections(encoder) if p.weight.requires_grad)
-    fixed = [p for p in encoder.parameters() if not p.requires_grad]
-    return Parameters(learnt + head, projections, sum(t.numel() for t in [*fixed, *encoder.buffers()]))
+    frozen = [p for p in encoder.parameters() if not p.requires_grad]
+    buffers = encoder.buffers() if model.linear else ()
+    return ParameterCounts(trainable + head, projections, sum(t.numel() for t in [*frozen, *buffers]))
 
 
-def learned_projections(module: nn.Module) -> List[LearnedProjection]:
-    """Each E and F of a module that is stored; those of all heads are one tensor where they have the same size."""
+def learned_projections(module: nn.Module) -> list[LearnedProjection]:
+    """Each stored E and F of a module; those of all heads are one tensor if their sizes are equal."""
     return [m for m in module.modules() if isinstance(m, LearnedProjection)]
 
 
-def embedding_parameters(model: Model) -> int:
-    """Token and position embeddings."""
+def num_embedding_parameters(model: PlannedModel) -> int:
+    """Parameters of the token and position embeddings."""
     return model.encoder.embed_tokens.weight.numel() + model.encoder.embed_positions.weight.numel()
 
 
-# ---- attention: which order, which sizes
+# ---- order and sizes of attention
 
 
 @dataclass(frozen=True)
-class Attention:
-    """The attention of one layer, for one batch."""
+class AttentionShape:
+    """Order and sizes of the attention of one layer, for one batch."""
 
     order: Order
     m: int
-    """Positions whose output is computed: all, or in the last layer those that the head reads."""
-    gathered: bool
-    """They are gathered from the others."""
-    reached: Tuple[int, ...]
-    """k' of each head where heads differ, else one number; n of full attention."""
-    heads: Tuple[Projection, ...] = ()
-    """E of each of them; none of full attention."""
+    """Positions whose output is computed: in the last layer those that the head reads, otherwise all."""
+    is_gathered: bool
+    """Whether these positions are gathered from the input."""
+    num_reached: tuple[int, ...]
+    """k' of each head if heads differ, otherwise one number; n for full attention."""
+    heads: tuple[Projection, ...] = ()
+    """E of each head if heads differ, otherwise one E; empty for full attention."""
     separate_values: bool = True
+    local_window: int = 0
 
     @property
-    def most(self) -> int:
-        """The largest k'. What other heads project is filled up to it."""
-        return max(self.reached)
+    def queries(self) -> int:
+        """Queries with scores: m, or with a local window those of whole chunks (``modules/local_window.py``)."""
+        chunk = chunk_size(self.max_reached)
+        return -(-self.m // chunk) * chunk if self.local_window and not self.is_gathered else self.m
 
     @property
-    def multiplies(self) -> bool:
-        """E and F are matrices; pools and convolutions do not multiply matrices."""
+    def keys(self) -> int:
+        """Keys per query: k', and with a local window those of its chunk, or 2 w + 1 for gathered queries."""
+        if not self.local_window:
+            return self.max_reached
+        return self.max_reached + 2 * self.local_window + (1 if self.is_gathered else chunk_size(self.max_reached))
+
+    @property
+    def max_reached(self) -> int:
+        """The largest k', to which other heads are padded."""
+        return max(self.num_reached)
+
+    @property
+    def uses_matrices(self) -> bool:
+        """Whether E and F are matrices, not pooling or convolution."""
         return bool(self.heads) and isinstance(self.heads[0], LinearProjection)
 
     @property
-    def by_head(self) -> bool:
-        """Each head has a matrix of its own, all in one tensor."""
-        return self.multiplies and self.heads[0].heads is not None
+    def is_per_head(self) -> bool:
+        """Whether each head has its own matrix, all in one tensor."""
+        return self.uses_matrices and getattr(self.heads[0], "heads", None) is not None
 
     @property
-    def learns(self) -> bool:
-        """E and F get gradients."""
+    def is_trainable(self) -> bool:
+        """Whether E and F have gradients."""
         return any(p.requires_grad for head in self.heads for p in head.parameters())
 
 
-def attention(model: Model, batch: Batch, layer: int) -> Attention:
-    """What ``modules/attention.py`` does with this batch."""
+def plan_attention(model: PlannedModel, batch: Batch, layer: int) -> AttentionShape:
+    """Order and sizes of a batch in ``modules/attention.py``."""
     c, n = model.shape, batch.positions
-    last = layer == c.layers - 1 and (model.linear or model.read_only)
-    m = batch.masked if last else n
+    is_gathered = layer == c.layers - 1 and (model.linear or model.skips_unread)
+    m = batch.num_masked if is_gathered else n
     if not model.linear:
-        return Attention(Order.KEYS, m, last, (n,))
-    module = model.encoder.layers[layer].self_attn
-    E = module.E or model.encoder.E
-    heads = tuple(E.heads) if isinstance(E, HeadProjections) else (E,)
-    order = cheapest_order(m, n, E.reached(n), c.embed_dim, c.attention_heads, c.separate_values, E.orders)
-    return Attention(order, m, last, tuple(head.reached(n) for head in heads), heads, c.separate_values)
+        return AttentionShape(Order.KEYS, m, is_gathered, (n,))
+    attention: Any = model.encoder.layers[layer].self_attn
+    E: Any = attention.E or model.encoder.E
+    heads: Any = E.heads if isinstance(E, HeadProjections) else (E,)
+    orders = (Order.KEYS,) if c.local_window else E.orders
+    order = cheapest_order(m, n, E.num_reached(n), c.embed_dim, c.attention_heads, c.has_separate_values, orders)
+    reached = tuple(head.num_reached(n) for head in heads)
+    return AttentionShape(order, m, is_gathered, reached, tuple(heads), c.has_separate_values, c.local_window)
 
 
 # ---- floating-point operations
@@ -144,7 +165,7 @@ def attention(model: Model, batch: Batch, layer: int) -> Attention:
 
 @dataclass(frozen=True)
 class Flops:
-    """Of matrix products: two for a multiplication and its addition. All else is little beside them."""
+    """Operations of matrix products, two per multiplication and addition; all others are negligible."""
 
     forward: float
     backward: float
@@ -153,31 +174,33 @@ class Flops:
         return Flops(self.forward + other.forward, self.backward + other.backward)
 
 
-def flops(model: Model, batch: Batch, fused: bool = True, checkpointed: bool = False) -> Flops:
-    """A batch forward and backward; with checkpointing the layers are computed a second time [korth]."""
-    layers = [flops_of_layer(model, batch, i, fused) for i in range(model.shape.layers)]
-    again = sum(layer.forward for layer in layers) if checkpointed else 0
-    return sum(layers, flops_of_head(model, batch) + Flops(0, again))
+def step_flops(model: PlannedModel, batch: Batch, fused: bool = True, checkpoint_activations: bool = False) -> Flops:
+    """Forward and backward pass of a micro-batch. Activation checkpointing runs the layers forward twice [korth]."""
+    layers = [layer_flops(model, batch, i, fused) for i in range(model.shape.layers)]
+    recomputed = sum(layer.forward for layer in layers) if checkpoint_activations else 0
+    return sum(layers, head_flops(model, batch) + Flops(0, recomputed))
 
 
-def flops_of_head(model: Model, batch: Batch) -> Flops:
-    """B m masked tokens through the d x d map and the V x d embeddings."""
+def head_flops(model: PlannedModel, batch: Batch) -> Flops:
+    """The d x d layer and the V x d output embeddings, on B m masked tokens."""
     d, V = model.shape.embed_dim, model.shape.vocab_size
-    forward = 2 * batch.sentences * batch.masked * d * (d + V)
+    forward = 2 * batch.sentences * batch.num_masked * d * (d + V)
     return Flops(forward, 2 * forward)
 
 
-def flops_of_layer(model: Model, batch: Batch, layer: int, fused: bool = True) -> Flops:
-    """One layer. Its backward pass is twice its forward pass [kaplan], except that a fixed E has no gradient, and
-    that fused attention computes the scores again [flash]."""
-    c, a, n, d = model.shape, attention(model, batch, layer), batch.positions, model.shape.embed_dim
+def layer_flops(model: PlannedModel, batch: Batch, layer: int, fused: bool = True) -> Flops:
+    """One layer. The backward pass is twice the forward pass [kaplan], but a frozen E has no gradient, and fused
+    attention recomputes the scores [flash]."""
+    c, a, n, d = model.shape, plan_attention(model, batch, layer), batch.positions, model.shape.embed_dim
     maps = a.m * (2 * d**2 + 2 * d * c.ffn_embed_dim)  # W^Q, W^O, feed-forward
-    mapped = 2 * (a.most if a.order is Order.INPUT else n) * d**2  # W^K, W^V
-    attended = 2 * a.m * d * (n if a.order is Order.SCORES else a.most)  # scores, and weights times values
+    mapped = 2 * (a.max_reached if a.order is Order.INPUT else n) * d**2  # W^K, W^V
+    # Scores, and weights times values.
+    attended = 2 * d * (a.m * n if a.order is Order.SCORES else a.queries * a.keys)
     projected = 0.0
-    if a.multiplies:
-        all_ = multiplications(a.order, a.m, n, a.most, d, c.attention_heads, a.separate_values)
-        projected = (all_ - mapped - attended) * sum(a.reached) / (len(a.reached) * a.most)
-    again = attended / 2 if fused and a.order is not Order.SCORES else 0
+    if a.uses_matrices:
+        total = count_multiplications(a.order, a.m, n, a.max_reached, d, c.attention_heads, a.separate_values)
+        others = mapped + 2 * a.m * d * (n if a.order is Order.SCORES else a.max_reached)
+        projected = (total - others) * sum(a.num_reached) / (len(a.num_reached) * a.max_reached)
+    recomputed = attended / 2 if fused and a.order is not Order.SCORES else 0
     forward = 2 * batch.sentences * (maps + mapped + projected + attended)
-    return Flops(forward, 2 * forward + 2 * batch.sentences * (again - (0 if a.learns else projected)))
+    return Flops(forward, 2 * forward + 2 * batch.sentences * (recomputed - (0 if a.is_trainable else projected)))

@@ -1,53 +1,52 @@
-"""GPUs to plan for: what the vendor's data sheets say, and the share of it that a run is assumed to get."""
+"""GPUs to plan for: data sheet values, and the share of them that a run is assumed to reach."""
 
 from dataclasses import dataclass
-from typing import Optional
 
 GIB = 2**30
 
 USABLE, RESERVED = 0.95, 1.0
-"""ASSUMED: the share of the memory that the caching allocator can fill (the rest is fragments), and the GiB
-that driver, CUDA and NCCL take first."""
+"""ASSUMED: the share of memory that the caching allocator can fill (the rest is fragmented), and the GiB that the
+driver, CUDA and NCCL reserve."""
 LINK_SHARE = 0.8
-"""ASSUMED: of the bandwidth of links and network, what an all-reduce of large buckets gets."""
+"""ASSUMED: the share of the bandwidth of links and network that an all-reduce of large buckets reaches."""
 LATENCY = 10e-6
-"""ASSUMED: seconds from one GPU to another for a message without content, over the network."""
-GPUS_OF_NODE = 8
+"""ASSUMED: seconds that an empty message between two GPUs takes over the network."""
+GPUS_PER_NODE = 8
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One kind of GPU, in nodes of eight (NVIDIA's DGX of its generation)."""
+    """A GPU type, in nodes of eight (the NVIDIA DGX of its generation)."""
 
     name: str
     memory: float
     """GiB."""
-    half: float
-    """Peak of dense matrix products in fp16, in 10^12 operations a second. bf16 is as fast, where there is bf16."""
-    single: float
-    """The same in fp32, without TF32, which is off in PyTorch by default."""
+    half_tflops: float
+    """Peak of dense matrix products in fp16 (and bf16, if supported), 10^12 operations per second."""
+    single_tflops: float
+    """Peak in fp32 without TF32, which is off in PyTorch by default, 10^12 operations per second."""
     bandwidth: float
-    """Of the memory, 10^9 bytes a second."""
+    """Memory bandwidth, 10^9 bytes per second."""
     link: float
-    """NVLink, 10^9 bytes a second from a GPU: half of what the data sheet adds up for both directions."""
+    """NVLink bandwidth, 10^9 bytes per second and direction: half of the data sheet's sum of both directions."""
     network: float
-    """Of a node, 10^9 bits a second in each direction."""
+    """Network bandwidth of a node, 10^9 bits per second and direction."""
     bf16: bool
     source: str
 
     @property
     def usable(self) -> float:
-        """Bytes that tensors can have."""
+        """Bytes available to tensors."""
         return (USABLE * self.memory - RESERVED) * GIB
 
-    def slowest_link(self, gpus: int, network: Optional[float] = None) -> float:
-        """Bytes a second of the slowest link in a ring of ``gpus`` GPUs.
+    def slowest_link(self, gpus: int, network: float | None = None) -> float:
+        """Bytes per second of the slowest link in a ring of ``gpus`` GPUs.
 
         Args:
-            network: 10^9 bits a second of a node, if they are not those of its DGX.
+            network: bandwidth of a node, 10^9 bits per second; None for that of the DGX.
         """
         links = [self.link * 1e9]
-        if gpus > GPUS_OF_NODE:
+        if gpus > GPUS_PER_NODE:
             links.append((self.network if network is None else network) * 1e9 / 8)
         return LINK_SHARE * min(links)
 
@@ -69,11 +68,11 @@ GPUS = {
 }
 
 
-def gpu_of(name: str) -> Gpu:
+def find_gpu(name: str) -> Gpu:
     """
     Raises:
-        ValueError: there is none with that name.
+        ValueError: no GPU has that name.
     """
     if name not in GPUS:
-        raise ValueError(f"the GPU is {name!r}; it must be one of {', '.join(GPUS)}")
+        raise ValueError(f"unknown GPU {name!r}; choose from {', '.join(GPUS)}")
     return GPUS[name]

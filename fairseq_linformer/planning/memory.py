@@ -1,170 +1,211 @@
-"""Bytes that one GPU holds: weights, gradients, optimizer and activations.
+"""Bytes on one GPU: weights, gradients, optimizer states and activations.
 
-    B sentences, n positions of each, m that the head reads, H heads, d width, G GPUs; rows are B n, queries B m in the
-    last layer of a Linformer and B n in the others
+    B sentences, n positions of each, m that the head reads, H heads, d width, G GPUs; rows are B n, queries are B m in
+    the last layer of a Linformer and B n in the others
 
-Activations follow what this package computes and what PyTorch's autograd keeps for it. Sources:
+Activations follow from what this package computes and what PyTorch's autograd saves for it. Sources:
 
-    [saved]  PyTorch, tools/autograd/derivatives.yaml: which tensors an operation keeps for its backward pass
+    [saved]  PyTorch, tools/autograd/derivatives.yaml: which tensors an operation saves for its backward pass
     [korth]  Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4
-    [flash]  Dao et al. 2022, "FlashAttention", section 3.1: output and log-sum-exp are kept, scores are not
-    [zero]   Rajbhandari et al. 2020, "ZeRO", section 3.1 and 7: what mixed precision keeps, what sharding sends
-    [fp16]   fairseq, optim/fp16_optimizer.py and optim/adam.py: which copies it really keeps
+    [flash]  Dao et al. 2022, "FlashAttention", section 3.1: output and log-sum-exp are saved, scores are not
+    [zero]   Rajbhandari et al. 2020, "ZeRO", section 3.1 and 7: what mixed precision stores, what sharding sends
+    [fp16]   fairseq, optim/fp16_optimizer.py and optim/adam.py: which copies it stores
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from torch import nn
 
+from ..modules.local_window import chunk_size
 from ..modules.order import Order
-from ..modules.pooling import MaxPool
-from ..modules.windows import longest_window
-from .formulas import Batch, Model, attention, embedding_parameters, learned_projections, parameters
+from ..modules.pooling import Convolution, MaxPool
+from .formulas import (
+    Batch,
+    PlannedModel,
+    count_parameters,
+    learned_projections,
+    num_embedding_parameters,
+    plan_attention,
+)
 
-INDEX, STATISTIC = 8, 4
+INDEX_BYTES, STATISTIC_BYTES = 8, 4
 """Bytes of an integer (token, position, target), and of a mean, a deviation or a log-sum-exp."""
-SINGLE = 4
-"""Bytes of a number in single precision."""
+FP32_BYTES = 4
 
 
 class Activations(NamedTuple):
-    """Bytes."""
+    """Bytes of one micro-batch."""
 
     saved: int
-    """Kept from the forward pass for the backward pass."""
+    """Saved by the forward pass for the backward pass."""
     workspace: int
-    """The most that the backward pass has beside it at once, less what it has freed by then."""
+    """The peak of the backward pass minus ``saved``."""
 
 
-def activations(model: Model, element: int, batch: Batch, checkpointed: bool = False) -> Activations:
-    """Of one batch, with numbers of ``element`` bytes. With checkpointing a layer keeps its input and is computed again
-    when its turn comes [korth]."""
+def activation_memory(
+    model: PlannedModel, element: int, batch: Batch, checkpoint_activations: bool = False
+) -> Activations:
+    """Activations of a batch with ``element`` bytes per number. With activation checkpointing a layer saves only its
+    input, and is recomputed in the backward pass [korth]."""
     c = model.shape
     layers = [_Layer(model, element, batch, i) for i in range(c.layers)]
-    saved_by_layers = [layer.saved() for layer in layers]
+    layer_bytes = [layer.saved() for layer in layers]
     rows = batch.sentences * batch.positions * c.embed_dim * element
-    kept = [rows] * c.layers if checkpointed else saved_by_layers
+    saved_bytes = [rows] * c.layers if checkpoint_activations else layer_bytes
     embeddings = _saved_by_embeddings(model, element, batch)
-    logits = batch.sentences * batch.masked * c.vocab_size
-    saved = embeddings + sum(kept) + _saved_by_head(model, element, batch) + SINGLE * logits
-    # The loss: gradients of the log-probabilities and of the logits, while the log-probabilities are still there.
-    moments = [saved + (SINGLE + element) * logits]
-    # The output embeddings: a gradient of their size, before it is added to what there is.
+    logits = batch.sentences * batch.num_masked * c.vocab_size
+    saved = embeddings + sum(saved_bytes) + _saved_by_head(model, element, batch) + FP32_BYTES * logits
+    # The loss: gradients of the log-probabilities and of the logits, with the log-probabilities still in memory.
+    peaks = [saved + (FP32_BYTES + element) * logits]
+    # The gradient of the output embeddings, before it is accumulated.
     output_embeddings = element * c.vocab_size * c.embed_dim
-    moments.append(saved - SINGLE * logits + element * logits + output_embeddings)
-    # Tied, it waits until the input embeddings have theirs, and both are added.
+    peaks.append(saved - FP32_BYTES * logits + element * logits + output_embeddings)
+    # With tied embeddings it stays until the gradient of the input embeddings is computed.
     tied = 0 if model.untied else output_embeddings
-    # fairseq's own checkpointing, in RoBERTa, has the output of the layer once more, and its gradient.
+    # fairseq's own checkpointing, in RoBERTa, has a second copy of the layer's output, and its gradient.
     output = 0 if model.linear else 2 * rows
     for i, layer in enumerate(layers):
-        recomputed = saved_by_layers[i] + output if checkpointed else 0
-        moments.append(embeddings + sum(kept[: i + 1]) + recomputed + tied + layer.gradients())
-    moments.append(embeddings + tied + output_embeddings + rows)
-    return Activations(saved, max(moments) - saved)
+        recomputed = layer_bytes[i] + output if checkpoint_activations else 0
+        peaks.append(embeddings + sum(saved_bytes[: i + 1]) + recomputed + tied + layer.gradients())
+    peaks.append(embeddings + tied + output_embeddings + rows)
+    return Activations(saved, max(peaks) - saved)
 
 
-def _saved_by_embeddings(model: Model, element: int, batch: Batch) -> int:
-    """Position numbers; the input of the norm; a dropout mask; E, where one is computed for all layers."""
+def _saved_by_embeddings(model: PlannedModel, element: int, batch: Batch) -> int:
+    """Position indices, the input of the norm, a dropout mask, and an E that all layers share, if it is computed."""
     c, rows = model.shape, batch.sentences * batch.positions
-    # Of the positions, and their order with the masked ones first; in RoBERTa what padding is multiplied by.
-    numbers = 2 * INDEX if model.linear else INDEX + element
-    norm = (c.embed_dim * element + 2 * STATISTIC) * c.layernorm_embedding
+    # Positions, and their order with the masked ones first; in RoBERTa the factor that zeroes padding.
+    indices = 2 * INDEX_BYTES if model.linear else INDEX_BYTES + element
+    norm = (c.embed_dim * element + 2 * STATISTIC_BYTES) * c.layernorm_embedding
     shared = model.encoder.E
-    size = rows * (numbers + norm + c.embed_dim * (c.dropout > 0))
+    size = rows * (indices + norm + c.embed_dim * (c.dropout > 0))
     return size + (0 if shared is None else element * _computed_entries(shared))
 
 
-def _saved_by_head(model: Model, element: int, batch: Batch) -> int:
-    """Inputs of two linear maps and of a norm, and of fairseq's GELU, which takes them in single precision; but
-    not the log-probabilities. B m times d each. After a norm at the end of the encoder its input too."""
-    c, read = model.shape, batch.sentences * batch.masked
-    rows = batch.sentences * (batch.masked if model.linear else batch.positions)
-    head = read * (c.embed_dim * (3 * element + SINGLE) + 2 * STATISTIC + (2 if model.linear else 3) * INDEX)
-    return head + rows * (c.embed_dim * element + 2 * STATISTIC) * c.normalize_before
+def _saved_by_head(model: PlannedModel, element: int, batch: Batch) -> int:
+    """The inputs of two linear layers, of a norm, and of fairseq's GELU in single precision, each B m x d; and the
+    input of the norm at the end of a pre-norm encoder. Without the log-probabilities."""
+    c, queries = model.shape, batch.sentences * batch.num_masked
+    rows = batch.sentences * (batch.num_masked if model.linear else batch.positions)
+    head = queries * (
+        c.embed_dim * (3 * element + FP32_BYTES) + 2 * STATISTIC_BYTES + (2 if model.linear else 3) * INDEX_BYTES
+    )
+    return head + rows * (c.embed_dim * element + 2 * STATISTIC_BYTES) * c.normalize_before
 
 
 def _computed_entries(module: nn.Module) -> int:
-    """Entries of each E and F that is computed from a parameter and its start, and so is a tensor of its own."""
+    """Number of values in E and F that are computed from a parameter and its start, and so are extra tensors."""
     return sum(p.weight.numel() for p in learned_projections(module) if hasattr(p, "start"))
 
 
 class _Layer:
-    """What one layer needs for one batch, in bytes. A dropout mask has one for each number."""
+    """Bytes of one layer for one batch. A dropout mask has one byte per number."""
 
-    def __init__(self, model: Model, element: int, batch: Batch, index: int):
+    def __init__(self, model: PlannedModel, element: int, batch: Batch, index: int):
         self.model, self.shape, self.element, self.batch, self.index = model, model.shape, element, batch, index
-        self.attention = attention(model, batch, index)
+        self.attention = plan_attention(model, batch, index)
         self.rows, self.queries = batch.sentences * batch.positions, batch.sentences * self.attention.m
-        self.row = batch.sentences * self.shape.embed_dim * element  # one of every sentence
+        self.row = batch.sentences * self.shape.embed_dim * element  # one position of every sentence
         gelu = self.shape.activation_fn.startswith("gelu")
-        self.gelu = (element if model.linear else SINGLE) * gelu  # fairseq's RoBERTa has it in single precision
+        self.gelu = (element if model.linear else FP32_BYTES) * gelu  # single precision in fairseq's RoBERTa
 
     def saved(self) -> int:
-        """Its input, what each norm and fc1 take, the dropout masks, attention and feed-forward [saved]."""
+        """The inputs of the layer, of each norm and of fc1, dropout masks, attention and feed-forward [saved]."""
         c, d = self.shape, self.shape.embed_dim
-        # In pre-norm E takes the norm of all rows, and W^Q rows gathered from it.
-        normed = c.normalize_before and self.attention.gathered
-        size = ((1 + normed) * self.rows + (3 - normed) * self.queries) * d * self.element
+        # With pre-norm E reads the norm of all rows, from which the input of W^Q is gathered.
+        is_norm_gathered = c.normalize_before and self.attention.is_gathered
+        size = ((1 + is_norm_gathered) * self.rows + (3 - is_norm_gathered) * self.queries) * d * self.element
         if not (self.model.linear or c.normalize_before) and self.index == 0:
-            size += 2 * self.rows * d * self.element  # fairseq transposes; the first W^Q, W^K and W^V copy it each
-        statistics = 2 * STATISTIC * (self.queries + (self.rows if c.normalize_before else self.queries))
+            size += 2 * self.rows * d * self.element  # fairseq's transpose: the first W^Q, W^K and W^V each copy it
+        statistics = 2 * STATISTIC_BYTES * (self.queries + (self.rows if c.normalize_before else self.queries))
         masks = 2 * self.queries * d * (c.dropout > 0)
         return size + statistics + masks + self._saved_by_attention() + self._saved_by_ffn()
 
     def _saved_by_ffn(self) -> int:
-        """Between fc1 and fc2: what the activation function and fc2 took. GELU keeps its input; the others keep their
-        output, which is fc2's input unless dropout comes between."""
-        dropped = self.shape.activation_dropout > 0
-        size = self.element * (1 + (dropped and not self.gelu)) + dropped + self.gelu
+        """Inputs of the activation function and of fc2. GELU saves its input; the other functions save their output,
+        which is fc2's input unless dropout is in between."""
+        has_dropout = self.shape.activation_dropout > 0
+        size = self.element * (1 + (has_dropout and not self.gelu)) + has_dropout + self.gelu
         return self.queries * self.shape.ffn_embed_dim * size
 
     def _saved_by_attention(self) -> int:
-        """From the input of the layer to that of W^O, which is counted here."""
+        """From the layer's input to the input of W^O, inclusive."""
         c, a, n = self.shape, self.attention, self.batch.positions
-        scores = self.queries * c.attention_heads  # how many for one projected position
-        gathered = a.m * self.row * a.gathered
+        scores = self.queries * c.attention_heads  # per projected position
+        gathered = a.m * self.row * a.is_gathered
+        if a.local_window:
+            return gathered + self._saved_with_neighbors() + self._saved_by_projections()
         if a.order is not Order.SCORES:  # fused: queries, keys, values and output, and no weights [flash]
-            return gathered + 2 * (a.m + a.most) * self.row + scores * STATISTIC + self._saved_by_projections()
-        # After softmax; the mask; after dropout.
-        weights = scores * a.most * (self.element + (c.attention_dropout > 0) * (1 + self.element))
-        # Queries once more for the bias of the keys; scores before E and weights after F; keys and values; output.
+            return (
+                gathered
+                + 2 * (a.m + a.max_reached) * self.row
+                + scores * STATISTIC_BYTES
+                + self._saved_by_projections()
+            )
+        # Weights, the dropout mask, and weights that are dropped or scaled for missing tokens.
+        is_scaled = n < self.shape.max_positions
+        weights = scores * a.max_reached * self.element
+        weights += (
+            scores * a.max_reached * ((c.attention_dropout > 0) + self.element * (c.attention_dropout > 0 or is_scaled))
+        )
+        # Queries, again for the bias of the keys, and output; keys and values; scores before E and weights after F.
         return gathered + (3 * a.m + 2 * n) * self.row + 2 * scores * n * self.element + self._matrices() + weights
 
+    def _saved_with_neighbors(self) -> int:
+        """For chunks: queries, keys and values (with a copy of the projected ones per chunk), output and mask. For
+        gathered queries: queries twice, output, projected keys and values, all keys and values, those in reach, and
+        weights."""
+        a, w = self.attention, self.attention.local_window
+        scores = self.queries * self.shape.attention_heads
+        if a.is_gathered:
+            near = a.m * (2 * w + 1)
+            weights = scores * a.keys * self.element
+            return (2 * (near + a.max_reached + self.batch.positions) + 3 * a.m) * self.row + weights
+        chunks = a.queries // chunk_size(a.max_reached)
+        rows = 2 * a.queries + 2 * chunks * a.keys
+        mask = self.batch.sentences * a.queries * a.keys * self.element
+        return rows * self.row + scores * STATISTIC_BYTES + mask
+
     def _saved_by_projections(self) -> int:
-        """E and F, what they take, and what they give where W^K and W^V still follow."""
+        """E and F, their inputs, and their outputs if W^K and W^V follow."""
         c, a, size = self.shape, self.attention, self._matrices()
         if a.order is Order.INPUT:
-            return size + (2 if c.separate_values else 1) * a.most * self.row
-        windows = sum(k * longest_window(head.k, head.n) for k, head in zip(a.reached, a.heads)) / max(1, len(a.heads))
+            return size + (2 if c.has_separate_values else 1) * a.max_reached * self.row
+        pools = [head.layout for head in a.heads if isinstance(head, (MaxPool, Convolution))]
+        rows = sum(pool.num_rows(self.batch.positions) for pool in pools) / max(1, len(pools))
+        windows = sum(pool.num_rows(self.batch.positions) * pool.width for pool in pools) / max(1, len(pools))
         if a.heads and isinstance(a.heads[0], MaxPool):
-            return size + round(2 * (windows + a.most) * self.row)  # filled windows, and their maxima
-        if not a.learns:
-            return size  # the gradient of what a fixed E takes needs E alone
-        return size + round(2 * (self.batch.positions if a.multiplies else windows) * self.row)
+            return size + round(2 * (windows + rows) * self.row)  # padded windows and their maxima
+        if not a.is_trainable:
+            return size  # the gradient of a frozen E's input needs only E
+        return size + round(2 * (self.batch.positions if a.uses_matrices else windows) * self.row)
 
     def _matrices(self) -> int:
-        """E and F where they are tensors of their own. If every head has one of the same size, PyTorch's product of a
-        batch copies all of them for every sentence. One for all layers is counted with the embeddings."""
+        """E and F if they are extra tensors. If each head has its own, of equal sizes, PyTorch's batched product copies
+        all of them for each sentence. An E that all layers share is counted with the embeddings."""
         a, B = self.attention, self.batch.sentences
-        if a.by_head and B > 1:
-            return 2 * B * self.shape.attention_heads * a.most * self.batch.positions * self.element
+        if a.is_per_head and B > 1:
+            return 2 * B * self.shape.attention_heads * a.max_reached * self.batch.positions * self.element
         return self.element * _computed_entries(self.model.encoder.layers[self.index])
 
     def gradients(self) -> int:
-        """At most, beside what the layer has saved and less what it has freed: in the feed-forward the gradients on
-        both sides of the activation function, of fc2's weight and of the residual, when what fc2 and the second norm
-        took and a dropout mask are freed; the gradients of the weights, where attention keeps them; where heads have
-        their own E, those of its copies."""
+        """The layer's peak in the backward pass, in addition to the tensors it has saved. It is the largest of
+
+        - in the feed-forward, the gradients on both sides of the activation function, of fc2's weight and of the
+          residual, after the inputs of fc2 and of the second norm and a dropout mask are freed;
+        - the gradients of saved attention weights;
+        - the gradients of the copies of each head's E.
+        """
         c, a = self.shape, self.attention
         freed = self.queries * c.embed_dim * (c.dropout > 0)
         activation = 2 * (self.gelu or self.element) - self.element
         ffn = (self.queries * activation + c.embed_dim * self.element) * c.ffn_embed_dim - freed
         weights = self.queries * c.attention_heads * self.batch.positions * self.element
-        return max(ffn, weights * (a.order is Order.SCORES), self._matrices() // 2 * a.by_head)
+        return max(ffn, weights * (a.order is Order.SCORES), self._matrices() // 2 * a.is_per_head)
 
 
-# ---- all that a GPU holds
+# ---- total memory of a GPU
 
 
 @dataclass(frozen=True)
@@ -175,49 +216,51 @@ class Memory:
     gradients: int
     optimizer: int
     buckets: int
-    """Copies of gradients that are being reduced."""
+    """Copies of the gradients in the all-reduce."""
     activations: int
     workspace: int
-    """The most that comes on top: in the backward pass, or in the optimizer's step, when activations are gone."""
+    """The peak minus everything else, in the backward pass or in the optimizer's step."""
 
     @property
     def total(self) -> int:
         return self.weights + self.gradients + self.optimizer + self.buckets + self.activations + self.workspace
 
 
-def states(model: Model, precision: str, gpus: int = 1, gathered: Optional[int] = None) -> Memory:
-    """Without activations. With Adam, whose two moments are in single precision.
+def model_states(model: PlannedModel, precision: str, gpus: int = 1, gathered: int | None = None) -> Memory:
+    """Memory without activations, for Adam, whose two moments are in single precision.
 
-    In fp16 and bf16 fairseq keeps a copy of weights and of gradients in single precision, flat [fp16]: 2 + 2 + 16 bytes
-    a parameter. Memory-efficient: 2 + 2 + 8. In fp32: 4 + 4 + 8.
+    Bytes per parameter: 2 + 2 + 16 in fp16 and bf16, where fairseq stores flat copies of weights and gradients in
+    single precision [fp16]; 2 + 2 + 8 if memory-efficient; 4 + 4 + 8 in fp32.
 
     Args:
-        gathered: with fully sharded data parallelism, the parameters that are whole on each GPU while they are used;
-            their gradients are too. The rest is 16 P / G [zero, stage 3]. None without it.
+        gathered: number of parameters that fully sharded data parallelism gathers on each GPU, with their gradients;
+            the rest takes 16 P / G [zero, stage 3]. None without sharding.
     """
-    p, e = parameters(model), bytes_of(precision)
+    p, e = count_parameters(model), element_size(precision)
     if gathered is not None:
-        shard = SINGLE * p.learnt // gpus
-        return Memory(e * gathered + shard + SINGLE * p.fixed, shard, 2 * shard, e * gathered * (gpus > 1), 0, shard)
+        shard = FP32_BYTES * p.trainable // gpus
+        return Memory(
+            e * gathered + shard + FP32_BYTES * p.frozen, shard, 2 * shard, e * gathered * (gpus > 1), 0, shard
+        )
     copies = precision in ("fp16", "bf16")
     largest = model.shape.vocab_size * model.shape.embed_dim
-    # Adam's denominator, and what it casts.
-    step = SINGLE * (p.learnt if copies else largest * (1 if e == SINGLE else 3))
-    optimizer = SINGLE * p.learnt * (4 if copies else 2)
-    return Memory(e * (p.learnt + p.fixed), e * p.learnt, optimizer, e * p.learnt * (gpus > 1), 0, step)
+    # Adam's denominator, and the copies that it casts.
+    step = FP32_BYTES * (p.trainable if copies else largest * (1 if e == FP32_BYTES else 3))
+    optimizer = FP32_BYTES * p.trainable * (4 if copies else 2)
+    return Memory(e * (p.trainable + p.frozen), e * p.trainable, optimizer, e * p.trainable * (gpus > 1), 0, step)
 
 
-def gathered_parameters(model: Model, wrap_from: int) -> int:
-    """What fully sharded data parallelism has whole at once: the embeddings and one layer, with the E of all, if layers
-    have at least ``wrap_from`` parameters (``min_params_to_wrap``; 0 with activation checkpointing); else all."""
+def num_gathered_parameters(model: PlannedModel, min_params_to_wrap: int) -> int:
+    """Number of parameters that fully sharded data parallelism gathers at a time: those of the embeddings, a layer and
+    a shared E; all if a layer has fewer than ``min_params_to_wrap`` parameters (0 with activation checkpointing)."""
     encoder = model.encoder
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in encoder.layers]
-    if min(sizes) < wrap_from:
-        return parameters(model).learnt
+    if min(sizes) < min_params_to_wrap:
+        return count_parameters(model).trainable
     shared = 0 if encoder.E is None else sum(p.numel() for p in encoder.E.parameters())
-    return embedding_parameters(model) + shared + max(sizes)
+    return num_embedding_parameters(model) + shared + max(sizes)
 
 
-def bytes_of(precision: str) -> int:
-    """Of a weight, a gradient or an activation."""
-    return SINGLE if precision == "fp32" else 2
+def element_size(precision: str) -> int:
+    """Bytes of a weight, a gradient or an activation."""
+    return FP32_BYTES if precision == "fp32" else 2

@@ -1,4 +1,6 @@
-"""One run on a number of GPUs: the micro-batches that fit, and how long it takes.
+"""A run on a number of GPUs: the micro-batches that fit, and its time.
+
+References:
 
     [ring] Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
     [ddp]  Li et al. 2020, "PyTorch Distributed", section 3.2: buckets, reduced during the backward pass
@@ -9,29 +11,27 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Optional
 
-from .configs import Run
-from .formulas import embedding_parameters, flops, parameters
+from .configs import PlannedRun
+from .formulas import count_parameters, num_embedding_parameters, step_flops
 from .gpus import GIB, GPUS, LATENCY, Gpu
-from .memory import Memory, activations, bytes_of, gathered_parameters, states
+from .memory import Memory, activation_memory, element_size, model_states, num_gathered_parameters
 
-UTILISATION = 0.3
-"""ASSUMED share of a GPU's peak in matrix products. Shoeybi et al. 2019 ("Megatron-LM", section 5.1) measured 0.30 on
-one V100 with a model ten times as large; a small micro-batch gets less."""
+UTILIZATION = 0.3
+"""ASSUMED share of a GPU's peak that matrix products reach. Shoeybi et al. 2019 ("Megatron-LM", section 5.1) measured
+0.30 on one V100 with a model ten times as large; a small micro-batch reaches less."""
 
 
 @dataclass(frozen=True)
-class Time:
-    """Seconds per update, on each GPU."""
+class UpdateTime:
+    """Seconds per update on each GPU."""
 
     compute: float
     communication: float
-    """All of it, hidden or not."""
     exposed: float
-    """What computing does not hide."""
+    """The part of ``communication`` that does not overlap with computation."""
     step: float
-    """Of the optimizer."""
+    """The optimizer step."""
 
     @property
     def total(self) -> float:
@@ -39,70 +39,70 @@ class Time:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run on GPUs of one kind."""
+class RunPlan:
+    """A run on GPUs of one kind, with a chosen micro-batch."""
 
-    run: Run
+    run: PlannedRun
     gpu: Gpu
     gpus: int
-    checkpointed: bool
-    """Activations are recomputed."""
+    checkpoint_activations: bool
+    """Activations are recomputed in the backward pass."""
     sequences: int
-    """Of a micro-batch."""
+    """Sequences per micro-batch."""
     update_freq: int
-    utilisation: float
-    """Share of the GPU's peak that computing gets."""
-    network: Optional[float]
-    """10^9 bits a second of a node; None for the GPU's DGX."""
+    utilization: float
+    """Share of the GPU's peak that matrix products reach."""
+    network: float | None
+    """Bandwidth of a node, 10^9 bits per second; None for that of the GPU's DGX."""
 
     @cached_property
     def memory(self) -> Memory:
-        """Of each GPU."""
-        return memory_of(self.run, self.sequences, self.gpus, self.checkpointed)
+        """Memory of each GPU."""
+        return micro_batch_memory(self.run, self.sequences, self.gpus, self.checkpoint_activations)
 
     @property
-    def reduced(self) -> int:
-        """Bytes of the all-reduce of an update."""
-        return parameters(self.run.model).learnt * bytes_of(self.run.precision) * (self.gpus > 1)
+    def all_reduce_bytes(self) -> int:
+        """Bytes of the all-reduce per update."""
+        return count_parameters(self.run.model).trainable * element_size(self.run.precision) * (self.gpus > 1)
 
     @property
     def buckets(self) -> int:
-        return math.ceil(self.reduced / (self.run.bucket_mb * 2**20))
+        return math.ceil(self.all_reduce_bytes / (self.run.bucket_mb * 2**20))
 
     @property
     def peak(self) -> float:
-        """Of the GPU, in 10^12 operations a second."""
-        return self.gpu.single if self.run.precision == "fp32" else self.gpu.half
+        """Peak of the GPU in the run's precision, 10^12 operations per second."""
+        return self.gpu.single_tflops if self.run.precision == "fp32" else self.gpu.half_tflops
 
     @cached_property
-    def time(self) -> Time:
+    def time(self) -> UpdateTime:
         run, freq, link = self.run, self.update_freq, self.gpu.slowest_link(self.gpus, self.network)
-        work = flops(run.model, run.batch(self.sequences), checkpointed=self.checkpointed)
-        per_second = self.peak * 1e12 * self.utilisation
+        work = step_flops(run.model, run.batch(self.sequences), checkpoint_activations=self.checkpoint_activations)
+        per_second = self.peak * 1e12 * self.utilization
         compute = freq * (work.forward + work.backward) / per_second
-        reduce = all_reduce_seconds(self.reduced, self.gpus, link, self.buckets, LATENCY)
-        # Every number of the optimizer is read and written once. All is there, or a G-th of it.
-        held = states(run.model, run.precision)
-        moved = 2 * (held.weights + held.gradients + held.optimizer) / (self.gpus if run.sharded else 1)
-        step = moved / (self.gpu.bandwidth * 1e9)
-        if run.sharded:
-            # Gathered for forward and for backward, and gradients scattered: half as much again [zero], for each
-            # micro-batch (fairseq). Layers hide it behind each other, a model that is one unit does not.
-            each = 1.5 * reduce
-            whole = _gathered(run, self.checkpointed) == parameters(run.model).learnt
-            exposed = freq * (each if whole else max(each - compute / freq, each / (run.model.shape.layers + 1)))
-            return Time(compute, freq * each, exposed, step)
+        reduce = all_reduce_seconds(self.all_reduce_bytes, self.gpus, link, self.buckets, LATENCY)
+        # The optimizer step reads and writes each number once; with sharding each GPU has 1 / G of them.
+        states = model_states(run.model, run.precision)
+        step_bytes = 2 * (states.weights + states.gradients + states.optimizer) / (self.gpus if run.is_sharded else 1)
+        step = step_bytes / (self.gpu.bandwidth * 1e9)
+        if run.is_sharded:
+            # Parameters are gathered for forward and for backward, and gradients scattered: 1.5 times an all-reduce
+            # [zero], per micro-batch (fairseq). It overlaps between layers, but not if the model is one unit.
+            per_batch = 1.5 * reduce
+            is_one_unit = _num_gathered(run, self.checkpoint_activations) == count_parameters(run.model).trainable
+            hidden = 0.0 if is_one_unit else min(compute / freq, per_batch - per_batch / (run.model.shape.layers + 1))
+            return UpdateTime(compute, freq * per_batch, freq * (per_batch - hidden), step)
         if run.ddp in ("legacy_ddp", "no_c10d"):
-            return Time(compute, reduce, reduce, step)  # one buffer, after the backward pass
-        # The backward pass of the last micro-batch, the only one that reduces, hides the rest [ddp], but not the tied
-        # embeddings: their gradient is complete when it is over.
-        embeddings = embedding_parameters(run.model) * bytes_of(run.precision)
+            return UpdateTime(compute, reduce, reduce, step)  # one buffer, after the backward pass
+        # The all-reduce overlaps with the backward pass of the last micro-batch [ddp], except that of the tied
+        # embeddings, whose gradient is complete only at its end.
+        embeddings = num_embedding_parameters(run.model) * element_size(run.precision)
         tied = all_reduce_seconds(embeddings, self.gpus, link, 1, LATENCY)
-        return Time(compute, reduce, max(reduce - work.backward / per_second, tied), step)
+        return UpdateTime(compute, reduce, max(reduce - work.backward / per_second, tied), step)
 
     @property
-    def tokens_a_second(self) -> float:
-        return self.run.tokens_of_update / self.time.total
+    def tokens_per_second(self) -> float:
+        return self.run.tokens_per_update / self.time.total
 
     @property
     def hours(self) -> float:
@@ -113,100 +113,109 @@ class Plan:
         return self.hours * self.gpus
 
 
-def make_plan(
-    run: Run,
+def build_plan(
+    run: PlannedRun,
     gpu: Gpu,
-    gpus: Optional[int] = None,
-    utilisation: float = UTILISATION,
-    network: Optional[float] = None,
-    checkpointed: Optional[bool] = None,
-) -> Plan:
-    """With the largest micro-batch that fits and divides an update, which keeps its tokens.
+    gpus: int | None = None,
+    utilization: float = UTILIZATION,
+    network: float | None = None,
+    checkpoint_activations: bool | None = None,
+) -> RunPlan:
+    """Plan with the largest micro-batch that fits and divides an update; the tokens per update do not change.
 
     Args:
-        gpus, checkpointed: None for those of the run.
-        utilisation, network: as of ``Plan``.
+        gpus, checkpoint_activations: None for those of the run.
+        utilization, network: as in ``RunPlan``.
 
     Raises:
-        ValueError: GPUs do not divide an update, one sequence does not fit (the sentence says what would), the GPU
-            lacks the precision, or a share or a speed is impossible.
+        ValueError: the GPUs do not divide an update, one sequence does not fit, the GPU does not support the
+            precision, or ``utilization`` or ``network`` is out of range.
     """
     gpus = run.gpus if gpus is None else gpus
-    checkpointed = run.checkpointed if checkpointed is None else checkpointed
-    if not 0 < utilisation <= 1:
-        raise ValueError(f"utilisation is {utilisation}; it must be above 0 and at most 1")
+    checkpoint_activations = run.checkpoint_activations if checkpoint_activations is None else checkpoint_activations
+    if not 0 < utilization <= 1:
+        raise ValueError(f"utilization must be above 0 and at most 1, got {utilization}")
     if network is not None and not 0 < network < math.inf:
-        raise ValueError(f"the network has {network} Gbit/s; it must be above 0")
+        raise ValueError(f"network must be positive and finite (Gbit/s), got {network}")
     if "bf16" in run.precision and not gpu.bf16:
-        raise ValueError(f"{gpu.name} has no bf16; use common.fp16=true common.bf16=false")
-    share, most = share_of_update(run, gpus), largest_batch(run, gpu, gpus, checkpointed)
-    if most < 1:
-        raise ValueError(_does_not_fit(run, gpu, gpus, checkpointed))
-    sequences = next(s for s in range(min(share, most), 0, -1) if share % s == 0 and run.allows(s))
-    return Plan(run, gpu, gpus, checkpointed, sequences, share // sequences, utilisation, network)
+        raise ValueError(f"{gpu.name} does not support bf16; use common.fp16=true common.bf16=false")
+    share, largest = sequences_per_gpu(run, gpus), largest_micro_batch(run, gpu, gpus, checkpoint_activations)
+    if largest < 1:
+        raise ValueError(_explain_no_fit(run, gpu, gpus, checkpoint_activations))
+    sequences = next(s for s in range(min(share, largest), 0, -1) if share % s == 0 and run.accepts_batch(s))
+    return RunPlan(run, gpu, gpus, checkpoint_activations, sequences, share // sequences, utilization, network)
 
 
-def share_of_update(run: Run, gpus: int) -> int:
+def sequences_per_gpu(run: PlannedRun, gpus: int) -> int:
     """Sequences of an update on each GPU.
 
     Raises:
-        ValueError: GPUs do not divide the sequences.
+        ValueError: ``gpus`` does not divide the sequences.
     """
     if gpus < 1:
-        raise ValueError(f"{gpus} GPUs; it must be at least 1")
-    sequences = run.sequences_of_update
+        raise ValueError(f"gpus must be at least 1, got {gpus}")
+    sequences = run.sequences_per_update
     if sequences % gpus:
         near = sorted((g for g in range(1, sequences + 1) if sequences % g == 0), key=lambda g: abs(g - gpus))[:4]
-        raise ValueError(f"{gpus:,} GPUs do not divide the {sequences:,} sequences of an update "
-                         f"({run.tokens_of_update:,} tokens, n = {run.positions:,}); these do: "
-                         f"{', '.join(map(str, sorted(near)))}")  # fmt: skip
+        raise ValueError(
+            f"gpus must divide the {sequences:,} sequences of an update ({run.tokens_per_update:,} tokens, "
+            f"n = {run.positions:,}), such as {', '.join(map(str, sorted(near)))}, got {gpus:,}"
+        )
     return sequences // gpus
 
 
-def largest_batch(run: Run, gpu: Gpu, gpus: int, checkpointed: bool) -> int:
-    """Sequences of the largest micro-batch that fits; 0 if none does."""
-    held = states(run.model, run.precision, gpus, _gathered(run, checkpointed))
-    counts = range(1, int(gpu.usable))  # a sequence takes more than a byte
-    return bisect_right(counts, gpu.usable, key=lambda count: _with_activations(held, run, count, checkpointed).total)
+def largest_micro_batch(run: PlannedRun, gpu: Gpu, gpus: int, checkpoint_activations: bool) -> int:
+    """Sequences of the largest micro-batch that fits; 0 if none fits."""
+    states = model_states(run.model, run.precision, gpus, _num_gathered(run, checkpoint_activations))
+    counts = range(1, int(gpu.usable))  # a sequence needs more than a byte
+    return bisect_right(
+        counts, gpu.usable, key=lambda count: _with_activations(states, run, count, checkpoint_activations).total
+    )
 
 
-def memory_of(run: Run, sequences: int, gpus: int, checkpointed: bool) -> Memory:
-    """Of a GPU with a micro-batch of so many sequences."""
-    held = states(run.model, run.precision, gpus, _gathered(run, checkpointed))
-    return _with_activations(held, run, sequences, checkpointed)
+def micro_batch_memory(run: PlannedRun, sequences: int, gpus: int, checkpoint_activations: bool) -> Memory:
+    """Memory of a GPU with a micro-batch of ``sequences``."""
+    states = model_states(run.model, run.precision, gpus, _num_gathered(run, checkpoint_activations))
+    return _with_activations(states, run, sequences, checkpoint_activations)
 
 
-def _with_activations(held: Memory, run: Run, sequences: int, checkpointed: bool) -> Memory:
-    kept = activations(run.model, bytes_of(run.precision), run.batch(sequences), checkpointed)
-    # The optimizer's step comes when activations are gone.
-    return replace(held, activations=kept.saved, workspace=max(kept.workspace, held.workspace - kept.saved))
+def _with_activations(states: Memory, run: PlannedRun, sequences: int, checkpoint_activations: bool) -> Memory:
+    active = activation_memory(run.model, element_size(run.precision), run.batch(sequences), checkpoint_activations)
+    # The optimizer step comes after the activations are freed.
+    return replace(states, activations=active.saved, workspace=max(active.workspace, states.workspace - active.saved))
 
 
-def _gathered(run: Run, checkpointed: bool) -> Optional[int]:
-    """Parameters that are whole at once when they are sharded; None if they are not."""
-    return gathered_parameters(run.model, 0 if checkpointed else run.wrap_from) if run.sharded else None
+def _num_gathered(run: PlannedRun, checkpoint_activations: bool) -> int | None:
+    """Number of parameters that sharding gathers at a time; None without sharding."""
+    return (
+        num_gathered_parameters(run.model, 0 if checkpoint_activations else run.min_params_to_wrap)
+        if run.is_sharded
+        else None
+    )
 
 
-def _does_not_fit(run: Run, gpu: Gpu, gpus: int, checkpointed: bool) -> str:
-    """One sentence about one sequence, with what would fit."""
-    need = memory_of(run, 1, gpus, checkpointed).total
-    if not checkpointed and (recomputed := largest_batch(run, gpu, gpus, True)):
-        advice = f"{recomputed} with +model.checkpoint_activations=true"
+def _explain_no_fit(run: PlannedRun, gpu: Gpu, gpus: int, checkpoint_activations: bool) -> str:
+    """The memory that one sequence needs, and how to make it fit."""
+    needed = micro_batch_memory(run, 1, gpus, checkpoint_activations).total
+    if not checkpoint_activations and (recomputed := largest_micro_batch(run, gpu, gpus, True)):
+        advice = f"{recomputed} fit with +model.checkpoint_activations=true"
     else:
-        larger = [g.name for g in GPUS.values() if largest_batch(run, g, gpus, checkpointed)]
-        advice = f"one sequence fits {', '.join(larger)}" if larger else "it fits none of the known GPUs"
-    return (f"a micro-batch of one sequence of {run.positions:,} tokens needs {need / GIB:.1f} GiB and does not fit "
-            f"{gpu.name}, which has {gpu.usable / GIB:.1f} to use; {advice}")  # fmt: skip
+        larger = [g.name for g in GPUS.values() if largest_micro_batch(run, g, gpus, checkpoint_activations)]
+        advice = f"it fits {', '.join(larger)}" if larger else "it fits none of the known GPUs"
+    return (
+        f"one sequence of {run.positions:,} tokens needs {needed / GIB:.1f} GiB, {gpu.name} has "
+        f"{gpu.usable / GIB:.1f}; {advice}"
+    )
 
 
-def all_reduce_seconds(size: float, gpus: int, bandwidth: float, pieces: int = 1, latency: float = 0.0) -> float:
-    """Sum ``size`` bytes over all GPUs [ring]: every GPU sends 2 (G - 1) / G of them, over the slowest link.
+def all_reduce_seconds(size: float, gpus: int, bandwidth: float, buckets: int = 1, latency: float = 0.0) -> float:
+    """Seconds to sum ``size`` bytes over all GPUs [ring]: each GPU sends 2 (G - 1) / G of them over the slowest link.
 
     Args:
-        bandwidth: of that link, in bytes a second and direction.
-        pieces: buckets that are reduced one after the other.
-        latency: seconds of one message; a tree has 2 log2 G of them, one after the other.
+        bandwidth: bytes per second and direction of the slowest link.
+        buckets: number of buckets, which are reduced in sequence.
+        latency: seconds per message; a tree has 2 log2 G messages in sequence.
     """
     if gpus == 1:
         return 0.0
-    return 2 * (gpus - 1) / gpus * size / bandwidth + pieces * 2 * math.ceil(math.log2(gpus)) * latency
+    return 2 * (gpus - 1) / gpus * size / bandwidth + buckets * 2 * math.ceil(math.log2(gpus)) * latency

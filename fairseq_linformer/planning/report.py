@@ -1,157 +1,179 @@
-"""What ``fairseq-linformer plan`` prints: one run in detail, or a table of all runs of a folder, which are checked."""
+"""The output of ``fairseq-linformer plan``: one run in detail, or a checked table of all runs in a folder."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
 
-from .configs import VOCABULARY, Run, compose_config, count_built, run_of, split_config
-from .formulas import parameters
+from .configs import VOCAB_SIZE, PlannedRun, build_run, compose_config, count_built_parameters, split_config
+from .formulas import count_parameters
 from .gpus import GIB, LINK_SHARE, Gpu
-from .plan import Plan, largest_batch, make_plan, memory_of
+from .memory import Memory
+from .plan import RunPlan, build_plan, largest_micro_batch, micro_batch_memory
 
 PAPER_GPUS = 64
 
 
-def plan_text(plan: Plan) -> str:
-    """One run: its model, memory, time, and the overrides that make it run so."""
+def format_plan(plan: RunPlan) -> str:
+    """Model, memory and time of a run, and the overrides for the planned micro-batch."""
     parts = [_heading(plan), _memory(plan), _time(plan), _overrides(plan)]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
-def _heading(plan: Plan) -> Iterator[str]:
-    run, shape, count = plan.run, plan.run.model.shape, parameters(plan.run.model)
+def _heading(plan: RunPlan) -> Iterator[str]:
+    run, shape, count = plan.run, plan.run.model.shape, count_parameters(plan.run.model)
     k = f", k = {shape.projected_dim}, {shape.sharing}" if run.model.linear else ""
-    yield (f"{run.architecture}, n = {run.positions:,}{k}: {count.learnt:,} parameters, {count.projections:,} of them "
-           f"in E and F; {run.precision}, {run.ddp}")  # fmt: skip
-    yield (f"{run.tokens_of_update:,} tokens an update ({run.sequences_of_update:,} sequences), {run.updates:,} "
-           f"updates, {plan.gpus:,} x {plan.gpu.name}")  # fmt: skip
+    yield (
+        f"{run.architecture}, n = {run.positions:,}{k}: {count.trainable:,} parameters, {count.projections:,} of them "
+        f"in E and F; {run.precision}, {run.ddp}"
+    )
+    yield (
+        f"{run.tokens_per_update:,} tokens per update ({run.sequences_per_update:,} sequences), {run.updates:,} "
+        f"updates, {plan.gpus:,} x {plan.gpu.name}"
+    )
 
 
-def _memory(plan: Plan) -> Iterator[str]:
-    """A table: the micro-batch of the YAML and the largest that fits, each stored and recomputed."""
+def _memory(plan: RunPlan) -> Iterator[str]:
+    """A table of the YAML's micro-batch and the largest that fits, with activations stored and recomputed."""
     run, gpu, gpus = plan.run, plan.gpu, plan.gpus
-    most = [largest_batch(run, gpu, gpus, again) for again in (False, True)]
-    plans = [make_plan(run, gpu, gpus, checkpointed=again) if most[again] else None for again in (False, True)]
-    columns = [memory_of(run, run.sequences, gpus, again) for again in (False, True)]
-    columns += [fits and fits.memory for fits in plans]
-    counts = [run.sequences, run.sequences, *(fits and fits.sequences for fits in plans)]
-    yield f"{'memory of a GPU, GiB':34}{'as written':>22}{'largest that fits':>22}"
-    yield f"{'activations are':34}" + "".join(f"{word:>11}" for word in ("stored", "recomputed") * 2)
-    yield f"{'sequences at once (batch_size)':34}" + "".join(f"{count or '-':>11}" for count in counts)
+    largest = [largest_micro_batch(run, gpu, gpus, checkpoint_activations) for checkpoint_activations in (False, True)]
+    plans = [build_plan(run, gpu, gpus, checkpoint_activations=i == 1) if largest[i] else None for i in (0, 1)]
+    columns: list[Memory | None] = [micro_batch_memory(run, run.sequences, gpus, i == 1) for i in (0, 1)]
+    columns += [largest_plan.memory if largest_plan else None for largest_plan in plans]
+    counts = [run.sequences, run.sequences, *(largest_plan and largest_plan.sequences for largest_plan in plans)]
+    yield f"{'memory per GPU, GiB':34}{'in the YAML':>22}{'largest that fits':>22}"
+    yield f"{'activations':34}" + "".join(f"{word:>11}" for word in ("stored", "recomputed") * 2)
+    yield f"{'sequences (batch_size)':34}" + "".join(f"{count or '-':>11}" for count in counts)
     for name in ("weights", "gradients", "optimizer", "buckets", "activations", "workspace", "total"):
-        label = {"buckets": "all-reduce buckets", "total": f"in all, of {gpu.usable / GIB:.1f}"}.get(name, name)
+        label = {"buckets": "all-reduce buckets", "total": f"total, of {gpu.usable / GIB:.1f}"}.get(name, name)
         yield f"{label:34}" + "".join(f"{getattr(m, name) / GIB:>11.2f}" if m else f"{'-':>11}" for m in columns)
-    yield f"{'sequences that memory allows':56}" + "".join(f"{count:>11}" for count in most)
-    yield f"{'micro-batches an update':56}" + "".join(f"{fits.update_freq if fits else '-':>11}" for fits in plans)
+    yield f"{'maximum number of sequences':56}" + "".join(f"{count:>11}" for count in largest)
+    frequencies = [largest_plan.update_freq if largest_plan else "-" for largest_plan in plans]
+    yield f"{'micro-batches per update':56}" + "".join(f"{frequency:>11}" for frequency in frequencies)
 
 
-def _time(plan: Plan) -> Iterator[str]:
+def _time(plan: RunPlan) -> Iterator[str]:
     t, gbit = plan.time, plan.gpu.network if plan.network is None else plan.network
-    kind = "recomputed" if plan.checkpointed else "stored"
-    yield (f"{plan.sequences} sequences at once, activations {kind}; assumed {plan.utilisation:g} of {plan.peak:g} "
-           f"TFLOPS, and {LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s a node:")  # fmt: skip
+    kind = "recomputed" if plan.checkpoint_activations else "stored"
+    yield (
+        f"{plan.sequences} sequences per micro-batch, activations {kind}; assuming {plan.utilization:g} of "
+        f"{plan.peak:g} TFLOPS, and {LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s per node:"
+    )
     if plan.gpus > 1:
-        word = "gathered and scattered" if plan.run.sharded else "all-reduce"
-        yield (f"  {word} {plan.reduced / 1e6:,.0f} MB in {plan.buckets} buckets: {1000 * t.communication:.1f} ms, of "
-               f"which {1000 * t.exposed:.1f} ms are not hidden")  # fmt: skip
-    yield (f"  an update takes {t.total:.3f} s: computing {t.compute:.3f}, communication {t.exposed:.3f}, "
-           f"optimizer {t.step:.3f}")  # fmt: skip
-    yield f"  {plan.tokens_a_second:,.0f} tokens a second, {plan.hours:,.1f} hours, {plan.gpu_hours:,.0f} GPU-hours"
+        kind = "gather and scatter" if plan.run.is_sharded else "all-reduce"
+        yield (
+            f"  {kind} of {plan.all_reduce_bytes / 1e6:,.0f} MB in {plan.buckets} buckets: "
+            f"{1000 * t.communication:.1f} ms, {1000 * t.exposed:.1f} ms of them not hidden"
+        )
+    yield (
+        f"  {t.total:.3f} s per update: computation {t.compute:.3f}, communication {t.exposed:.3f}, "
+        f"optimizer {t.step:.3f}"
+    )
+    yield f"  {plan.tokens_per_second:,.0f} tokens per second, {plan.hours:,.1f} hours, {plan.gpu_hours:,.0f} GPU-hours"
 
 
-def _overrides(plan: Plan) -> Iterator[str]:
+def _overrides(plan: RunPlan) -> Iterator[str]:
     yield "for fairseq-hydra-train:"
-    again = " +model.checkpoint_activations=true" if plan.checkpointed and not plan.run.checkpointed else ""
-    yield (f"  dataset.batch_size={plan.sequences} optimization.update_freq=[{plan.update_freq}] "
-           f"distributed_training.distributed_world_size={plan.gpus}{again}")  # fmt: skip
+    is_new = plan.checkpoint_activations and not plan.run.checkpoint_activations
+    checkpoint = " +model.checkpoint_activations=true" if is_new else ""
+    yield (
+        f"  dataset.batch_size={plan.sequences} optimization.update_freq=[{plan.update_freq}] "
+        f"distributed_training.distributed_world_size={plan.gpus}{checkpoint}"
+    )
 
 
 # ---- all runs of a folder
 
 _NAMED = re.compile(r"n\d+-(k\d+-.+|roberta)")
-"""A run of the paper is named after what it is."""
+"""Names of the paper's runs, which contain their values."""
 
 
-def check(config, gpu: Gpu, gpus: Optional[int], utilisation: float, network: Optional[float]) -> str:
-    """A table with a line for each run, the base first. Each is built, without memory for it.
+def check_runs(config, gpu: Gpu, gpus: int | None, utilization: float, network: float | None) -> str:
+    """A table with one line per run, the base first. Each model is built on fake tensors.
 
     Args:
         config: the base, or any run.
-        gpus: None for the paper's.
+        gpus: number of GPUs; None for the paper's 64.
 
     Raises:
-        ValueError: a configuration is not what its name or the base says; a line for each problem.
+        ValueError: a configuration contradicts its name or the base; the message has one line per problem.
     """
     gpus = PAPER_GPUS if gpus is None else gpus
     base = split_config(config)[0]
-    reference = run_of(compose_config(base), VOCABULARY)
-    lines = [f"{'run':24}{'parameters':>13}{'tokens an update':>18}{'batch_size':>12}{f'on {gpus} x {gpu.name}:':>24}"
-             f"{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}"]  # fmt: skip
-    problems = list(_gpus_that_disagree(reference, base, base))
+    reference = build_run(compose_config(base), VOCAB_SIZE)
+    lines = [
+        f"{'run':24}{'parameters':>13}{'tokens per update':>18}{'batch_size':>12}{f'on {gpus} x {gpu.name}:':>24}"
+        f"{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}"
+    ]
+    problems = list(_conflicting_gpus(reference, base, base))
     for path in [base, *sorted(base.parent.glob("run/*.yaml"), key=_by_numbers)]:
         try:
-            run, found = check_run(path, base, reference)
-            problems += found
-            lines.append(_line(run, path.stem, gpu, gpus, utilisation, network))
-            if not run.cpu and memory_of(run, run.sequences, gpus, run.checkpointed).total > gpu.usable:
-                problems.append(f"{path.stem}: batch_size {run.sequences} does not fit {gpu.name}")
+            run, run_problems = check_run(path, base, reference)
+            problems += run_problems
+            lines.append(_line(run, path.stem, gpu, gpus, utilization, network))
+            if (
+                not run.cpu
+                and micro_batch_memory(run, run.sequences, gpus, run.checkpoint_activations).total > gpu.usable
+            ):
+                problems.append(f"{path.stem}: batch_size {run.sequences} does not fit on {gpu.name}")
         except ValueError as error:
             problems.append(f"{path.stem}: {error}")
     if problems:
-        raise ValueError("\n".join([f"{len(problems)} of what {base.parent} says does not agree:", *problems]))
-    lines.append(f"all {len(lines) - 1} agree: built without memory, with as many parameters as the formulas have, and "
-                 "as many tokens per update for every number of GPUs and, in the paper's runs, every n")  # fmt: skip
+        raise ValueError("\n".join([f"{len(problems)} problems in {base.parent}:", *problems]))
+    lines.append(
+        f"all {len(lines) - 1} agree: the formulas count the parameters that fairseq builds, and tokens per update are "
+        "equal for all numbers of GPUs and, in the paper's runs, all n"
+    )
     return "\n".join(lines)
 
 
-def check_run(path: Path, base: Path, reference: Run) -> Tuple[Run, List[str]]:
-    """One run, and what is wrong with it."""
+def check_run(path: Path, base: Path, reference: PlannedRun) -> tuple[PlannedRun, list[str]]:
+    """Read a run and list its problems."""
     cfg = compose_config(path)
-    run = run_of(cfg, VOCABULARY)
+    run = build_run(cfg, VOCAB_SIZE)
     return run, [f"{path.stem}: {problem}" for problem in _problems(cfg, run, path, base, reference)]
 
 
-def _problems(cfg, run: Run, path: Path, base: Path, reference: Run) -> Iterator[str]:
-    built, counted = count_built(cfg), parameters(run.model).learnt
+def _problems(cfg, run: PlannedRun, path: Path, base: Path, reference: PlannedRun) -> Iterator[str]:
+    built, counted = count_built_parameters(cfg), count_parameters(run.model).trainable
     if built != counted:
-        yield f"{built:,} parameters are built, and the formulas have {counted:,}"
+        yield f"fairseq builds {built:,} parameters, the formulas count {counted:,}"
     if run.warmup >= run.updates:
-        yield f"warmup_updates is {run.warmup:,}, and max_update {run.updates:,}; it must be less"
+        yield f"warmup_updates must be less than max_update ({run.updates:,}), got {run.warmup:,}"
     if any(rate <= 0 for rate in cfg.optimization.lr):
-        yield f"lr is {list(cfg.optimization.lr)}; it must be above 0"
+        yield f"lr must be above 0, got {list(cfg.optimization.lr)}"
     if _NAMED.fullmatch(path.stem):
         shape = run.model.shape
         name = f"n{run.positions}-" + (f"k{shape.projected_dim}-{shape.sharing}" if run.model.linear else "roberta")
         if name != path.stem:
-            yield f"its values are those of {name}"
+            yield f"with these values the name must be {name}"
         if shape.max_positions != run.positions:
-            yield f"n is {run.positions} in samples and {shape.max_positions} in the model"
-        for what in ("tokens_of_update", "updates"):
-            if getattr(run, what) != getattr(reference, what):
-                yield f"{what} is {getattr(run, what):,}, and in the base {getattr(reference, what):,}"
-    # A run that leaves alone what gpus/ overrides is covered by the base; a run for a CPU is not for GPUs.
+            yield f"max_positions must be tokens_per_sample ({run.positions}), got {shape.max_positions}"
+        for field in ("tokens_per_update", "updates"):
+            if (value := getattr(run, field)) != (expected := getattr(reference, field)):
+                yield f"{field} must be {expected:,}, as in the base, got {value:,}"
+    # The base covers runs that keep the values which gpus/ overrides.
     if not run.cpu and (run.update_freq, run.gpus) != (reference.update_freq, reference.gpus):
-        yield from _gpus_that_disagree(run, path, base)
+        yield from _conflicting_gpus(run, path, base)
 
 
-def _gpus_that_disagree(run: Run, path: Path, base: Path) -> Iterator[str]:
-    """Overrides in gpus/ that change the tokens of an update."""
+def _conflicting_gpus(run: PlannedRun, path: Path, base: Path) -> Iterator[str]:
+    """Overrides in gpus/ that change the tokens per update."""
     for other in sorted(base.parent.glob("gpus/*.yaml"), key=_by_numbers):
-        tokens = run_of(compose_config(path, [f"+gpus={other.stem}"]), VOCABULARY).tokens_of_update
-        if tokens != run.tokens_of_update:
-            yield f"with +gpus={other.stem} an update has {tokens:,} tokens, without {run.tokens_of_update:,}"
+        tokens = build_run(compose_config(path, [f"+gpus={other.stem}"]), VOCAB_SIZE).tokens_per_update
+        if tokens != run.tokens_per_update:
+            yield f"tokens per update must be {run.tokens_per_update:,} with +gpus={other.stem} too, got {tokens:,}"
 
 
-def _by_numbers(path: Path):
-    """n512 before n1024; names without numbers last."""
+def _by_numbers(path: Path) -> tuple:
+    """Sort n512 before n1024; names without numbers last."""
     numbers = [int(number) for number in re.findall(r"\d+", path.stem)]
     return (not numbers, numbers, path.stem)
 
 
-def _line(run: Run, name: str, gpu: Gpu, gpus: int, utilisation: float, network: Optional[float]) -> str:
-    start = f"{name:24}{parameters(run.model).learnt:>13,}{run.tokens_of_update:>18,}{run.sequences:>12}"
+def _line(run: PlannedRun, name: str, gpu: Gpu, gpus: int, utilization: float, network: float | None) -> str:
+    start = f"{name:24}{count_parameters(run.model).trainable:>13,}{run.tokens_per_update:>18,}{run.sequences:>12}"
     if run.cpu:
         return f"{start}{'(on a CPU)':>24}"
-    stored, recomputed = (memory_of(run, run.sequences, gpus, again).total / GIB for again in (False, True))
-    plan = make_plan(run, gpu, gpus, utilisation, network)
+    stored, recomputed = (micro_batch_memory(run, run.sequences, gpus, i == 1).total / GIB for i in (0, 1))
+    plan = build_plan(run, gpu, gpus, utilization, network)
     return f"{start}{'':24}{stored:>7.2f}{recomputed:>12.2f}{plan.hours:>8,.1f}{plan.gpu_hours:>11,.0f}"

@@ -1,1 +1,1 @@
-"""The paper's claims and ours: experiments, records of what was measured, verdicts, and a report made of the records."""
+"""The paper's claims and ours: experiments, records of measurements, verdicts, and a report built from the records."""

@@ -1,24 +1,30 @@
-"""Experiments made of benchmark cells: JSON files that ``benchmark.cells`` measures in pieces, and records made of them."""
+"""Experiments measured as benchmark cells (the JSON files of ``benchmark.cells``), and their records."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..benchmark import entries
-from ..benchmark.cells import Provenance, measure, read_all
+from ..benchmark import grouping
+from ..benchmark.cells import Provenance, measure_cells, read_cells
 from ..benchmark.timing import Spread
-from ..launching.run_folder import locked
+from ..launching.run_folder import lock_folder
 from ..machine import current_commit
-from .records import Measurement, Record, reproduced, significant
-from .registry import Claim, Experiment, Inputs, Unfinished, experiments
+from .records import Measurement, Paper, Record, select_reproduced, significant
+from .registry import Claim, EarlierRule, Experiment, Inputs, Unfinished, experiments
 from .statistics import Check, Evaluate, Verdict, combine_records, not_measured
 
-TOLERANCE = {"ratio of times": 0.25, "ratio of times per token": 0.25, "ratio of batches": 0.0, "ratio of bytes": 0.0, "exponent of n": 0.2}
-"""By unit: counts are exact; ratios of times may differ by a share, exponents by an amount; times are the machine's."""
-_OWN = ("peak_operations_per_second", "kernels")
+TOLERANCE = {
+    "ratio of times": 0.25,
+    "ratio of times per token": 0.25,
+    "ratio of batches": 0.0,
+    "ratio of bytes": 0.0,
+    "exponent of n": 0.2,
+}
+"""Tolerance by unit: a relative difference, for exponents an absolute one. Counts are exact; times have none."""
+_CELL_KEYS = ("peak_operations_per_second", "kernels")
 
-Cell = Mapping[str, Any]
+Cell = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class CellKind:
         claim, where: of the record.
         measurements: of one cell.
         summary: of all cells of a record; the measurements that need more than one cell.
-        paper: what the paper prints of them.
+        paper: the paper's numbers for them.
     """
 
     name: str
@@ -41,45 +47,48 @@ class CellKind:
     paper: Any = None
 
     def records(self, folder: Path, experiment: str) -> Iterator[Record]:
-        """One record for each entry (``benchmark.entries.entry_of``) in a folder of cells, if any of its cells has a number.
+        """One record per ``benchmark.grouping.record_id`` in a folder of cells, if any of its cells has a number.
 
         Raises:
             ValueError: a file is damaged, or cells of one record are of different machines or options.
         """
         groups: dict[str, list[Cell]] = {}
-        for cell in read_all(folder, self.name):
-            groups.setdefault(entries.entry_of(cell), []).append(cell)
+        for cell in read_cells(folder, self.name):
+            groups.setdefault(grouping.record_id(cell), []).append(cell)
         for identifier, cells in groups.items():
             if any(self.read(cell) for cell in cells):
-                yield self._record(identifier, experiment, sorted(cells, key=lambda cell: cell["configuration"].get("n", 0)))
+                yield self._record(
+                    identifier, experiment, sorted(cells, key=lambda cell: cell["configuration"].get("n", 0))
+                )
 
     def read(self, cell: Cell) -> list[Measurement]:
         """
         Raises:
-            ValueError: a cell does not hold what its kind measures.
+            ValueError: a cell lacks a number of its kind.
         """
         try:
             return list(self.measurements(cell))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ValueError(f"{cell['name']}.json is a damaged cell: {type(error).__name__}: {error}") from None
+            raise ValueError(f"{cell['name']}.json is damaged: {type(error).__name__}: {error}") from None
 
     def _record(self, identifier: str, experiment: str, cells: list[Cell]) -> Record:
         for cell in cells:
-            entries.check(cell, cells[0])
-        if all("peak_operations_per_second" in cell for cell in cells):  # on a busy machine a product is only ever too slow
+            grouping.check_same_record(cell, cells[0])
+        if all("peak_operations_per_second" in cell for cell in cells):
+            # The highest measured peak: on a busy machine a matrix product only gets slower.
             peak = max(cell["peak_operations_per_second"] for cell in cells)
             cells = [{**cell, "peak_operations_per_second": peak} for cell in cells]
         first = cells[0]
-        common = {name: value for name, value in first["configuration"].items() if name not in entries.VARYING}
+        common = {name: value for name, value in first["configuration"].items() if name not in grouping.CELL_OPTIONS}
         if "models" in common:  # a cell may have some of them only
             common["models"] = list(dict.fromkeys(name for cell in cells for name in cell["configuration"]["models"]))
-        failures = {cell["name"]: failed(cell) for cell in cells if failed(cell)}
+        failures = {cell["name"]: cell_failures(cell) for cell in cells if cell_failures(cell)}
         return Record(
             identifier=identifier,
             experiment=experiment,
             made_by="benchmark",
             claim=self.claim,
-            paper={"value": self.paper, "where": self.where},
+            paper=Paper(value=self.paper, where=self.where),
             measurements=[*(m for cell in cells for m in self.read(cell)), *self.summary(cells)],
             scale="cpu" if first["configuration"]["device"] == "cpu" else "gpu",
             hardware=first["hardware"],
@@ -98,26 +107,31 @@ class CellKind:
         )
 
 
-def failed(cell: Cell) -> dict[str, str]:
-    """What could not be measured, and why."""
+def cell_failures(cell: Cell) -> dict[str, str]:
+    """The reason of each model that could not be measured, by its name."""
     return cell["measured"].get("failed", {})
 
 
 def _varying(cell: Cell) -> dict[str, Any]:
-    """What a cell has of its own: its sizes, the peak its utilization is a share of, the kernels that the fused attention
-    took, and which bytes were counted because no GPU was asked."""
-    sizes = {name: value for name, value in cell["configuration"].items() if name in entries.VARYING}
-    own = {**{name: cell.get(name) for name in _OWN}, "counted": cell["measured"].get("counted")}
+    """Options and facts that differ between the cells of a record: sizes, the peak behind the utilization, kernels of
+    fused attention, and the models whose bytes were counted because they do not fit the GPU."""
+    sizes = {name: value for name, value in cell["configuration"].items() if name in grouping.CELL_OPTIONS}
+    own = {**{name: cell.get(name) for name in _CELL_KEYS}, "counted": cell["measured"].get("counted")}
     return {**sizes, **{name: value for name, value in own.items() if value}}
 
 
 def spread(values: Spread, unit: str, factor: float = 1.0) -> dict[str, Any]:
     """Value, interval, repetitions and unit of a measurement, five digits each."""
     value, low, high = (significant(factor * x, 5) for x in (values.median, values.lowest, values.highest))
-    return {"value": value, "unit": unit, "interval": (low, high) if values.repetitions > 1 else None, "repetitions": values.repetitions}
+    return {
+        "value": value,
+        "unit": unit,
+        "interval": (low, high) if values.repetitions > 1 else None,
+        "repetitions": values.repetitions,
+    }
 
 
-def once(value: float, unit: str) -> dict[str, Any]:
+def single_value(value: float, unit: str) -> dict[str, Any]:
     return {"value": significant(value, 5), "unit": unit}
 
 
@@ -125,13 +139,25 @@ class CellExperiment(Experiment):
     """An experiment whose measurements are benchmark cells.
 
     Args:
-        kind: of its cells.
-        cells_at: by scale, what makes them.
+        kinds: of its cells.
+        cells_at: a function that builds the cells, by scale.
     """
 
-    def __init__(self, name: str, title: str, claims: Sequence[Claim], kinds: Sequence[CellKind],
-                 cells_at: Mapping[str, Callable[[], list]]):  # fmt: skip
-        self.name, self.title, self.claims, self.kinds, self.cells_at = name, title, tuple(claims), tuple(kinds), cells_at
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        claims: Sequence[Claim],
+        kinds: Sequence[CellKind],
+        cells_at: Mapping[str, Callable[[], list]],
+    ):
+        self.name, self.title, self.claims, self.kinds, self.cells_at = (
+            name,
+            title,
+            tuple(claims),
+            tuple(kinds),
+            cells_at,
+        )
         self.scales = tuple(cells_at)
 
     def cost(self, scale: str) -> str:
@@ -140,6 +166,10 @@ class CellExperiment(Experiment):
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
         return self._folder(record.scale, inputs).is_dir()
 
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        folder = self._folder(scale, inputs)
+        return [cell.name for cell in self.cells_at[scale]() if (folder / f"{cell.name}.json").exists()]
+
     def _folder(self, scale: str, inputs: Inputs) -> Path:
         return inputs.folder / scale / self.name / "cells"
 
@@ -147,34 +177,45 @@ class CellExperiment(Experiment):
         folder = self._folder(scale, inputs)
         cells = self.cells_at[scale]()
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
-            left = measure(cells, folder, Provenance(current_commit(), command), inputs.minutes)
+        with lock_folder(folder):
+            left = measure_cells(cells, folder, Provenance(current_commit(), command), inputs.minutes)
         if left:
-            raise Unfinished(f"{self.name}: the time budget is spent; {len(left)} of {len(cells)} cells are left; rerun the command to resume")
+            raise Unfinished(
+                f"{self.name}: the time budget is spent; {len(left)} of {len(cells)} measurements are left; "
+                f"rerun the command to resume"
+            )
         found = [record for kind in self.kinds for record in kind.records(folder, self.name)]
-        return [record.changed(identifier=f"{record.identifier}-{scale}", made_by="reproduce", scale=scale, command=command,
-                               tolerance=TOLERANCE) for record in found]  # fmt: skip
+        return [
+            record.copy_with(
+                identifier=f"{record.identifier}-{scale}",
+                made_by="reproduce",
+                scale=scale,
+                command=command,
+                tolerance=TOLERANCE,
+            )
+            for record in found
+        ]
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        return "measured again", again_elsewhere(self, record, inputs)
+        return "measured again", measure_in_temporary_folder(self, record, inputs)
 
 
-def again_elsewhere(experiment: Experiment, record: Record, inputs: Inputs) -> list[Record]:
-    """Measure in a temporary folder what trains nothing.
+def measure_in_temporary_folder(experiment: Experiment, record: Record, inputs: Inputs) -> list[Record]:
+    """Measure an experiment that trains nothing in a temporary folder.
 
     Raises:
-        ValueError: a folder or a time budget is given.
+        ValueError: ``inputs`` sets a folder of runs or a time budget.
     """
     from tempfile import TemporaryDirectory
 
-    inputs.refuse(("runs", "minutes"), f"verifying {experiment.name}", "it runs in one go, in a temporary folder")
+    inputs.reject(("runs", "minutes"), f"verifying {experiment.name}", "it runs in one go, in a temporary folder")
     experiment.check(record.scale, inputs)
     with TemporaryDirectory() as folder:
         return experiment.measure(record.scale, Inputs(runs=folder), record.command)
 
 
 def kinds() -> dict[str, tuple[CellKind, str]]:
-    """Every kind of cell with the name of its experiment."""
+    """All kinds of cells, with the name of their experiment."""
     return {kind.name: (kind, each.name) for each in experiments() for kind in getattr(each, "kinds", ())}
 
 
@@ -188,12 +229,17 @@ def records_in(folder: Path) -> list[Record]:
 
 
 def failures_in(folder: Path) -> list[str]:
-    """What could not be measured in a folder of cells, and why."""
-    cells = (cell for kind in kinds() for cell in read_all(folder, kind))
-    return [f"{cell['name']}: {name}: {why}" for cell in cells for name, why in failed(cell).items()]
+    """The reason of each model that could not be measured, for all cells of a folder."""
+    cells = (cell for kind in kinds() for cell in read_cells(folder, kind))
+    return [f"{cell['name']}: {name}: {why}" for cell in cells for name, why in cell_failures(cell).items()]
 
 
 # Rules over these records
+
+OTHER_SIZES = EarlierRule(
+    "The same rule, on records of any width and k.", "2026-11-22", True, "The paper's models are of base size."
+)
+"""Of the claims on times."""
 
 
 def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Record]:
@@ -202,29 +248,39 @@ def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Rec
     A record of Table 3 has every k, and no k of its own.
     """
     others = (r for r in records if r.experiment == experiment and r.scale == scale and r.made_by != "script")
-    return reproduced(records, experiment, scale) or [r for r in others if is_base_size(r)]
+    return select_reproduced(records, experiment, scale) or [r for r in others if is_base_size(r)]
 
 
 def is_base_size(record: Record) -> bool:
-    return all(record.configuration.get(name, value) == value for name, value in entries.BASE_SIZE.items())
+    return all(record.configuration.get(name, value) == value for name, value in grouping.BASE_SIZE.items())
 
 
-def rule(experiment: str, missing: str, checks_of: Callable[[Record], list[Check]]) -> Evaluate:
+def rule(
+    experiment: str,
+    missing: str,
+    checks_of: Callable[[Record], list[Check]],
+    remarks_of: Callable[[Record], list[str]] = lambda record: [],
+) -> Evaluate:
     """The rule of a claim on each of the records of an experiment.
 
     Args:
-        missing: what there is no record of, in words.
+        missing: name pattern of the records, for the verdict when there are none.
+        remarks_of: what is reported of a record that the verdict uses, without deciding.
     """
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
         found = evidence(records, experiment, scale)
-        return combine_records(found, checks_of) if found else not_measured(f"{missing} of scale {scale}")
+        if not found:
+            return not_measured(f"{missing} of scale {scale}")
+        verdict = combine_records(found, checks_of)
+        remarks = [remark for r in found if r.identifier in verdict.records for remark in remarks_of(r)]
+        return replace(verdict, remarks=[*verdict.remarks, *dict.fromkeys(remarks)])
 
     return evaluate
 
 
 def setting(record: Record) -> str:
-    """Layers and what they ran on: threads of a CPU, the name of a GPU."""
+    """The number of layers, and the threads of the CPU or the name of the GPU."""
     c = record.configuration
     if record.scale != "gpu" and "threads" in c:
         where = [f"{c['threads']} thread{'s' * (c['threads'] > 1)}"]

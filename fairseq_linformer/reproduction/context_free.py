@@ -21,8 +21,8 @@ The best prediction from S alone is the posterior. With c = r / |R|,
     Q(x | s)      = (c [s in R] p(x) + u [x = s] p(s)) / P(s),   s != <mask>
     P(s)          =  c [s in R]      + u p(s)
 
-so that a special symbol, which is never drawn at random, is believed at once, and a
-frequent one nearly. Its expected cost when the text follows q, in bits, is
+so a special symbol, which is never drawn at random, is certainly X, and a frequent one almost
+certainly. The expected cost when the text follows q, in bits, is
 
     (m + c) C  +  c sum_{s in R, s != <mask>} sum_x q(x) (-log2 Q(x | s))  +  u sum_x q(x) (-log2 Q(x | x))
 
@@ -31,8 +31,8 @@ differs from (c p(x)) / P(s), which leaves sums over the vocabulary alone. For u
 this is about 0.9 H + 0.2 bits.
 
 Position is not context either: the first token of each sample is always <s>, which fairseq
-masks like any other and which costs a model that knows positions nothing. With samples of
-n tokens the level is (n - 1) / n of the above.
+masks like any other and which a model that knows positions predicts at no cost. With samples
+of n tokens the level is (n - 1) / n of the above.
 """
 
 import argparse
@@ -98,10 +98,10 @@ def masked_bits(
         Bits per predicted token.
 
     Raises:
-        ValueError: q gives weight to what p rules out, <mask> included.
+        ValueError: q is positive where p is 0, or p is positive at ``mask_idx``.
     """
     if p[mask_idx] > 0 or np.any((q > 0) & (p == 0)):
-        raise ValueError("the text holds entries that its unigram rules out")
+        raise ValueError("q must be 0 wherever p is 0, and p must be 0 at mask_idx")
     r, u = random_token_prob, leave_unmasked_prob
     drawn = np.arange(len(p)) >= special  # R
     c = r / drawn.sum()
@@ -126,7 +126,7 @@ def masked_bits(
 
 
 def _expected_bits(q: np.ndarray, p: np.ndarray) -> float:
-    """sum_x q(x) (-log2 p(x)), terms with q = 0 left out."""
+    """sum_x q(x) (-log2 p(x)) over the x with q(x) > 0."""
     some = q > 0
     return float(-(q[some] * np.log2(p[some])).sum())
 
@@ -138,14 +138,13 @@ def measure(
     leave_unmasked_prob: float = 0.1,
     split: str = "valid",
 ) -> ContextFree:
-    """The levels of a data set as ``fairseq-preprocess --only-source`` leaves it.
+    """The levels of a data set written by ``fairseq-preprocess --only-source``.
 
     Args:
         data_bin: folder with dict.txt and the splits train and valid.
-        tokens_per_sample: n, as given to the task ``masked_lm``.
-        random_token_prob: as given to the task.
-        leave_unmasked_prob: as given to the task.
-        split: the one to predict.
+        tokens_per_sample: n, the option of the task ``masked_lm``.
+        random_token_prob, leave_unmasked_prob: options of the task.
+        split: the split to predict.
 
     Raises:
         FileNotFoundError: the folder lacks one of these.
@@ -157,28 +156,27 @@ def measure(
     mask_idx = vocabulary.add_symbol("<mask>")
     train, valid = (_counts(data_bin, name, vocabulary) for name in ("train", split))
 
-    # Of the special symbols only </s> and <unk> stand in binarised text.
+    # Of the special symbols, only </s> and <unk> occur in binarized text.
     can_occur = np.arange(len(vocabulary)) >= special
     can_occur[[vocabulary.eos(), vocabulary.unk()]] = True
     can_occur[mask_idx] = False
     p, q = unigram(train, can_occur), valid / valid.sum()
     bits = masked_bits(p, q, mask_idx, special, random_token_prob, leave_unmasked_prob)
     return ContextFree(
-        unigram_bits=_expected_bits(q, p),
-        masked_bits=bits * (tokens_per_sample - 1) / tokens_per_sample,
+        unigram_bits=_expected_bits(q, p), masked_bits=bits * (tokens_per_sample - 1) / tokens_per_sample
     )
 
 
 def _counts(data_bin, split: str, vocabulary) -> np.ndarray:
-    """(V,) how often each entry stands in a split, <s> not among them."""
+    """(V,) how often each entry occurs in a split, without <s>."""
     from fairseq.data import data_utils
 
     data = data_utils.load_indexed_dataset(f"{data_bin}/{split}", vocabulary)
     if data is None or len(data) == 0:
-        raise FileNotFoundError(f"{data_bin} has no split named {split}")
+        raise FileNotFoundError(f"{data_bin} has no split {split!r}, or an empty one")
     counts = np.zeros(len(vocabulary))
     for i in range(len(data)):
-        # bincount of one sentence at a time would build V numbers for each
+        # np.bincount would allocate V numbers per sentence.
         np.add.at(counts, data[i].numpy(), 1)
     return counts
 
@@ -187,10 +185,10 @@ def main(arguments: list[str] | None = None) -> None:
     """The command line; see the top of this file."""
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_linformer.reproduction.context_free",
-        description="What a masked LM without context reaches on a binarised data set.",
+        description="Perplexity of the best masked LM without context on a binarized data set.",
     )
-    parser.add_argument("data_bin", metavar="DATA_BIN")
-    parser.add_argument("--tokens-per-sample", type=int, required=True, metavar="n")
+    parser.add_argument("data_bin", metavar="DATA_BIN", help="folder written by fairseq-preprocess")
+    parser.add_argument("--tokens-per-sample", type=int, required=True, metavar="n", help="sequence length")
     options = parser.parse_args(arguments)
     try:
         level = measure(options.data_bin, options.tokens_per_sample)

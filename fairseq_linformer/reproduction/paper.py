@@ -1,6 +1,6 @@
 """The paper's numbers (Wang et al. 2020, arXiv:2006.04768), as printed in the tables of the published PDF.
 
-Its figures print no numbers; what its text says of them is in the claims of ``experiments/``.
+Its figures print no numbers; the claims in ``experiments/`` state what the text says about them.
 """
 
 import re
@@ -25,7 +25,7 @@ TABLE_1: dict[str, Complexity] = {
     "reformer": Complexity("O(n log(n))", "O(log(n))"),
     "linformer": Complexity("O(n)", "O(1)"),
 }
-"""Table 1: time of a layer and the least sequential operations, as n grows."""
+"""Table 1: complexity per layer and minimum number of sequential operations."""
 
 _TASKS = ("sst-2", "imdb", "qnli", "qqp")
 TABLE_2: dict[str, dict[str, float]] = {
@@ -45,10 +45,13 @@ TABLE_2: dict[str, dict[str, float]] = {
         "1024, Linformer, 256, shared kv, layer": (93.2, 94.2, 90.8, 90.5),
     }.items()
 }
-"""Table 2: accuracy on the development set, in percent (the paper does not say what it is of QQP; of IMDB, which has none, the test set)."""
+"""Table 2: accuracy in percent on the development set; for IMDB, which has none, on the test set. The paper does not
+name QQP's metric; ASSUMED to be accuracy."""
 
-TABLE_2_AVERAGE: dict[str, float] = dict(zip(TABLE_2, (92.25, 91.75, 91.85, 91.83, 92.08, 92.03, 92.30, 91.90, 90.45, 91.90, 91.83, 92.18)))
-"""Its last column, as printed: the mean over the tasks."""
+TABLE_2_AVERAGE: dict[str, float] = dict(
+    zip(TABLE_2, (92.25, 91.75, 91.85, 91.83, 92.08, 92.03, 92.30, 91.90, 90.45, 91.90, 91.83, 92.18))
+)
+"""The last column of Table 2 as printed: the mean over tasks."""
 AVERAGE = "average"
 
 TABLE_3_DIMENSIONS = (128, 256, 512, 1024, 2048)
@@ -64,7 +67,7 @@ TABLE_3_TIME: dict[int, tuple[float, ...]] = {
     32768: (13, 12, 11, 8.8, 5.0),
     65536: (20, 18, 16, 14, 7.9),
 }
-"""Table 3, left: n to how many times faster a forward pass is, for each k."""
+"""Table 3, left: speedup of the forward pass by n, for each k."""
 
 TABLE_3_MEMORY: dict[int, tuple[float, ...]] = {
     512: (1.7, 1.5),
@@ -76,7 +79,7 @@ TABLE_3_MEMORY: dict[int, tuple[float, ...]] = {
     32768: (56, 48, 36, 18, 16),
     65536: (60, 52, 40, 20, 18),
 }
-"""Table 3, right: n to how many times larger the largest batch is, for each k."""
+"""Table 3, right: ratio of the largest batch sizes by n, for each k."""
 
 
 def table_3(half: dict[int, tuple[float, ...]], n: int, k: int) -> float | None:
@@ -85,12 +88,12 @@ def table_3(half: dict[int, tuple[float, ...]], n: int, k: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class Cell:
+class PaperCell:
     """A cell of a table.
 
     Attributes:
-        table: also the name of the experiment that tests it.
-        row, column: of the table; of Table 3 the row begins with its half.
+        table: also the name of the experiment that tests it; the right half of Table 3 is tested by ``memory``.
+        row, column: of the table; a row of Table 3 begins with its half, ``time`` or ``memory``.
         printed: a number, or a complexity.
     """
 
@@ -111,11 +114,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What was measured of a cell.
+    """A measurement for a cell of the paper.
 
     Attributes:
-        records: identifiers of those it is from.
-        model: where several stand for the cell.
+        records: identifiers of its records.
+        model: label of the model, where several correspond to the cell.
     """
 
     records: tuple[str, ...]
@@ -124,18 +127,18 @@ class CellResult:
     measured: Measurement
 
 
-def _cells() -> Iterator[Cell]:
+def _cells() -> Iterator[PaperCell]:
     for family, printed in TABLE_1.items():
-        yield Cell("table-1", family, "per layer", printed.per_layer)
-        yield Cell("table-1", family, "sequential", printed.sequential)
+        yield PaperCell("table-1", family, "per layer", printed.per_layer)
+        yield PaperCell("table-1", family, "sequential", printed.sequential)
     for row, accuracies in TABLE_2.items():
         for column, accuracy in {**accuracies, AVERAGE: TABLE_2_AVERAGE[row]}.items():
-            yield Cell("table-2", row, column, accuracy)
+            yield PaperCell("table-2", row, column, accuracy)
     for name, half in (("time", TABLE_3_TIME), ("memory", TABLE_3_MEMORY)):
         for n, ratios in half.items():
             for k, ratio in zip(TABLE_3_DIMENSIONS, ratios):
-                yield Cell("table-3", f"{name}, n = {n}", f"k = {k}", ratio)
+                yield PaperCell("table-3", f"{name}, n = {n}", f"k = {k}", ratio)
 
 
-CELLS: dict[str, Cell] = {cell.identifier: cell for cell in _cells()}
+CELLS: dict[str, PaperCell] = {cell.identifier: cell for cell in _cells()}
 """Every cell of the three tables by its identifier."""

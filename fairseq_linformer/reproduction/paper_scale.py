@@ -1,13 +1,13 @@
-"""The paper's own scale: arrays of Slurm jobs, read back into records once they are trained.
+"""The paper's own scale: Slurm arrays, turned into records once they are trained.
 
-    fairseq-linformer reproduce figure-3a --scale paper --text TEXT
+    fairseq-linformer reproduce figure-3a --scale paper --data TEXT
 
-submits the runs not trained yet; once all are trained, the same command writes the record.
+submits the runs that are not trained yet; once all are trained, the same command writes the record. As the rules need
+several seeds, each model is trained with ``SEEDS``, the first seed of every model first.
 """
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,81 +15,67 @@ import torch
 from omegaconf import OmegaConf
 
 from ..launching.run_folder import DONE, read_config
+from ..launching.training_job import run_name
 from ..planning.configs import compose_config
 from . import scoring
-from .records import Record
-from .registry import Experiment, Inputs, experiments
-from .runs import CONFIG
-from .scoring import Trained
-from .text import shards_of
+from .records import TRAINING, Record
+from .registry import Experiment, Inputs, PaperScale, experiments
+from .runs import CONFIG, Model
+from .scoring import FinishedRun
+from .text import find_shards
+from .training_options import pack, training_options
 
 SCALE, PRETRAINING = "paper", "pretraining"
-_MODEL = ("_name", "encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "projected_dim",
-          "sharing", "projection")  # fmt: skip
-
-
-class PaperScale(ABC):
-    """How an experiment is trained at the paper's scale.
-
-    Attributes:
-        reads: the inputs it needs.
-        pretraining: names of the runs in ``configs/pretrain/run`` that it needs.
-    """
-
-    reads: tuple[str, ...] = ("text",)
-    pretraining: tuple[str, ...] = ()
-
-    @abstractmethod
-    def members(self, runs, tasks, device: str) -> list[list[str]]:
-        """The array: arguments of ``fairseq-linformer submit`` for each member.
-
-        Raises:
-            ValueError: something it needs is not trained or not prepared.
-        """
-
-    @abstractmethod
-    def is_trained(self, runs, tasks, device: str) -> bool:
-        """Whether nothing is left to submit."""
-
-    @abstractmethod
-    def measure(self, inputs: Inputs, device: str, command: str) -> list[Record]:
-        """Score what is trained.
-
-        Raises:
-            ValueError: a run is of another model or text, or its configuration or curve is damaged.
-        """
+SEEDS = (1, 2, 3)
+_MODEL = """
+    _name encoder_layers encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads projected_dim sharing
+    projection projection_init projection_lr_scale
+""".split()
 
 
 class PaperFigure(PaperScale):
     """A figure whose curves are pretrainings.
 
     Args:
-        runs: of ``configs/pretrain/run``, by model.
+        build_record: ``TrainingExperiment.record`` of the experiment.
+        runs: overrides of ``configs/pretrain/base.yaml``, by model.
     """
 
-    def __init__(self, experiment: Experiment, runs: Mapping[str, str]):
-        self.experiment, self.runs, self.pretraining = experiment, runs, tuple(runs.values())
+    def __init__(self, experiment: Experiment, build_record: Callable[..., Record], runs: Mapping[str, Sequence[str]]):
+        self.experiment, self.build_record = experiment, build_record
+        self.runs = {model: [_with_seed(overrides, seed) for seed in SEEDS] for model, overrides in runs.items()}
+        """Overrides by model, one per seed."""
+        self.pretraining = tuple(run for of_seed in zip(*self.runs.values()) for run in of_seed)
 
     def members(self, runs, tasks, device: str) -> list[list[str]]:
-        return [[f"+run={run}"] for run in self.pretraining]
+        return [list(overrides) for overrides in self.pretraining]
 
     def is_trained(self, runs, tasks, device: str) -> bool:
-        return all(is_trained(runs, run) for run in self.pretraining)
+        return all(is_trained(runs, overrides) for overrides in self.pretraining)
 
     def measure(self, inputs: Inputs, device: str, command: str) -> list[Record]:
-        experiment, folder = self.experiment, inputs.folder
-        configured = {model: _checked(folder / run, run) for model, run in self.runs.items()}
-        models = {model: [_trained(folder / run, configured[model], inputs.text)] for model, run in self.runs.items()}
-        configuration = {"runs": {model: _described(cfg) for model, cfg in configured.items()}}
-        # What the GPUs of a cluster trained may be scored where there is none.
-        device = "gpu" if device == "gpu" and torch.cuda.is_available() else "cpu"
-        every = [run for of_seed in models.values() for run in of_seed]
-        rules = rules_of_submission(experiment, folder)
-        return [experiment.record(SCALE, models, every, inputs.text, device, configuration, command, rules)]
+        configured = {run: _read_checked_config(_folder(inputs.folder, run), run) for run in self.pretraining}
+        finished = {
+            run: _finished_run(_folder(inputs.folder, run), cfg, inputs.data) for run, cfg in configured.items()
+        }
+        models = {model: [finished[run] for run in seed_runs] for model, seed_runs in self.runs.items()}
+        described = {model: _describe_run(configured[seed_runs[0]]) for model, seed_runs in self.runs.items()}
+        options = {model: training_options(OmegaConf.create(configured[r[0]])) for model, r in self.runs.items()}
+        configuration = {"seeds": list(SEEDS), "runs": described, TRAINING: pack(options)}
+        # Runs trained on a cluster's GPUs may be scored on a machine without one.
+        device = "cuda" if device == "cuda" and torch.cuda.is_available() else "cpu"
+        rules = rules_of_submission(self.experiment, inputs.folder)
+        every = list(finished.values())
+        return [self.build_record(SCALE, models, every, inputs.data, device, configuration, command, rules)]
+
+
+def _with_seed(overrides: Sequence[str], seed: int) -> tuple[str, ...]:
+    """The configuration has seed 1."""
+    return (*overrides, *[f"common.seed={seed}"] * (seed != 1))
 
 
 def arrays() -> dict[str, list[Experiment]]:
-    """The names of ``submit --array``, with the experiments that each is for: their own, and ``pretraining`` for every run they need."""
+    """Experiments by the names of ``submit --array``: one name each, and ``pretraining`` for all runs they need."""
     found = [each for each in experiments() if each.paper_scale]
     return {**{each.name: [each] for each in found}, PRETRAINING: found}
 
@@ -98,67 +84,90 @@ def array_members(name: str, runs, tasks, device: str) -> list[list[str]]:
     """Arguments of ``fairseq-linformer submit`` for each member of an array.
 
     Raises:
-        ValueError: there is no such array; ``tasks`` is missing, or given and not read; or as ``PaperScale.members``.
+        ValueError: the array is unknown; ``tasks`` is missing, or set but not read; or as ``PaperScale.members``.
     """
     if name not in arrays():
-        raise ValueError(f"--array is {name}; choose from {', '.join(arrays())}")
-    for_array = arrays()[name]
-    reads_tasks = name != PRETRAINING and "tasks" in for_array[0].paper_scale.reads
+        raise ValueError(f"unknown --array {name!r}; choose from {', '.join(arrays())}")
+    scales = [each.paper_scale for each in arrays()[name] if each.paper_scale]
+    reads_tasks = name != PRETRAINING and "tasks" in scales[0].reads
     if reads_tasks != (tasks is not None):
-        raise ValueError(f"--array {name} {'needs --tasks FOLDER' if reads_tasks else f'does not read --tasks, which is {tasks}'}")
+        raise ValueError(
+            f"--array {name} needs --tasks" if reads_tasks else f"--array {name} takes no --tasks, got {tasks}"
+        )
     if name == PRETRAINING:
-        return [[f"+run={run}"] for run in dict.fromkeys(run for each in for_array for run in each.paper_scale.pretraining)]
-    return for_array[0].paper_scale.members(runs, tasks, device)
+        return [list(run) for run in dict.fromkeys(run for each in scales for run in each.pretraining)]
+    return scales[0].members(runs, tasks, device)
 
 
-def is_trained(runs, run: str) -> bool:
-    """Whether the pretraining ``run`` in the folder ``runs`` is finished."""
-    return (Path(runs) / run / DONE).exists()
+def is_trained(runs, overrides: Sequence[str]) -> bool:
+    """Whether the pretraining with these overrides is finished in the folder ``runs``."""
+    return (_folder(runs, overrides) / DONE).exists()
 
 
-def keep_rules(array: str, runs) -> None:
-    """Write down today's rules when an array is submitted."""
+def _folder(runs, overrides: Sequence[str]) -> Path:
+    """The run folder, as ``submit`` names it."""
+    return Path(runs) / run_name(CONFIG, overrides)
+
+
+def save_rules(array: str, runs) -> None:
+    """Write the current rules of the claims when an array is submitted."""
     for each in arrays()[array]:
         if array != PRETRAINING or isinstance(each.paper_scale, PaperFigure):
             scoring.rules_before_runs(each.name, each.claims, Path(runs) / SCALE)
 
 
 def rules_of_submission(experiment: Experiment, runs: Path) -> dict[str, str] | None:
-    """Those that ``keep_rules`` wrote; None for runs that were submitted one by one: today's are not from before them."""
+    """The rules that ``save_rules`` wrote; None for runs submitted one by one, which today's rules do not predate."""
     if not scoring.rules_file(experiment.name, runs / SCALE).exists():
         return None
     return scoring.rules_before_runs(experiment.name, experiment.claims, runs / SCALE)
 
 
-def _checked(folder: Path, run: str) -> dict[str, Any]:
-    """The configuration of a run folder, whose name may have been given by hand.
+def _read_checked_config(folder: Path, overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration of a run folder, which the user may have named by hand.
 
     Raises:
-        ValueError: its n or model is not that of ``configs/pretrain/run``.
+        ValueError: its n, model or seed is not that of the overrides.
     """
-    config, wanted = (OmegaConf.to_container(c) for c in (read_config(folder), compose_config(str(CONFIG), [f"+run={run}", "task.data=any"])))
-    for section, keys in (("task", ("tokens_per_sample",)), ("model", _MODEL)):
+    config, wanted = (
+        dict[str, Any](OmegaConf.to_container(c))  # type: ignore[arg-type]
+        for c in (read_config(folder), compose_config(str(CONFIG), [*overrides, "task.data=any"]))
+    )
+    for section, keys in (("task", ("tokens_per_sample",)), ("model", _MODEL), ("common", ("seed",))):
         for key in keys:
-            if (there := config[section].get(key)) != wanted[section].get(key):
-                raise ValueError(f"{folder} was trained with {section}.{key}={there}, and {run} has {wanted[section].get(key)}; "
-                                 f"give another --runs")  # fmt: skip
+            if (stored := config[section].get(key)) != wanted[section].get(key):
+                raise ValueError(
+                    f"{folder} must have {section}.{key} = {wanted[section].get(key)} of {' '.join(overrides)}, "
+                    f"got {stored}; use another --runs"
+                )
     return config
 
 
-def _trained(folder: Path, config: Mapping[str, Any], text) -> Trained:
+def _finished_run(folder: Path, config: Mapping[str, Any], text) -> FinishedRun:
     """
     Raises:
         ValueError: it was trained on another text.
     """
-    there = config["task"]["data"].split(os.pathsep)
-    here = [str(path.absolute()) for path in shards_of(text)]
-    if [*map(os.path.realpath, there)] != [*map(os.path.realpath, here)]:
-        raise ValueError(f"{folder} was trained on {os.pathsep.join(there)}, and --text has {os.pathsep.join(here)}")
-    return Trained(folder, config["task"]["tokens_per_sample"], config["optimization"]["max_update"])
+    trained_on = config["task"]["data"].split(os.pathsep)
+    shards = [str(path.absolute()) for path in find_shards(text)]
+    if [*map(os.path.realpath, trained_on)] != [*map(os.path.realpath, shards)]:
+        raise ValueError(
+            f"{folder} was trained on {os.pathsep.join(trained_on)}, not on --data {os.pathsep.join(shards)}"
+        )
+    return FinishedRun(folder, config["task"]["tokens_per_sample"], config["optimization"]["max_update"])
 
 
-def _described(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says of a run."""
-    model = {key: config["model"].get(key) for key in ("_name", "projected_dim", "sharing")}
-    return {"n": config["task"]["tokens_per_sample"], **model, "updates": config["optimization"]["max_update"],
-            "lr": config["optimization"]["lr"], "seed": config["common"]["seed"], "made": "scratch"}  # fmt: skip
+def _describe_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of a run in a record."""
+    n, options = config["task"]["tokens_per_sample"], config["model"]
+    model = Model(n)
+    if options.get("projected_dim") is not None:
+        start, rate = options.get("projection_init"), options.get("projection_lr_scale")
+        kind = options.get("projection") or Model.projection
+        model = Model(n, int(options["projected_dim"]), options["sharing"], kind, start, rate)
+    return {
+        "model": {**model.describe(), "_name": options["_name"]},
+        "updates": config["optimization"]["max_update"],
+        "lr": config["optimization"]["lr"],
+        "made": "scratch",
+    }

@@ -1,33 +1,37 @@
 """The ledger: one JSON file in ``results/`` for each thing that was measured.
 
-A record holds all that is needed to believe its numbers and to measure them again. One that lacks a field is rejected, and so
-is one that was edited after it was written. Reports are made from records alone.
+A record holds all that is needed to trust its numbers and to measure them again. A record that lacks a field or was
+edited after it was written is rejected. Reports are built from records alone.
 """
 
 import datetime
-import hashlib
 import json
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from subprocess import CalledProcessError
-from typing import Annotated, Any, Iterable, Iterator, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..files import atomic, read_json
-from ..machine import current_commit, provenance
+from ..files import atomic, fingerprint, read_json, with_seal
+from ..machine import DIRTY, clean_commit, current_commit, provenance
 
-SCHEMA = 2
-Scale = Literal["smoke", "cpu", "gpu", "paper"]
+SCHEMA: Final = 2
+ScaleName = Literal["smoke", "cpu", "gpu", "paper"]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[tuple[Number, Number], Field(strict=False)]  # JSON has lists
-PLACES = ("model", "baseline", "n", "baseline_n", "k", "sharing", "seed", "task", "split", "phase", "part", "source", "layer",
-          "head", "matrix", "head_dim", "epsilon", "delta", "approximation")  # fmt: skip
+TRAINING = "training"
+"""The part of a configuration with the options of trained runs. Records from before 2026-11-23 lack it."""
+PLACES = """
+    model baseline n baseline_n k sharing seed task split phase part source layer head matrix head_dim epsilon delta
+    approximation
+""".split()
 """Fields of a measurement that say where it was taken."""
 
 
-class _Strict(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     def __init__(self, **fields: Any):
@@ -49,7 +53,16 @@ def _first_problem(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-class Measurement(_Strict):
+if TYPE_CHECKING:
+    # Every metric has its own places; a type checker cannot know which of them are set.
+    PlaceStr: TypeAlias = Any
+    PlaceInt: TypeAlias = Any
+    PlaceFloat: TypeAlias = Any
+else:
+    PlaceStr, PlaceInt, PlaceFloat = str | None, int | None, float | None
+
+
+class Measurement(_StrictModel):
     """One number.
 
     Attributes:
@@ -78,32 +91,35 @@ class Measurement(_Strict):
     interval: Pair | None = None
     interval_kind: Literal["range", "confidence"] = "range"
     repetitions: Annotated[int, Field(ge=1)] = 1
-    model: str | None = None
-    baseline: str | None = None
-    n: int | None = None
-    baseline_n: int | None = None
-    k: int | None = None
-    sharing: str | None = None
-    seed: int | None = None
-    task: str | None = None
-    split: str | None = None
-    phase: str | None = None
-    part: str | None = None
-    source: str | None = None
-    layer: int | None = None
-    head: int | None = None
-    matrix: str | None = None
-    head_dim: int | None = None
-    epsilon: float | None = None
-    delta: str | None = None
-    approximation: str | None = None
+    model: PlaceStr = None
+    baseline: PlaceStr = None
+    n: PlaceInt = None
+    baseline_n: PlaceInt = None
+    k: PlaceInt = None
+    sharing: PlaceStr = None
+    seed: PlaceInt = None
+    task: PlaceStr = None
+    split: PlaceStr = None
+    phase: PlaceStr = None
+    part: PlaceStr = None
+    source: PlaceStr = None
+    layer: PlaceInt = None
+    head: PlaceInt = None
+    matrix: PlaceStr = None
+    head_dim: PlaceInt = None
+    epsilon: PlaceFloat = None
+    delta: PlaceStr = None
+    approximation: PlaceStr = None
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _check_consistency(self) -> Self:
         if self.interval_kind == "range" and (self.repetitions > 1) != (self.interval is not None):
-            raise ValueError(f"{self.repetitions} repetitions with interval {self.interval}; an interval is needed for several repetitions, and not allowed for one")
+            raise ValueError(
+                f"interval must be set exactly if there are several repetitions, "
+                f"got {self.interval} for {self.repetitions} repetitions"
+            )
         if self.interval is not None and not self.interval[0] <= self.value <= self.interval[1]:
-            raise ValueError(f"interval is {self.interval}; it must be the lowest and the highest, around {self.value}")
+            raise ValueError(f"interval must be (lowest, highest) around {self.value}, got {self.interval}")
         return self
 
     @property
@@ -124,7 +140,7 @@ class Measurement(_Strict):
         return self.metric + f" ({', '.join(f'{name} {value}' for name, value in at.items())})" * bool(at)
 
 
-class Curve(_Strict):
+class Curve(_StrictModel):
     """Points (x, y) of one run: validation bits over updates, or a spectrum over its index."""
 
     metric: Text
@@ -136,26 +152,41 @@ class Curve(_Strict):
     layer: int | None = None
 
 
-class Paper(_Strict):
+class Paper(_StrictModel):
     """What the paper prints, and where; the value is None where it prints no number."""
 
     where: Text
     value: Any = None
 
 
-class Record(_Strict):
+class Superseded(_StrictModel):
+    """The earlier record of the same identifier, in ``archive/superseded``.
+
+    Attributes:
+        name: of its file, without the suffix.
+        seal: of that file.
+        reason: for measuring again.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[1-9][0-9]*$")]
+    seal: Text
+    reason: Text
+
+
+class Record(_StrictModel):
     """What was measured by one command.
 
     Attributes:
         identifier: also the name of the file.
         experiment: of the registry that it belongs to; None for none.
-        made_by: the command: ``reproduce``; another one, whose sizes the user chose; or ``script`` for an earlier measurement
-            that is shown, and from which no verdict follows.
+        made_by: the command: ``reproduce``; another one, whose sizes the user chose; or ``script`` for an earlier
+            measurement, which the report shows without a verdict.
         claim: what the numbers are about, in a sentence.
         configuration: all that the numbers depend on.
         data: the files read, with their checksums.
         tolerance: by unit, how far a repeated measurement may differ: a share, or for exponents an amount.
         rules: of each claim, as it read before the first run.
+        supersedes: the earlier record, if it was measured again.
         date: year-month-day.
         seal: SHA-256 of the rest; it detects an accidental edit, and is no signature.
     """
@@ -168,7 +199,7 @@ class Record(_Strict):
     paper: Paper
     measurements: Annotated[list[Measurement], Field(min_length=1)]
     curves: list[Curve] = []
-    scale: Scale
+    scale: ScaleName
     hardware: Annotated[dict[str, Any], Field(min_length=1)]
     versions: Annotated[dict[str, str], Field(min_length=1)]
     commit: Text
@@ -179,26 +210,31 @@ class Record(_Strict):
     date: str
     tolerance: dict[str, Number] | None = None
     rules: dict[str, str] | None = None
+    supersedes: Superseded | None = None
     seal: str = ""
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _check_consistency(self) -> Self:
         if datetime.date.fromisoformat(self.date).isoformat() != self.date:
-            raise ValueError(f"date is {self.date}; it must be year-month-day")
+            raise ValueError(f"date must be YYYY-MM-DD, got {self.date}")
         if not isinstance(self.hardware.get("accelerators", []), list):
-            raise ValueError(f"hardware.accelerators is {self.hardware['accelerators']!r}; it must be a list")
+            raise ValueError(f"hardware.accelerators must be a list, got {self.hardware['accelerators']!r}")
         seen: set[tuple] = set()
         for measurement in self.measurements:
             if measurement.place in seen:
-                raise ValueError(f"{measurement} is measured twice")
+                raise ValueError(f"measurements must be unique, got {measurement} twice")
             seen.add(measurement.place)
-        # Its ValueError names what no file can hold: NaN, or half a surrogate pair.
+        # Raises a ValueError for what JSON files cannot hold: NaN, or half a surrogate pair.
         json.dumps(self.model_dump(mode="python"), ensure_ascii=False, allow_nan=False).encode()
         return self
 
     def select(self, metric: str, **places: Any) -> list[Measurement]:
         """The measurements of a metric at places, in the order of the record."""
-        return [m for m in self.measurements if m.metric == metric and all(getattr(m, at) == value for at, value in places.items())]
+        return [
+            m
+            for m in self.measurements
+            if m.metric == metric and all(getattr(m, at) == value for at, value in places.items())
+        ]
 
     def find(self, metric: str, **places: Any) -> Measurement | None:
         """The first of ``select``, if any."""
@@ -209,25 +245,20 @@ class Record(_Strict):
         content = json.loads(json.dumps(self.model_dump(exclude={"seal"})))
         for part in ("measurements", "curves"):
             content[part] = [each.model_dump(mode="json", exclude_defaults=True) for each in getattr(self, part)]
+        if self.supersedes is None:  # younger than the seals of most records
+            del content["supersedes"]
         return content
 
-    def changed(self, **fields: Any) -> "Record":
+    def copy_with(self, **fields: Any) -> "Record":
         """A copy with other fields, validated again and without a seal."""
         return Record(**{**{name: getattr(self, name) for name in type(self).model_fields}, "seal": "", **fields})
-
-
-def fingerprint(content: Any) -> str:
-    """SHA-256 of what a JSON file holds, whatever the order of its keys."""
-    content = json.loads(json.dumps(content))  # keys are strings from here on
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def write(record: Record, folder) -> Path:
     """Write ``FOLDER/IDENTIFIER.json`` with its seal, replacing what is there. ``put`` never overwrites."""
     path = Path(folder) / f"{record.identifier}.json"
-    content = record.content()
     with atomic(path) as file:
-        file.write(json.dumps({**content, "seal": fingerprint(content)}, indent=1) + "\n")
+        file.write(json.dumps(with_seal(record.content()), indent=1) + "\n")
     return path
 
 
@@ -235,38 +266,41 @@ def put(record: Record, folder) -> Path:
     """Write a record unless it is there already.
 
     Raises:
-        ValueError: a different measurement is there under its name.
+        ValueError: the file exists and holds a different measurement, or the record's commit is not clean.
     """
     path = Path(folder) / f"{record.identifier}.json"
+    check_clean(record)
     if not path.exists():
         return write(record, folder)
-    there, here = read(path).content(), record.content()
+    stored, new = read(path).content(), record.content()
+    if TRAINING not in stored["configuration"]:
+        new["configuration"].pop(TRAINING, None)
     same = ("experiment", "made_by", "scale", "measurements", "data", "configuration")
-    if any(there[name] != here[name] for name in same):
-        raise ValueError(f"{path} holds a different measurement and is never overwritten; use another --ledger, or move it away")
+    if any(stored[name] != new[name] for name in same):
+        raise ValueError(
+            f"{path} holds a different measurement and is not overwritten; use another --results, or --replace REASON"
+        )
     return path
 
 
-def grow(record: Record, folder) -> Path:
-    """Write a record of benchmark cells, or replace it by one that has all its measurements and more.
+def check_clean(record: Record) -> None:
+    """Uncommitted changes are allowed at the scale ``smoke``, which no verdict uses.
 
     Raises:
-        ValueError: another command's record is there under its name, or one with measurements that this one lacks.
+        ValueError: the record's commit is not clean.
     """
-    path = Path(folder) / f"{record.identifier}.json"
-    if path.exists():
-        there = read(path)
-        lost = {m.place for m in there.measurements} - {m.place for m in record.measurements}
-        advice = "use the folder of its cells, or another --results"
-        if there.made_by != record.made_by:
-            raise ValueError(f"{path} was made by {there.made_by}; {advice}")
-        if lost:
-            raise ValueError(f"{path} has {len(lost)} measurements that these cells lack; {advice}")
-    return write(record, folder)
+    if record.scale != "smoke" and DIRTY in record.commit:
+        raise ValueError(
+            f"{record.identifier} needs a clean commit, got {record.commit}; "
+            f"commit the changes and measure again in a new folder"
+        )
 
 
-def read(path) -> Record:
+def read(path, identifier: str | None = None) -> Record:
     """
+    Args:
+        identifier: of the record; None for the name of the file.
+
     Raises:
         ValueError: the file is no record, lacks a field, or was edited.
     """
@@ -278,10 +312,14 @@ def read(path) -> Record:
         raise ValueError(f"{path} is not a record: {_first_problem(error)}") from None
     except (TypeError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a record: {error}") from None
-    if record.identifier != path.stem:
-        raise ValueError(f"{path} is not a record: its identifier is {record.identifier}")
+    if record.identifier != (identifier or path.stem):
+        raise ValueError(
+            f"{path} is not a record: its identifier must be {identifier or path.stem}, got {record.identifier}"
+        )
     if record.seal != fingerprint({name: value for name, value in content.items() if name != "seal"}):
-        raise ValueError(f"{path} was edited after it was written: its seal does not match; restore the file, or measure again")
+        raise ValueError(
+            f"{path} was edited after it was written: its seal does not match; restore the file or measure again"
+        )
     return record
 
 
@@ -292,13 +330,13 @@ def read_all(folder) -> list[Record]:
         ValueError: there is no folder or no record, or one is rejected.
     """
     if not Path(folder).is_dir():
-        raise ValueError(f"{folder} has no records: there is no such folder")
-    if not (found := records(folder)):
+        raise ValueError(f"{folder} does not exist; `fairseq-linformer reproduce` writes records")
+    if not (found := read_folder(folder)):
         raise ValueError(f"{folder} has no records; `fairseq-linformer reproduce` writes them")
     return found
 
 
-def records(folder) -> list[Record]:
+def read_folder(folder) -> list[Record]:
     """Every record in a folder, by name; empty if there is no folder or no record.
 
     Raises:
@@ -307,33 +345,47 @@ def records(folder) -> list[Record]:
     return [read(path) for path in sorted(Path(folder).glob("*.json"))]
 
 
-def reproduced(records: Iterable[Record], experiment: str, scale: str) -> list[Record]:
+def select_reproduced(records: Iterable[Record], experiment: str, scale: str) -> list[Record]:
     """The records of an experiment at a scale that ``reproduce`` made."""
     return [r for r in records if (r.experiment, r.scale, r.made_by) == (experiment, scale, "reproduce")]
 
 
-def check_ledger(folder) -> None:
-    """Before hours of work: can a record be written after it?
+def check_ledger(folder, needs_clean: bool = False) -> None:
+    """Check, before hours of work, that its record can be written.
+
+    Args:
+        needs_clean: a verdict uses the record, which therefore needs a commit without uncommitted changes.
 
     Raises:
-        ValueError: the folder is missing or not writable, a file in it is rejected, or the package is not in a git repository.
+        ValueError: the folder is missing or not writable, a file in it is rejected, the package is not in a git
+            repository, or a tracked file was changed.
     """
     if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
-        raise ValueError(f"--ledger is {folder}; it must be a writable folder")
-    records(folder)
+        raise ValueError(f"--results must be a writable folder, got {folder}")
+    read_folder(folder)
+    if needs_clean:
+        clean_commit()
+        return
     try:
         current_commit()
     except (OSError, CalledProcessError):
-        raise ValueError("--ledger needs this package to be in a git repository: a record names the commit that it was measured with") from None
+        raise ValueError(
+            "--results needs the package to be in a git repository: a record names the commit it was measured with"
+        ) from None
 
 
 def circumstances(data: str, command: str, scale: str = "cpu") -> dict[str, Any]:
     """The fields that all records of one command on this machine share."""
-    here = provenance()
-    return {"scale": scale, "data": data, "command": command, **{name: here[name] for name in ("hardware", "versions", "date")}}
+    environment = provenance()
+    return {
+        "scale": scale,
+        "data": data,
+        "command": command,
+        **{name: environment[name] for name in ("hardware", "versions", "date")},
+    }
 
 
-def over_repetitions(values: list[float], digits: int = 6) -> Iterator[tuple[str, Any]]:
+def summarize_repetitions(values: list[float], digits: int = 6) -> Iterator[tuple[str, Any]]:
     """``value`` (the median), ``interval`` and ``repetitions`` of a measurement, rounded to significant digits."""
     from statistics import median
 

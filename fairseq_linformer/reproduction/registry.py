@@ -1,30 +1,68 @@
-"""What an experiment is, and the list of them. To add one, write ``experiments/NAME.py`` and name it in ``MODULES``.
+"""The interface of experiments, and their list. To add one, write ``experiments/NAME.py`` and name it in ``MODULES``.
 
 Every command, the report and the Slurm arrays iterate over this list; nothing else knows an experiment by its name.
 """
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from ..files import check_can_be_written
 from . import records as ledger
+from . import superseded
+from .commits import commit_remarks
 from .records import Record
 from .scales import NAMES, SCALES
 from .statistics import Evaluate, Verdict
 
-MODULES = ("table_1", "sharing", "figure_1", "theorem_1", "theorem_2", "figure_2", "figure_3", "table_2", "table_3",
-           "warm_start", "projections", "starts", "growing", "speed")  # fmt: skip
+MODULES = (
+    "table_1",
+    "operations",
+    "sharing",
+    "figure_1",
+    "theorem_1",
+    "theorem_2",
+    "figure_2",
+    "figure_3",
+    "table_2",
+    "table_3",
+    "memory",
+    "warm_start",
+    "projections",
+    "starts",
+    "growing",
+    "local_window",
+    "conversion",
+    "speed",
+    "recall",
+)
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
 RUNS = "runs/reproduce"
 
 
 class Unfinished(Exception):
-    """The time budget is spent. The message says what is left; rerunning the command resumes."""
+    """The time budget is spent. The message names what is left; rerunning the command resumes."""
+
+
+@dataclass(frozen=True)
+class EarlierRule:
+    """A rule that was replaced by another.
+
+    Attributes:
+        rule: as it read.
+        until: date of the change, YYYY-MM-DD.
+        data_known: whether numbers that the new rule evaluates were known when it was written.
+        reason: of the change, in a sentence.
+    """
+
+    rule: str
+    until: str
+    data_known: bool
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -32,10 +70,11 @@ class Claim:
     """
     Attributes:
         identifier: unique among all claims.
-        where: in the paper, with its n and k where it states them; or in this project.
+        where: place in the paper, with its n and k where stated; or ``this project: ...``.
         statement: the claim, in a sentence.
         rule: of the verdict, in words, written before the runs. A record keeps the rules as they read then.
         evaluate: the rule.
+        history: its earlier rules, the oldest first; the report shows them.
     """
 
     identifier: str
@@ -43,21 +82,29 @@ class Claim:
     statement: str
     rule: str
     evaluate: Evaluate
+    history: tuple[EarlierRule, ...] = ()
+
+    def verdict(self, records: Sequence[Record], scale: str) -> Verdict:
+        """``evaluate``, with a remark on each record whose commit does not identify the code."""
+        found = self.evaluate(records, scale)
+        used = (record for record in records if record.identifier in found.records)
+        remarks = [remark for record in used for remark in commit_remarks(record)]
+        return replace(found, remarks=[*remarks, *found.remarks])
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a measurement reads and when it stops.
+    """Inputs of a measurement, and its time budget.
 
     Attributes:
         runs: folder of all runs; None for ``RUNS``.
-        text: folder written by ``prepare pretraining``.
+        data: folder written by ``prepare pretraining``.
         tasks: folder with one folder per task, written by ``prepare TASK``.
         minutes: time budget; None for no limit.
     """
 
     runs: str | Path | None = None
-    text: str | Path | None = None
+    data: str | Path | None = None
     tasks: str | Path | None = None
     minutes: float | None = None
 
@@ -69,18 +116,50 @@ class Inputs:
         """The ``time.monotonic()`` at which a budget that begins now is spent; None for no limit."""
         return None if self.minutes is None else time.monotonic() + 60 * self.minutes
 
-    def refuse(self, options: Sequence[str], name: str, reason: str) -> None:
+    def reject(self, options: Sequence[str], name: str, reason: str) -> None:
         """
         Raises:
-            ValueError: one of the options is given; ``name`` takes none of them.
+            ValueError: one of the options is set.
         """
         for option in options:
             if (value := getattr(self, option)) is not None:
-                raise ValueError(f"--{option} is {value}; {name} takes no --{option}: {reason}")
+                raise ValueError(f"{name} takes no --{option}, got {value}: {reason}")
 
 
 def is_past(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
+
+
+class PaperScale(ABC):
+    """How an experiment is trained at the paper's scale, by a Slurm array.
+
+    Attributes:
+        reads: the inputs it needs.
+        pretraining: overrides of ``configs/pretrain/base.yaml`` for each run that it needs.
+    """
+
+    reads: tuple[str, ...] = ("data",)
+    pretraining: tuple[tuple[str, ...], ...] = ()
+
+    @abstractmethod
+    def members(self, runs, tasks, device: str) -> list[list[str]]:
+        """The array: arguments of ``fairseq-linformer submit`` for each member.
+
+        Raises:
+            ValueError: a run is not trained or a task is not prepared.
+        """
+
+    @abstractmethod
+    def is_trained(self, runs, tasks, device: str) -> bool:
+        """Whether nothing is left to submit."""
+
+    @abstractmethod
+    def measure(self, inputs: Inputs, device: str, command: str) -> list[Record]:
+        """Score the trained runs.
+
+        Raises:
+            ValueError: a run is of another model or text, or its configuration or curve is damaged.
+        """
 
 
 class Experiment(ABC):
@@ -91,9 +170,10 @@ class Experiment(ABC):
         title: of its section in the report.
         claims: tested by it.
         scales: at which it can be run, some of ``scales.NAMES``.
-        reads: options it needs: ``text``, ``tasks``.
-        shows: other experiments whose records stand in its section too.
-        paper_scale: how Slurm trains it at the paper's scale (``paper_scale.PaperScale``), if it does.
+        reads: options it needs: ``data``, ``tasks``.
+        shows: other experiments whose records its section shows too.
+        paper_scale: how Slurm trains it at the paper's scale; None if it does not.
+        has_run_folders: whether it writes runs or cells, which a rerun resumes.
     """
 
     name: str
@@ -102,15 +182,16 @@ class Experiment(ABC):
     scales: tuple[str, ...]
     reads: tuple[str, ...] = ()
     shows: tuple[str, ...] = ()
-    paper_scale = None
+    paper_scale: PaperScale | None = None
+    has_run_folders: bool = True
 
     @abstractmethod
     def cost(self, scale: str) -> str:
-        """What a run at this scale takes, in a few words, for ``reproduce list``."""
+        """The cost of a run at this scale, in a few words, for ``reproduce list``."""
 
     @abstractmethod
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        """Measure whatever is not measured yet.
+        """Run what is not finished, and return the records.
 
         Args:
             command: for the records.
@@ -122,13 +203,13 @@ class Experiment(ABC):
 
     @abstractmethod
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        """Measure a record of this experiment from the beginning; only finished trainings are reused, and scored again.
+        """Measure a record of this experiment again; only finished trainings are reused, and scored again.
 
         Returns:
             how it was measured, in words, and the records.
 
         Raises:
-            Unfinished, ValueError: as ``measure``; or the record has another plan or other data than a run would have here.
+            Unfinished, ValueError: as ``measure``; or the record's plan or data differ from those of a run here.
         """
 
     @abstractmethod
@@ -139,8 +220,8 @@ class Experiment(ABC):
         """``report.charts.Chart`` or ``Heat`` of its records."""
         return []
 
-    def paper_cells(self, records: Sequence[Record]) -> list:
-        """``(paper.Cell, [paper.CellResult, ...])`` for each cell of a table of the paper."""
+    def paper_cells(self, records: Sequence[Record]) -> Iterable:
+        """``(paper.PaperCell, [paper.CellResult, ...])`` for each cell of a table of the paper."""
         return []
 
     def context_tables(self, records: Sequence[Record]) -> list:
@@ -156,101 +237,130 @@ class Experiment(ABC):
     def check(self, scale: str, inputs: Inputs) -> None:
         """
         Raises:
-            ValueError: the scale does not exist here, or an input is missing or not read.
+            ValueError: the experiment has no such scale, or an input is missing or not read.
         """
         if scale not in NAMES:
-            raise ValueError(f"--scale is {scale}; choose from {', '.join(NAMES)}")
+            raise ValueError(f"unknown --scale {scale!r}; choose from {', '.join(NAMES)}")
         if scale not in self.scales:
-            raise ValueError(f"{self.name} has no scale {scale}; it has {', '.join(self.scales)}")
+            raise ValueError(f"{self.name} has no scale {scale}; choose from {', '.join(self.scales)}")
         _check_inputs(self.name, inputs, self.reads)
 
     def check_paper_inputs(self, inputs: Inputs) -> None:
-        """As ``check``, at the paper's scale, where finetuning reads no text."""
+        """As ``check``, at the paper's scale, where finetuning reads no text.
+
+        Raises:
+            ValueError: also if the experiment has no paper scale.
+        """
+        if self.paper_scale is None:
+            raise ValueError(f"{self.name} has no scale paper; choose from {', '.join(self.scales)}")
         _check_inputs(self.name, inputs, self.paper_scale.reads)
 
     def check_ledger(self, scale: str, inputs: Inputs, records: Sequence[Record]) -> None:
-        """Before hours of training: records of this experiment that are there must be of the plan, data and runs of today.
+        """Check, before hours of training, that existing records match the current plan, data and runs.
 
         Raises:
-            ValueError: one is not.
+            ValueError: a record does not.
         """
-        for record in ledger.reproduced(records, self.name, scale):
+        for record in ledger.select_reproduced(records, self.name, scale):
             self.check_same(record, inputs)
             if not self.has_runs(record, inputs):
-                raise ValueError(f"{record.identifier} is already in the ledger, but some of its runs are missing from "
-                                 f"{inputs.folder}; measure it again with --verify {record.identifier}, or give another --ledger")  # fmt: skip
+                raise ValueError(
+                    f"{record.identifier} exists, but some of its runs are missing from {inputs.folder}; "
+                    f"measure it again with --verify {record.identifier}, or use another --results"
+                )
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         """
         Raises:
-            ValueError: a record is of another plan than today's, or of other data than the inputs.
+            ValueError: the record's plan is not the current one, or its data are not the inputs.
         """
 
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
         """Whether the runs behind a record are all finished here."""
         return True
 
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        """Names of the runs that ``measure`` would reuse."""
+        return []
+
     # Commands
 
-    def reproduce(self, scale: str, inputs: Inputs, folder, command: str) -> str:
+    def reproduce(self, scale: str, inputs: Inputs, folder, command: str, replace: str | None = None) -> str:
         """Measure, write the records, and report the verdicts; or say what is left.
 
         Args:
             folder: the ledger.
+            replace: the reason for measuring existing records again; they move to the archive.
 
         Raises:
-            ValueError: as ``check``, ``check_ledger``, ``measure`` and ``records.put``.
+            ValueError: as ``check``, ``check_ledger`` or ``superseded.begin``, ``measure`` and ``publish``.
         """
         self.check(scale, inputs)
-        self.check_ledger(scale, inputs, ledger.records(folder))
+        records, runs = ledger.read_folder(folder), inputs.folder / scale if self.has_run_folders else None
+        if replace is None:
+            self.check_ledger(scale, inputs, records)
+        else:
+            earlier = ledger.select_reproduced(records, self.name, scale)
+            superseded.begin(earlier, self.finished_runs(scale, inputs), runs, self.name)
         check_can_be_written(inputs.folder)
         try:
             found = self.measure(scale, inputs, command)
         except Unfinished as left:
             return str(left)
-        return self.publish(found, scale, folder)
+        text = self.publish(found, scale, folder, replace)
+        superseded.end(runs, self.name)
+        return text
 
-    def publish(self, found: Sequence[Record], scale: str, folder) -> str:
+    def publish(self, found: Sequence[Record], scale: str, folder, replace: str | None = None) -> str:
         """Write records and report the verdicts, of all records in the ledger.
 
         Raises:
-            ValueError: as ``records.put``.
+            ValueError: as ``records.put`` and ``superseded.supersede``.
         """
-        lines = [f"ledger: {ledger.put(record, folder)}" for record in found]
-        for claim, verdict in self.evaluate(ledger.records(folder), scale):
+        lines = []
+        for record in found:
+            if replace is not None and (Path(folder) / f"{record.identifier}.json").exists():
+                lines.append(f"ledger: {superseded.supersede(record, replace, folder)}")
+            else:
+                lines.append(f"ledger: {ledger.put(record, folder)}")
+        for claim, verdict in self.evaluate(ledger.read_folder(folder), scale):
             lines.append(f"{claim.identifier}: {verdict.outcome} at scale {scale}. {claim.statement}")
             lines += [f"  {number}" for number in verdict.numbers]
         return "\n".join(lines)
 
     def evaluate(self, records: Sequence[Record], scale: str) -> list[tuple[Claim, Verdict]]:
         """The verdict of each claim at a scale."""
-        return [(claim, claim.evaluate(records, scale)) for claim in self.claims]
+        return [(claim, claim.verdict(records, scale)) for claim in self.claims]
 
     # The report
 
     def shown(self, records: Sequence[Record], used: Sequence[str]) -> list[Record]:
-        """Its records and those that its verdicts used, the largest scale and the deepest model first. No verdict follows
-        from ``smoke``, so that it is not shown.
+        """Its records and those its verdicts used, the largest scale and the deepest model first, without ``smoke``,
+        which is too small to test a claim.
 
         Args:
             used: identifiers.
         """
         mine = (self.name, *self.shows)
-        found = [r for r in records if r.scale != "smoke" and (r.identifier in used or r.experiment in mine and not is_context(r))]
+        found = [
+            r
+            for r in records
+            if r.scale != "smoke" and (r.identifier in used or (r.experiment in mine and not is_context(r)))
+        ]
         return sorted(found, key=lambda r: (-NAMES.index(r.scale), -r.configuration.get("layers", 0), r.identifier))
 
     def context(self, records: Sequence[Record]) -> list[Record]:
-        """Earlier measurements of the same thing, at sizes that were not fixed before: shown, without a verdict."""
+        """Earlier measurements at sizes that were not fixed in advance; shown without a verdict."""
         return [record for record in records if record.experiment == self.name and is_context(record)]
 
 
 def _check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
-    for option, command in (("text", "pretraining"), ("tasks", "TASK")):
+    for option, command in (("data", "pretraining"), ("tasks", "TASK")):
         value, needed = getattr(inputs, option), option in reads
         if needed and value is None:
             raise ValueError(f"{name} needs --{option}, a folder written by `fairseq-linformer prepare {command}`")
         if value is not None and not needed:
-            raise ValueError(f"--{option} is {value}, but {name} does not use it at this scale")
+            raise ValueError(f"{name} takes no --{option} at this scale, got {value}")
 
 
 def is_context(record: Record) -> bool:
@@ -259,7 +369,7 @@ def is_context(record: Record) -> bool:
 
 @cache
 def experiments() -> tuple[Experiment, ...]:
-    """All of them, in the order of the report.
+    """All experiments, in the order of the report.
 
     Raises:
         ValueError: a file of ``MODULES`` cannot be imported or defines none, or a name is defined twice.
@@ -269,10 +379,12 @@ def experiments() -> tuple[Experiment, ...]:
         try:
             found += import_module(f".experiments.{name}", __package__).EXPERIMENTS
         except (AttributeError, ImportError, TypeError) as error:
-            raise ValueError(f"experiments/{name}.py defines no tuple EXPERIMENTS: {type(error).__name__}: {error}") from error
+            raise ValueError(
+                f"experiments/{name}.py defines no tuple EXPERIMENTS: {type(error).__name__}: {error}"
+            ) from error
     for names in ([each.name for each in found], [claim.identifier for each in found for claim in each.claims]):
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"experiments/ define {', '.join(sorted(twice))} twice; names of experiments and claims are unique")
+            raise ValueError(f"names of experiments and claims must be unique, got {', '.join(sorted(twice))} twice")
     return tuple(found)
 
 
@@ -296,17 +408,21 @@ def listing(folder) -> list[str]:
     """A line per experiment and scale: what it costs, and its records in the ledger.
 
     Raises:
-        ValueError: there is no such folder, or a file in it is not a record.
+        ValueError: the folder does not exist, or a file in it is not a record.
     """
     if not Path(folder).is_dir():
-        raise ValueError(f"--ledger is {folder}; there is no such folder")
-    records, lines = ledger.records(folder), []
+        raise ValueError(f"--results must be an existing folder, got {folder}")
+    records, lines = ledger.read_folder(folder), []
     for each in experiments():
         for scale in each.scales:
-            made = [r.identifier for r in ledger.reproduced(records, each.name, scale)]
+            made = [r.identifier for r in ledger.select_reproduced(records, each.name, scale)]
             lines.append(f"{each.name:12} {scale:6} {each.cost(scale):60} {', '.join(made) or 'not measured'}")
         used = {name for scale in SCALES for _, verdict in each.evaluate(records, scale) for name in verdict.records}
-        others = sorted(r.identifier for r in records if r.identifier in used and (r.experiment, r.made_by) != (each.name, "reproduce"))
+        others = sorted(
+            r.identifier
+            for r in records
+            if r.identifier in used and (r.experiment, r.made_by) != (each.name, "reproduce")
+        )
         if others:
             lines.append(f"{each.name:12} {'':6} {'measured by other commands':60} {', '.join(others)}")
     return lines

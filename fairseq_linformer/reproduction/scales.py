@@ -1,16 +1,16 @@
 """The sizes of a reproduction. The same code runs at every scale; only the sizes here, and in the experiments, differ.
 
-Equal at all scales: pre-norm, no dropout, RoBERTa's masking, Adam (0.9, 0.98) with weight decay 0.01, gradients clipped to 1.
-The learning rate is constant while a model learns from scratch or grows: a decay over a short schedule never leaves the plateau
-of a model without context. It decays to zero in the comparison itself. A model learns at a short n, where the plateau is soon
-left, and grows by doubling n.
+Equal at all scales: pre-norm, no dropout, RoBERTa's masking, Adam (0.9, 0.98) with weight decay 0.01, gradients clipped
+to norm 1. The learning rate is constant while a model trains from scratch or grows, because a model whose learning rate
+decays over a short schedule never leaves the plateau of a model without context. It decays to zero in the comparison.
+A model first trains at a short n, where it leaves the plateau early, and grows by doubling n.
 """
 
 from dataclasses import dataclass
 
 VALID_BATCHES = 25
-"""Batches of the validation split, each of twice the tokens of an update, behind one point of a curve. The final perplexity is
-that of the whole split."""
+"""Batches of the validation split behind one point of a curve, each of twice the tokens of an update. The final
+perplexity is that of the whole split."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Scale:
     """
     Attributes:
         reason: for these sizes, in a sentence.
-        device: ``cpu`` or ``gpu``.
+        device: ``cpu`` or ``cuda``.
         layers, width, heads: of the encoder; its feed-forward layers are four times as wide.
         n: of the RoBERTa that most runs start from. Other lengths are n times a power of two.
         compared_n: of most comparisons (Figure 3 (a)).
@@ -56,23 +56,69 @@ class Scale:
 SCALES: dict[str, Scale] = {
     "smoke": Scale(
         "shows that the code runs, in minutes, most of them Python's start: nothing is learned and no verdict follows",
-        device="cpu", layers=1, width=16, heads=2, n=16, compared_n=16, lengths=(16, 32), fixed_k=8,
-        seeds=(1,), tokens=128, lr=1e-3, warmup=2, base=6, grown=3, compared=4, validate=2, sentences=4,
+        device="cpu",
+        layers=1,
+        width=16,
+        heads=2,
+        n=16,
+        compared_n=16,
+        lengths=(16, 32),
+        fixed_k=8,
+        seeds=(1,),
+        tokens=128,
+        lr=1e-3,
+        warmup=2,
+        base=6,
+        grown=3,
+        compared=4,
+        validate=2,
+        sentences=4,
     ),
     "cpu": Scale(
-        "2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from scratch, "
-        "after 3,000 to 5,000. 400 updates after n is doubled the loss is back; after n is quadrupled it takes 1,600",
-        device="cpu", layers=2, width=128, heads=4, n=16, compared_n=64, lengths=(64, 128, 256, 512, 1024),
-        fixed_k=32, seeds=(1, 2, 3), tokens=2048, lr=2e-3, warmup=250, base=2000, grown=400, compared=500, validate=100, sentences=1000,
+        "2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from "
+        "scratch, after 3,000 to 5,000. 400 updates after n is doubled the loss is back; after n is quadrupled it "
+        "takes 1,600",
+        device="cpu",
+        layers=2,
+        width=128,
+        heads=4,
+        n=16,
+        compared_n=64,
+        lengths=(64, 128, 256, 512, 1024),
+        fixed_k=32,
+        seeds=(1, 2, 3),
+        tokens=2048,
+        lr=2e-3,
+        warmup=250,
+        base=2000,
+        grown=400,
+        compared=500,
+        validate=100,
+        sentences=1000,
     ),
     "gpu": Scale(
-        "base size on one large GPU, at the paper's own n and k: grown from n = 128, where 10,000 updates should leave the "
-        "plateau (assumed, not measured)",
-        device="gpu", layers=12, width=768, heads=12, n=128, compared_n=512, lengths=(512, 1024, 2048, 4096),
-        fixed_k=256, seeds=(1, 2, 3), tokens=32768, lr=5e-4, warmup=500, base=10000, grown=1000, compared=2000, validate=250, sentences=10000,
+        "base size on one large GPU, at the paper's own n and k: grown from n = 128, where 10,000 updates should leave "
+        "the plateau (assumed, not measured)",
+        device="cuda",
+        layers=12,
+        width=768,
+        heads=12,
+        n=128,
+        compared_n=512,
+        lengths=(512, 1024, 2048, 4096),
+        fixed_k=256,
+        seeds=(1, 2, 3),
+        tokens=32768,
+        lr=5e-4,
+        warmup=500,
+        base=10000,
+        grown=1000,
+        compared=2000,
+        validate=250,
+        sentences=10000,
         precision="bf16",
     ),
-}  # fmt: skip
+}
 NAMES = (*SCALES, "paper")
 
 
@@ -82,5 +128,5 @@ def scale_of(name: str) -> Scale:
         ValueError: no sizes are defined for this name.
     """
     if name not in SCALES:
-        raise ValueError(f"--scale is {name}, which has no sizes here; choose from {', '.join(SCALES)}")
+        raise ValueError(f"no sizes are defined for scale {name!r}; choose from {', '.join(SCALES)}")
     return SCALES[name]

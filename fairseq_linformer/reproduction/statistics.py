@@ -1,6 +1,6 @@
-"""Verdicts: outcomes, intervals, and perplexities compared seed by seed.
+"""Verdicts: outcomes, checks and intervals. ``comparisons.py`` applies them to trained models.
 
-A rule is a list of checks. One that fails decides; all must hold; otherwise there is not enough evidence.
+A rule is a list of checks. A claim holds if all checks hold, does not hold if one fails, and otherwise lacks evidence.
 """
 
 import math
@@ -13,8 +13,8 @@ from scipy import stats
 from .records import Measurement, Record
 
 OUTCOMES = HOLDS, FAILS, UNDECIDED, UNMEASURED = "holds", "does not hold", "not enough evidence", "not measured"
-MIN_SEEDS, MIN_BITS_LEARNED = 3, 2.0
-"""A comparison of trained models needs so many seeds, and a RoBERTa so many bits below a model without context."""
+MIN_SEEDS = 3
+"""Minimum seeds per model of a comparison."""
 CONFIDENCE = 0.95
 
 
@@ -33,7 +33,7 @@ class Verdict:
         outcome: one of ``OUTCOMES``.
         checks: the conditions, in the order of the rule.
         records: identifiers of the records used.
-        remarks: reported too, without weight, such as the perplexities that a ratio was made of.
+        remarks: reported, but not part of the outcome, such as the perplexities behind a ratio.
 
     Raises:
         ValueError: an unknown outcome, or a verdict without records.
@@ -46,13 +46,16 @@ class Verdict:
 
     def __post_init__(self):
         if self.outcome not in OUTCOMES:
-            raise ValueError(f"outcome is {self.outcome!r}; it must be one of {', '.join(OUTCOMES)}")
+            raise ValueError(f"unknown outcome {self.outcome!r}; choose from {', '.join(OUTCOMES)}")
         if (self.outcome == UNMEASURED) != (not self.records):
-            raise ValueError(f"outcome is {self.outcome!r} with records {self.records}; only a claim without records is not measured")
+            raise ValueError(
+                f"outcome must be {UNMEASURED!r} exactly if there are no records, "
+                f"got {self.outcome!r} with records {self.records}"
+            )
 
     @property
     def deciding(self) -> list[str]:
-        """The checks in words, the decisive ones first: those with the verdict's outcome, then failures, open ones, and the rest."""
+        """The texts of the checks: those with the verdict's outcome first, then failures, undecided ones, the rest."""
         order = (self.outcome, FAILS, UNDECIDED, HOLDS)
         return [check.text for check in sorted(self.checks, key=lambda check: order.index(check.outcome))]
 
@@ -67,19 +70,19 @@ Evaluate = Callable[[Sequence[Record], str], Verdict]
 
 
 def combine(checks: Sequence[Check], records: Iterable[Record], remarks: Sequence[str] = ()) -> Verdict:
-    """All checks must hold; a failed one decides, whatever is open."""
-    checks = list(checks) or [Check(UNDECIDED, "the entry has none of the numbers that the rule asks for")]
+    """The verdict: all checks must hold, and one failure decides."""
+    checks = list(checks) or [Check(UNDECIDED, "the record has none of the numbers that the rule needs")]
     outcomes = {check.outcome for check in checks}
     outcome = next((each for each in (FAILS, UNDECIDED) if each in outcomes), HOLDS)
     return Verdict(outcome, checks, [record.identifier for record in records], list(remarks))
 
 
 def not_measured(what: str) -> Verdict:
-    return Verdict(UNMEASURED, [], [], [f"there is no entry {what}"])
+    return Verdict(UNMEASURED, [], [], [f"no record {what}"])
 
 
 def combine_records(records: Sequence[Record], checks_of: Callable[[Record], list[Check]]) -> Verdict:
-    """The checks of several records together, each with its record's name where several have some."""
+    """One verdict over the checks of several records; each text names its record if several have checks."""
     checks = {record.identifier: found for record in records if (found := checks_of(record))}
     used = [record for record in records if record.identifier in checks] or records
     if len(checks) == 1:
@@ -89,38 +92,45 @@ def combine_records(records: Sequence[Record], checks_of: Callable[[Record], lis
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval, and what it is, in words."""
+    """A value with its interval.
+
+    Attributes:
+        text: what it is, in words.
+        basis: of the interval, such as "3 seeds".
+    """
 
     value: float
     low: float
     high: float
     text: str
+    basis: str = ""
 
     def __str__(self) -> str:
-        return f"{self.text}: {self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+        basis = f", {self.basis}" if self.basis else ""
+        return f"{self.text}: {self.value:.3g} [{self.low:.3g}, {self.high:.3g}]{basis}"
 
     def at_most(self, limit: float) -> Check:
         outcome = HOLDS if self.high <= limit else FAILS if self.low > limit else UNDECIDED
-        return Check(outcome, f"{self}, at most {limit:g} wanted")
+        return Check(outcome, f"{self}; needs ≤ {limit:g}")
 
     def more_than(self, limit: float) -> Check:
         outcome = HOLDS if self.low > limit else FAILS if self.high <= limit else UNDECIDED
-        return Check(outcome, f"{self}, more than {limit:g} wanted")
+        return Check(outcome, f"{self}; needs > {limit:g}")
 
     def within(self, least: float, most: float) -> Check:
         if least <= self.low and self.high <= most:
             outcome = HOLDS
         else:
             outcome = FAILS if self.low > most or self.high < least else UNDECIDED
-        return Check(outcome, f"{self}, {least:.3g} to {most:.3g} wanted")
+        return Check(outcome, f"{self}; needs {least:.3g} to {most:.3g}")
 
 
-def ratio_of_extremes(a: Measurement, b: Measurement, text: str) -> Estimate:
+def ratio_of_extremes(a: Measurement, b: Measurement, text: str, basis: str = "") -> Estimate:
     """a / b by their values, between the ratios of their most distant runs."""
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low, text)
+    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low, text, basis)
 
 
-def geometric_mean(logarithms: Sequence[float], text: str) -> Estimate:
+def geometric_mean(logarithms: Sequence[float], text: str, basis: str = "") -> Estimate:
     """The exponential of the mean of natural logarithms, with Student's 95 % interval.
 
     Args:
@@ -128,124 +138,19 @@ def geometric_mean(logarithms: Sequence[float], text: str) -> Estimate:
     """
     mean, error = float(np.mean(logarithms)), float(stats.sem(logarithms))
     if error == 0:
-        return Estimate(math.exp(mean), math.exp(mean), math.exp(mean), text)
+        return Estimate(math.exp(mean), math.exp(mean), math.exp(mean), text, basis)
     low, high = stats.t.interval(CONFIDENCE, len(logarithms) - 1, loc=mean, scale=error)
-    return Estimate(math.exp(mean), math.exp(low), math.exp(high), text)
+    return Estimate(math.exp(mean), math.exp(low), math.exp(high), text, basis)
 
 
 def wilson(share: float, trials: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a probability.
 
     Args:
-        share: measured. It may be a mean of shares, so that ``share * trials`` is no whole number, which scipy's
-            ``binomtest`` needs; for whole numbers the two agree.
-        trials: independent ones.
+        share: the measured share. It may be a mean of shares, so ``share * trials`` need not be an integer, as scipy's
+            ``binomtest`` requires; for integers the two agree.
+        trials: number of independent trials.
     """
     z, p = stats.norm.ppf((1 + CONFIDENCE) / 2), min(max(share, 0.0), 1.0)
     middle, half = p + z**2 / (2 * trials), z * math.sqrt(p * (1 - p) / trials + z**2 / (4 * trials**2))
     return max(0.0, middle - half) / (1 + z**2 / trials), (middle + half) / (1 + z**2 / trials)
-
-
-# Trained models, by the perplexities in one record
-
-
-def bits_by_seed(record: Record, model: str) -> list[float]:
-    """Bits per predicted token, the first seed first; empty if the record has only their median."""
-    found = {m.seed: m.value for m in record.select("bits", model=model) if m.seed is not None}
-    return [found[seed] for seed in sorted(found)]
-
-
-def perplexity_ratio(record: Record, a: str, b: str) -> Estimate | None:
-    """Perplexity of ``a`` over that of ``b``: by Student's t over seeds where the record has them, else by their extremes.
-
-    None if one of them is missing.
-    """
-    text = f"perplexity of {a}{_conversion(record, a)} over that of {b}"
-    x, y = bits_by_seed(record, a), bits_by_seed(record, b)
-    if len(x) == len(y) >= 2:
-        logarithms = [(p - q) * math.log(2) for p, q in zip(x, y)]
-        return geometric_mean(logarithms, f"{text}, mean of {len(x)} seeds and 95 % interval")
-    ours, theirs = (record.find("perplexity", model=model, seed=None) for model in (a, b))
-    if ours is None or theirs is None:
-        return None
-    return ratio_of_extremes(ours, theirs, f"{text}, medians, and lowest to highest of any two runs")
-
-
-def _conversion(record: Record, model: str) -> str:
-    """For how long a converted model was trained, and how E and F started: its cost depends on both."""
-    run = record.configuration.get("runs", {}).get(model, {})
-    if not str(run.get("made")).startswith("converted"):
-        return ""
-    start = run.get("model", {}).get("start")
-    return f", {run['updates']:,} updates after its conversion" + f" (E and F: {start})" * bool(start) + ","
-
-
-def perplexity_at_most(record: Record, a: str, b: str, factor: float = 1.0) -> Check:
-    """The perplexity of ``a`` is at most ``factor`` times that of ``b``."""
-    ratio = perplexity_ratio(record, a, b)
-    return _without_perplexity(record, a, b) if ratio is None else ratio.at_most(factor)
-
-
-def perplexity_about(record: Record, a: str, b: str, factor: float) -> Check:
-    """The perplexities of ``a`` and ``b`` differ by at most ``factor``, either way."""
-    ratio = perplexity_ratio(record, a, b)
-    return _without_perplexity(record, a, b) if ratio is None else ratio.within(1 / factor, factor)
-
-
-def _without_perplexity(record: Record, *models: str) -> Check:
-    missing = next(model for model in models if record.find("perplexity", model=model) is None)
-    return Check(UNDECIDED, f"{record.identifier} has no perplexity of {missing}")
-
-
-def decreasing_perplexity(record: Record, models: Sequence[str]) -> list[Check]:
-    """Each model has at most the perplexity of the one before it."""
-    return [perplexity_at_most(record, after, before) for before, after in zip(models, models[1:])]
-
-
-def missing_grounds(record: Record, models: Sequence[str], controls: Sequence[str]) -> list[Check]:
-    """What a comparison lacks: seeds, or a RoBERTa that learned from context.
-
-    Args:
-        controls: the RoBERTas; each is compared with the context-free level at its n, or the only one there is.
-    """
-    checks = []
-    for model in dict.fromkeys([*controls, *models]):
-        m = record.find("perplexity", model=model, seed=None)
-        if m is None:
-            checks.append(_without_perplexity(record, model))
-        elif m.repetitions < MIN_SEEDS:
-            checks.append(Check(UNDECIDED, f"{model} has {m.repetitions} seeds; {MIN_SEEDS} are wanted"))
-    for model in controls:
-        bits, name = record.find("bits", model=model, seed=None), model.replace("roberta", "RoBERTa")
-        levels = record.select("context_free_bits")
-        level = next((m for m in levels if bits and m.n == bits.n), next(iter(levels), None))
-        if bits is None or level is None:
-            checks.append(Check(UNDECIDED, f"{record.identifier} does not say how far {name} is below a model without context"))
-        elif level.value - bits.high < MIN_BITS_LEARNED:
-            below = f"{name} is {level.value - bits.high:.2f} bits below a model without context"
-            checks.append(Check(UNDECIDED, f"{below}; {MIN_BITS_LEARNED:g} are wanted"))
-    return checks
-
-
-def compare_trained(record: Record, models: Sequence[str], checks: Sequence[Check], controls: Sequence[str] = ("roberta",),
-                    remarks: Sequence[str] = ()) -> Verdict:  # fmt: skip
-    """The verdict on trained models. Without grounds the numbers are reported, and decide nothing."""
-    missing = missing_grounds(record, models, controls)
-    every = dict.fromkeys([*controls, *models])
-    perplexities = [f"{model}: perplexity {_with_spread(m)}" for model in every if (m := record.find("perplexity", model=model, seed=None))]
-    verdict = combine([*dict.fromkeys([*missing, *checks])], [record], [*remarks, *_other_commits(record, every), *perplexities])
-    return Verdict(UNDECIDED if missing else verdict.outcome, verdict.checks, verdict.records, verdict.remarks)
-
-
-def _other_commits(record: Record, models: Iterable[str]) -> list[str]:
-    """Models trained days apart may differ by what changed in the code; the reader must know."""
-    commits = {model: commit for model, commit in record.configuration.get("commits", {}).items() if model in models}
-    if len(set(commits.values())) < 2:
-        return []
-    text = (f"{model} at {', '.join(each[:8] for each in commit.split('; '))}" for model, commit in commits.items())
-    return [f"not all were trained at the same commit: {'; '.join(text)}"]
-
-
-def _with_spread(m: Measurement) -> str:
-    spread = "" if m.interval is None else f" ({m.low:.4g} to {m.high:.4g}, {m.repetitions} seeds)"
-    return f"{m.value:.4g}{spread}"

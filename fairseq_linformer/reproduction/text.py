@@ -1,4 +1,4 @@
-"""A prepared text: the folders that fairseq reads, and checksums that tell one text from another."""
+"""A prepared text: the data folders that fairseq reads, and their checksums."""
 
 import os
 import re
@@ -7,56 +7,63 @@ from pathlib import Path
 
 from ..files import read_json, sha256
 
-_TRAIN = ("train.idx", "train.bin")
-_WANTED = ("dict.txt", *_TRAIN, "valid.idx", "valid.bin")
+_TRAINING = ("train.idx", "train.bin")
+_FIRST_SHARD = ("dict.txt", *_TRAINING, "valid.idx", "valid.bin")
 
 
-def shards_of(text) -> list[Path]:
+def find_shards(text) -> list[Path]:
     """The data folders of a text written by ``prepare pretraining`` or ``fairseq-preprocess``.
 
     Raises:
         ValueError: a file is missing, or fairseq or hydra would misread the path.
     """
     folder = Path(text)
-    for sign, means in ((os.pathsep, "which separates folders for fairseq"), ("${", "which begins an interpolation for hydra")):
+    for sign, means in ((os.pathsep, "fairseq's separator of folders"), ("${", "hydra's start of an interpolation")):
         if sign in str(folder.resolve()):
-            raise ValueError(f"--text is {text}; its path contains {sign!r}, {means}")
+            raise ValueError(f"--data must be a path without {sign!r}, {means}, got {text}")
     numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
     shards = [folder] if (folder / "dict.txt").is_file() else [numbered[i] for i in sorted(numbered)]
     for shard, name in _files(shards or [folder]):
         if not (shard / name).is_file():
-            raise ValueError(f"--text is {text}; {shard} has no {name}, which `fairseq-linformer prepare pretraining` writes")
+            raise ValueError(f"--data {text} has no {shard / name}; `fairseq-linformer prepare pretraining` writes it")
     return shards
 
 
 def _files(shards: list[Path]) -> list[tuple[Path, str]]:
     """The files that are read: of the first shard also the dictionary and the validation split."""
-    return [(shard, name) for i, shard in enumerate(shards) for name in (_TRAIN if i else _WANTED)]
+    return [(shard, name) for i, shard in enumerate(shards) for name in (_TRAINING if i else _FIRST_SHARD)]
 
 
-def described(text) -> str:
-    """Its files with their checksums, and its sources if it has a manifest; for a record.
+def describe_text(text) -> str:
+    """The ``data`` field of a record: the text's files with their checksums, and its sources if it has a manifest.
 
     Raises:
-        ValueError: as ``shards_of``; or the manifest is damaged.
+        ValueError: as ``find_shards``; or the manifest is damaged.
     """
-    first = shards_of(text)[0]
+    first = find_shards(text)[0]
     manifest = (first.resolve() if first == Path(text) else first).parent / "manifest.json"
     sources = ""
     if manifest.is_file():
         try:
             files = [file for source in read_json(manifest)["sources"] for file in source["files"]]
-            sources = "made of " + ", ".join(f"{Path(file['path']).parent.name}/{Path(file['path']).name} {file['sha256'][:12]}" for file in files) + "; "
+            sources = (
+                "made of "
+                + ", ".join(
+                    f"{Path(file['path']).parent.name}/{Path(file['path']).name} {file['sha256'][:12]}"
+                    for file in files
+                )
+                + "; "
+            )
             sources.encode()
         except (OSError, ValueError, KeyError, TypeError):
             files = []
         if not files:
-            raise ValueError(f"{manifest} does not name the sources of the text; restore it, or remove it")
-    return f"{sources}sha256: {', '.join(f'{name} {said[:12]}' for name, said in sums(text).items())}"
+            raise ValueError(f"{manifest} must name the sources of the text, but it is damaged; restore or remove it")
+    return f"{sources}sha256: {', '.join(f'{name} {checksum[:12]}' for name, checksum in checksums(text).items())}"
 
 
 def digest(path: Path) -> str:
-    """SHA-256, computed once per unchanged file: many runs start from one checkpoint, and all read one text."""
+    """SHA-256, cached while the file is unchanged: many runs share a checkpoint, and all read one text."""
     stat = path.stat()
     return _sha256(path, stat.st_size, stat.st_mtime_ns)
 
@@ -66,10 +73,10 @@ def _sha256(path: Path, size: int, time: int) -> str:
     return sha256(path)
 
 
-def sums(text) -> dict[str, str]:
-    """SHA-256 of each file that is read, by name: the same names whether the text or its only shard is given."""
+def checksums(text) -> dict[str, str]:
+    """SHA-256 by name of each file that is read. A text and its only shard have the same names."""
     found = {}
-    for shard, name in _files(shards_of(text)):
+    for shard, name in _files(find_shards(text)):
         called = shard.resolve().name if shard == Path(text) else shard.name
         found[f"{called}/{name}" if re.fullmatch(r"shard\d+", called) else name] = digest(shard / name)
     return found

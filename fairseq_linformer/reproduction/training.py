@@ -3,20 +3,25 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from ..checkpoints.files import training_seconds
+from ..launching.training_job import TrainingJob
+from ..machine import DIRTY
 from . import context_free, scoring
+from .comparisons import newest_record, plan_number, record_name
 from .paper_scale import PaperFigure
-from .records import Curve, Measurement, Record, over_repetitions, reproduced
+from .records import TRAINING, Curve, Measurement, Paper, Record, ScaleName, summarize_repetitions
 from .registry import Claim, Experiment, Inputs, Unfinished, is_past
-from .report.charts import Chart, Series
-from .report.tables import Table, spread_cells
-from .runs import Models, Run, RunFolder, in_training_order
-from .scales import SCALES, Scale, scale_of
-from .scoring import Trained
-from .statistics import Verdict, compare_trained, not_measured
-from .text import described, shards_of
+from .report.charts import Chart
+from .report.tables import Table
+from .runs import Models, Run, RunFolder, fill_defaults, in_training_order
+from .scales import NAMES, SCALES, Scale, scale_of
+from .scoring import FinishedRun
+from .text import describe_text, find_shards
+from .training_options import check_same_training, pack, training_options
+from .training_tables import curves_charts, perplexity_table
 
 SIZES = ("layers", "width", "heads", "tokens", "lr", "warmup", "validate", "precision")
 """The fields of ``Scale`` that all runs of a scale share."""
@@ -28,40 +33,62 @@ class TrainingExperiment(Experiment):
     """
     Args:
         models: the compared models of a scale.
-        array: at the paper's scale, a run of ``configs/pretrain/run`` for each model; trained through Slurm (``paper_scale``).
+        array: at the paper's scale, the overrides of ``configs/pretrain/base.yaml`` that make each model; trained
+            through Slurm (``paper_scale``).
+        earlier_plans: how each earlier plan differed. Their records stay, and new ones get a new identifier.
     """
 
-    reads = ("text",)
+    reads = ("data",)
 
-    def __init__(self, name: str, title: str, claims: Sequence[Claim], models: Callable[[Scale], Models],
-                 array: Mapping[str, str] | None = None):  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        claims: Sequence[Claim],
+        models: Callable[[Scale], Models],
+        array: Mapping[str, Sequence[str]] | None = None,
+        earlier_plans: Sequence[str] = (),
+    ):
         self.name, self.title, self.claims, self.models = name, title, tuple(claims), models
+        self.plan_number = len(earlier_plans) + 1
         self.scales = (*SCALES, *["paper"] * bool(array))
-        self.paper_scale = PaperFigure(self, array) if array else None
+        self.paper_scale = PaperFigure(self, self.record, array) if array else None
 
     def plan(self, scale: Scale) -> dict[str, list[Run]]:
         """The compared runs by model, one per seed."""
         return {model: [run(scale, seed) for seed in scale.seeds] for model, run in self.models(scale).items()}
 
     def configuration(self, scale: Scale) -> dict[str, Any]:
-        """What a record says of its plan: sizes, seeds, and how each model comes about."""
-        runs = {model: of_seed[0].described() for model, of_seed in self.plan(scale).items()}
+        """The plan stored in a record: sizes, seeds, and the training of each model."""
+        runs = {model: seed_runs[0].plan() for model, seed_runs in self.plan(scale).items()}
         return json.loads(json.dumps({"sizes": sizes_of(scale), "seeds": scale.seeds, "runs": runs}))
 
     def cost(self, scale: str) -> str:
         if scale == "paper":
-            return "an array of Slurm, 64 GPUs a run"
+            return "a Slurm array, 64 GPUs per run"
         runs, sizes = in_training_order(self.plan(SCALES[scale])), SCALES[scale]
         updates = sum(run.updates for run in runs)
         return f"{len(runs)} runs, {updates:,} updates, {updates * sizes.tokens / 1e6:,.1f} M tokens"
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_same_plan(record, self.configuration(scale_of(record.scale)), described(inputs.text))
+        check_same_plan(record, self.configuration(scale_of(record.scale)), describe_text(inputs.data))
+        check_same_training(record, training_of(self.folders(record.scale, inputs)))
+
+    def check_ledger(self, scale: str, inputs: Inputs, records: Sequence[Record]) -> None:
+        super().check_ledger(scale, inputs, [record for record in records if not self._is_of_earlier_plan(record)])
+
+    def _is_of_earlier_plan(self, record: Record) -> bool:
+        number = plan_number(record) if record.experiment == self.name and record.made_by == "reproduce" else None
+        return number is not None and number < self.plan_number
 
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
         return all(folder.is_done for folder in self.folders(record.scale, inputs))
 
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        return [folder.run.name for folder in self.folders(scale, inputs) if folder.is_done]
+
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        check_clean_runs(self.folders(scale, inputs), scale)
         self._train(scale, inputs)
         return [self.make_record(scale, inputs, command)]
 
@@ -70,138 +97,181 @@ class TrainingExperiment(Experiment):
         self.check_same(record, inputs)
         done = [folder.is_done for folder in self.folders(record.scale, inputs)]
         self._train(record.scale, inputs)
-        return how_measured(done), [self.make_record(record.scale, inputs, record.command, again=True)]
+        return describe_reuse(done), [self.make_record(record.scale, inputs, record.command, again=True)]
 
     def folders(self, scale: str, inputs: Inputs) -> list[RunFolder]:
-        """Of its runs and all that they start from, in the order of training."""
-        every = in_training_order(self.plan(SCALES[scale]))
-        return [RunFolder(run, SCALES[scale], inputs.folder / scale, inputs.text) for run in every]
+        """Folders of its runs and of all runs they start from, in training order."""
+        runs = in_training_order(self.plan(SCALES[scale]))
+        return [RunFolder(run, SCALES[scale], inputs.folder / scale, inputs.data) for run in runs]
 
     def _train(self, scale: str, inputs: Inputs) -> None:
         until = inputs.deadline()
-        every = self.folders(scale, inputs)
-        check_folders(every, inputs.text)
+        folders = self.folders(scale, inputs)
+        check_folders(folders, inputs.data)
         self.rules(scale, inputs)
-        train(every, self.name, until)
-        compared = {run for of_seed in self.plan(SCALES[scale]).values() for run in of_seed}
-        self.score([folder for folder in every if folder.run in compared], inputs, until)
+        train(folders, self.name, until)
+        compared = {run for seed_runs in self.plan(SCALES[scale]).values() for run in seed_runs}
+        self.score([folder for folder in folders if folder.run in compared], inputs, until)
 
     def rules(self, scale: str, inputs: Inputs) -> dict[str, str]:
         """The rules of its claims, as they read before the first run."""
         return scoring.rules_before_runs(self.name, self.claims, inputs.folder / scale)
 
     def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
-        """Measure the perplexity of each compared run, unless that is done.
+        """Measure the perplexity of each compared run that has none.
 
         Raises:
             Unfinished: the time budget is spent.
         """
-        unscored = [folder for folder in compared if not trained(folder).is_scored]
+        unscored = [folder for folder in compared if not finished_run(folder).is_scored]
         for i, folder in enumerate(unscored):
             if i and is_past(until):
-                left = f"{len(unscored) - i} trained models are left to be scored"
+                left = f"{len(unscored) - i} trained models are left to score"
                 raise Unfinished(f"{self.name}: the time budget is spent; {left}; rerun the command to resume")
-            scoring.perplexity(trained(folder), inputs.text, folder.scale.device)
+            scoring.perplexity(finished_run(folder), inputs.data, folder.scale.device)
 
     def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
         """The record of runs that are all trained.
 
         Args:
-            again: measure what was measured before.
+            again: score runs that have a perplexity too.
         """
         folders = {folder.run: folder for folder in self.folders(scale, inputs)}
         plan = self.plan(SCALES[scale])
-        models = {model: [trained(folders[run]) for run in of_seed] for model, of_seed in plan.items()}
-        every = [trained(folder) for folder in folders.values()]
-        return self.record(scale, models, every, inputs.text, SCALES[scale].device, self.configuration(SCALES[scale]),
-                           command, self.rules(scale, inputs), TOLERANCE, again)  # fmt: skip
+        models = {model: [finished_run(folders[run]) for run in seed_runs] for model, seed_runs in plan.items()}
+        all_runs = [finished_run(folder) for folder in folders.values()]
+        return self.record(
+            scale,
+            models,
+            all_runs,
+            inputs.data,
+            SCALES[scale].device,
+            {**self.configuration(SCALES[scale]), TRAINING: training_of([*folders.values()])},
+            command,
+            self.rules(scale, inputs),
+            TOLERANCE,
+            again,
+        )
 
-    def record(self, scale: str, models: Mapping[str, Sequence[Trained]], every: Sequence[Trained], text, device: str,
-               configuration: Mapping[str, Any], command: str, rules: Mapping[str, str] | None = None,
-               tolerance: Mapping[str, float] | None = None, again: bool = False) -> Record:  # fmt: skip
+    def record(
+        self,
+        scale: str,
+        models: Mapping[str, Sequence[FinishedRun]],
+        all_runs: Sequence[FinishedRun],
+        text,
+        device: str,
+        configuration: Mapping[str, Any],
+        command: str,
+        rules: dict[str, str] | None = None,
+        tolerance: dict[str, float] | None = None,
+        again: bool = False,
+    ) -> Record:
         """The record of an experiment whose runs are all trained.
 
         Args:
             models: the compared runs by label, one per seed. The n of the first is that of the record.
-            every: they and all that they started from.
+            all_runs: they and all that they started from.
             device: ``cpu`` or ``gpu``, for scoring the runs that have no perplexity yet.
             configuration: of the record, besides n and the masks.
             again: score checkpoints again.
 
         Raises:
-            ValueError: a curve is cut short, or a run does not say where it was trained.
+            ValueError: a curve ends early, or a run has no provenance.
         """
         measurements, curves = [], []
-        for model, of_seed in models.items():
-            at = {"model": model, "n": of_seed[0].n, **_model_places(configuration, model)}
-            found = [scoring.perplexity(run, text, device, again) for run in of_seed]
+        for model, seed_runs in models.items():
+            at = {"model": model, "n": seed_runs[0].n, **_model_places(configuration, model)}
+            found = [scoring.perplexity(run, text, device, again) for run in seed_runs]
             for metric in ("perplexity", "bits"):
-                measurements.append(Measurement(metric=metric, unit=metric, **at, **dict(over_repetitions([f[metric] for f in found]))))
-            for seed, (run, score) in enumerate(zip(of_seed, found), 1):
+                measurements.append(
+                    Measurement(
+                        metric=metric, unit=metric, **at, **dict(summarize_repetitions([f[metric] for f in found]))
+                    )
+                )
+            for seed, (run, score) in enumerate(zip(seed_runs, found), 1):
                 measurements.append(Measurement(metric="bits", unit="bits", value=score["bits"], seed=seed, **at))
-                points = [(update, round(bits, 4)) for update, bits in scoring.validation_curve(run.folder, run.updates)]
+                points = [
+                    (float(update), round(bits, 4))
+                    for update, bits in scoring.validation_curve(run.folder, run.updates)
+                ]
                 curves.append(Curve(metric="bits", model=model, seed=seed, points=points))
-        for n in sorted({of_seed[0].n for of_seed in models.values()}):
-            level = context_free.measure(shards_of(text)[0], n).masked_bits
+        for n in sorted({seed_runs[0].n for seed_runs in models.values()}):
+            level = context_free.measure(find_shards(text)[0], n).masked_bits
             measurements.append(Measurement(metric="context_free_bits", unit="bits", value=level, n=n))
-        commits = {model: scoring.provenance([run.folder for run in of_seed])["commit"] for model, of_seed in models.items()}
+        commits = {
+            model: scoring.provenance([run.folder for run in seed_runs])["commit"]
+            for model, seed_runs in models.items()
+        }
         return Record(
-            identifier=f"{self.name}-{scale}",
+            identifier=record_name(self.name, scale, self.plan_number),
             experiment=self.name,
             made_by="reproduce",
             claim=" ".join(claim.statement for claim in self.claims),
-            paper={"where": self.claims[0].where},
+            paper=Paper(where=self.claims[0].where),
             measurements=measurements,
             curves=curves,
-            scale=scale,
-            **scoring.provenance([run.folder for run in every]),
-            configuration={**configuration, "n": next(iter(models.values()))[0].n, "masks": scoring.MASKS, "commits": commits},
-            data=described(text),
+            scale=cast(ScaleName, scale),
+            **scoring.provenance([run.folder for run in all_runs]),
+            configuration={
+                **configuration,
+                "n": next(iter(models.values()))[0].n,
+                "masks": scoring.MASKS,
+                "commits": commits,
+            },
+            data=describe_text(text),
             command=command,
-            seconds=round(sum(training_seconds(run.last, run.start) for run in every), 1),
-            rules=rules and dict(rules),
-            tolerance=tolerance and dict(tolerance),
+            seconds=round(sum(training_seconds(run.last_checkpoint, run.start) for run in all_runs), 1),
+            rules=rules,
+            tolerance=tolerance,
         )
+
+    def shown(self, records: Sequence[Record], used: Sequence[str]) -> list[Record]:
+        replaced = self._replaced(records)
+        return [record for record in super().shown(records, used) if record not in replaced]
+
+    def context(self, records: Sequence[Record]) -> list[Record]:
+        """Also records of earlier plans, once there is a newer one of their scale."""
+        return [*super().context(records), *self._replaced(records)]
+
+    def _replaced(self, records: Sequence[Record]) -> list[Record]:
+        newest = {scale: newest_record(records, self.name, scale) for scale in NAMES}
+        return [r for r in records if self._is_of_earlier_plan(r) and r is not newest[r.scale]]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [table for record in records for table in perplexity_table(record)]
 
     def charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [chart for record in records for chart in curves_chart(record, f"{self.title}, {record.scale} scale")]
+        return [chart for record in records for chart in curves_charts(record, f"{self.title}, {record.scale} scale")]
 
     def context_charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [chart for record in records for chart in curves_chart(record, record.identifier)]
+        return [chart for record in records for chart in curves_charts(record, record.identifier)]
 
 
 def _model_places(configuration: Mapping[str, Any], model: str) -> dict[str, Any]:
     """k and sharing of a model, from its plan."""
-    run = configuration.get("runs", {}).get(model, {})
-    plan = run.get("model", {"k": run.get("projected_dim"), "sharing": run.get("sharing")})
+    plan = configuration.get("runs", {}).get(model, {}).get("model", {})
     return {"k": int(plan["k"]), "sharing": plan["sharing"]} if plan.get("k") else {}
-
-
-def comparison(experiment: str, models_and_checks: Callable[[Record], tuple]) -> Callable[[Sequence[Record], str], Verdict]:
-    """The rule of a claim on trained models.
-
-    Args:
-        models_and_checks: a record to the arguments of ``compare_trained`` after it: models, checks, controls, remarks.
-    """
-
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        name = f"{experiment}-{scale}"
-        record = next((r for r in reproduced(records, experiment, scale) if r.identifier == name), None)
-        return not_measured(name) if record is None else compare_trained(record, *models_and_checks(record))
-
-    return evaluate
 
 
 def sizes_of(scale: Scale) -> dict[str, Any]:
     return {name: getattr(scale, name) for name in SIZES}
 
 
-def trained(folder: RunFolder) -> Trained:
-    """A run folder, to be read back."""
-    return Trained(folder.path, folder.run.model.n, folder.run.updates, folder.start)
+def finished_run(folder: RunFolder) -> FinishedRun:
+    """The finished run in a folder."""
+    return FinishedRun(folder.path, folder.run.model.n, folder.run.updates, folder.start)
+
+
+def training_of(folders: Sequence[RunFolder]) -> dict[str, Any]:
+    """The options of runs, for a record: of one seed, by the name of the run."""
+    jobs = {folder.run.name.rpartition("/")[0]: folder.training() for folder in reversed(folders)}
+    return pack({name: _options(job) for name, job in reversed(jobs.items())})
+
+
+@cache
+def _options(job: TrainingJob) -> dict[str, Any]:
+    """Composing a configuration takes a third of a second."""
+    return training_options(job.requested_cfg)
 
 
 def check_same_plan(record: Record, plan: Mapping[str, Any], data: str) -> None:
@@ -210,49 +280,74 @@ def check_same_plan(record: Record, plan: Mapping[str, Any], data: str) -> None:
         ValueError: a record is of another plan or of other data.
     """
     for key, value in plan.items():
-        if record.configuration.get(key) != value:
-            raise ValueError(f"{record.identifier} does not match the current plan of {record.experiment} at scale {record.scale}: "
-                             f"{key!r} differs. Check out the record's commit, {record.commit}, or give another --ledger")  # fmt: skip
+        stored = record.configuration.get(key)
+        if key == "runs" and stored:
+            stored = {model: fill_defaults(run) for model, run in stored.items()}
+        if stored != value:
+            raise ValueError(
+                f"{record.identifier} does not match the current plan of {record.experiment} at scale {record.scale}: "
+                f"{key!r} differs; check out the record's commit, {record.commit}, or use another --results"
+            )
     if record.data != data:
-        raise ValueError(f"{record.identifier} was measured on other data: {record.data}; here it is {data}. Give another --ledger")
+        raise ValueError(
+            f"{record.identifier} was measured on other data, {record.data}, not on {data}; use another --results"
+        )
 
 
-def how_measured(done: Sequence[bool]) -> str:
-    """What ``measure_again`` did, from whether each run was finished before."""
+def describe_reuse(done: Sequence[bool]) -> str:
+    """What ``measure_again`` reused.
+
+    Args:
+        done: whether each run was finished before.
+    """
     if not any(done):
         return "trained again"
-    return f"from {sum(done)} finished runs, scored again" + f", and {done.count(False)} runs trained again" * (not all(done))
+    retrained = f", and {done.count(False)} runs trained again" if not all(done) else ""
+    return f"from {sum(done)} finished runs, scored again{retrained}"
 
 
-def check_folders(every: Sequence[RunFolder], text) -> None:
-    """Before anything is trained.
+def check_folders(folders: Sequence[RunFolder], text) -> None:
+    """Check device, text and run folders before anything is trained.
 
     Raises:
-        ValueError: the device is missing, the text is damaged, or a run folder is of something else or damaged.
+        ValueError: there is no GPU, the text is damaged, or a run folder has other inputs or is damaged.
     """
-    if every and every[0].scale.device == "gpu":
+    if folders and folders[0].scale.device == "cuda":
         import torch
 
         if not torch.cuda.is_available():
-            raise ValueError("--scale gpu needs a GPU, and PyTorch sees none here")
-    described(text)  # reads its manifest
-    for folder in every:
+            raise ValueError("--scale gpu needs a GPU, but PyTorch finds none")
+    describe_text(text)  # reads its manifest
+    for folder in folders:
         folder.check()
         if folder.is_done:
-            scoring.check_trained(trained(folder), text)
+            scoring.check_finished_run(finished_run(folder), text)
 
 
-def train(every: Sequence[RunFolder], what: str, until: float | None) -> None:
-    """Train what is not trained, in turn. One run always begins and makes an update, so that reruns come to an end.
+def check_clean_runs(folders: Sequence[RunFolder], scale: str) -> None:
+    """Check, before other runs are trained, that finished ones have the clean commits that their record needs.
+
+    Raises:
+        ValueError: one was trained with uncommitted changes, above the scale ``smoke``.
+    """
+    for folder in folders if scale != "smoke" else ():
+        if folder.is_done and DIRTY in (commit := scoring.provenance([folder.path])["commit"]):
+            raise ValueError(
+                f"{folder.path} needs a clean commit at scale {scale}, got {commit}; move it away or use another --runs"
+            )
+
+
+def train(folders: Sequence[RunFolder], what: str, until: float | None) -> None:
+    """Train the unfinished runs in turn. At least one run makes an update, so that reruns make progress.
 
     Raises:
         Unfinished: the time budget is spent.
         ValueError: a training failed.
     """
-    missing = [folder for folder in every if not folder.is_done]
-    for folder in every:
+    missing = [folder for folder in folders if not folder.is_done]
+    for folder in folders:
         if folder.start is not None and folder.is_done and not folder.start.exists():
-            folder.make_start()  # somebody removed it; the record counts the training time behind it
+            folder.make_start()  # it was removed; the record needs the training time stored in it
     for i, folder in enumerate(missing):
         out_of_time = i and is_past(until)
         if not out_of_time:
@@ -260,108 +355,7 @@ def train(every: Sequence[RunFolder], what: str, until: float | None) -> None:
         if out_of_time or not folder.train(until):
             left = missing[i:]
             updates = sum(each.run.updates for each in left)
-            raise Unfinished(f"{what}: the time budget is spent; {len(left)} runs are left of at most {updates:,} updates, "
-                             f"{left[0].run.name} first; rerun the command to resume")  # fmt: skip
-
-
-# Table and chart
-
-
-def perplexity_table(record: Record) -> list[Table]:
-    """Models with their final perplexity, its spread, and their ratio to RoBERTa's; context-free levels last."""
-    final = [m for m in record.select("perplexity", seed=None) if m.model not in LEVELS]
-    if not final:
-        return []
-    roberta = {m.n: m for m in final if (m.model or "").startswith("roberta")}
-    single = next((m for m in final if m.model == "roberta"), None)
-
-    def over(value: float, n: int | None) -> str:
-        base = roberta.get(n, single) if len(roberta) > 1 else single
-        return f"{value / base.value:.3f}" if base else ""
-
-    rows = [[m.model, *spread_cells(m, 2), over(m.value, m.n)] for m in final]
-    levels = record.select("context_free_bits")
-    shared = record.configuration.get("n")
-    for m in levels:
-        name = "without context" + f", n={m.n}" * (m.n != shared)
-        rows.append([name, f"{2**m.value:.2f}", "", "", over(2**m.value, shared)])
-    for model, text in LEVELS.items():
-        if m := record.find("perplexity", model=model):
-            rows.append([text, f"{m.value:.2f}", "", "", over(m.value, None)])
-    what = "validation perplexity at the end" if levels else "perplexity at the end, on held-out text"
-    heads = ["model", "perplexity", "lowest to highest", "runs", "over RoBERTa's"]
-    return [Table(heads, rows, f"{record.identifier}: {what}")]
-
-
-LEVELS = {"context_free": "without context", "unigram": "by the frequency of each token alone",
-          "valid_context_free": "without context, on the validation split"}  # fmt: skip
-"""Labels in earlier records of what is measured of a text, not of a model."""
-MAX_LINES = 10
-"""A chart with more lines is unreadable; its numbers are in the table."""
-
-
-def curves_chart(record: Record, title: str) -> list[Chart]:
-    """Validation perplexity over updates, a line per model and seed."""
-    by_model: dict[str, list] = {}
-    for curve in record.curves:
-        points = [(x, 2**y if curve.metric == "bits" else y) for x, y in curve.points]
-        by_model.setdefault(curve.model, []).append(points)
-    if not by_model or len(by_model) > MAX_LINES:
-        return []
-    shared = _shared_words([model.split(" ") for model in by_model]) if len(by_model) > 1 else ""
-    colors = _paired_colors(record, list(by_model))
-    series = [Series(model.removeprefix(shared), runs, model in colors and model.startswith("roberta"), colors.get(model))
-              for model, runs in by_model.items()]  # fmt: skip
-    level = record.find("context_free_bits", n=record.configuration.get("n"))
-    old = record.find("perplexity", model="valid_context_free")
-    value = 2**level.value if level else old and old.value
-    levels = [(f"without context: {value:.0f}", value)] if value else []
-    axis, note = _updates_axis(record)
-    about = f" ({shared.strip()})" if shared else ""
-    return [Chart(f"curves-{record.identifier}", title + about, axis, "validation perplexity", series, levels, log_y=True, note=note)]
-
-
-def _shared_words(labels: list[list[str]]) -> str:
-    """The words that all labels begin with."""
-    words = []
-    for column in zip(*(label[:-1] for label in labels)):
-        if len(set(column)) > 1:
-            break
-        words.append(column[0])
-    return "".join(word + " " for word in words)
-
-
-def _paired_colors(record: Record, models: Sequence[str]) -> dict[str, int]:
-    """Where each n has its own RoBERTa, both get one color."""
-    n_of = {m.model: m.n for m in record.select("perplexity", seed=None)}
-    controls = [model for model in models if model.startswith("roberta")]
-    if len(controls) < 2:
-        return {}
-    colors = {model: i for i, model in enumerate(model for model in models if model not in controls)}
-    by_n = {n_of[model]: color for model, color in colors.items()}
-    return colors | {model: by_n.get(n_of[model], len(colors)) for model in controls}
-
-
-def _updates_axis(record: Record) -> tuple[str, str]:
-    """What the updates of a curve are counted from, and what a reader must know of its points."""
-    runs = {name: run for name, run in record.configuration.get("runs", {}).items() if isinstance(run, dict) and "made" in run}
-    if not runs:
-        return "updates", ""
-    note = ("A point is of a part of the validation split, in an order that depends on the seed; the tables' numbers are of all of it, "
-            "with masks of one seed.")  # fmt: skip
-    starts = [run.get("from") for run in runs.values()]
-    before = {name: _total_updates(run.get("from")) for name, run in runs.items()}
-    if not any(starts):
-        return "updates, from scratch", note
-    if len(set(before.values())) > 1:
-        return "updates of the last stage", f"{note} Updates before it: {', '.join(f'{name} {u:,}' for name, u in before.items())}."
-    updates = next(iter(before.values()))
-    if all(start == starts[0] for start in starts):
-        return f"updates after the common RoBERTa of {updates:,} updates", note
-    if all(start["model"].get("k") is None for start in starts):
-        return f"updates after a RoBERTa of {updates:,} updates", f"{note} Each n starts from the RoBERTa of that n; all have as many updates."
-    return f"updates after {updates:,} of what each starts from", note
-
-
-def _total_updates(run: Mapping[str, Any] | None) -> int:
-    return 0 if run is None else run["updates"] + _total_updates(run.get("from"))
+            raise Unfinished(
+                f"{what}: the time budget is spent; {len(left)} runs are left of at most {updates:,} updates, "
+                f"{left[0].run.name} first; rerun the command to resume"
+            )

@@ -1,1 +1,1 @@
-"""Tasks to finetune on, from where they are published to fairseq's ``sentence_prediction`` layout."""
+"""Classification and regression tasks, from their published files to fairseq's ``sentence_prediction`` layout."""

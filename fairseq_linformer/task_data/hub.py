@@ -1,58 +1,77 @@
-"""Rows of a data set on Hugging Face's hub, or of a folder with its files, through ``datasets`` as a stream."""
+"""Rows of a dataset on the Hugging Face hub, or of a folder with its parquet files, streamed with ``datasets``."""
 
 import glob
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import Any
 
-from ..corpus.rows import quiet_datasets
+from ..corpus.row_readers import import_datasets
 from ..errors import first_line
 from ..files import sha256
-from .rows import Row
-from .table import Task
+from .task_rows import Row
+from .tasks import Hub, Task
 
 
-class Parquet:
-    """The hub's parquet files.
+class ParquetSource:
+    """The parquet files of a dataset on the hub.
 
     Args:
-        folder: where they lie; None for the hub itself, at the revision of the table.
+        hub: the task's dataset.
+        folder: local folder with the files; None to read from the hub, at the task's revision.
 
     Raises:
-        ValueError: a file is missing in the folder.
+        ValueError: the folder lacks a file.
     """
 
     kind = "parquet"
 
-    def __init__(self, task: Task, folder: Optional[Path] = None):
-        self._task, self._hub, self._folder = task, task.hub, folder
-        self._name, self._revision = task.hub.name_and_revision
-        for split in task.hub.splits.values() if folder else ():
-            self._files(split)
+    def __init__(self, task: Task, hub: Hub, folder: Path | None = None):
+        self._task, self._hub, self._folder = task, hub, folder
+        self._name, self._revision = hub.name_and_revision
+        if folder:
+            self._list_files(folder)
 
     @staticmethod
-    def found(task: Task, folder: Path) -> bool:
-        """Whether at least one of the files is there."""
-        return bool(task.hub) and any((folder / task.hub.config).glob("*.parquet"))
+    def is_in(hub: Hub, folder: Path) -> bool:
+        """Whether the folder has at least one of the files."""
+        return any((folder / hub.config).glob("*.parquet"))
 
-    def _files(self, split: str) -> List[Path]:
-        folder = self._folder / self._hub.config
-        files = sorted(folder.glob(f"{split}-*.parquet"))
-        if not files:
-            raise ValueError(f"{folder} has no {split}-*.parquet, as the hub has it")
-        parts = re.search(r"-of-(\d+)\.parquet$", files[0].name)
-        if parts and int(parts[1]) != len(files):
-            count = f"{len(files)} files {split}-*.parquet"
-            raise ValueError(f"{folder} has {count}; {files[0].name} is one of {int(parts[1])}")
+    def _list_files(self, folder: Path) -> list[Path]:
+        """Files of all splits."""
+        files: list[Path] = []
+        for split in self._hub.splits.values():
+            pattern = f"{split}-*.parquet"
+            matches = sorted((folder / self._hub.config).glob(pattern))
+            if not matches:
+                raise ValueError(f"{folder / self._hub.config} has no {pattern}, the hub's files of {split}")
+            total = re.search(r"-of-(\d+)\.parquet$", matches[0].name)
+            if total and int(total[1]) != len(matches):
+                expected = f"{folder / self._hub.config} must have {int(total[1])} files {pattern}"
+                raise ValueError(f"{expected}, as {matches[0].name} says, got {len(matches)}")
+            files += matches
         return files
 
-    def rows(self, split: str) -> Iterator[Row]:
-        """All rows of a split; ValueError if the hub or a file cannot be read, or has other columns or classes."""
-        load_dataset = quiet_datasets().load_dataset
-        split = self._hub.splits[split]
-        place, number = f"{self._hub.config}/{split}", 0
+    def count_rows(self, split: str) -> int | None:
+        """The number of rows of a split in a folder; None on the hub."""
+        if not self._folder:
+            return None
+        import pyarrow
+        from pyarrow.parquet import read_metadata
+
+        files = sorted((self._folder / self._hub.config).glob(f"{self._hub.splits[split]}-*.parquet"))
         try:
-            # By its files, not by the name of its configuration: the same for the hub and for a bare folder.
+            return sum(read_metadata(file).num_rows for file in files)
+        except (pyarrow.lib.ArrowException, OSError):  # read_rows describes the error
+            return None
+
+    def read_rows(self, split: str) -> Iterator[Row]:
+        """All rows of a split. Raises ValueError if they cannot be read or columns or classes are not the task's."""
+        load_dataset = import_datasets().load_dataset
+        split = self._hub.splits[split]
+        location, number = f"{self._hub.config}/{split}", 0
+        try:
+            # By file names, not by configuration, so that a folder without metadata is read like the hub.
             data = load_dataset(
                 glob.escape(str(self._folder.absolute())) if self._folder else self._name,
                 data_files={split: f"{self._hub.config}/{split}-*.parquet"},
@@ -60,47 +79,46 @@ class Parquet:
                 revision=None if self._folder else self._revision,
                 streaming=True,
             )
-            names = self._class_names(data.features or {}, place)
+            names = self._class_names(data.features or {}, location)
             for number, row in enumerate(data, 1):
-                yield self._row(row, names, f"{place}:{number}")
-        except (ImportError, _Refused):
+                yield self._to_row(row, names, f"{location}:{number}")
+        except (ImportError, _SchemaError):
             raise
-        except Exception as error:  # network, cache, parquet and datasets each have their own
+        except Exception as error:  # network, cache, parquet and datasets errors have no common type
             after = f" after row {number}" if number else ""
-            name = f"{self._folder or self._name} {place}"
+            name = f"{self._folder or self._name} {location}"
             raise ValueError(f"{name} cannot be read{after}: {type(error).__name__}: {first_line(error)}") from None
 
-    def _class_names(self, features, place: str):
-        """The classes by their numbers in the data; None if labels are no numbers of classes."""
-        path = f"{self._folder or self._name} {place}"
+    def _class_names(self, features: Any, location: str) -> list[str] | None:
+        """The dataset's class names, by class index; None if labels are not class indices."""
+        path = f"{self._folder or self._name} {location}"
         for column in (*self._hub.texts, self._hub.label):
             if column not in features:
-                raise _Refused(f"{path} has the columns {', '.join(features)}, but no {column}")
+                raise _SchemaError(f"{path} must have a column {column!r}, got {', '.join(features)}")
         names = getattr(features[self._hub.label], "names", None)
         for name in names or ():
             try:
-                self._task.number(name)
+                self._task.class_index(name)
             except KeyError:
-                classes = ", ".join(self._task.names)
-                raise _Refused(f"{path} has a class {name!r}; it must be one of {classes}") from None
+                choices = ", ".join(self._task.class_names)
+                raise _SchemaError(f"{path}: unknown class {name!r}; choose from {choices}") from None
         return names
 
-    def _row(self, row: dict, names, place: str) -> Row:
+    def _to_row(self, row: dict[str, Any], names: list[str] | None, location: str) -> Row:
         texts, label = [row[text] for text in self._hub.texts], row[self._hub.label]
         if not all(isinstance(text, str) for text in texts):
-            return Row(place, reason="empty text")
+            return Row(location, reason="empty text")
         if names and isinstance(label, int) and 0 <= label < len(names):
             label = names[label]
-        return Row(place, tuple(texts), str(label))
+        return Row(location, tuple(texts), str(label))
 
-    def described(self) -> dict:
-        """Name and revision, or SHA-256 of each file."""
+    def describe(self) -> dict[str, Any]:
+        """Dataset and revision, or kind and SHA-256 of each file, for the manifest."""
         if not self._folder:
             return {"kind": "hub", "name": self._name, "revision": self._revision, "config": self._hub.config}
-        files = [path for split in self._hub.splits.values() for path in self._files(split)]
-        sums = {path.relative_to(self._folder).as_posix(): sha256(path) for path in files}
-        return {"kind": self.kind, "sha256": sums}
+        files = self._list_files(self._folder)
+        return {"kind": self.kind, "sha256": {f.relative_to(self._folder).as_posix(): sha256(f) for f in files}}
 
 
-class _Refused(ValueError):
-    """Already one clear sentence."""
+class _SchemaError(ValueError):
+    """Columns or classes are not the task's. The message names the dataset."""

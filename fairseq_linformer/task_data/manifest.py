@@ -1,48 +1,55 @@
-"""What a folder of a task was made of, for ``manifest.json`` and for a reader."""
+"""``manifest.json`` of a prepared task, and its summary."""
 
 import platform
 import shlex
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
+from ..corpus.options import TOKENIZER_FLAGS
 from ..corpus.tokenizer import Tokenizer
 from ..files import sha256
-from .hub import Parquet
-from .table import Task
+from .hub import ParquetSource
+from .task_source import TaskSource
+from .tasks import Task
 
-NAME = "manifest.json"
 _PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece"}
 
 
-def manifest_of(
-    task: Task, folder: Path, source, rows, tokenizer: Tokenizer, splits: dict, max_positions: int, cut: str,
+def build_manifest(
+    task: Task,
+    folder: Path,
+    source,
+    task_source: TaskSource,
+    tokenizer: Tokenizer,
+    splits: dict[str, dict],
+    max_positions: int,
+    truncation: str,
     max_skipped: float,
-) -> dict:  # fmt: skip
-    """The manifest of a ``folder`` in which all else is written. It has neither times nor paths of this machine.
+) -> dict[str, Any]:
+    """The manifest of a folder whose other files are finished. It has neither times nor local paths.
 
     Args:
-        source: as the command line has it.
-        rows: the source that was opened, and read to its end.
-        splits: the counts of each split; ``labels`` are the labels that its source has.
+        source: ``--source`` of the command line.
+        task_source: the opened source.
+        splits: counts per split; ``labels`` lists the source's labels.
     """
-    packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(rows, Parquet) else [])]
+    packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(task_source, ParquetSource) else [])]
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    command = [
-        "fairseq-linformer", "prepare", task.name, "OUT",
-        "--source", "hub" if str(source) == "hub" else Path(source).absolute().name,
-        f"--{tokenizer.name}", "FOLDER" if tokenizer.name == "gpt2" else "MODEL",
-        "--max-positions", str(max_positions), "--cut", cut, "--max-skipped", str(max_skipped),
-    ]  # fmt: skip
+    command = ["fairseq-linformer", "prepare", task.name, "OUT"]
+    command += ["--source", "hub" if str(source) == "hub" else Path(source).absolute().name]
+    command += [TOKENIZER_FLAGS[tokenizer.name], "FOLDER" if tokenizer.name == "gpt2" else "MODEL"]
+    command += ["--max-positions", str(max_positions), "--truncation", truncation, "--max-skipped", str(max_skipped)]
     return {
         "task": task.name,
-        "licence": task.licence,
+        "license": task.license,
         "command": shlex.join(command),
-        "source": rows.described(),
-        "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.files},
+        "source": task_source.describe(),
+        "tokenizer": {"name": tokenizer.name, "sha256": tokenizer.checksums},
         "max_positions": max_positions,
-        "cut": cut,
-        "labels": _labels(task, splits),
+        "cut": truncation,
+        "labels": _describe_labels(task, splits),
         "splits": {split: {k: v for k, v in counts.items() if k != "labels"} for split, counts in splits.items()},
         "versions": {
             "fairseq-linformer": __version__,
@@ -53,27 +60,29 @@ def manifest_of(
     }
 
 
-def _labels(task: Task, splits: dict) -> dict:
-    """What the source's labels became: its word -> name and number of the class."""
-    if task.score:
-        return {"lowest": task.score[0], "highest": task.score[1], "written": "divided by the highest"}
+def _describe_labels(task: Task, splits: dict[str, dict]) -> dict[str, Any]:
+    """The range of scores, or class name and index by the source's label."""
+    if task.score_range:
+        return {"lowest": task.score_range[0], "highest": task.score_range[1], "written": "divided by the highest"}
     labels = {label for counts in splits.values() for label in counts["labels"]}
-    numbers = {label: task.number(label) for label in sorted(labels, key=lambda label: (task.number(label), label))}
-    return {label: {"class": task.names[number], "number": number} for label, number in numbers.items()}
+    indices = {label: task.class_index(label) for label in sorted(labels, key=lambda x: (task.class_index(x), x))}
+    return {label: {"class": task.class_names[i], "number": i} for label, i in indices.items()}
 
 
-def summary(task: Task, out, manifest: dict) -> str:
-    """What was done, and fairseq's options that fit."""
-    lines = [f"{out}: {task.name} in the tokens of {manifest['tokenizer']['name']}"]
+def summarize_task(task: Task, out, manifest: dict[str, Any]) -> str:
+    """Counts of a prepared task, and the ``fairseq-train`` options for it."""
+    lines = [f"{out}: {task.name}, tokenized with {manifest['tokenizer']['name']}"]
     n = manifest["max_positions"]
     for split, counts in manifest["splits"].items():
         skipped = sum(reason["rows"] for reason in counts["skipped"].values())
-        cut = f"{counts['cut']:,} cut to {n} positions"
-        lines.append(f"{split}: {counts['written']:,} rows, {skipped:,} skipped, {cut}, {counts['tokens']:,} tokens")
+        truncated = f"{counts['cut']:,} truncated to {n} positions"
+        lines.append(
+            f"{split}: {counts['written']:,} rows, {skipped:,} skipped, {truncated}, {counts['tokens']:,} tokens"
+        )
         for reason, skips in counts["skipped"].items():
             more = ["..."] if skips["rows"] > len(skips["examples"]) else []
             lines.append(f"  {skips['rows']:,} skipped, {reason}: {'; '.join(skips['examples'] + more)}")
-    head = f"--num-classes {len(task.names)}" if task.classes else "--num-classes 1 --regression-target"
+    head = f"--num-classes {len(task.class_names)}" if task.classes else "--num-classes 1 --regression-target"
     valid = ",".join(split for split in manifest["splits"] if split != "train")
     lines.append(
         f"fairseq-train {out} --task sentence_prediction --criterion sentence_prediction {head} --max-positions {n} "

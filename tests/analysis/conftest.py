@@ -1,16 +1,16 @@
-"""Models whose attention is read: tiny, made without training."""
+"""Tiny models with random weights, and the text they are analyzed on."""
 
 import argparse
 
 import pytest
 import torch
 
+from fairseq_linformer.analysis.commands import analyze_spectrum
 from fairseq_linformer.analysis.loading import load_model
-from fairseq_linformer.analysis.run import spectrum
-from fairseq_linformer.analysis.texts import Sentences
+from fairseq_linformer.analysis.sentences import Sentences
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
-from fairseq_linformer.corpus import spm
+from fairseq_linformer.corpus import sentencepiece_model
 
 TEXT = ["the cat sat on the mat", "a dog ran to the mat and sat", "the dog and the cat ran on the mat"]
 LAYERS, HEADS, N = 2, 2, 16
@@ -26,13 +26,13 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def roberta(text, tmp_path_factory):
-    """A checkpoint of fairseq's RoBERTa with random weights, its dictionary and sentencepiece model beside it."""
+    """A checkpoint of fairseq's RoBERTa with random weights, next to its dictionary and sentencepiece model."""
     from fairseq.data import Dictionary
     from fairseq.models.roberta import RobertaModel, roberta_base_architecture
 
     folder = tmp_path_factory.mktemp("roberta")
-    (folder / "sentencepiece.bpe.model").write_bytes(spm.train([text], 24, fold_case=True))
-    spm.write_dictionary(folder / "sentencepiece.bpe.model", folder / "dict.txt")
+    (folder / "sentencepiece.bpe.model").write_bytes(sentencepiece_model.train_model([text], 24, fold_case=True))
+    sentencepiece_model.write_dictionary(folder / "sentencepiece.bpe.model", folder / "dict.txt")
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     dictionary.add_symbol("<mask>")
     args = argparse.Namespace(
@@ -47,7 +47,7 @@ def roberta(text, tmp_path_factory):
     roberta_base_architecture(args)
     torch.manual_seed(0)
     model = RobertaModel.build_model(args, argparse.Namespace(source_dictionary=dictionary))
-    for parameter in model.parameters():  # as they start, attention is all but uniform
+    for parameter in model.parameters():  # with fairseq's initialization attention is nearly uniform
         parameter.data += 0.3 * torch.randn_like(parameter)
     cfg = {"model": {**vars(args), "_name": "roberta"}, "task": {"_name": "masked_lm", "tokens_per_sample": N}}
     write_checkpoint({"model": model.state_dict(), "cfg": cfg, "extra_state": {}}, folder / "model.pt")
@@ -56,18 +56,18 @@ def roberta(text, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def linformer(roberta):
-    """A function from options of ``from_roberta`` to a checkpoint beside that RoBERTa."""
-    made = {}
+    """A function from options of ``from_roberta`` to the checkpoint of a converted RoBERTa."""
+    checkpoints = {}
 
-    def make(**options):
+    def convert(**options):
         key = str(sorted(options.items()))
-        if key not in made:
-            made[key] = roberta.with_name(f"linformer-{len(made)}.pt")
+        if key not in checkpoints:
+            checkpoints[key] = roberta.with_name(f"linformer-{len(checkpoints)}.pt")
             torch.manual_seed(1)
-            write_checkpoint(from_roberta(read_checkpoint(roberta), **options), made[key])
-        return made[key]
+            write_checkpoint(from_roberta(read_checkpoint(roberta), **options), checkpoints[key])
+        return checkpoints[key]
 
-    return make
+    return convert
 
 
 @pytest.fixture(scope="session")
@@ -78,31 +78,36 @@ def model(roberta):
 
 @pytest.fixture(scope="session")
 def sentences(text):
-    """A function from a loaded model and options of ``Sentences`` to the sentences of the text, or of another
-    ``path``."""
+    """A function from a loaded model and options of ``Sentences`` to the sentences of the text, or of ``path``."""
 
-    def make(model, path=text, n=N, **options):
+    def build(model, path=text, n=N, **options):
         return Sentences([str(path)], model.tokenizer, n, bos=model.bos, eos=model.eos, **options)
 
-    return make
+    return build
 
 
 @pytest.fixture(scope="session")
-def measured(model, sentences, tmp_path_factory):
-    """A folder with the spectrum of 7 sentences of the RoBERTa, two of them checked in double precision; only read
-    it."""
-    folder = tmp_path_factory.mktemp("measured") / "out"
-    spectrum(model, sentences(model), folder, sentences=7, index=3, batch=3, check=2)
+def spectrum_folder(model, sentences, tmp_path_factory):
+    """A read-only folder with the RoBERTa's spectrum of 7 sentences, two of them checked in double precision."""
+    folder = tmp_path_factory.mktemp("spectrum") / "out"
+    analyze_spectrum(model, sentences(model), folder, sentences=7, index=3, batch=3, check=2)
     return folder
 
 
 @pytest.fixture(scope="session")
 def bert(tmp_path_factory):
-    """Folders of transformers: an encoder, and one that mixes tokens without attention."""
+    """Folder of two transformers models: ``bert``, and ``fnet``, which mixes tokens without attention."""
     from transformers import BertConfig, BertModel, BertTokenizer, FNetConfig, FNetModel
 
     root = tmp_path_factory.mktemp("bert")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set("the cat sat on mat a dog ran to and".split()))]
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *sorted({"the", "cat", "sat", "on", "mat", "a", "dog", "ran", "to", "and"}),
+    ]
     (root / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer = BertTokenizer(str(root / "vocab.txt"))
     sizes = dict(

@@ -1,4 +1,4 @@
-"""The maps of a model are those that it computes: against fairseq's own, against transformers' own."""
+"""``read_maps`` against the attention weights of fairseq and transformers."""
 
 import argparse
 import math
@@ -8,65 +8,66 @@ import torch
 
 from fairseq_linformer.analysis.heads import projection_matrices
 from fairseq_linformer.analysis.loading import load_model
-from fairseq_linformer.analysis.singular import rank, singular_values
+from fairseq_linformer.analysis.singular import numerical_rank, singular_values
 
 from .conftest import HEADS, LAYERS, N
 
 
-def maps_of(model, tokens, padding=None):
-    found = {}
-    model.maps(tokens, lambda layer, maps: found.update({layer: maps}), padding)
-    return found
+def read_maps(model, tokens, padding=None):
+    maps_by_layer = {}
+    model.read_maps(tokens, lambda layer, maps: maps_by_layer.update({layer: maps}), padding)
+    return maps_by_layer
 
 
-def batch():
+def build_batch():
+    """Two sentences of N and 11 tokens, and their padding mask."""
     tokens = torch.randint(4, 20, (2, N), generator=torch.Generator().manual_seed(0))
     tokens[1, 11:] = 1
     return tokens, tokens.eq(1)
 
 
-def test_of_a_fairseq_roberta_they_are_fairseqs_own(roberta, model):
+def test_maps_of_a_fairseq_roberta_equal_fairseqs(roberta, model):
     from fairseq.data import Dictionary
     from fairseq.models.roberta import RobertaModel
 
     checkpoint = torch.load(roberta, weights_only=True)
     dictionary = Dictionary.load(str(roberta.with_name("dict.txt")))
     dictionary.add_symbol("<mask>")
-    theirs = RobertaModel.build_model(
+    fairseq_model = RobertaModel.build_model(
         argparse.Namespace(**checkpoint["cfg"]["model"]), argparse.Namespace(source_dictionary=dictionary)
     ).eval()
-    theirs.load_state_dict(checkpoint["model"])
-    tokens, padding = batch()
+    fairseq_model.load_state_dict(checkpoint["model"])
+    tokens, padding = build_batch()
     expected = []
-    encoder = theirs.encoder.sentence_encoder
+    encoder = fairseq_model.encoder.sentence_encoder
     with torch.no_grad():
         x = encoder.forward_embedding(tokens)[0] * (~padding).unsqueeze(-1)
         x = x.transpose(0, 1)
         for layer in encoder.layers:
-            # Without static_kv it takes PyTorch's route, which returns the mean over heads even with need_head_weights.
+            # Without static_kv fairseq calls PyTorch's attention, which returns the mean over heads.
             options = dict(need_weights=True, need_head_weights=True, static_kv=True)
             expected.append(layer.self_attn(x, x, x, key_padding_mask=padding, **options)[1].transpose(0, 1))
             x = layer(x, encoder_padding_mask=padding)
             x = x[0] if isinstance(x, tuple) else x
     assert (model.kind, model.layers, model.heads, model.n) == ("roberta", LAYERS, HEADS, N)
-    found = maps_of(model, tokens, padding)
+    maps = read_maps(model, tokens, padding)
     for layer in range(LAYERS):
-        assert found[layer].shape == (2, HEADS, N, N)
+        assert maps[layer].shape == (2, HEADS, N, N)
         for b, length in enumerate((N, 11)):
-            torch.testing.assert_close(found[layer][b, :, :length], expected[layer][b, :, :length], rtol=0, atol=1e-5)
-        assert found[layer][1, :, :, 11:].abs().max() == 0
+            torch.testing.assert_close(maps[layer][b, :, :length], expected[layer][b, :, :length], rtol=0, atol=1e-5)
+        assert maps[layer][1, :, :, 11:].abs().max() == 0
 
 
 @pytest.mark.parametrize("sharing, k, width", [("headwise", 5, 5), ("layerwise", 4, 4), ("none", "3/6,6/2", 6)])
-def test_of_a_linformer_they_have_k_columns(linformer, sharing, k, width):
+def test_maps_of_a_linformer_have_k_columns(linformer, sharing, k, width):
     model = load_model(linformer(projected_dim=k, sharing=sharing))
-    tokens, _ = batch()
-    found = maps_of(model, tokens[:1])
-    assert model.kind == "linformer" and max(maps.size(-1) for maps in found.values()) == width
-    for maps in found.values():
+    tokens, _ = build_batch()
+    maps_by_layer = read_maps(model, tokens[:1])
+    assert model.kind == "linformer" and max(maps.size(-1) for maps in maps_by_layer.values()) == width
+    for maps in maps_by_layer.values():
         torch.testing.assert_close(maps.sum(-1), torch.ones(maps.shape[:-1]))
     if sharing == "none":
-        assert rank(singular_values(found[0]), N)[0].tolist() == [3, 6]
+        assert numerical_rank(singular_values(maps_by_layer[0]), N)[0].tolist() == [3, 6]
     names = list(projection_matrices(model.encoder))
     assert (
         names
@@ -78,13 +79,13 @@ def test_of_a_linformer_they_have_k_columns(linformer, sharing, k, width):
     )
 
 
-def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
+def test_maps_of_transformers_are_softmax_of_queries_and_keys(bert):
     model = load_model(str(bert / "bert"))
     assert (model.kind, model.layers, model.heads, model.n) == ("transformers", 2, 2, 24)
     assert (model.bos, model.eos, model.pad) == (2, 3, 0)
     tokens = torch.tensor([[2, 5, 6, 7, 8, 3, 0, 0]])
     padding = tokens.eq(0)
-    found = maps_of(model, tokens, padding)
+    maps = read_maps(model, tokens, padding)
     with torch.no_grad():
         x = model.module.embeddings(tokens)
         attention = model.module.encoder.layer[0].attention.self
@@ -92,10 +93,10 @@ def test_of_transformers_they_are_softmax_of_queries_and_keys(bert):
             part = slice(8 * head, 8 * head + 8)
             scores = attention.query(x)[0, :, part] @ attention.key(x)[0, :, part].T / math.sqrt(8)
             expected = torch.softmax(scores[:6, :6], -1)
-            torch.testing.assert_close(found[0][0, head, :6, :6], expected, rtol=0, atol=1e-5)
+            torch.testing.assert_close(maps[0][0, head, :6, :6], expected, rtol=0, atol=1e-5)
 
 
-def test_the_table_of_a_roberta_of_transformers_begins_with_padding(tmp_path):
+def test_n_excludes_the_padding_rows_of_a_transformers_roberta(tmp_path):
     from transformers import RobertaConfig, RobertaModel
 
     RobertaModel(
@@ -110,20 +111,19 @@ def test_the_table_of_a_roberta_of_transformers_begins_with_padding(tmp_path):
         )
     ).save_pretrained(tmp_path)
     model = load_model(str(tmp_path), tokenizer=False)
-    assert model.n == 12 and maps_of(model, torch.full((1, 12), 5))[0].shape == (1, 2, 12, 12)
+    assert model.n == 12 and read_maps(model, torch.full((1, 12), 5))[0].shape == (1, 2, 12, 12)
 
 
-def test_an_exported_linformer_gives_the_maps_of_its_checkpoint(linformer, tmp_path):
+def test_exported_linformer_has_the_maps_of_its_checkpoint(linformer, tmp_path):
     from fairseq_linformer.checkpoints.huggingface import to_huggingface
 
     path = linformer(projected_dim=5, sharing="headwise")
     to_huggingface(path, tmp_path / "folder")
-    checkpoint, folder = load_model(path), load_model(str(tmp_path / "folder"))
-    assert (folder.kind, folder.layers, folder.heads, folder.n) == ("linformer", LAYERS, HEADS, N)
-    assert (folder.bos, folder.eos, folder.pad) == (0, 2, 1) and folder.tokenizer("a dog")[
-        "input_ids"
-    ] == checkpoint.tokenizer("a dog")["input_ids"]
-    tokens, padding = batch()
-    ours, theirs = maps_of(checkpoint, tokens, padding), maps_of(folder, tokens, padding)
+    original, exported = load_model(path), load_model(str(tmp_path / "folder"))
+    assert (exported.kind, exported.layers, exported.heads, exported.n) == ("linformer", LAYERS, HEADS, N)
+    assert (exported.bos, exported.eos, exported.pad) == (0, 2, 1)
+    assert exported.tokenizer("a dog")["input_ids"] == original.tokenizer("a dog")["input_ids"]
+    tokens, padding = build_batch()
+    maps, expected = read_maps(exported, tokens, padding), read_maps(original, tokens, padding)
     for layer in range(LAYERS):
-        torch.testing.assert_close(theirs[layer], ours[layer], rtol=0, atol=1e-6)
+        torch.testing.assert_close(maps[layer], expected[layer], rtol=0, atol=1e-6)

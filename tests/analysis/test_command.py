@@ -1,15 +1,15 @@
-"""``fairseq-linformer analyze``: what it writes and prints, and what it refuses."""
+"""``fairseq-linformer analyze``: files, output and error messages."""
 
 import json
 
 import pytest
 
-from fairseq_linformer.analysis.result import read, suggest
-from fairseq_linformer.analysis.theorems import powers
+from fairseq_linformer.analysis.spectrum_result import read_spectrum, suggest_projected_dim
+from fairseq_linformer.analysis.theorems import powers_of_two
 from fairseq_linformer.cli import main
 
 
-def refused(capsys, *arguments):
+def error_of(capsys, *arguments):
     """The error message of a command."""
     with pytest.raises(SystemExit) as end:
         main(["analyze", *map(str, arguments)])
@@ -19,11 +19,11 @@ def refused(capsys, *arguments):
 
 @pytest.mark.slow
 def test_spectrum_and_figure(roberta, text, tmp_path, capsys):
-    spectrum = ["spectrum", roberta, "--text", text, "--out"]
-    main(["analyze", *map(str, spectrum), str(tmp_path / "a"), "--sentences", "5", "--suggest-k", "0.5"])
+    spectrum = ["spectrum", roberta, "--source", text, "--out"]
+    main(["analyze", *map(str, spectrum), str(tmp_path / "a"), "--num-sentences", "5", "--suggest-k", "0.5"])
     printed = capsys.readouterr().out
-    assert "5 sentences of 16 tokens (5 asked for) from" in printed and "at index 4 of 16" in printed
-    k = suggest(read(tmp_path / "a"), 0.5)
+    assert "5 sentences of 16 tokens (of 5 requested) from" in printed and "at index 4 of 16" in printed
+    k = suggest_projected_dim(read_spectrum(tmp_path / "a"), 0.5)
     assert f"  --sharing none --projected-dim {k['none']}\n" in printed
     figure = tmp_path / "f.svg"
     main(
@@ -41,49 +41,47 @@ def test_spectrum_and_figure(roberta, text, tmp_path, capsys):
         ]
     )
     assert "<svg" in figure.read_text()
-    assert "f.svg exists" in refused(capsys, "figure", tmp_path / "a", "--out", figure)
-    assert "f.pdf" in refused(capsys, "figure", tmp_path / "a", "--out", tmp_path / "f.pdf")
-    assert "spectrum.npz" in refused(capsys, "figure", tmp_path, "--out", tmp_path / "g.png")
-    for options, named in (
+    assert "f.svg exists" in error_of(capsys, "figure", tmp_path / "a", "--out", figure)
+    assert "f.pdf" in error_of(capsys, "figure", tmp_path / "a", "--out", tmp_path / "f.pdf")
+    assert "spectrum.npz" in error_of(capsys, "figure", tmp_path, "--out", tmp_path / "g.png")
+    for options, message in (
         (["--suggest-k", 1.5], "--suggest-k"),
         (["--energy", "squares"], "--energy"),
-        (["--length", 17], "length is 17"),
+        (["--tokens-per-sample", 17], "got 17"),
     ):
-        assert named in refused(capsys, *spectrum, tmp_path / "b", *options)
+        assert message in error_of(capsys, *spectrum, tmp_path / "b", *options)
     assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.slow
 def test_theorems(roberta, text, tmp_path, capsys):
-    on_model = ["--model", str(roberta), "--text", str(text)]
-    main(["analyze", "theorems", str(tmp_path / "random"), "--lengths", "8,16", "--width", "3", "--draws", "2"])
-    main(["analyze", "theorems", str(tmp_path / "model"), *on_model, "--sentences", "1", "--draws", "2"])
+    on_model = ["--checkpoint", str(roberta), "--source", str(text)]
+    main(["analyze", "theorems", str(tmp_path / "random"), "--lengths", "8,16", "--head-dim", "3", "--draws", "2"])
+    main(["analyze", "theorems", str(tmp_path / "model"), *on_model, "--num-sentences", "1", "--draws", "2"])
     for name, lengths, heads in (
         ("random", [8, 16], "random"),
         ("model", [16], f"{roberta.parent.name}/{roberta.name}"),
     ):
-        found = json.loads((tmp_path / name / "theorems.json").read_text())
-        assert [row["n"] for row in found["theorem1"]] == lengths and found["theorem1"][-1]["k"] == powers(8, 16) == [
-            8,
-            16,
-        ]
-        assert {row["k"] for row in found["rank_k"]} == {8, 16} and found["theorem2"]["step1"]
-        assert (found["heads"], found.get("text")) == (heads, None if name == "random" else "text.txt")
+        results = json.loads((tmp_path / name / "theorems.json").read_text())
+        assert [row["n"] for row in results["theorem1"]] == lengths
+        assert results["theorem1"][-1]["k"] == powers_of_two(8, 16) == [8, 16]
+        assert {row["k"] for row in results["rank_k"]} == {8, 16} and results["theorem2"]["step1"]
+        assert (results["heads"], results.get("text")) == (heads, None if name == "random" else "text.txt")
         assert all(
             (tmp_path / name / f"{figure}.png").stat().st_size > 5000 for figure in ("theorem1", "theorem2", "rank_k")
         )
-    assert "has files in it" in refused(capsys, "theorems", tmp_path / "model")
-    for options, named in (
-        (on_model[:2], "--text"),
-        (on_model[2:], "--model"),
-        ([*on_model, "--width", 4], "--width"),
-        ([*on_model, "--sentences", 900], "900"),
-        ([*on_model, "--length", 7], "n = 7"),
+    assert "but it has files" in error_of(capsys, "theorems", tmp_path / "model")
+    for options, message in (
+        (on_model[:2], "--source"),
+        (on_model[2:], "--checkpoint"),
+        ([*on_model, "--head-dim", 4], "--head-dim"),
+        ([*on_model, "--num-sentences", 900], "900"),
+        ([*on_model, "--tokens-per-sample", 7], "n = 7"),
         (["--lengths", "7,16"], "lengths"),
         (["--lengths", "16,8"], "lengths"),
         (["--lengths", "many"], "'many'"),
-        (["--epsilon", 1], "epsilon is 1"),
-        (["--draws", 0], "draws is 0"),
+        (["--epsilon", 1], "epsilon must"),
+        (["--draws", 0], "draws must"),
     ):
-        assert named in refused(capsys, "theorems", tmp_path / "new", *options), options
+        assert message in error_of(capsys, "theorems", tmp_path / "new", *options), options
     assert not (tmp_path / "new").exists()

@@ -1,4 +1,4 @@
-"""Checkpoints, folders and names that cannot be loaded are refused."""
+"""Checkpoints, folders and names that cannot be loaded are rejected."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import torch
 from fairseq_linformer.analysis.loading import load_model
 
 
-def test_a_checkpoint_of_a_development_version_is_refused(linformer, tmp_path):
+def test_checkpoint_of_a_development_version_is_rejected(linformer, tmp_path):
     checkpoint = torch.load(linformer(projected_dim=5, sharing="headwise", projection_lr_scale=0.5), weights_only=True)
     checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if not key.endswith(".start")}
     torch.save(checkpoint, tmp_path / "old.pt")
@@ -17,22 +17,22 @@ def test_a_checkpoint_of_a_development_version_is_refused(linformer, tmp_path):
         load_model(tmp_path / "old.pt", tokenizer=False)
 
 
-def test_a_model_without_attention_weights(bert):
-    with pytest.raises(ValueError, match="fnet gives no attention weights"):
+def test_model_without_attention_weights_is_rejected(bert):
+    with pytest.raises(ValueError, match="fnet returns no attention weights"):
         load_model(str(bert / "fnet"))
 
 
-def test_refusals(roberta, bert, tmp_path):
+def test_rejected_arguments(roberta, bert, tmp_path):
     (tmp_path / "text").write_text("no checkpoint")
-    for path, options, named in (
+    for path, options, message in (
         (roberta, {"device": "abacus"}, "abacus"),
         (roberta, {"device": "meta"}, "meta"),
         (tmp_path / "missing", {}, "missing"),
         ("nothere.pt", {}, "nothere.pt"),
-        (str(bert / "bert"), {"dictionary": "x"}, "dictionary is x"),
+        (str(bert / "bert"), {"dictionary": "x"}, "dictionary .* x"),
         (tmp_path / "text", {}, "text"),
     ):
-        with pytest.raises(ValueError, match=named):
+        with pytest.raises(ValueError, match=message):
             load_model(path, **options)
     (tmp_path / "model.pt").write_bytes(roberta.read_bytes())
     with pytest.raises(ValueError, match="sentencepiece.bpe.model"):
@@ -40,18 +40,18 @@ def test_refusals(roberta, bert, tmp_path):
     assert load_model(tmp_path / "model.pt", tokenizer=False).tokenizer is None
 
 
-def test_a_folder_of_transformers_that_is_not_whole(bert, tmp_path):
-    """transformers invents a tokenizer without words, and layers at random."""
+def test_incomplete_transformers_folder_is_rejected(bert, tmp_path):
+    """transformers initializes missing layers at random, and builds a tokenizer without words."""
 
-    def copied(name, **config):
+    def copy(name, **config):
         shutil.copytree(bert / "bert", tmp_path / name)
-        config_before = json.loads((tmp_path / name / "config.json").read_text())
-        (tmp_path / name / "config.json").write_text(json.dumps({**config_before, **config}))
+        original = json.loads((tmp_path / name / "config.json").read_text())
+        (tmp_path / name / "config.json").write_text(json.dumps({**original, **config}))
         return tmp_path / name
 
     with pytest.raises(ValueError, match="16 parameters, such as encoder.layer.2.attention"):
-        load_model(str(copied("layers", num_hidden_layers=3)))
-    for path in copied("words").iterdir():
+        load_model(str(copy("layers", num_hidden_layers=3)))
+    for path in copy("words").iterdir():
         if path.name not in ("config.json", "model.safetensors"):
             path.unlink()
     with pytest.raises(ValueError, match="words has no tokenizer"):

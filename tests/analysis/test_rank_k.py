@@ -1,4 +1,4 @@
-"""The best approximation of a rank, and those that are compared with it."""
+"""The best approximation of rank k, and those compared with it."""
 
 import math
 
@@ -13,20 +13,20 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_best_rank_k():
-    """Eckart and Young: nothing of rank k is nearer, the error is that of the singular values left out."""
+def test_no_approximation_of_rank_k_is_better_than_the_best():
+    """Eckart and Young: its error is the norm of the other singular values."""
     head = random_head(16, 3, generator())
     head.E, head.F = (torch.randn(4, 16, generator=generator(5), dtype=torch.float64) for _ in range(2))
-    found = rank_k.errors([head], [2, 4, 16], generator(1))
+    errors = rank_k.approximation_errors([head], [2, 4, 16], generator(1))
     s = torch.linalg.svdvals(head.P)
     for k in (2, 4):
-        (best,) = found[k][rank_k.BEST]["map"]
-        assert best == pytest.approx(float(s[k:].norm() / s.norm()), abs=1e-9)
-        assert all(cell["map"][0] >= best - 1e-9 for cell in found[k].values() if "map" in cell)
-        assert all(cell["output"][0] >= found[k][rank_k.BEST_OUTPUT]["output"][0] - 1e-9 for cell in found[k].values())
-    assert found[4][rank_k.BEST_OUTPUT]["output"][0] < 1e-9 < found[2][rank_k.BEST_OUTPUT]["output"][0]  # d = 3
-    assert rank_k.LEARNED in found[4] and rank_k.LEARNED not in found[2]
-    assert found[16]["mean pooling"]["map"][0] < 1e-9  # k = n: windows of one
+        (best_map,), (best_output,) = errors[k][rank_k.BEST]["map"], errors[k][rank_k.BEST_OUTPUT]["output"]
+        assert best_map == pytest.approx(float(s[k:].norm() / s.norm()), abs=1e-9)
+        assert all(kinds["map"][0] >= best_map - 1e-9 for kinds in errors[k].values() if "map" in kinds)
+        assert all(kinds["output"][0] >= best_output - 1e-9 for kinds in errors[k].values())
+    assert errors[4][rank_k.BEST_OUTPUT]["output"][0] < 1e-9 < errors[2][rank_k.BEST_OUTPUT]["output"][0]  # d = 3
+    assert rank_k.LEARNED in errors[4] and rank_k.LEARNED not in errors[2]
+    assert errors[16]["mean pooling"]["map"][0] < 1e-9  # k = n: windows of one
     for k, name, S in rank_k.approximations(head, [4], generator()):
         assert torch.linalg.matrix_rank(S) <= k, name
     for i in range(2):  # equation (7), one query
@@ -34,18 +34,18 @@ def test_best_rank_k():
         weights = [math.exp(head.Q[i] @ key / math.sqrt(3)) for key in keys]
         expected = sum(weight * row for weight, row in zip(weights, head.F)) / sum(weights)
         torch.testing.assert_close(rank_k.linformer_map(head, head.E, head.F)[i], expected)
-    with pytest.raises(ValueError, match="k is 17"):
-        rank_k.errors([head], [17], generator())
+    with pytest.raises(ValueError, match="k must .* 17"):
+        rank_k.approximation_errors([head], [17], generator())
 
 
-def test_learned_matrices_of_different_k_count_where_they_are():
+def test_learned_matrices_appear_only_at_their_own_k():
     heads = [random_head(16, 3, generator(seed)) for seed in (0, 1, 2)]
     for head, k in zip(heads, (4, 8, 4)):
         head.E, head.F = (torch.randn(k, 16, generator=generator(k), dtype=torch.float64) for _ in range(2))
-    found = rank_k.errors(heads, [4, 8], generator())
-    for k, those in ((4, [heads[0], heads[2]]), (8, [heads[1]])):
-        by_hand = [
-            float((rank_k.linformer_map(head, head.E, head.F) - head.P).norm() / head.P.norm()) for head in those
+    errors = rank_k.approximation_errors(heads, [4, 8], generator())
+    for k, heads_with_k in ((4, [heads[0], heads[2]]), (8, [heads[1]])):
+        expected = [
+            float((rank_k.linformer_map(head, head.E, head.F) - head.P).norm() / head.P.norm()) for head in heads_with_k
         ]
-        assert found[k][rank_k.LEARNED]["map"] == pytest.approx(by_hand)
-        assert len(found[k][rank_k.BEST]["map"]) == 3
+        assert errors[k][rank_k.LEARNED]["map"] == pytest.approx(expected)
+        assert len(errors[k][rank_k.BEST]["map"]) == 3

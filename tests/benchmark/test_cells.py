@@ -1,4 +1,4 @@
-"""Cells are measured once, in pieces of minutes, and only together with cells that fit."""
+"""Cells are measured once, within a time budget, and only if they can be reported with the others in the folder."""
 
 import json
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from fairseq_linformer.benchmark import cells
-from fairseq_linformer.benchmark.entries import entry_of, slug
-from fairseq_linformer.benchmark.training import Training
+from fairseq_linformer.benchmark.grouping import options_slug, record_id
+from fairseq_linformer.benchmark.training import TrainingCell
 from fairseq_linformer.reproduction.cells import kinds, records_in
 
-WHO = cells.Provenance("abc", "command")
+PROVENANCE = cells.Provenance("abc", "command")
 
 
 @dataclass(frozen=True)
@@ -42,80 +42,80 @@ class Counts:
 
 @pytest.fixture
 def measured():
-    """The n of every cell that is measured in this test."""
+    """The n of each cell that is measured in a test."""
     Counts.measured.clear()
     return Counts.measured
 
 
 @pytest.fixture
-def one(tmp_path, measured):
-    """A folder with one cell, which does not count as measured."""
-    cells.measure([Counts(1)], tmp_path, WHO)
+def folder(tmp_path, measured):
+    """A folder with a cell that is not in ``measured``."""
+    cells.measure_cells([Counts(1)], tmp_path, PROVENANCE)
     measured.clear()
     return tmp_path
 
 
-def test_a_cell_is_measured_once_and_one_that_would_take_too_long_is_left(tmp_path, measured):
+def test_cells_are_measured_once_within_the_time_budget(tmp_path, measured):
     row = [Counts(1), Counts(2, work=1e30, layers=2), Counts(3)]
-    assert cells.measure(row, tmp_path, WHO, minutes=1) == ["counts-n2"] and measured == [1, 3]
-    assert cells.measure(row, tmp_path, WHO, minutes=1) == [] and measured == [1, 3, 2]  # the first is always begun
-    cell = cells.read(tmp_path / "counts-n3.json")
-    assert (
-        cell["configuration"] == {"n": 3, "work": 0, "layers": 1, "device": "cpu", "dtype": "fp32"}
-        and cell["commit"] == "abc"
-        and cell["clock"] == "sun"
-    )
-    assert cell["measured"] == {"n": 3} and set(cells.KEYS) <= set(cell)
+    assert cells.measure_cells(row, tmp_path, PROVENANCE, minutes=1) == ["counts-n2"] and measured == [1, 3]
+    # The first missing cell is always measured.
+    assert cells.measure_cells(row, tmp_path, PROVENANCE, minutes=1) == [] and measured == [1, 3, 2]
+    cell = cells.read_cell(tmp_path / "counts-n3.json")
+    assert cell["configuration"] == {"n": 3, "work": 0, "layers": 1, "device": "cpu", "dtype": "fp32"}
+    assert cell["commit"] == "abc" and cell["clock"] == "sun"
+    assert cell["measured"] == {"n": 3} and set(cells.REQUIRED_KEYS) <= set(cell)
 
 
-def test_the_overhead_of_a_cell_is_foreseen_for_the_next(tmp_path, monkeypatch):
-    """Making and counting models is most of the time on a GPU, and no operations say so."""
+def test_overhead_of_a_cell_is_predicted_for_the_next(tmp_path, monkeypatch):
+    """On a GPU, building models and counting bytes takes most of the time, but has no operations."""
     now = [0.0]
     monkeypatch.setattr(cells.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Counts, "measure", lambda self: now.__setitem__(0, now[0] + 25) or {"n": self.n})
-    assert cells.measure([Counts(1), Counts(2), Counts(3)], tmp_path, WHO, minutes=1) == ["counts-n3"] and now == [50]
+    assert cells.measure_cells([Counts(1), Counts(2), Counts(3)], tmp_path, PROVENANCE, minutes=1) == [
+        "counts-n3"
+    ] and now == [50]
 
 
-def test_a_cell_without_room_is_reported_and_the_next_is_measured(tmp_path, monkeypatch, capsys):
+def test_cell_out_of_memory_is_reported_and_skipped(tmp_path, monkeypatch, capsys):
     def measure(self):
         if self.n == 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return {"n": self.n}
 
     monkeypatch.setattr(Counts, "measure", measure)
-    assert cells.measure([Counts(1), Counts(2)], tmp_path, WHO) == [] and [
+    assert cells.measure_cells([Counts(1), Counts(2)], tmp_path, PROVENANCE) == [] and [
         path.name for path in tmp_path.iterdir()
     ] == ["counts-n2.json"]
     assert "counts-n1: not measured" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    "row, named",
+    "row, message",
     [
         ([Counts(9, layers=2), Counts(3, work=7)], "counts-n3 and counts-n1 differ in work"),
-        ([Counts(9, layers=2), Counts(1, work=7)], "counts-n1.json was measured with work 0, and not 7"),
+        ([Counts(9, layers=2), Counts(1, work=7)], "work must be 0, .*counts-n1.json, got 7"),
     ],
 )
-def test_a_cell_that_no_report_would_accept_is_refused_before_anything_is_measured(row, named, one, measured):
-    with pytest.raises(ValueError, match=named):
-        cells.measure(row, one, WHO)
-    assert measured == [] and len(list(one.iterdir())) == 1
+def test_cells_that_do_not_fit_one_record_are_rejected_before_measuring(row, message, folder, measured):
+    with pytest.raises(ValueError, match=message):
+        cells.measure_cells(row, folder, PROVENANCE)
+    assert measured == [] and len(list(folder.iterdir())) == 1
 
 
-def test_other_threads_and_a_path_that_is_no_folder_are_refused_before_anything_is_measured(one, measured):
+def test_other_threads_and_invalid_folders_are_rejected_before_measuring(folder, measured):
     with mock.patch.object(torch, "get_num_threads", lambda: 96):
-        with pytest.raises(ValueError, match="threads [0-9]+, and not 96"):
-            cells.measure([Counts(1)], one, WHO)
+        with pytest.raises(ValueError, match="threads must be [0-9]+, .*got 96"):
+            cells.measure_cells([Counts(1)], folder, PROVENANCE)
         with pytest.raises(ValueError, match="counts-n2 and counts-n1 differ in .*threads"):
-            cells.measure([Counts(2)], one, WHO)
+            cells.measure_cells([Counts(2)], folder, PROVENANCE)
     with pytest.raises(ValueError, match="counts-n1.json is not a folder"):
-        cells.measure([Counts(2)], one / "counts-n1.json", WHO)
+        cells.measure_cells([Counts(2)], folder / "counts-n1.json", PROVENANCE)
     with pytest.raises(ValueError, match="minutes"):
-        cells.measure([Counts(2)], one, WHO, minutes=float("nan"))
+        cells.measure_cells([Counts(2)], folder, PROVENANCE, minutes=float("nan"))
     assert measured == []
 
 
-def test_rounds_mean_nothing_to_bytes(tmp_path):
+def test_bytes_do_not_depend_on_rounds(tmp_path):
     shape = dict(
         n=32,
         batch=1,
@@ -128,52 +128,60 @@ def test_rounds_mean_nothing_to_bytes(tmp_path):
         models=("ours-modules",),
         memory=True,
     )
-    cells.measure([Training(rounds=2, **shape)], tmp_path, WHO)
-    assert cells.measure([Training(rounds=3, **shape)], tmp_path, WHO) == []
-    with pytest.raises(ValueError, match="batch 1, and not 2"):
-        cells.measure([Training(**{**shape, "batch": 2})], tmp_path, WHO)
+    cells.measure_cells([TrainingCell(rounds=2, **shape)], tmp_path, PROVENANCE)
+    assert cells.measure_cells([TrainingCell(rounds=3, **shape)], tmp_path, PROVENANCE) == []
+    with pytest.raises(ValueError, match="batch must be 1, .*got 2"):
+        cells.measure_cells([TrainingCell(**{**shape, "batch": 2})], tmp_path, PROVENANCE)
 
 
-def test_a_damaged_cell_is_named(one):
-    whole = cells.read(one / "counts-n1.json")
+def test_an_edited_cell_is_rejected(folder):
+    path = folder / "counts-n1.json"
+    stored = json.loads(path.read_text())
+    assert cells.read_cell(path) == {name: value for name, value in stored.items() if name != "seal"}
+    path.write_text(json.dumps({**stored, "seconds": 0.5}))
+    with pytest.raises(ValueError, match="counts-n1.json was edited.*seal"):
+        cells.read_cells(folder, "counts")
+    with pytest.raises(ValueError, match="counts-n1.json was edited"):
+        cells.measure_cells([Counts(1)], folder, PROVENANCE)
+
+
+def test_damaged_cells_are_rejected(folder):
+    whole = cells.read_cell(folder / "counts-n1.json")
     for content, problem in (
         ("{", ""),
         (json.dumps(whole), "counts-n1"),
         (json.dumps({**whole, "name": "counts-n2", "threads": 1}).replace("threads", "thread"), "threads"),
     ):
-        (one / "counts-n2.json").write_text(content)
-        with pytest.raises(ValueError, match=f"counts-n2.json is no cell.*{problem}"):
-            cells.read_all(one, "counts")
-    (one / "whole-n1.json").write_text(
+        (folder / "counts-n2.json").write_text(content)
+        with pytest.raises(ValueError, match=f"counts-n2.json .*{problem}"):
+            cells.read_cells(folder, "counts")
+    (folder / "whole-n1.json").write_text(
         json.dumps({**whole, "name": "whole-n1", "measured": {"seconds": {"ours": [1.0, 2.0], "roberta": [1.0]}}})
     )
-    with pytest.raises(ValueError, match="whole-n1.json is a damaged cell: .*1 rounds against 2"):
-        records_in(one)
+    with pytest.raises(ValueError, match="whole-n1.json .*1 and 2"):
+        records_in(folder)
 
 
-def test_cells_of_two_machines_are_not_one_entry(tmp_path):
+def test_cells_of_two_machines_cannot_be_one_record(tmp_path):
     for n in (16, 32):
-        cells.measure(
+        cells.measure_cells(
             [
-                Training(
+                TrainingCell(
                     n, 1, ("ours-modules",), positions=n, k=4, layers=1, embed_dim=64, heads=1, vocabulary=20, rounds=1
                 )
             ],
             tmp_path,
-            WHO,
+            PROVENANCE,
         )
     path = tmp_path / "training-cpu-fp32-l1-n32-bare.json"
-    path.write_text(json.dumps({**cells.read(path), "threads": 96}))
+    path.write_text(json.dumps({**cells.read_cell(path), "threads": 96}))
     with pytest.raises(ValueError, match="differ in .*threads"):
         records_in(tmp_path)
 
 
-def test_an_entry_is_named_by_sizes_that_are_not_base_size_and_by_options():
-    assert (
-        slug(()) == ""
-        and slug(("--compile",)) == "-compile"
-        and slug(("--adam-betas", "(0.9, 0.98)")) == "-adam-betas-0-9-0-98"
-    )
+def test_record_id_has_other_sizes_than_base_and_options():
+    assert options_slug(()) == "" and options_slug(("--compile",)) == "-compile"
+    assert options_slug(("--adam-betas", "(0.9, 0.98)")) == "-adam-betas-0-9-0-98"
     base = {"device": "cpu", "dtype": "fp32", "layers": 12, "embed_dim": 768, "k": 256}
     for name, more, entry in (
         ("training-cpu-fp32-l12-n512-bare", {}, "training-cpu-fp32-l12-bare"),
@@ -183,20 +191,20 @@ def test_an_entry_is_named_by_sizes_that_are_not_base_size_and_by_options():
             "process-cpu-fp32-l12-d128-k64-compile",
         ),
     ):
-        assert entry_of({"name": name, "configuration": {**base, **more}}) == f"benchmark-{entry}"
+        assert record_id({"name": name, "configuration": {**base, **more}}) == f"benchmark-{entry}"
 
 
 @pytest.mark.parametrize(
     "name, peak", [("NVIDIA H200", (989e12, "data sheet")), ("another", (7e12, "a matrix product"))]
 )
-def test_a_cell_of_a_gpu_records_the_peak_of_its_data_sheet(name, peak, tmp_path, monkeypatch):
+def test_peak_of_a_gpu_is_that_of_its_data_sheet(name, peak, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: name)
-    monkeypatch.setattr(cells, "measured_peak", lambda *_: 7e12)
+    monkeypatch.setattr(cells, "measure_peak", lambda *_: 7e12)
     monkeypatch.setattr(cells, "hardware", dict)
-    cells.measure([Counts(1, device="cuda", dtype="bf16")], tmp_path, WHO)
-    found = cells.read(tmp_path / "counts-n1.json")
-    assert (found["peak_operations_per_second"], found["peak_from"]) == peak
+    cells.measure_cells([Counts(1, device="cuda", dtype="bf16")], tmp_path, PROVENANCE)
+    cell = cells.read_cell(tmp_path / "counts-n1.json")
+    assert (cell["peak_operations_per_second"], cell["peak_from"]) == peak
     step = {
         "configuration": {"n": 8, "classify": False, "models": ["ours"]},
         "peak_operations_per_second": peak[0],

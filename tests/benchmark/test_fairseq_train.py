@@ -1,19 +1,19 @@
-"""A stopwatch around fairseq's training loop: each moment counts once, in the part that it belongs to."""
+"""The stopwatch in fairseq's training loop: each moment counts once, in its own part."""
 
 import pytest
 from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.models.roberta import RobertaModel
 
 from fairseq_linformer.benchmark import train_process
-from fairseq_linformer.benchmark.cells import Provenance, measure
-from fairseq_linformer.benchmark.fairseq_train import PARTS, REST, Stopwatch, seconds_of_updates
-from fairseq_linformer.benchmark.train_process import Shares
+from fairseq_linformer.benchmark.cells import Provenance, measure_cells
+from fairseq_linformer.benchmark.fairseq_train import PARTS, REST, Stopwatch, time_updates
+from fairseq_linformer.benchmark.train_process import SharesCell
 from fairseq_linformer.reproduction.cells import records_in
 
 TINY = dict(k=8, updates=3, rounds=1, layers=1, embed_dim=64, heads=4, vocabulary=100)
 
 
-def test_a_part_within_another_is_taken_out_of_it(monkeypatch):
+def test_nested_parts_are_subtracted(monkeypatch):
     watch, clock = Stopwatch(), [0.0]
     monkeypatch.setattr(Stopwatch, "_now", lambda self: clock[0])
 
@@ -30,17 +30,17 @@ def test_a_part_within_another_is_taken_out_of_it(monkeypatch):
         (5, 2, 6, 13.5),
         (7, 2, 6, 15.5),
     ]
-    left = Stopwatch()
-    for _ in left.batches(lambda: [1, 2])():
+    interrupted = Stopwatch()
+    for _ in interrupted.batches(lambda: [1, 2])():
         wait(2)
         break
-    assert [u["whole"] for u in left.updates] == [2] and left._begun is None
+    assert [u["whole"] for u in interrupted.updates] == [2] and interrupted._start is None
 
 
 @pytest.mark.slow
-def test_known_times_appear_in_their_parts(tmp_path, monkeypatch):
-    """fairseq's own loop in this process, by a clock that advances in the criterion, in the model, and a little at each
-    reading."""
+def test_known_times_are_assigned_to_their_parts(tmp_path, monkeypatch):
+    """fairseq's own loop in this process, with a clock that advances in the criterion, in the model, and a little at
+    each reading."""
     now = [0.0]
 
     def read():
@@ -57,9 +57,9 @@ def test_known_times_appear_in_their_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(Stopwatch, "_now", staticmethod(read))
     for owner, seconds in ((MaskedLmLoss, 2.0), (RobertaModel, 3.0)):
         monkeypatch.setattr(owner, "forward", slower(owner.forward, seconds))
-    cell = Shares(32, 2, ("roberta",), **TINY)
-    cell.write_data(tmp_path)
-    updates = seconds_of_updates(cell.arguments("roberta", str(tmp_path)))
+    cell = SharesCell(32, 2, ("roberta",), **TINY)
+    cell.prepare_data(tmp_path)
+    updates = time_updates(cell.arguments("roberta", str(tmp_path)))
     assert len(updates) == 3
     for update in updates:
         expected = {**dict.fromkeys(PARTS, 0.0), "criterion": 2.0, "forward": 3.0, "whole": 5.0}
@@ -67,21 +67,23 @@ def test_known_times_appear_in_their_parts(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_shares_of_every_model(tmp_path, monkeypatch):
-    """In processes of their own, because two of them have the same name; they add up to an update. Ours is trained in
-    half precision, which fairseq's own command takes for a TPU."""
+def test_shares_add_up_for_each_model(tmp_path, monkeypatch):
+    """Shares add up to an update. Each model trains in its own process, because two have the same name; ours in half
+    precision, with which fairseq's own command assumes a TPU."""
     logs = []
-    monkeypatch.setattr(train_process, "run", lambda command, run=train_process.run: logs.append(run(command)[0]))
-    measure(
-        [Shares(32, 2, ("authors",), **TINY), Shares(32, 2, ("ours",), dtype="bf16", **TINY)],
+    monkeypatch.setattr(
+        train_process, "run_command", lambda command, run=train_process.run_command: logs.append(run(command)[0])
+    )
+    measure_cells(
+        [SharesCell(32, 2, ("authors",), **TINY), SharesCell(32, 2, ("ours",), dtype="bf16", **TINY)],
         tmp_path,
         Provenance("abc", "command"),
     )
     assert len(logs) == 2 and "'bf16': True" in logs[1] and "'tpu': False" in logs[1]
-    found = {entry.identifier: entry for entry in records_in(tmp_path)}
-    assert set(found) == {f"benchmark-shares-cpu-{dtype}-l1-d64-k8" for dtype in ("fp32", "bf16")}
-    for name, entry in zip(("ours", "authors"), sorted(found.values(), key=lambda entry: entry.identifier)):
-        shares = [entry.find("share", n=32, part=part, model=name) for part in (*PARTS, REST)]
+    records = {record.identifier: record for record in records_in(tmp_path)}
+    assert set(records) == {f"benchmark-shares-cpu-{dtype}-l1-d64-k8" for dtype in ("fp32", "bf16")}
+    for name, record in zip(("ours", "authors"), sorted(records.values(), key=lambda record: record.identifier)):
+        shares = [record.find("share", n=32, part=part, model=name) for part in (*PARTS, REST)]
         assert sum(m.value for m in shares) == pytest.approx(1, abs=1e-3) and all(
             0 < m.value < 1 and m.repetitions == 2 for m in shares
         )

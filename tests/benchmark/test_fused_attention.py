@@ -1,4 +1,4 @@
-"""The baseline ``sdpa`` has the fastest kernel of those that can run, whatever PyTorch would take first."""
+"""The baseline ``sdpa`` uses the fastest kernel that can run, whatever PyTorch would choose."""
 
 from contextlib import contextmanager
 
@@ -8,24 +8,24 @@ from torch.nn.attention import SDPBackend
 
 from fairseq_linformer.benchmark import fused_attention, timing
 
-SLOW, FAST, REFUSES = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
+SLOW, FAST, UNSUPPORTED = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
 
 
 @pytest.fixture
 def qkv(monkeypatch):
     """Queries, keys and values, and an attention that takes a known time with each kernel."""
-    within, now = [], [0.0]
+    active, now = [], [0.0]
 
     @contextmanager
     def enter(backend):
-        within.append(backend)
+        active.append(backend)
         yield
-        within.pop()
+        active.pop()
 
     def attend(*args):
-        if within[-1] is REFUSES:
+        if active[-1] is UNSUPPORTED:
             raise RuntimeError("No available kernel")
-        now[0] += {SLOW: 2.0, FAST: 1.0}[within[-1]]
+        now[0] += {SLOW: 2.0, FAST: 1.0}[active[-1]]
 
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(fused_attention, "sdpa_kernel", enter)
@@ -33,30 +33,30 @@ def qkv(monkeypatch):
     return [torch.zeros(1, 1, 2, 4) for _ in range(3)]
 
 
-def test_the_fastest_of_those_that_can_is_taken(qkv):
-    assert fused_attention.fastest(*qkv, None, 0.0) is FAST
-    assert fused_attention.fastest(*qkv, None, 0.0, among=(REFUSES, SLOW)) is SLOW
-    assert fused_attention.fastest(*qkv, None, 0.0, among=(REFUSES,)) is None
+def test_fastest_supported_kernel_is_selected(qkv):
+    assert fused_attention.find_fastest_kernel(*qkv, None, 0.0) is FAST
+    assert fused_attention.find_fastest_kernel(*qkv, None, 0.0, among=(UNSUPPORTED, SLOW)) is SLOW
+    assert fused_attention.find_fastest_kernel(*qkv, None, 0.0, among=(UNSUPPORTED,)) is None
 
 
-def test_a_cpu_has_one(qkv):
-    fused_attention.forget()
-    with fused_attention.with_fastest(*qkv, None, 0.0):
-        assert fused_attention.chosen() == {}
+def test_cpu_selects_no_kernel(qkv):
+    fused_attention.clear_kernels()
+    with fused_attention.use_fastest_kernel(*qkv, None, 0.0):
+        assert fused_attention.selected_kernels() == {}
 
 
-def test_a_shape_is_tried_once_and_its_kernel_is_recorded(monkeypatch):
+def test_kernels_of_a_shape_are_timed_once(monkeypatch):
     class OnGpu:
         device, dtype, shape, requires_grad = torch.device("cuda"), torch.bfloat16, torch.Size((2, 4, 8, 16)), False
 
-    tried = []
-    monkeypatch.setattr(fused_attention, "fastest", lambda q, *others: tried.append(q) or FAST)
-    fused_attention.forget()
+    calls = []
+    monkeypatch.setattr(fused_attention, "find_fastest_kernel", lambda q, *others: calls.append(q) or FAST)
+    fused_attention.clear_kernels()
     for _ in range(2):
-        with fused_attention.with_fastest(OnGpu, OnGpu, OnGpu, None, 0.0):
+        with fused_attention.use_fastest_kernel(OnGpu, OnGpu, OnGpu, None, 0.0):
             pass
-    assert len(tried) == 1 and fused_attention.chosen() == {
+    assert len(calls) == 1 and fused_attention.selected_kernels() == {
         "bfloat16, (2, 4, 8, 16) x (2, 4, 8, 16)": "efficient_attention"
     }
-    fused_attention.forget()
-    assert fused_attention.chosen() == {}
+    fused_attention.clear_kernels()
+    assert fused_attention.selected_kernels() == {}

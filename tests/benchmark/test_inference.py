@@ -1,11 +1,11 @@
-"""Cells of Table 3: batches that fit are timed, the others counted."""
+"""Table 3: batches that fit are timed; the bytes of the others are counted."""
 
 from dataclasses import replace
 
 import pytest
 
 from fairseq_linformer.benchmark import inference
-from fairseq_linformer.benchmark.inference import Inference, WholeInference
+from fairseq_linformer.benchmark.inference import InferenceCell, WholeModelCell
 from fairseq_linformer.benchmark.memory import GIB
 
 pytestmark = pytest.mark.slow
@@ -13,48 +13,51 @@ pytestmark = pytest.mark.slow
 SMALL = dict(tokens=128, layers=2, embed_dim=64, heads=4, vocabulary=100)
 
 
-def test_the_largest_batch_of_a_model():
-    """The bytes of that batch, counted, fit; those of one that is a thousandth larger do not."""
-    cell = Inference(64, (16,), memory_gib=0.25, **SMALL)
-    found = cell.measure()
-    n = found["largest"]["k=16"]
+def test_largest_batch_fits_and_a_larger_one_does_not():
+    """The counted bytes of that batch fit; those of a batch one thousandth larger do not."""
+    cell = InferenceCell(64, (16,), memory_gib=0.25, **SMALL)
+    results = cell.measure()
+    n = results["largest"]["k=16"]
     for batch, fits in ((n, True), (n + max(1, n // 1000), False)):
-        assert (found["fixed"]["k=16"] + cell._bytes(cell.makers()["k=16"], batch, "cpu") <= GIB / 4) == fits
-    assert found["bytes"]["eager"][1] > found["bytes"]["sdpa"][1] and set(found["seconds"]) == {"eager", "sdpa", "k=16"}
-
-
-def test_a_batch_that_does_not_fit_is_counted_and_not_run(monkeypatch):
-    """On a GPU, mocked here: where two sentences need too much, the allocator is not used, and one that fits is still
-    run."""
-    allocated = []
-    monkeypatch.setattr(inference, "MANY_TOKENS", 256)  # one sentence, and two
-    cell = Inference(256, (16,), **{**SMALL, "tokens": 256, "device": "cuda"})
-    known = {
-        "cpu": cell._bytes,
-        "cuda": lambda maker, batch, device: allocated.append(maker) or known["cpu"](maker, batch, "cpu"),
+        assert (results["fixed"]["k=16"] + cell._bytes(cell.builders()["k=16"], batch, "cpu") <= GIB / 4) == fits
+    assert results["bytes"]["eager"][1] > results["bytes"]["sdpa"][1] and set(results["seconds"]) == {
+        "eager",
+        "sdpa",
+        "k=16",
     }
-    monkeypatch.setattr(Inference, "_bytes", lambda self, maker, batch, device: known[device](maker, batch, device))
-    monkeypatch.setattr(Inference, "_seconds", lambda self, bytes_, fixed: ({}, {}))
-    found = cell.measure()
-    one, two = found["bytes"]["eager"]
-    assert found["counted"] == [] and len(allocated) == 6
-    between = (found["fixed"]["eager"] + (one + two) / 2) / GIB
-    found = replace(cell, usable_gib=between).measure()
-    assert found["counted"] == ["eager"] and found["bytes"]["eager"] == [one, two]
+
+
+def test_batch_that_does_not_fit_is_counted_but_not_run(monkeypatch):
+    """On a (mocked) GPU: if two sentences need too much, the allocator is not used, and one that fits is still run."""
+    allocated = []
+    monkeypatch.setattr(inference, "MIN_COUNTED_TOKENS", 256)  # one sentence, and two
+    cell = InferenceCell(256, (16,), **{**SMALL, "tokens": 256, "device": "cuda"})
+    count = {
+        "cpu": cell._bytes,
+        "cuda": lambda maker, batch, device: allocated.append(maker) or count["cpu"](maker, batch, "cpu"),
+    }
+    monkeypatch.setattr(InferenceCell, "_bytes", lambda self, maker, batch, device: count[device](maker, batch, device))
+    monkeypatch.setattr(InferenceCell, "_seconds", lambda self, bytes_, fixed: ({}, {}))
+    results = cell.measure()
+    one, two = results["bytes"]["eager"]
+    assert results["counted"] == [] and len(allocated) == 6
+    between = (results["fixed"]["eager"] + (one + two) / 2) / GIB
+    results = replace(cell, usable_gib=between).measure()
+    assert results["counted"] == ["eager"] and results["bytes"]["eager"] == [one, two]
     monkeypatch.undo()
-    monkeypatch.setattr(inference, "MANY_TOKENS", 256)
+    monkeypatch.setattr(inference, "MIN_COUNTED_TOKENS", 256)
     for usable, models in (
         (between, {"eager", "sdpa", "k=16"}),
-        ((found["fixed"]["eager"] + one / 2) / GIB, {"sdpa", "k=16"}),
+        ((results["fixed"]["eager"] + one / 2) / GIB, {"sdpa", "k=16"}),
     ):
         measured = replace(cell, device="cpu", usable_gib=usable).measure()
         assert set(measured["seconds"]) == models and set(measured["failed"]) == {"eager", "sdpa", "k=16"} - models
     assert "GiB" in measured["failed"]["eager"]
 
 
-def test_a_cell_refuses_values_that_cannot_be_measured():
+def test_rejected_values():
     for options, field in (
-        (dict(n=0), "n is 0"),
+        (dict(n=0), "n .*0"),
         (dict(tokens=0), "tokens"),
         (dict(dtype="fp8"), "fp8"),
         (dict(warm_up=-1), "warm_up"),
@@ -62,6 +65,6 @@ def test_a_cell_refuses_values_that_cannot_be_measured():
         (dict(dimensions=(128,)), "128"),
     ):
         with pytest.raises(ValueError, match=field):
-            Inference(**{**SMALL, "n": 64, "dimensions": (16,), **options})
+            InferenceCell(**{**SMALL, "n": 64, "dimensions": (16,), **options})
     with pytest.raises(ValueError, match="gpt"):
-        WholeInference(64, 64, k=16, models=("gpt",))
+        WholeModelCell(64, 64, k=16, models=("gpt",))

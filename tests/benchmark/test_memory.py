@@ -1,16 +1,24 @@
-"""Bytes of a known allocation, and the batch that fits."""
+"""Bytes of a known allocation, and the largest batch."""
+
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from fairseq_linformer.benchmark.inference import Inference
-from fairseq_linformer.benchmark.memory import bytes_of_forward, largest_batch, peak_bytes
+from fairseq_linformer.benchmark.encoders import build_materialized
+from fairseq_linformer.benchmark.inference import InferenceCell, compute_features, count_largest_batch
+from fairseq_linformer.benchmark.memory import (
+    extrapolate_batch_size,
+    forward_peak_bytes,
+    peak_bytes,
+    whole_feed_forward,
+)
+from fairseq_linformer.modules import LinformerEncoder, encoder_layer
 
 
-class Allocates(nn.Module):
-    """At most 1,000 + 3,000 + 500 numbers at once beside its parameters: the first two are there while the third is
-    made."""
+class AllocatingModule(nn.Module):
+    """Allocates at most 1,000 + 3,000 + 500 numbers besides its parameters, all at the same time."""
 
     def __init__(self):
         super().__init__()
@@ -24,8 +32,8 @@ class Allocates(nn.Module):
         return s + 1
 
 
-def test_a_known_allocation():
-    module, x = Allocates(), torch.zeros(77)
+def test_peak_of_a_known_allocation():
+    module, x = AllocatingModule(), torch.zeros(77)
     with torch.no_grad():
         assert peak_bytes(lambda: module(x), module, [x]) == 4 * 4500
     w = nn.Linear(1000, 1000, bias=False)  # backward keeps x, and makes a gradient of the weight before it is added
@@ -34,29 +42,61 @@ def test_a_known_allocation():
     assert peak_bytes(lambda: w(x).sum().backward(), w, [x]) == pytest.approx(4 * (4000 + 1_000_000), rel=0.01)
 
 
-def test_tensors_without_memory_count_as_those_with():
-    cell = Inference(64, (16,), tokens=128, layers=2, embed_dim=64, heads=4, vocabulary=100)
-    for maker in cell.makers().values():
+def test_fake_tensors_count_like_real_ones():
+    cell = InferenceCell(64, (16,), tokens=128, layers=2, embed_dim=64, heads=4, vocabulary=100)
+    for maker in cell.builders().values():
         module, tokens = maker().eval(), torch.full((3, 64), 5)
         with torch.no_grad():
             real = peak_bytes(lambda: module(tokens, padded=False), module, [tokens])
-        assert bytes_of_forward(maker, lambda m, t: m(t, padded=False), 3, 64) == real > 3 * 64 * 64 * 4
-    half = bytes_of_forward(maker, lambda m, t: m(t, padded=False), 3, 64, dtype=torch.bfloat16)
+        assert forward_peak_bytes(maker, lambda m, t: m(t, padded=False), 3, 64) == real > 3 * 64 * 64 * 4
+    half = forward_peak_bytes(maker, lambda m, t: m(t, padded=False), 3, 64, dtype=torch.bfloat16)
     assert half == pytest.approx(real / 2, rel=0.1)
 
 
-def test_the_largest_batch():
-    # 10 bytes of parameters, 20 for the first sentence, 15 for each more: 3 fit into 65. The same from 2 and 4
-    # sentences.
+def test_largest_batch_is_extrapolated():
+    # 10 bytes of parameters, 20 for the first sentence, 15 for each other: 3 fit into 65; likewise from 2 and 4.
     for sentences, at, at_twice in ((1, 20, 35), (2, 35, 65)):
-        assert [largest_batch(memory, 10, sentences, at, at_twice) for memory in (0, 29, 30, 59, 65, 74, 75)] == [
-            0,
-            0,
-            1,
-            2,
-            3,
-            3,
-            4,
-        ]
-    with pytest.raises(ValueError, match="5 bytes .* 5 with twice as many"):
-        largest_batch(1, 1, 1, 5, 5)
+        assert [
+            extrapolate_batch_size(memory, 10, sentences, at, at_twice) for memory in (0, 29, 30, 59, 65, 74, 75)
+        ] == [0, 0, 1, 2, 3, 3, 4]
+    with pytest.raises(ValueError, match="5 bytes, got 5"):
+        extrapolate_batch_size(1, 1, 1, 5, 5)
+
+
+def test_a_feed_forward_in_one_piece():
+    """Of 4,096 positions, against chunks of 1,024."""
+    cell = InferenceCell(1024, (16,), tokens=4096, layers=1, embed_dim=64, heads=4, vocabulary=100)
+    build = cell.builders()["k=16"]
+    chunked, whole = (
+        forward_peak_bytes(build, compute_features, 4, 1024, chunked=is_chunked) for is_chunked in (True, False)
+    )
+    assert whole > 1.8 * chunked and encoder_layer.CHUNK_ROWS == 1024
+    with pytest.raises(RuntimeError), whole_feed_forward():
+        raise RuntimeError
+    assert encoder_layer.CHUNK_ROWS == 1024
+
+
+def test_bytes_of_a_gpu_that_does_not_hold_them_are_without_chunks(monkeypatch):
+    """As its allocator would count them."""
+    options = dict(tokens=4096, layers=1, embed_dim=64, heads=4, vocabulary=100, rounds=1, warm_up=0)
+    cpu, gpu = (InferenceCell(4096, (16,), device=device, **options) for device in ("cpu", "cuda"))
+    monkeypatch.setattr(InferenceCell, "_bytes_on_gpu", lambda *arguments, **keywords: None)
+    monkeypatch.setattr(InferenceCell, "_seconds", lambda *arguments: ({}, {}))
+    chunked, whole = cpu.measure()["bytes"]["k=16"], gpu.measure()["bytes"]["k=16"]
+    assert whole[0] > 1.5 * chunked[0]
+
+
+def test_materialized_weights_are_counted_and_the_output_is_the_same():
+    cell = InferenceCell(64, (32,), tokens=64, layers=2, embed_dim=64, heads=4, vocabulary=100)
+    torch.manual_seed(1)
+    fused = LinformerEncoder(cell.build_config(64, 32)).eval()
+    materialized = build_materialized(cell.build_config(64, 32)).eval()
+    materialized.load_state_dict(fused.state_dict())
+    tokens = torch.randint(5, 100, (2, 64))
+    with torch.no_grad():
+        torch.testing.assert_close(compute_features(materialized, tokens), compute_features(fused, tokens))
+        more = peak_bytes(lambda: materialized(tokens, padded=False), materialized, [tokens])
+        less = peak_bytes(lambda: fused(tokens, padded=False), fused, [tokens])
+    assert more >= less
+    largest, each = count_largest_batch(cell, partial(build_materialized, cell.build_config(64, 32)))
+    assert largest == pytest.approx(16 * 2**30 / each, rel=0.01)

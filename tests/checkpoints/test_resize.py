@@ -1,4 +1,4 @@
-"""Checkpoints for other lengths and another k."""
+"""Resizing of checkpoints to another n or k."""
 
 import pytest
 import torch
@@ -6,9 +6,9 @@ from fairseq import checkpoint_utils
 
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.resize import resize
-from fairseq_linformer.models.shapes import max_positions, shape_of
+from fairseq_linformer.models.shapes import infer_config, max_positions
 
-from ..stock import TINY, finetune, load, train
+from ..fairseq_commands import TINY, finetune, load, train
 
 SHAPES = [  # sharing, projection, k before, n and k after
     ("headwise", "linear", "8,4", 24, "10,7"),
@@ -25,8 +25,8 @@ SHAPES = [  # sharing, projection, k before, n and k after
 
 
 @pytest.fixture(scope="module")
-def trained(mlm_data, tmp_path_factory):
-    """Makes, once each, a checkpoint of n = 16 after a few updates."""
+def train_checkpoint(mlm_data, tmp_path_factory):
+    """Train a checkpoint of n = 16 for a few updates, once per variant."""
     made = {}
 
     def make(sharing, projection, k):
@@ -48,49 +48,77 @@ def model_of(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing, projection, k, n, new_k", SHAPES)
-def test_explicitly_and_on_the_fly_are_the_same(trained, class_data, tmp_path, sharing, projection, k, n, new_k):
-    old = trained(sharing, projection, k)
+def test_resizing_explicitly_and_on_the_fly_are_equal(
+    train_checkpoint, class_data, tmp_path, sharing, projection, k, n, new_k
+):
+    old = train_checkpoint(sharing, projection, k)
     new = resize(read_checkpoint(old), n, new_k)
     options = new["cfg"]["model"]
     assert options["max_positions"] == n == max_positions(new["model"])
     torch.save(new, tmp_path / "new.pt")
     model = model_of(tmp_path / "new.pt")
     assert max_positions(model.state_dict()) == n
-    assert shape_of(model.state_dict()).projected_dims == shape_of(new["model"]).projected_dims
+    assert infer_config(model.state_dict()).projected_dims == infer_config(new["model"]).projected_dims
 
-    # On the fly, while a classifier is finetuned with a rate of zero.
-    finetune(class_data, tmp_path / "task", "--max-positions", n, *TINY, "--sharing", sharing, "--projection", projection,
-             "--projected-dim", options["projected_dim"], "--resize-checkpoint", "--finetune-from-model", old, "--lr", "0", updates=1)  # fmt: skip
+    # On the fly, by finetuning a classifier with learning rate 0.
+    finetune(
+        class_data,
+        tmp_path / "task",
+        "--max-positions",
+        n,
+        *TINY,
+        "--sharing",
+        sharing,
+        "--projection",
+        projection,
+        "--projected-dim",
+        options["projected_dim"],
+        "--resize-checkpoint",
+        "--finetune-from-model",
+        old,
+        "--lr",
+        "0",
+        updates=1,
+    )
     finetuned = model_of(tmp_path / "task" / "checkpoint_last.pt")
     for key, value in model.state_dict().items():
         torch.testing.assert_close(finetuned.state_dict()[key], value, rtol=0, atol=1e-7, msg=key)
 
 
 @pytest.mark.slow
-def test_it_is_trained_on(trained, mlm_data, tmp_path):
-    torch.save(resize(read_checkpoint(trained("headwise", "linear", "8,4")), 24, "10,7"), tmp_path / "new.pt")
-    train(mlm_data, tmp_path / "more", "--projected-dim", "10,7", "--tokens-per-sample", 24, "--finetune-from-model",
-          tmp_path / "new.pt", updates=1)  # fmt: skip
+def test_training_continues(train_checkpoint, mlm_data, tmp_path):
+    torch.save(resize(read_checkpoint(train_checkpoint("headwise", "linear", "8,4")), 24, "10,7"), tmp_path / "new.pt")
+    train(
+        mlm_data,
+        tmp_path / "more",
+        "--projected-dim",
+        "10,7",
+        "--tokens-per-sample",
+        24,
+        "--finetune-from-model",
+        tmp_path / "new.pt",
+        updates=1,
+    )
 
 
-def test_after_lengthening_staggered_windows_features_are_close(trained, tmp_path):
-    old = trained("headwise", "linear", 8)
+def test_lengthening_staggered_windows_nearly_preserves_features(train_checkpoint, tmp_path):
+    old = train_checkpoint("headwise", "linear", 8)
     torch.save(resize(read_checkpoint(old), 40), tmp_path / "new.pt")
     tokens = torch.randint(4, 40, (4, 16))
     before, after = (model_of(path)(tokens, features_only=True)[0] for path in (old, tmp_path / "new.pt"))
     assert 0 < (after - before).abs().max() < 0.05 * before.std()
-    shorter = model_of(tmp_path / "new.pt")(tokens[:, :15], features_only=True)[0]
-    torch.testing.assert_close(shorter, model_of(old)(tokens[:, :15], features_only=True)[0], rtol=0, atol=1e-5)
+    shorter = model_of(tmp_path / "new.pt")(tokens[:, :13], features_only=True)[0]
+    torch.testing.assert_close(shorter, model_of(old)(tokens[:, :13], features_only=True)[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "layerwise"])
-def test_after_lengthening_the_first_positions_are_as_before(trained, mlm_data, tmp_path, sharing):
-    """To rounding. (Of staggered windows the last one of a layer grows with the room behind it.)"""
+def test_lengthening_preserves_features_of_the_first_positions(train_checkpoint, mlm_data, tmp_path, sharing):
+    """Up to rounding, for inputs that do not reach the last window, which starts at position 13."""
     train(mlm_data, tmp_path, "--sharing", sharing, "--projection-init", "average", updates=2)
     old = tmp_path / "checkpoint_last.pt"
     torch.save(resize(read_checkpoint(old), 40), tmp_path / "new.pt")
-    tokens = torch.randint(4, 40, (2, 16))
+    tokens = torch.randint(4, 40, (2, 13))
     tokens[1, 10:] = 1
     real = tokens.ne(1)
     torch.testing.assert_close(
@@ -98,9 +126,9 @@ def test_after_lengthening_the_first_positions_are_as_before(trained, mlm_data, 
     )
 
 
-def test_the_old_checkpoint_and_its_heads_are_left(class_data, trained, tmp_path):
-    """Also a finetuned one, whose head travels."""
-    finetune(class_data, tmp_path, *TINY, "--finetune-from-model", trained("headwise", "linear", 8))
+def test_original_and_heads_are_unchanged(class_data, train_checkpoint, tmp_path):
+    """Also for a finetuned checkpoint, whose head is kept."""
+    finetune(class_data, tmp_path, *TINY, "--finetune-from-model", train_checkpoint("headwise", "linear", 8))
     before, checkpoint = load(tmp_path), read_checkpoint(tmp_path / "checkpoint_last.pt")
     new = resize(checkpoint, 32, 4)
     assert all(torch.equal(value, checkpoint["model"][key]) for key, value in before["model"].items())
@@ -109,7 +137,7 @@ def test_the_old_checkpoint_and_its_heads_are_left(class_data, trained, tmp_path
     assert torch.equal(new["model"][head], before["model"][head])
 
 
-def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path, caplog):
+def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_data, tmp_path, caplog):
     with pytest.raises(Exception):
         train(
             mlm_data,
@@ -117,7 +145,7 @@ def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path,
             "--tokens-per-sample",
             "32",
             "--finetune-from-model",
-            trained("headwise", "linear", 8),
+            train_checkpoint("headwise", "linear", 8),
             updates=1,
         )
     assert "max_positions 16, this model has 32" in caplog.text and "--resize-checkpoint" in caplog.text
@@ -127,15 +155,20 @@ def test_without_the_option_the_difference_is_named(trained, mlm_data, tmp_path,
     "projection, options, named",
     [
         ("linear", ["--sharing", "none", "--projected-dim", "8/4,8"], "sharing headwise, this model has none"),
-        ("random", ["--projection", "random", "--projected-dim", "4"], "projection is random"),
+        ("random", ["--projection", "random", "--projected-dim", "4"], "learned projections"),
     ],
 )
-def test_what_cannot_be_resized_on_the_fly_is_said_in_the_log(
-    trained, mlm_data, tmp_path, caplog, projection, options, named
-):
+def test_failed_resizing_on_the_fly_is_logged(train_checkpoint, mlm_data, tmp_path, caplog, projection, options, named):
     with pytest.raises(Exception):
-        train(mlm_data, tmp_path, *options, "--resize-checkpoint",
-              "--finetune-from-model", trained("headwise", projection, 8), updates=1)  # fmt: skip
+        train(
+            mlm_data,
+            tmp_path,
+            *options,
+            "--resize-checkpoint",
+            "--finetune-from-model",
+            train_checkpoint("headwise", projection, 8),
+            updates=1,
+        )
     assert named in caplog.text
 
 
@@ -143,14 +176,14 @@ def test_what_cannot_be_resized_on_the_fly_is_said_in_the_log(
     "sharing, projection, n, k, named",
     [
         ("headwise", "linear", None, None, "max_positions"),
-        ("headwise", "linear", 0, None, "max_positions is 0"),
-        ("headwise", "linear", None, 17, "projected_dim is 17"),
-        ("headwise", "linear", None, "4/8", "projected_dim is '4/8"),
-        ("headwise", "linear", None, "4x3", "projected_dim is '4x3'"),
-        ("layerwise", "linear", None, "4,8", "projected_dim is '4,8'"),
-        ("headwise", "random", 32, None, "projection is random"),
+        ("headwise", "linear", 0, None, "max_positions .* got 0"),
+        ("headwise", "linear", None, 17, "projected_dim .* got 17"),
+        ("headwise", "linear", None, "4/8", "projected_dim .* '4/8"),
+        ("headwise", "linear", None, "4x3", "projected_dim .* '4x3'"),
+        ("layerwise", "linear", None, "4,8", "projected_dim .* '4,8'"),
+        ("headwise", "random", 32, None, "learned projections .*random"),
     ],
 )
-def test_refusals(trained, sharing, projection, n, k, named):
+def test_rejections(train_checkpoint, sharing, projection, n, k, named):
     with pytest.raises(ValueError, match=named):
-        resize(read_checkpoint(trained(sharing, projection, 8)), n, k)
+        resize(read_checkpoint(train_checkpoint(sharing, projection, 8)), n, k)

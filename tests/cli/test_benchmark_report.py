@@ -1,4 +1,4 @@
-"""``fairseq-linformer benchmark report``: records of cells that were measured, perhaps on another machine."""
+"""``fairseq-linformer benchmark report``: records of measurements, possibly from another machine."""
 
 import json
 
@@ -12,8 +12,17 @@ IDENTIFIER = "benchmark-inference-cpu-fp32-l2"
 
 def inference(n=512, **changes):
     """A cell of Table 3: three rounds of a Transformer and of the Linformer of k = 128."""
-    configuration = {"n": n, "dimensions": [128], "tokens": 4096, "device": "cpu", "dtype": "fp32", "layers": 2,
-                     "embed_dim": 768, "heads": 12, "rounds": 3}  # fmt: skip
+    configuration = {
+        "n": n,
+        "dimensions": [128],
+        "tokens": 4096,
+        "device": "cpu",
+        "dtype": "fp32",
+        "layers": 2,
+        "embed_dim": 768,
+        "heads": 12,
+        "rounds": 3,
+    }
     measured = {
         "seconds": {"eager": [3.0, 2.0, 4.0], "sdpa": [1.0, 1.0, 1.5], "k=128": [1.0, 2.0, 1.0]},
         "largest": {"eager": 8, "k=128": 20},
@@ -48,12 +57,12 @@ def write(folder, *cells):
 
 
 def report(folder, capsys):
-    """The lines that it prints."""
+    """Run the command, and return the lines that it prints."""
     main(["benchmark", "report", str(folder / "out"), "--results", str(folder / "results")])
     return capsys.readouterr().out.splitlines()
 
 
-def test_a_record_of_all_cells(folder, capsys):
+def test_record_of_all_cells(folder, capsys):
     write(folder, inference(), inference(1024, commit="def", date="2026-01-03", seconds=1.0))
     path = folder / "results" / f"{IDENTIFIER}.json"
     assert report(folder, capsys) == [str(path)] and [*(folder / "results").iterdir()] == [path]
@@ -79,8 +88,8 @@ def test_a_record_of_all_cells(folder, capsys):
     assert [m.n for m in found.select("seconds", model="eager")] == [512, 1024]
 
 
-def test_ratios_are_of_the_same_rounds(folder, capsys):
-    """Of each round the Transformer's time over the Linformer's; then the median, the lowest and the highest."""
+def test_ratios_compare_the_same_rounds(folder, capsys):
+    """A ratio is taken in each round; median, minimum and maximum over rounds are reported."""
     write(folder, inference())
     report(folder, capsys)
     found = ledger.read(folder / "results" / f"{IDENTIFIER}.json")
@@ -98,7 +107,7 @@ def test_ratios_are_of_the_same_rounds(folder, capsys):
     assert len(found.measurements) == 7
 
 
-def test_it_can_be_repeated_and_newer_cells_take_the_place(folder, capsys):
+def test_report_can_be_repeated_and_adds_newer_cells(folder, capsys):
     write(folder, inference())
     report(folder, capsys)
     path = folder / "results" / f"{IDENTIFIER}.json"
@@ -110,7 +119,7 @@ def test_it_can_be_repeated_and_newer_cells_take_the_place(folder, capsys):
     assert len(ledger.read(path).measurements) == 14
 
 
-def test_what_could_not_be_measured_is_printed(folder, capsys):
+def test_failed_measurements_are_printed(folder, capsys):
     cell = inference()
     cell["measured"]["failed"] = {"k=64": "out of memory"}
     write(folder, cell)
@@ -119,14 +128,18 @@ def test_what_could_not_be_measured_is_printed(folder, capsys):
     assert ledger.read(path).configuration["failed"] == {"inference-n512": {"k=64": "out of memory"}}
 
 
-def test_layers_precision_and_device_have_records_of_their_own(folder, capsys):
+def test_one_record_per_layers_precision_device_and_width(folder, capsys):
     base = inference()["configuration"]
     others = ({"layers": 1}, {"dtype": "bf16"}, {"device": "cuda"}, {"embed_dim": 64})
     write(
         folder, *(inference(name=f"inference-{i}", configuration={**base, **other}) for i, other in enumerate(others))
     )
-    names = {"benchmark-inference-cpu-fp32-l1", "benchmark-inference-cpu-bf16-l2", "benchmark-inference-cuda-fp32-l2",
-             "benchmark-inference-cpu-fp32-l2-d64"}  # fmt: skip
+    names = {
+        "benchmark-inference-cpu-fp32-l1",
+        "benchmark-inference-cpu-bf16-l2",
+        "benchmark-inference-cuda-fp32-l2",
+        "benchmark-inference-cpu-fp32-l2-d64",
+    }
     report(folder, capsys)
     assert {path.stem for path in (folder / "results").iterdir()} == names
     assert ledger.read(folder / "results/benchmark-inference-cuda-fp32-l2.json").scale == "gpu"
@@ -135,16 +148,19 @@ def test_layers_precision_and_device_have_records_of_their_own(folder, capsys):
 NOTHING = {"seconds": {}, "largest": {}, "bytes": {}, "failed": {"eager": "out of memory"}}
 
 
-@pytest.mark.parametrize("cells, match", [
-    ([], "out"),
-    ([inference(measured=NOTHING)], "out.*inference-n512.*eager.*out of memory"),
-    ([inference(name="other-n512")], "out"),
-    ([inference(), inference(1024, threads=2)], "threads"),
-    ([inference(), inference(1024, configuration={**inference(1024)["configuration"], "heads": 6})], "heads"),
-    ([inference(measured={})], "inference-n512.json"),
-    ([inference(measured={**NOTHING, "seconds": {"eager": [1.0, 2.0], "k=128": [1.0]}})], "inference-n512.json"),
-])  # fmt: skip
-def test_cells_without_a_record_are_refused(cells, match, folder):
+@pytest.mark.parametrize(
+    "cells, match",
+    [
+        ([], "out"),
+        ([inference(measured=NOTHING)], "out.*inference-n512.*eager.*out of memory"),
+        ([inference(name="other-n512")], "out"),
+        ([inference(), inference(1024, threads=2)], "threads"),
+        ([inference(), inference(1024, configuration={**inference(1024)["configuration"], "heads": 6})], "heads"),
+        ([inference(measured={})], "inference-n512.json"),
+        ([inference(measured={**NOTHING, "seconds": {"eager": [1.0, 2.0], "k=128": [1.0]}})], "inference-n512.json"),
+    ],
+)
+def test_rejects_folders_without_usable_cells(cells, match, folder):
     write(folder, *cells)
     with pytest.raises(SystemExit, match=match):
         main(["benchmark", "report", str(folder / "out"), "--results", str(folder / "results")])

@@ -16,7 +16,7 @@ README = f"# Title\n{BEGIN}\nSTALE\n{END}\n"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """A folder with a README, a ledger in results/, and another one."""
+    """A folder with a README, records in results/, and records in another folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(build, "experiments", lambda: [Sample()])
     for folder in ("results", "other"):
@@ -26,7 +26,7 @@ def here(tmp_path, monkeypatch):
 
 
 def report(capsys, *arguments):
-    """The files that it says it wrote."""
+    """Run the command, and return the files that it reports."""
     main(["report", *arguments])
     return capsys.readouterr().out.split()
 
@@ -35,36 +35,43 @@ def pages(*names):
     return [f"{name}.{kind}" for name in names for kind in ("html", "md", "csv")]
 
 
-def test_by_default_the_readme_is_written_too(here, capsys):
+def test_default_report_also_writes_the_readme(here, capsys):
     files = report(capsys)
     assert files == [*pages("results/report"), "results/report-curves-figure-3a-cpu.svg", "README.md"]
     assert all((here / name).is_file() for name in files) and "STALE" not in (here / "README.md").read_text()
 
 
-@pytest.mark.parametrize("arguments, files", [
-    (["--results", "other"], pages("other/report")),
-    (["--results", "results"], pages("results/report")),
-    (["--out", "new/page.html"], pages("new/page")),
-    (["--results", "other", "--out", "page.html"], pages("page")),
-])  # fmt: skip
-def test_elsewhere_the_readme_is_left_alone(arguments, files, here, capsys):
+@pytest.mark.parametrize(
+    "arguments, files",
+    [
+        (["--results", "other"], pages("other/report")),
+        (["--results", "results"], pages("results/report")),
+        (["--out", "new/page.html"], pages("new/page")),
+        (["--results", "other", "--out", "page.html"], pages("page")),
+    ],
+)
+def test_other_folders_do_not_write_the_readme(arguments, files, here, capsys):
     assert report(capsys, *arguments) == files
     assert (here / "README.md").read_text() == README
     assert sorted(str(path.relative_to(here)) for path in here.rglob("*.html")) == [files[0]]
 
 
-def test_a_readme_can_be_named(here, capsys):
+def test_readme_option(here, capsys):
     (here / "OTHER.md").write_text(README)
     assert report(capsys, "--results", "other", "--readme", "OTHER.md")[-1] == "OTHER.md"
     assert "other/report.html" in (here / "OTHER.md").read_text() and (here / "README.md").read_text() == README
 
 
-@pytest.mark.parametrize("arguments, match", [
-    (["--results", "nowhere"], "nowhere"), (["--out", "page.txt"], "--out.*page.txt"), (["--readme",
-    "missing.md"], "--readme.*missing.md"),
-    (["--results", "damaged"], "damaged/figure-9-cpu.json.*seal"),
-])  # fmt: skip
-def test_bad_input_is_one_line_and_writes_nothing(arguments, match, here, capsys):
+@pytest.mark.parametrize(
+    "arguments, match",
+    [
+        (["--results", "nowhere"], "nowhere"),
+        (["--out", "page.txt"], "--out.*page.txt"),
+        (["--readme", "missing.md"], "--readme.*missing.md"),
+        (["--results", "damaged"], "damaged/figure-9-cpu.json.*seal"),
+    ],
+)
+def test_invalid_input_prints_one_line_and_writes_nothing(arguments, match, here, capsys):
     path = ledger.write(timed({"a": 1.0}), here / "damaged")
     path.write_text(path.read_text().replace("abacus", "calculator"))
     with pytest.raises(SystemExit, match=match) as stopped:

@@ -1,8 +1,8 @@
-"""A tokenizer's files, shared by the tests."""
+"""Files of a GPT-2 tokenizer, shared by the tests."""
 
 import pytest
 
-from ..stock_text import write_gpt2
+from ..fairseq_preprocessing import write_gpt2
 
 
 @pytest.fixture(scope="session")

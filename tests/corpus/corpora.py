@@ -1,4 +1,4 @@
-"""Small corpora in every form, and a slow obvious reference for what becomes of them."""
+"""Small corpora in every format, and a slow reference implementation of preparing them."""
 
 import bz2
 import gzip
@@ -17,21 +17,22 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.corpus import pretraining
 
-
 SMALL = 2000 / (1 << 20)
 """MiB of a chunk."""
 
 
-def made_up(count=60, seed=0):
-    """Documents as lists of paragraphs; some come twice, some paragraphs too."""
-    chance = random.Random(seed)
+def build_documents(count=60, seed=0):
+    """Random documents as lists of paragraphs, with duplicate documents and paragraphs."""
+    rng = random.Random(seed)
     words = ["hello", "low", "lower", "world", "Été", "日本", "it's", "1,000"]
-    found = [[" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(chance.randint(1, 6))] for _ in range(count)]
-    found[7], found[20], found[33] = found[2], found[2], found[9]
-    found[11] = ["the same notice", *found[11]]
-    found[12] = ["the same notice"]
-    found[13] = [found[13][0], "the same notice", found[13][0]]
-    return found
+    documents = [
+        [" ".join(rng.choices(words, k=rng.randint(1, 30))) for _ in range(rng.randint(1, 6))] for _ in range(count)
+    ]
+    documents[7], documents[20], documents[33] = documents[2], documents[2], documents[9]
+    documents[11] = ["the same notice", *documents[11]]
+    documents[12] = ["the same notice"]
+    documents[13] = [documents[13][0], "the same notice", documents[13][0]]
+    return documents
 
 
 def write_text(path, documents):
@@ -40,13 +41,17 @@ def write_text(path, documents):
 
 
 def write_rows(path, documents):
-    pyarrow.parquet.write_table(pyarrow.table({"id": list(range(len(documents))), "text": ["\n".join(d) for d in documents]}),
-                                path, row_group_size=9)  # fmt: skip
+    pyarrow.parquet.write_table(
+        pyarrow.table({"id": list(range(len(documents))), "text": ["\n".join(d) for d in documents]}),
+        path,
+        row_group_size=9,
+    )
     return path
 
 
 def reference(documents, tokenizer, valid_share, shards=1, unique_paragraphs=False):
-    """{split: list of lines as lists of numbers}."""
+    """Token IDs of each line, by split."""
+
     def hashed(text):
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
@@ -72,19 +77,24 @@ def reference(documents, tokenizer, valid_share, shards=1, unique_paragraphs=Fal
 
 def read(out):
     return {
-        str(path.relative_to(out))[:-4]: [item.tolist() for item in MMapIndexedDataset(str(path)[:-4])] for path in out.glob("shard*/*.bin")
+        str(path.relative_to(out))[:-4]: [item.tolist() for item in MMapIndexedDataset(str(path)[:-4])]
+        for path in out.glob("shard*/*.bin")
     }
 
 
 def sum_of_documents(source):
-    """Of a source in the manifest, all that became of what was read."""
+    """The sum of a source's kept, dropped and skipped documents in the manifest."""
     names = ("documents", "duplicate_documents", "emptied_documents", "empty")
     return sum(source[name] for name in names) + sum(source["unfit"].values())
 
 
 def content(out):
-    """Everything that is in a folder but what it was planned from."""
-    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name not in ("plan.json", ".lock")}
+    """Content of each file in a folder, except the plan and the lock."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.name not in ("plan.json", ".lock")
+    }
 
 
 def compressed(opener, suffix):
@@ -110,7 +120,7 @@ def json_lines(folder, documents):
 
 
 def sentences(folder, documents):
-    """Each paragraph a row, with the number of its document."""
+    """One row per paragraph, with the number of its document."""
     rows = [json.dumps({"book": i, "sentence": line}) for i, document in enumerate(documents) for line in document]
     (folder / "rows.jsonl").write_text("\n".join(rows))
     return f"{folder / 'rows.jsonl'},column=sentence,group=book"
@@ -120,11 +130,11 @@ def hub(folder, documents):
     (folder / "hub").mkdir()
     write_rows(folder / "hub" / "train-00000-of-00002.parquet", documents[:25])
     write_rows(folder / "hub" / "train-00001-of-00002.parquet", documents[25:])
-    return f"hub:{folder / 'hub'},licence=CC0"
+    return f"hub:{folder / 'hub'},license=CC0"
 
 
 def several(folder, documents):
-    """A folder: its files in the order of their names, of different formats."""
+    """A folder with files of different formats, which are read in the order of their names."""
     (folder / "in").mkdir()
     write_text(folder / "in" / "a.txt", documents[:10])
     write_rows(folder / "in" / "b.parquet", documents[10:30])
@@ -134,14 +144,20 @@ def several(folder, documents):
 
 
 SOURCES = {
-    "gzip": compressed(gzip.open, ".gz"), "bzip2": compressed(bz2.open, ".bz2"), "xz": compressed(lzma.open, ".xz"), "zstandard": zstandard,
-    "json lines": json_lines, "sentences": sentences, "hub": hub, "folder": several,
+    "gzip": compressed(gzip.open, ".gz"),
+    "bzip2": compressed(bz2.open, ".bz2"),
+    "xz": compressed(lzma.open, ".xz"),
+    "zstandard": zstandard,
+    "json lines": json_lines,
+    "sentences": sentences,
+    "hub": hub,
+    "folder": several,
     "parquet": lambda folder, documents: str(write_rows(folder / "rows.parquet", documents)),
-}  # fmt: skip
+}
 
 
 def damaged(folder, name):
-    """A file that cannot be used, by what is wrong with it."""
+    """Write a damaged source; ``name`` says how."""
     text = "".join(f"hello {i}\n\n" for i in range(2000)).encode()
     path = folder / name.split(":")[0]
     if path.name == "cut.txt.gz":
@@ -149,12 +165,12 @@ def damaged(folder, name):
     elif path.name == "cut.txt.xz":
         path.write_bytes(lzma.compress(text)[:-50])
     elif path.name == "cut.txt.zst":
-        zstandard(folder, made_up())
+        zstandard(folder, build_documents())
         path.write_bytes((folder / "text.txt.zst").read_bytes()[:-100])
     elif path.name == "cut.parquet":
-        path.write_bytes(write_rows(folder / "whole.parquet", made_up()).read_bytes()[:-100])
+        path.write_bytes(write_rows(folder / "whole.parquet", build_documents()).read_bytes()[:-100])
     elif path.name == "rot.parquet":
-        whole = bytearray(write_rows(folder / "whole.parquet", made_up()).read_bytes())
+        whole = bytearray(write_rows(folder / "whole.parquet", build_documents()).read_bytes())
         whole[100:400] = bytes(300)
         path.write_bytes(whole)
     elif path.name == "empty.txt":
@@ -162,12 +178,12 @@ def damaged(folder, name):
     elif path.name == "x.md":
         path.write_text("hello\n")
     elif path.name == "column.parquet":
-        write_rows(path, made_up())
+        write_rows(path, build_documents())
         return f"{path},column=body"
     elif path.name == "missing.txt":
         pass
     elif path.name == "hub":
-        hub(folder, made_up())
+        hub(folder, build_documents())
         (path / "train-00001-of-00002.parquet").write_bytes(b"PAR1 nothing")
         return f"hub:{path}"
     return str(path)
@@ -175,19 +191,19 @@ def damaged(folder, name):
 
 RUN = """
 import os, sys
-from fairseq_linformer.corpus import binarised, manifest, pretraining
+from fairseq_linformer.corpus import binarized, manifest, pretraining
 source, gpt2, out, chunk, dies = sys.argv[1:]
 if __name__ == "__main__":
     def die(*arguments):
         os.kill(os.getpid(), 9)
     if dies == "in the middle of a shard":
-        binarised.Writer.finish = die
+        binarized.BinarizedWriter.finish = die
     elif dies == "before the manifest":
-        manifest.write = die
+        manifest.write_manifest = die
     elif dies == "before tidying up":
         pretraining.shutil.rmtree = die
-    options = pretraining.Options((source,), gpt2, valid_share=0.3, shards=2, chunk_mib=float(chunk))
-    pretraining.prepare(out, options, workers=2)
+    options = pretraining.CorpusOptions((source,), gpt2, valid_share=0.3, shards=2, chunk_mib=float(chunk))
+    pretraining.prepare_corpus(out, options, workers=2)
 """
 
 
@@ -199,6 +215,7 @@ def start(tmp_path, gpt2, out, chunk=SMALL, dies="not", script=RUN):
 
 
 def assert_same(tmp_path):
-    ours, whole = content(tmp_path / "out"), content(tmp_path / "whole")
-    assert ours.pop("manifest.json").replace(b"/out", b"/whole") == whole.pop("manifest.json")
-    assert ours == whole
+    """The folders ``out`` and ``whole`` have the same content."""
+    out, whole = content(tmp_path / "out"), content(tmp_path / "whole")
+    assert out.pop("manifest.json").replace(b"/out", b"/whole") == whole.pop("manifest.json")
+    assert out == whole

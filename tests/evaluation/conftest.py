@@ -6,12 +6,12 @@ import pytest
 
 from fairseq_linformer.cli import main
 
-from .rows import ROWS
+from .labeled_rows import ROWS
 
 
 @pytest.fixture(scope="module")
 def finetuned(classifier, pieces, tmp_path_factory):
-    """As ``finetune`` leaves it: dictionary, tokenizer and labels beside the checkpoint."""
+    """A checkpoint with dictionary, tokenizer and labels next to it, as ``finetune`` writes them."""
     folder = tmp_path_factory.mktemp("finetuned")
     for path in classifier.glob("*"):
         if path.name != "checkpoint_best.pt" and path.is_file():
@@ -34,7 +34,7 @@ def evaluate(capsys):
             main(["evaluate", *map(str, arguments)])
         except SystemExit as end:
             return str(end.code)
-        found = capsys.readouterr()
-        return found.out or found.err
+        output = capsys.readouterr()
+        return output.out or output.err
 
     return evaluate

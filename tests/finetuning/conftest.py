@@ -1,8 +1,16 @@
-"""The command, shared by the tests."""
+"""Fixtures that run the command."""
 
 import pytest
 
 from fairseq_linformer.cli import main
+
+from ..forked_worker import forked_workers
+
+
+@pytest.fixture(autouse=True)
+def quick_workers():
+    with forked_workers():
+        yield
 
 
 @pytest.fixture
@@ -20,9 +28,22 @@ def command(capsys, tmp_path):
 @pytest.fixture
 def finetune(command, tmp_path, glue):
     def finetune(checkpoint, *words, task="sst-2", folder=tmp_path / "data"):
-        return command("finetune", task, checkpoint, "--runs", tmp_path / "runs", "--data", folder, "--source", glue, "--device", "cpu", *words)
+        return command(
+            "finetune",
+            task,
+            checkpoint,
+            "--runs",
+            tmp_path / "runs",
+            "--data",
+            folder,
+            "--source",
+            glue,
+            "--device",
+            "cpu",
+            *words,
+        )
 
     return finetune
 
 
-SHORT = ("--epochs", 2, "--batch-size", 4, "dataset.num_workers=0", "dataset.data_buffer_size=0")
+SHORT = ("--max-epoch", 2, "--batch-size", 4, "dataset.num_workers=0", "dataset.data_buffer_size=0")

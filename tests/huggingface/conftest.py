@@ -1,4 +1,4 @@
-"""All of these need what the extra ``huggingface`` installs."""
+"""These tests need the extra ``huggingface``."""
 
 import pytest
 

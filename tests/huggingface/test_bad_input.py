@@ -1,4 +1,4 @@
-"""One clear sentence for each bad input; nothing is overwritten, nothing half written."""
+"""One sentence per invalid input; nothing is overwritten or partially written."""
 
 import json
 import shutil
@@ -14,12 +14,12 @@ from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
-from .. import stock
+from .. import fairseq_commands
 from .test_parity import small
 
 
-def refused(call, named, folder: Path):
-    """``call`` raises one sentence that matches ``named``, and ``folder`` is as it was, to the byte."""
+def rejected(call, named, folder: Path):
+    """Assert that ``call`` raises one sentence that matches ``named``, and does not change ``folder``."""
     before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
     with pytest.raises(ValueError, match=named) as error:
         call()
@@ -29,7 +29,7 @@ def refused(call, named, folder: Path):
 
 @pytest.fixture
 def source(masked_lm, tmp_path):
-    """A copy of a checkpoint with its files, to spoil."""
+    """A copy of a checkpoint with its files, to damage."""
     folder = tmp_path / "source"
     folder.mkdir()
     for name in ("checkpoint_last.pt", "dict.txt", "sentencepiece.bpe.model"):
@@ -39,7 +39,7 @@ def source(masked_lm, tmp_path):
 
 @pytest.fixture
 def exported(masked_lm_folder, tmp_path):
-    """A copy of an exported folder, to spoil."""
+    """A copy of an exported folder, to damage."""
     return Path(shutil.copytree(masked_lm_folder, tmp_path / "exported"))
 
 
@@ -49,7 +49,7 @@ class Code:
 
 
 def spoiled(spoil, source):
-    checkpoint = stock.load(source)
+    checkpoint = fairseq_commands.load(source)
     new = spoil(checkpoint)
     torch.save(checkpoint if new is None else new, source / "checkpoint_last.pt")
 
@@ -58,13 +58,13 @@ def spoiled(spoil, source):
     "spoil, named",
     [
         (lambda c: {**c, "extra": Code()}, r"code \((builtins\.)?print\)"),
-        (lambda c: [1, 2], "no model"),
+        (lambda c: [1, 2], "'model'"),
         (lambda c: {"model": c["model"]}, "cfg"),
         (lambda c: c["cfg"]["model"].update(_name="roberta_base"), "'roberta_base'"),
         (lambda c: c["cfg"].update(model=Namespace(arch="bart_large")), "'bart_large'"),
-        (lambda c: c["cfg"]["model"].update(quant_noise_pq=0.1), "quant_noise_pq 0.1"),
-        (lambda c: c["cfg"]["model"].update(quant_noise_scalar=0.5), "quant_noise_scalar 0.5"),
-        (lambda c: c["cfg"]["model"].update(projected_dim=4), "cfg.*linformer.*must be"),
+        (lambda c: c["cfg"]["model"].update(quant_noise_pq=0.1), "quant_noise_pq .* got 0.1"),
+        (lambda c: c["cfg"]["model"].update(quant_noise_scalar=0.5), "quant_noise_scalar .* got 0.5"),
+        (lambda c: c["cfg"]["model"].update(projected_dim=4), "cfg.*linformer.*must have"),
         (lambda c: c["cfg"]["model"].update(encoder_layers=3), "cfg.*layers.2.* is missing"),
         (lambda c: c["model"].update({"decoder.x": torch.ones(1)}), "decoder.x"),
         (lambda c: c["model"].pop("encoder.sentence_encoder.embed_tokens.weight") * 0, "sentence_encoder.embed_tokens"),
@@ -73,18 +73,20 @@ def spoiled(spoil, source):
             "encoder.lm_head.weight.*untie_weights_roberta",
         ),
         (
-            lambda c: c["model"].update({f"classification_heads.x.{k}": torch.ones(2, 16) for k in ("dense.weight", "out_proj.weight_orig")}),
-            "head x.*spectral_norm_classification_head",
+            lambda c: c["model"].update(
+                {f"classification_heads.x.{k}": torch.ones(2, 16) for k in ("dense.weight", "out_proj.weight_orig")}
+            ),
+            "head 'x'.*spectral_norm_classification_head",
         ),
     ],
-)  # fmt: skip
+)
 def test_checkpoints(spoil, named, source, tmp_path, capsys):
     def change(checkpoint):
         new = spoil(checkpoint)
         return None if isinstance(new, torch.Tensor) else new
 
     spoiled(change, source)
-    refused(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), named, tmp_path)
+    rejected(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), named, tmp_path)
     assert "code was run" not in capsys.readouterr().out
 
 
@@ -92,15 +94,15 @@ def test_checkpoints(spoil, named, source, tmp_path, capsys):
 def test_truncated(kept, source, tmp_path):
     path = source / "checkpoint_last.pt"
     path.write_bytes(path.read_bytes()[:kept])
-    refused(lambda: to_huggingface(path, tmp_path / "out"), "checkpoint_last.pt.*cut short", tmp_path)
+    rejected(lambda: to_huggingface(path, tmp_path / "out"), "checkpoint_last.pt.*truncated", tmp_path)
 
 
 def test_no_file(tmp_path):
-    refused(lambda: to_huggingface(tmp_path / "x.pt", tmp_path / "out"), "x.pt is not a file", tmp_path)
-    refused(lambda: read_checkpoint(tmp_path), "is not a file", tmp_path)
+    rejected(lambda: to_huggingface(tmp_path / "x.pt", tmp_path / "out"), "x.pt is not a file", tmp_path)
+    rejected(lambda: read_checkpoint(tmp_path), "is not a file", tmp_path)
 
 
-def test_files_of_the_tokenizer(source, tmp_path):
+def test_tokenizer_files(source, tmp_path):
     path, out = source / "checkpoint_last.pt", tmp_path / "out"
     words = tmp_path / "words.txt"
     words.write_text("a 1\nb 1\n")
@@ -108,21 +110,21 @@ def test_files_of_the_tokenizer(source, tmp_path):
     broken.write_bytes(b"nothing")
     for options, named in (
         (dict(dictionary=tmp_path / "no.txt"), "no.txt is not a file"),
-        (dict(dictionary=words), "words.txt.* 7 .* 28"),
+        (dict(dictionary=words), "words.txt.* 28 .* got 7"),
         (dict(sentencepiece=tmp_path / "no.model"), "no.model is not a file"),
         (dict(sentencepiece=broken), "broken.model"),
-        (dict(gpt2_encoder=words), "--gpt2-encoder and --gpt2-vocab"),
+        (dict(gpt2_encoder=words), "gpt2_encoder and gpt2_vocab"),
         (dict(gpt2_encoder=words, gpt2_vocab=words), "words.txt.*GPT-2"),
-        (dict(sentencepiece=broken, gpt2_encoder=words, gpt2_vocab=words), "--sentencepiece and --gpt2-encoder"),
+        (dict(sentencepiece=broken, gpt2_encoder=words, gpt2_vocab=words), "sentencepiece and gpt2_encoder"),
         (dict(tokenizer=False, dictionary=words), "dictionary"),
-        (dict(labels=words), "labels is .*words.txt"),
-        (dict(head="topic"), "head is 'topic'"),
+        (dict(labels=words), "labels .*words.txt"),
+        (dict(head="topic"), "head 'topic'"),
     ):
-        refused(lambda: to_huggingface(path, out, **options), named, tmp_path)
+        rejected(lambda: to_huggingface(path, out, **options), named, tmp_path)
     (source / "sentencepiece.bpe.model").unlink()
-    refused(lambda: to_huggingface(path, out), "sentencepiece.bpe.model.*--no-tokenizer", tmp_path)
+    rejected(lambda: to_huggingface(path, out), "sentencepiece.bpe.model.*--no-tokenizer", tmp_path)
     (source / "dict.txt").unlink()
-    refused(lambda: to_huggingface(path, out), "dict.txt.*--dictionary", tmp_path)
+    rejected(lambda: to_huggingface(path, out), "dict.txt.*--dictionary", tmp_path)
     to_huggingface(path, out, tokenizer=False)
     assert not (out / "dict.txt").exists() and (out / "model.safetensors").exists()
 
@@ -130,14 +132,14 @@ def test_files_of_the_tokenizer(source, tmp_path):
 def test_too_few_labels(classifier, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("cat 1\n")
-    call = lambda: to_huggingface(classifier / "checkpoint_last.pt", tmp_path / "out", labels=labels)  # noqa: E731
-    refused(call, "labels.txt.* 1 .* 2 ", tmp_path)
+    call = lambda: to_huggingface(classifier / "checkpoint_last.pt", tmp_path / "out", labels=labels)
+    rejected(call, "labels.txt.* 2 .* got 1", tmp_path)
     labels.unlink()
-    refused(call, "labels.txt is not a file", tmp_path)
+    rejected(call, "labels.txt is not a file", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "empty"])
-def test_output_that_is_there(kind, source, exported, tmp_path):
+def test_existing_output(kind, source, exported, tmp_path):
     out = tmp_path / "out"
     calls = (lambda: to_huggingface(source / "checkpoint_last.pt", out), lambda: from_huggingface(exported, out))
     if kind == "file":
@@ -153,18 +155,18 @@ def test_output_that_is_there(kind, source, exported, tmp_path):
             shutil.rmtree(out)
             out.mkdir()
         else:
-            refused(call, "/out ", tmp_path)
+            rejected(call, "/out ", tmp_path)
 
 
-def test_what_fails_in_between_leaves_nothing(source, exported, tmp_path, monkeypatch):
+def test_failure_leaves_no_partial_output(source, exported, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise ValueError("in between")
 
     with monkeypatch.context() as patch:
-        patch.setattr(huggingface, "card", fail)  # after weights, code and tokenizer
-        refused(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), "in between", tmp_path)
+        patch.setattr(huggingface, "build_model_card", fail)  # after weights, code and tokenizer
+        rejected(lambda: to_huggingface(source / "checkpoint_last.pt", tmp_path / "out"), "in between", tmp_path)
     monkeypatch.setattr(torch, "save", fail)
-    refused(lambda: from_huggingface(exported, tmp_path / "out"), "in between", tmp_path)
+    rejected(lambda: from_huggingface(exported, tmp_path / "out"), "in between", tmp_path)
 
 
 def edit_config(folder: Path, **changes) -> None:
@@ -182,31 +184,34 @@ def edit_weights(folder: Path, edit) -> None:
     "spoil, named",
     [
         (lambda f: (f / "config.json").unlink(), "config.json"),
-        (lambda f: (f / "config.json").write_text('{"model_type": '), "config.json is not JSON"),
-        (lambda f: edit_config(f, model_type="roberta"), "model_type 'roberta'"),
+        (lambda f: (f / "config.json").write_text('{"model_type": '), "config.json.*JSON"),
+        (lambda f: edit_config(f, model_type="roberta"), "model_type .* got 'roberta'"),
         (lambda f: edit_config(f, fairseq=None), "no 'fairseq'"),
-        (lambda f: edit_config(f, sharing="rowwise"), "sharing is 'rowwise'"),
-        (lambda f: edit_config(f, layers=3), "exported: linformer.encoder.layers.2.* is missing"),
+        (lambda f: edit_config(f, sharing="rowwise"), "sharing must .*'rowwise'"),
+        (lambda f: edit_config(f, layers=3), "exported.*linformer.encoder.layers.2.* is missing"),
         (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "no model.safetensors"),
         (
             lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-100]),
-            "model.safetensors.*cut short",
+            "model.safetensors.*truncated",
         ),
         (lambda f: edit_weights(f, lambda w: w.pop("lm_head.bias")), "lm_head.bias is missing"),
-        (lambda f: edit_weights(f, lambda w: w.pop("linformer.encoder.embed_tokens.weight")), "embed_tokens.weight is missing"),
+        (
+            lambda f: edit_weights(f, lambda w: w.pop("linformer.encoder.embed_tokens.weight")),
+            "embed_tokens.weight is missing",
+        ),
         (lambda f: edit_weights(f, lambda w: w.update(pooler=torch.ones(1))), "pooler"),
         (lambda f: edit_weights(f, lambda w: w.update({"linformer.encoder.x": torch.ones(1)})), "encoder.x"),
-        (lambda f: (f / "dict.txt").write_text("a 1\n"), "dict.txt.* 6 .* 28"),
+        (lambda f: (f / "dict.txt").write_text("a 1\n"), "dict.txt.* 28 .* got 6"),
     ],
-)  # fmt: skip
+)
 def test_folders(spoil, named, exported, tmp_path):
     spoil(exported)
-    refused(lambda: from_huggingface(exported, tmp_path / "out"), named, tmp_path)
+    rejected(lambda: from_huggingface(exported, tmp_path / "out"), named, tmp_path)
 
 
-def test_dictionary_for_the_way_back(exported, tmp_path):
+def test_dictionary_of_from_huggingface(exported, tmp_path):
     (exported / "dict.txt").unlink()
-    refused(
+    rejected(
         lambda: from_huggingface(exported, tmp_path / "out", dictionary=tmp_path / "no.txt"),
         "no.txt is not a file",
         tmp_path,
@@ -215,18 +220,18 @@ def test_dictionary_for_the_way_back(exported, tmp_path):
     assert not (tmp_path / "out" / "dict.txt").exists()
 
 
-def test_code_in_a_folder_is_not_run(exported, tmp_path):
+def test_code_in_the_folder_is_not_run(exported, tmp_path):
     for name in ("configuration_linformer.py", "modeling_linformer.py", "tokenization_linformer.py"):
         (exported / name).write_text("raise SystemExit('code was run')")
     from_huggingface(exported, tmp_path / "out")
     assert LinformerForMaskedLM.from_pretrained(exported)
 
 
-def test_padding_before_the_sentence():
-    """The first position is what the classifier reads, and E and F go by place."""
+def test_rejects_padding_before_the_sentence():
+    """The classifier reads the first position, and E and F depend on positions."""
     model = LinformerForMaskedLM(small())
-    with pytest.raises(ValueError, match="padded before"):
+    with pytest.raises(ValueError, match="padded after"):
         model(torch.tensor([[1, 1, 5, 6]]))
-    with pytest.raises(ValueError, match="padded before"):
+    with pytest.raises(ValueError, match="padded after"):
         model(torch.tensor([[5, 5, 5, 6]]), attention_mask=torch.tensor([[0, 1, 1, 1]]))
-    model(torch.tensor([[1, 1], [5, 1]]))  # a sentence of padding alone is none
+    model(torch.tensor([[1, 1], [5, 1]]))  # a sentence of only padding is allowed

@@ -1,4 +1,4 @@
-"""An exported folder works where neither fairseq nor this package is."""
+"""An exported folder works without fairseq and this package."""
 
 import os
 import re
@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface
-from fairseq_linformer.huggingface.code import flat, source_files
+from fairseq_linformer.huggingface.exported_code import flatten_imports, read_source_files
 
-from .. import stock
-from ..trained import hub
+from .. import fairseq_commands
+from ..checkpoint_fixtures import hub
 
 
-def test_imports_are_flat():
-    files = source_files()
+def test_imports_of_exported_files_are_flat():
+    files = read_source_files()
     assert {"config.py", "encoder.py", "modeling_linformer.py"} < files.keys()
     for name, source in files.items():
         for line in re.findall(r"^\s*(?:from|import) .*", source, flags=re.MULTILINE):
@@ -25,11 +25,13 @@ def test_imports_are_flat():
                 assert f"{match[1]}.py" in files, (name, line)
             else:
                 assert not re.search(r"from \.|fairseq", line), (name, line)
-    assert flat("    from ..modules.x import (y,\n") == "    from .x import (y,\n"
+    assert flatten_imports("    from ..modules.x import (y,\n") == "    from .x import (y,\n"
 
 
 @pytest.mark.slow
-def test_loads_without_fairseq(masked_lm, masked_lm_folder, classifier, classifier_folder, pieces, tmp_path):
+def test_exported_folder_works_without_fairseq_and_this_package(
+    masked_lm, masked_lm_folder, classifier, classifier_folder, pieces, tmp_path
+):
     texts, masked = ["the cat sat on the mat", "a dog ran", "a Zebra sat"], "the cat sat on the <mask>"
     theirs, finetuned = hub(masked_lm, masked_lm), hub(classifier, pieces)
     rows = [theirs.encode(text) for text in texts]
@@ -47,17 +49,20 @@ def test_loads_without_fairseq(masked_lm, masked_lm_folder, classifier, classifi
         }
     assert len({score for score, _ in expected["filled"]}) == 4
     torch.save(expected, tmp_path / "expected.pt")
-    script = Path(__file__).with_name("stranger.py")
+    script = Path(__file__).with_name("offline_user.py")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
         [sys.executable, script, masked_lm_folder, classifier_folder, tmp_path / "expected.pt", tmp_path / "saved"],
-        env=environment, cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0 and "as expected" in run.stdout, run.stderr[-3000:]
-    # And what was saved there comes back to fairseq as it left.
+    # A copy saved there is imported into fairseq unchanged.
     for folder, source in (("mlm", masked_lm), ("cls", classifier)):
         from_huggingface(tmp_path / "saved" / folder, tmp_path / "back" / folder)
-        state = stock.load(tmp_path / "back" / folder, "model.pt")["model"]
-        before = stock.load(source)["model"]
+        state = fairseq_commands.load(tmp_path / "back" / folder, "model.pt")["model"]
+        before = fairseq_commands.load(source)["model"]
         assert state.keys() == before.keys() and all(torch.equal(state[key], before[key]) for key in before)

@@ -1,4 +1,4 @@
-"""The models of transformers give what fairseq's give."""
+"""Models in transformers compute the same as in fairseq."""
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ from fairseq_linformer.huggingface import (
     LinformerPreTrainedConfig,
 )
 
-from .. import authors, stock
-from ..trained import hub
+from .. import authors_plugin, fairseq_commands
+from ..checkpoint_fixtures import hub
 
 TOKENS = torch.tensor([[0, 5, 6, 7, 30, 31, 12, 2], [0, 9, 5, 2, 1, 1, 1, 1]])
 SINGLE = torch.tensor([[0, 44, 17, 2]])
@@ -20,7 +20,7 @@ CLOSE = dict(rtol=0, atol=1e-5)
 
 
 def real(features, tokens):
-    """Without what stands at padding, which has no meaning."""
+    """Drop values at padding, which are meaningless."""
     return features[tokens.ne(1)]
 
 
@@ -28,8 +28,8 @@ def real(features, tokens):
 @pytest.mark.parametrize(
     "sharing, options", [("none", ()), ("layerwise", ("--encoder-normalize-before", "--untie-weights-roberta"))]
 )
-def test_features_and_logits(sharing, options, trained, mlm_data, tmp_path):
-    folder = trained("--sharing", sharing, *options)
+def test_features_and_logits(sharing, options, train_checkpoint, mlm_data, tmp_path):
+    folder = train_checkpoint("--sharing", sharing, *options)
     theirs = hub(folder, mlm_data, bpe="characters")
     to_huggingface(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
     encoder = AutoModel.from_pretrained(tmp_path / "out").eval()
@@ -57,13 +57,15 @@ VARIANTS = {
     "conv for all layers": "--projection conv --sharing layerwise",
     "random": "--projection random --sharing key-value",
     "normal": "--projection-init normal",
+    "local window": "--local-window 3 --projected-dim 5",
+    "sizes ignored": "--window-sizes ignored",
     "frozen": "--freeze-projections",
     "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
 }
 
 
 def compare(folder, data, out):
-    """Features of an exported checkpoint, and the way back."""
+    """Compare features of an exported checkpoint, and of the imported one."""
     theirs = hub(folder, data, bpe="characters")
     to_huggingface(folder / "checkpoint_last.pt", out, tokenizer=False)
     encoder = AutoModel.from_pretrained(out).eval()
@@ -87,30 +89,44 @@ def compare(folder, data, out):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_travels(variant, trained, mlm_data, tmp_path):
-    compare(trained(*VARIANTS[variant].split()), mlm_data, tmp_path / "out")
+def test_every_variant_is_exported_and_imported(variant, train_checkpoint, mlm_data, tmp_path):
+    compare(train_checkpoint(*VARIANTS[variant].split()), mlm_data, tmp_path / "out")
 
 
-def test_a_model_without_windows_stays_one_whatever_its_options_say(trained, mlm_data, tmp_path):
-    """Loaded plain matrices are attended to in all rows, although the option says that E starts as averages."""
-    checkpoint = torch.load(trained("--sharing", "key-value") / "checkpoint_last.pt", weights_only=True)
+def test_model_without_windows_is_exported_without_windows(train_checkpoint, mlm_data, tmp_path):
+    """All rows of loaded matrices are attended to, although the option initializes E as averages."""
+    checkpoint = torch.load(train_checkpoint("--sharing", "key-value") / "checkpoint_last.pt", weights_only=True)
     for key in list(checkpoint["model"]):
         if key.endswith(".windows"):
             checkpoint["model"][key] = torch.tensor(-1.0)
+        if key.endswith(".window_options"):
+            checkpoint["model"][key] = torch.zeros(3)
     (tmp_path / "plain").mkdir()
     torch.save(checkpoint, tmp_path / "plain" / "checkpoint_last.pt")
     encoder = compare(tmp_path / "plain", mlm_data, tmp_path / "out")
-    assert {module.offset for module in encoder.modules() if type(module).__name__ == "LinearProjection"} == {None}
+    assert {module.layout for module in encoder.modules() if type(module).__name__ == "LinearProjection"} == {None}
 
 
 @pytest.mark.slow
-def test_the_authors_checkpoint_travels(mlm_data, tmp_path):
-    authors.require()
-    authors.train(mlm_data, tmp_path / "theirs", *stock.TRAIN, "--arch", "linformer_roberta_base", "--encoder-layers", "2",
-                  *stock.TINY[2:-2], "--compressed", "3")  # fmt: skip
+def test_authors_checkpoint_is_exported_and_imported(mlm_data, tmp_path):
+    authors_plugin.skip_without_plugin()
+    authors_plugin.train(
+        mlm_data,
+        tmp_path / "theirs",
+        *fairseq_commands.TRAIN,
+        "--arch",
+        "linformer_roberta_base",
+        "--encoder-layers",
+        "2",
+        *fairseq_commands.TINY[2:-2],
+        "--compressed",
+        "3",
+    )
     to_huggingface(tmp_path / "theirs" / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
-    (features, logits), = authors.features(tmp_path / "theirs" / "checkpoint_last.pt", [SINGLE], tmp_path)
+    ((features, logits),) = authors_plugin.extract_features(
+        tmp_path / "theirs" / "checkpoint_last.pt", [SINGLE], tmp_path
+    )
     with torch.no_grad():
         torch.testing.assert_close(model(SINGLE).logits, logits, **CLOSE)
     from_huggingface(tmp_path / "out", tmp_path / "back")
@@ -172,12 +188,18 @@ def test_losses_and_tuples():
     torch.testing.assert_close(output.loss, (output.logits[0, 0] - 0.5) ** 2)
 
 
-def test_names_of_transformers():
+def test_transformers_names():
     config = LinformerPreTrainedConfig(
-        vocab_size=9, max_position_embeddings=8, projected_dim=2, num_hidden_layers=1, hidden_size=4, num_attention_heads=2,
-        intermediate_size=8, hidden_dropout_prob=0.25,
-    )  # fmt: skip
-    shape = config.shape()
+        vocab_size=9,
+        max_position_embeddings=8,
+        projected_dim=2,
+        num_hidden_layers=1,
+        hidden_size=4,
+        num_attention_heads=2,
+        intermediate_size=8,
+        hidden_dropout_prob=0.25,
+    )
+    shape = config.to_linformer_config()
     assert (shape.max_positions, shape.layers, shape.embed_dim, shape.ffn_embed_dim, shape.dropout) == (
         8,
         1,
@@ -188,41 +210,41 @@ def test_names_of_transformers():
     assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
 
 
-def test_what_a_file_does_not_hold_is_initialised(trained, tmp_path):
-    folder = trained("--sharing", "headwise", "--freeze-projections")
+def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
+    folder = train_checkpoint("--sharing", "headwise", "--freeze-projections")
     to_huggingface(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", num_labels=5)
     assert 0.01 < model.classifier.dense.weight.std() < 0.03
     assert model.classifier.out_proj.weight.shape == (5, 16) and (model.classifier.out_proj.bias == 0).all()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    # E and F as the checkpoint has them, and the head of the language model without the tied embeddings.
+    # E and F of the checkpoint, and the language-model head without the tied embeddings.
     assert {name.split(".")[0] for name in frozen} == {"linformer", "lm_head"}
     assert all(".self_attn.E." in name or ".self_attn.F." in name for name in frozen if name.startswith("linformer"))
     assert model.get_input_embeddings().weight.requires_grad and model.classifier.dense.weight.requires_grad
-    # A model that is made from a configuration starts like one of fairseq's: E and F average windows.
+    # A model built from a configuration is initialized as in fairseq: E and F average windows.
     again = LinformerForMaskedLM(small(projection_lr_scale=1.0, projection_init="average"))
     E = again.linformer.encoder.layers[0].self_attn.E()
     torch.testing.assert_close(E.sum(-1), torch.ones(4))
-    assert sorted(E.unique().tolist()) == [0, 0.25]
+    assert E[0].tolist() == [1, *[0] * 15] and E[1].unique().tolist() == [0, 0.25]
 
 
 @pytest.mark.parametrize(
     "call, named",
     [
-        (lambda m: m(torch.full((1, 17), 5)), "17 positions.*at most 16"),
+        (lambda m: m(torch.full((1, 17), 5)), "at most 16 positions.* got 17"),
         (lambda m: m(), "input_ids and inputs_embeds"),
-        (lambda m: m(torch.tensor([5, 6])), "1 dimensions"),
-        (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask is \(1, 1, 4, 4\)"),
-        (lambda m: m(SINGLE, output_attentions=True), "output_attentions is True"),
-        (lambda m: m.resize_token_embeddings(50), "new_num_tokens is 50"),
+        (lambda m: m(torch.tensor([5, 6])), "2 dimensions.* got 1"),
+        (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask .* got \(1, 1, 4, 4\)"),
+        (lambda m: m(SINGLE, output_attentions=True), "output_attentions .* got True"),
+        (lambda m: m.resize_token_embeddings(50), "new_num_tokens .* got 50"),
         (lambda m: m.gradient_checkpointing_enable({"use_reentrant": True}), "gradient_checkpointing_kwargs.*True"),
-        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers is 2"),
-        (lambda m: small(sharing="rowwise"), "sharing is 'rowwise'"),
-        (lambda m: small(pooler_dropout=1.5), "pooler_dropout is 1.5"),
-        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn is 'swish'"),
-        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim is 0"),
+        (lambda m: m.gradient_checkpointing_enable(every_n_layers=2), "every_n_layers .* got 2"),
+        (lambda m: small(sharing="rowwise"), "sharing .* got 'rowwise'"),
+        (lambda m: small(pooler_dropout=1.5), "pooler_dropout .* got 1.5"),
+        (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn .* got 'swish'"),
+        (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim .* got 0"),
     ],
 )
-def test_refused(call, named):
+def test_rejections(call, named):
     with pytest.raises(ValueError, match=named):
         call(LinformerForMaskedLM(small()))

@@ -1,4 +1,4 @@
-"""To a folder of transformers and back: the same bits, and fairseq goes on with them."""
+"""Export to transformers and import back: weights are bit-identical, and fairseq continues training."""
 
 import json
 import re
@@ -6,18 +6,19 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
 from fairseq_linformer.huggingface import LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
 
-from .. import stock
-from ..trained import finetune, hub
+from .. import fairseq_commands
+from ..checkpoint_fixtures import finetune_classifier, hub
 
 
 def same_bits(folder, source, name="model.pt"):
-    ours, theirs = stock.load(folder, name)["model"], stock.load(source)["model"]
+    ours, theirs = fairseq_commands.load(folder, name)["model"], fairseq_commands.load(source)["model"]
     assert ours.keys() == theirs.keys()
     for key, value in theirs.items():
         assert ours[key].dtype == value.dtype and ours[key].equal(value), key
@@ -27,8 +28,8 @@ def same_bits(folder, source, name="model.pt"):
     "sharing, options",
     [("none", ()), ("key-value", ()), ("layerwise", ("--encoder-normalize-before", "--untie-weights-roberta"))],
 )
-def test_same_bits(sharing, options, trained, tmp_path):
-    source = trained("--sharing", sharing, *options)
+def test_same_bits(sharing, options, train_checkpoint, tmp_path):
+    source = train_checkpoint("--sharing", sharing, *options)
     to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     from_huggingface(tmp_path / "hf", tmp_path / "back")
     same_bits(tmp_path / "back", source)
@@ -40,9 +41,9 @@ def test_same_bits(sharing, options, trained, tmp_path):
     same_bits(tmp_path / "again", source)
 
 
-def test_architecture_of_the_models_name(trained, mlm_data, tmp_path):
-    # fairseq merges its configuration in another way than that of linformer_roberta_tiny.
-    source = trained("--arch", "linformer_roberta", "--encoder-layers", "1")
+def test_architecture_named_like_the_model(train_checkpoint, mlm_data, tmp_path):
+    # fairseq merges its configuration differently from that of linformer_roberta_tiny.
+    source = train_checkpoint("--arch", "linformer_roberta", "--encoder-layers", "1")
     to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     from_huggingface(tmp_path / "hf", tmp_path / "back")
     same_bits(tmp_path / "back", source)
@@ -51,9 +52,9 @@ def test_architecture_of_the_models_name(trained, mlm_data, tmp_path):
     assert again.equal(hub(source, mlm_data, bpe="characters").extract_features(tokens))
 
 
-def test_half_precision(trained, tmp_path):
-    source = trained("--sharing", "layerwise")
-    checkpoint = stock.load(source)
+def test_half_precision(train_checkpoint, tmp_path):
+    source = train_checkpoint("--sharing", "layerwise")
+    checkpoint = fairseq_commands.load(source)
     checkpoint["model"] = {k: v.half() if v.is_floating_point() else v for k, v in checkpoint["model"].items()}
     (tmp_path / "half").mkdir()
     torch.save(checkpoint, tmp_path / "half" / "checkpoint_last.pt")
@@ -65,8 +66,28 @@ def test_half_precision(trained, tmp_path):
     same_bits(tmp_path / "back", tmp_path / "half")
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")]
+)
+def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
+    """Checkpoints and exported folders of version 0.2 lack ``window_options``, which are then all off."""
+    checkpoint = fairseq_commands.load(train_checkpoint(*options))
+    checkpoint["model"] = {k: v for k, v in checkpoint["model"].items() if not k.endswith(".window_options")}
+    (tmp_path / "old").mkdir()
+    torch.save(checkpoint, tmp_path / "old" / "checkpoint_last.pt")
+    to_huggingface(tmp_path / "old" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    weights = load_file(tmp_path / "hf" / "model.safetensors")
+    stored = {key: weights.pop(key).tolist() for key in list(weights) if key.endswith(".window_options")}
+    assert stored and set(map(tuple, stored.values())) == {(0, 0, 0)}
+    save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
+    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    tokens = torch.tensor([0, 5, 6, 2])
+    again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
+    assert again.equal(hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens))
+
+
 @pytest.mark.slow
-def test_fairseq_goes_on(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
+def test_fairseq_continues_training(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
     back = tmp_path / "back"
     from_huggingface(masked_lm_folder, back)
     for name in ("dict.txt", "sentencepiece.bpe.model"):
@@ -80,19 +101,34 @@ def test_fairseq_goes_on(masked_lm, masked_lm_folder, pieces, tmp_path, caplog):
     losses = []
     for path in (masked_lm / "checkpoint_last.pt", back / "model.pt"):
         caplog.clear()
-        stock.command("validate", pieces, "--user-dir", stock.PLUGIN, "--task", "masked_lm", "--path", path,
-                      "--batch-size", 8, "--cpu", "--num-workers", 0, "--log-format", "json")  # fmt: skip
-        losses.append(stock.last_number(caplog.text, "valid_loss"))
+        fairseq_commands.command(
+            "validate",
+            pieces,
+            "--user-dir",
+            fairseq_commands.PLUGIN,
+            "--task",
+            "masked_lm",
+            "--path",
+            path,
+            "--batch-size",
+            8,
+            "--cpu",
+            "--num-workers",
+            0,
+            "--log-format",
+            "json",
+        )
+        losses.append(fairseq_commands.last_number(caplog.text, "valid_loss"))
     assert losses[0] == losses[1]
 
-    started = stock.train(pieces, tmp_path / "on", "--finetune-from-model", back / "model.pt", updates=1)
-    expected = stock.train(
+    started = fairseq_commands.train(pieces, tmp_path / "on", "--finetune-from-model", back / "model.pt", updates=1)
+    expected = fairseq_commands.train(
         pieces, tmp_path / "off", "--finetune-from-model", masked_lm / "checkpoint_last.pt", updates=1
     )
     assert started == expected
 
 
-def test_heads_travel(classifier, classifier_folder, tmp_path):
+def test_heads_are_exported_and_imported(classifier, classifier_folder, tmp_path):
     back = tmp_path / "back"
     from_huggingface(classifier_folder, back)
     same_bits(back, classifier)
@@ -104,7 +140,7 @@ def test_heads_travel(classifier, classifier_folder, tmp_path):
 
 
 def test_one_of_several_heads(classifier, tmp_path):
-    checkpoint = stock.load(classifier)
+    checkpoint = fairseq_commands.load(classifier)
     for key in [key for key in checkpoint["model"] if key.startswith("classification_heads.animal.")]:
         value = checkpoint["model"][key]
         rows = value[:1] if ".out_proj." in key else value  # a head of one output
@@ -114,7 +150,7 @@ def test_one_of_several_heads(classifier, tmp_path):
     path = tmp_path / "two" / "checkpoint_last.pt"
     with pytest.raises(ValueError, match="animal, size.*--head"):
         to_huggingface(path, tmp_path / "no", tokenizer=False)
-    with pytest.raises(ValueError, match="head is 'colour'.*animal, size"):
+    with pytest.raises(ValueError, match="head 'colour'.*animal, size"):
         to_huggingface(path, tmp_path / "no", head="colour", tokenizer=False)
     for head, classes in (("size", 1), ("animal", 2)):
         to_huggingface(path, tmp_path / head, head=head, tokenizer=False)
@@ -135,7 +171,9 @@ def test_regression(pieces, tmp_path):
         (data / "label" / f"{split}.label").write_text("".join(f"{i / 40}\n" for i in range(40)))
     for name in ("dict.txt", "sentencepiece.bpe.model"):
         shutil.copy(pieces / name, data)
-    source = finetune(data, tmp_path / "trained", "--regression-target", "--best-checkpoint-metric", "loss", classes=1)
+    source = finetune_classifier(
+        data, tmp_path / "trained", "--regression-target", "--best-checkpoint-metric", "loss", classes=1
+    )
     to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf")
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
     assert model.config.problem_type == "regression" and model.config.num_labels == 1
@@ -149,20 +187,29 @@ def test_regression(pieces, tmp_path):
 
 def test_model_card(classifier, classifier_folder, tmp_path):
     card = (classifier_folder / "README.md").read_text()
-    extra = stock.load(classifier)["extra_state"]
+    extra = fairseq_commands.load(classifier)["extra_state"]
     for row in (
-        "| architecture | linformer_roberta_tiny |", "| k, projected positions | 8 |", "| sharing of E and F | headwise |",
-        "| task | sentence_prediction |", "| data | pieces0 |", "| updates | 2 |", "| learning rate | 0.01 |", "| seed | 1 |",
-        "| sentences in a batch | 8 |", f"| validation loss | {extra['val_loss']} |", f"| best loss | {extra['best']} |",
-        "| classification head | animal: animal: cat, dog |", "| fairseq | 0.12",
-    ):  # fmt: skip
+        "| architecture | linformer_roberta_tiny |",
+        "| k, the projected dimension | 8 |",
+        "| sharing of E and F | headwise |",
+        "| task | sentence_prediction |",
+        "| data | pieces0 |",
+        "| updates | 2 |",
+        "| learning rate | 0.01 |",
+        "| seed | 1 |",
+        "| sentences per batch | 8 |",
+        f"| validation loss | {extra['val_loss']} |",
+        f"| best loss | {extra['best']} |",
+        "| classification head | animal: animal: cat, dog |",
+        "| fairseq | 0.12",
+    ):
         assert row in card
     assert "pipeline_tag: text-classification" in card
-    # No file says anything about the machine.
+    # No file mentions this machine.
     for path in classifier_folder.iterdir():
         if path.suffix in (".json", ".md"):
             assert not re.search(r'"/|/tmp|pytest-of', path.read_text()), path
-    # It is the same after a journey to fairseq and back.
+    # It is unchanged after an import and another export.
     from_huggingface(classifier_folder, tmp_path / "back")
     to_huggingface(tmp_path / "back" / "model.pt", tmp_path / "again")
     assert (tmp_path / "again" / "README.md").read_text() == card
@@ -172,8 +219,8 @@ def test_model_card(classifier, classifier_folder, tmp_path):
     assert ours == theirs
 
 
-def test_what_is_changed_in_transformers_comes_back(masked_lm_folder, tmp_path):
-    """Options of the model, not only weights."""
+def test_changes_in_transformers_are_imported(masked_lm_folder, tmp_path):
+    """Also options of the model, not only weights."""
     changed = dict(activation_fn="relu", hidden_dropout_prob=0.5, freeze_projections=True, pooler_activation_fn="gelu")
     model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder, trust_remote_code=True, **changed)
     model.save_pretrained(tmp_path / "changed")
@@ -188,15 +235,30 @@ def test_what_is_changed_in_transformers_comes_back(masked_lm_folder, tmp_path):
         torch.testing.assert_close(theirs.model(tokens)[0], model.eval()(tokens).logits, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("before, changed, parameters", [
-    (["--projection-lr-scale", "0.25"], {"freeze_projections": True, "projection_lr_scale": None}, {"weight": False}),
-    (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 1.0}, {"weight": True}),
-    (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 0.5}, {"weight": True, "start": False, "scale": False}),
-    (["--freeze-projections"], {"freeze_projections": False, "projection_lr_scale": 0.25}, {"weight": True, "start": False, "scale": False}),
-])  # fmt: skip
-def test_how_E_shall_learn_from_now_on(before, changed, parameters, trained, tmp_path):
-    """What a folder holds of a slow E is its start and the way it went; changing the rate or freezing it leaves E what it is."""
-    source = trained(*before, "--projection-init", "average")
+@pytest.mark.parametrize(
+    "before, changed, parameters",
+    [
+        (
+            ["--projection-lr-scale", "0.25"],
+            {"freeze_projections": True, "projection_lr_scale": None},
+            {"weight": False},
+        ),
+        (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 1.0}, {"weight": True}),
+        (
+            ["--projection-lr-scale", "0.25"],
+            {"projection_lr_scale": 0.5},
+            {"weight": True, "start": False, "scale": False},
+        ),
+        (
+            ["--freeze-projections"],
+            {"freeze_projections": False, "projection_lr_scale": 0.25},
+            {"weight": True, "start": False, "scale": False},
+        ),
+    ],
+)
+def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_checkpoint, tmp_path):
+    """Changing the learning rate of a loaded E, or freezing it, keeps E."""
+    source = train_checkpoint(*before, "--projection-init", "average")
     to_huggingface(source / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
     tokens = torch.tensor([[0, 5, 6, 7, 9, 2]])
     unchanged = AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
@@ -213,4 +275,4 @@ def test_how_E_shall_learn_from_now_on(before, changed, parameters, trained, tmp
         assert scales == [changed["projection_lr_scale"]] * len(scales)
         with torch.no_grad():
             torch.testing.assert_close(model(tokens).logits, unchanged(tokens).logits, rtol=0, atol=1e-5)
-    assert config.freeze_projections == changed.get("freeze_projections", False)  # what was given is not written to
+    assert config.freeze_projections == changed.get("freeze_projections", False)  # the arguments are not modified

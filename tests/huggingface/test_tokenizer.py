@@ -1,4 +1,4 @@
-"""The tokenizer gives fairseq's numbers, whatever the text."""
+"""The tokenizer produces fairseq's token IDs for any text."""
 
 import json
 import os
@@ -14,16 +14,48 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 
-from fairseq_linformer.corpus import spm
+from fairseq_linformer.corpus import sentencepiece_model
 from fairseq_linformer.huggingface import LinformerTokenizer
 from fairseq_linformer.huggingface.tokenization_linformer import read_dictionary
 
-from ..trained import TEXT, hub
+from ..checkpoint_fixtures import TEXT, hub
 
 ALPHABET = [
-    "the", "Cat", "CAT", "dog", "s", "at", "É", "é", "e\u0301", "ß", "İ", "ﬁ", "²", "１", "12", "'s", "don't", "中文",
-    "😀", "👩\u200d👧", ".", "...", "<", "▁", " ", "  ", "\n", "\t", "\u00a0", "\u3000", "\u200b", "\x1c", "\x85", "\ufeff",
-]  # fmt: skip
+    "the",
+    "Cat",
+    "CAT",
+    "dog",
+    "s",
+    "at",
+    "É",
+    "é",
+    "e\u0301",
+    "ß",
+    "İ",
+    "ﬁ",
+    "²",
+    "１",
+    "12",
+    "'s",
+    "don't",
+    "中文",
+    "😀",
+    "👩\u200d👧",
+    ".",
+    "...",
+    "<",
+    "▁",
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "\u00a0",
+    "\u3000",
+    "\u200b",
+    "\x1c",
+    "\x85",
+    "\ufeff",
+]
 
 
 def texts(count: int = 300):
@@ -43,7 +75,7 @@ def same_numbers(bpe, dictionary, tokenizer) -> None:
             expected = dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).tolist()
             assert tokenizer(*given)["input_ids"] == expected, given
             unknown += expected.count(dictionary.unk())
-    assert unknown > 0  # the hard case was there
+    assert unknown > 0  # the hard case occurred
     for text in TEXT:
         numbers = tokenizer(text)["input_ids"]
         assert tokenizer.decode(numbers[1:-1]) == bpe.decode(dictionary.string(numbers[1:-1]))
@@ -61,12 +93,18 @@ def fairseqs_dictionary(path) -> Dictionary:
 def test_sentencepiece(model_type, rule, byte_fallback, tmp_path):
     lines = [*TEXT, "Über Äpfel, 1 + 2 = 3 ..."] * 10
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_prefix=str(tmp_path / "m"), vocab_size=45 + 256 * byte_fallback,
-        model_type=model_type, normalization_rule_name=rule, byte_fallback=byte_fallback, minloglevel=2,
-        hard_vocab_limit=False, num_threads=1,
-    )  # fmt: skip
+        sentence_iterator=iter(lines),
+        model_prefix=str(tmp_path / "m"),
+        vocab_size=45 + 256 * byte_fallback,
+        model_type=model_type,
+        normalization_rule_name=rule,
+        byte_fallback=byte_fallback,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        num_threads=1,
+    )
     # A dictionary may lack pieces: here every seventh.
-    entries = [entry for i, entry in enumerate(spm.dictionary(tmp_path / "m.model")) if i % 7]
+    entries = [entry for i, entry in enumerate(sentencepiece_model.list_pieces(tmp_path / "m.model")) if i % 7]
     (tmp_path / "dict.txt").write_text("".join(f"{entry} 1\n" for entry in entries), encoding="utf-8")
     bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(tmp_path / "m.model")))
     tokenizer = LinformerTokenizer(str(tmp_path / "dict.txt"), str(tmp_path / "m.model"))
@@ -88,10 +126,14 @@ def small_gpt2(folder: Path):
 
 def test_gpt2(tmp_path):
     folder = small_gpt2(tmp_path)
-    bpe = GPT2BPE(GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe")))
-    tokenizer = LinformerTokenizer(str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    bpe = GPT2BPE(
+        GPT2BPEConfig(gpt2_encoder_json=str(folder / "encoder.json"), gpt2_vocab_bpe=str(folder / "vocab.bpe"))
+    )
+    tokenizer = LinformerTokenizer(
+        str(folder / "dict.txt"), None, str(folder / "encoder.json"), str(folder / "vocab.bpe")
+    )
     same_numbers(bpe, fairseqs_dictionary(folder / "dict.txt"), tokenizer)
-    # A masked word takes the space before it along, as in fill_mask of fairseq's hub interface.
+    # A mask absorbs the space before it, as in fill_mask of fairseq's hub interface.
     expected = f"<s> {bpe.encode('the cat')} <mask> {bpe.encode(' on')} </s>"
     expected = fairseqs_dictionary(folder / "dict.txt").encode_line(expected, append_eos=False, add_if_not_exist=False)
     assert tokenizer("the cat <mask> on")["input_ids"] == expected.tolist()
@@ -121,7 +163,7 @@ def test_real_gpt2():
     assert tokenizer.decode([31414, 232]) == "Hello world"
 
 
-def test_against_the_hub(masked_lm, masked_lm_folder):
+def test_equals_the_hub_interface(masked_lm, masked_lm_folder):
     theirs = hub(masked_lm, masked_lm)
     tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
     for text in texts(50):
@@ -137,27 +179,27 @@ def test_against_the_hub(masked_lm, masked_lm_folder):
     assert len(tokenizer("the cat " * 50, truncation=True)["input_ids"]) == 16
     marks = tokenizer("the cat", "a dog", return_special_tokens_mask=True)
     assert [i in (0, 2) for i in marks["input_ids"]] == [bool(mark) for mark in marks["special_tokens_mask"]]
-    # Workers of a data loader take it along.
+    # It can be pickled for the workers of a data loader.
     assert pickle.loads(pickle.dumps(tokenizer))("the cat")["input_ids"] == tokenizer("the cat")["input_ids"]
 
 
-def test_mask_takes_the_space_before_it(masked_lm_folder):
+def test_mask_absorbs_the_space_before_it(masked_lm_folder):
     tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
     numbers = tokenizer("the cat <mask> on")["input_ids"]
     on = tokenizer("on")["input_ids"][1:-1]
     assert numbers == [*tokenizer("the cat")["input_ids"][:-1], tokenizer.mask_token_id, *on, 2]
 
 
-def test_dictionaries_like_fairseqs(tmp_path):
+def test_dictionaries_are_read_as_by_fairseq(tmp_path):
     path = tmp_path / "dict.txt"
     path.write_text("a b 3\n<s> 5 #fairseq:overwrite\n▁x 1\n<mask> 2\n", encoding="utf-8")
     ours, theirs = read_dictionary(path), fairseqs_dictionary(path)
     assert ours == theirs.indices
     path.write_text("x 1\nx 2\n")
-    with pytest.raises(ValueError, match="dict.txt, line 2: 'x'"):
+    with pytest.raises(ValueError, match="dict.txt, line 2: .*'x'"):
         read_dictionary(path)
     path.write_text("x 1\nonly-a-word\n")
-    with pytest.raises(ValueError, match="dict.txt, line 2: 'only-a-word'"):
+    with pytest.raises(ValueError, match="dict.txt, line 2: .*'only-a-word'"):
         read_dictionary(path)
     path.write_bytes(b"\xff\xfe 1\n")
     with pytest.raises(ValueError, match="dict.txt.*UTF-8"):

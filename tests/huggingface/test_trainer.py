@@ -1,4 +1,4 @@
-"""Training in ``Trainer``: the loss falls, E learns, and what is saved goes back to fairseq."""
+"""Training with ``Trainer``: the loss decreases, E learns, and the saved model is imported into fairseq."""
 
 import pytest
 import torch
@@ -14,19 +14,29 @@ from transformers import (
 
 pytest.importorskip("accelerate")
 
-from fairseq_linformer.checkpoints.huggingface import from_huggingface  # noqa: E402
-from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig  # noqa: E402
+from fairseq_linformer.checkpoints.huggingface import from_huggingface
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 
-from .. import stock  # noqa: E402
-from ..trained import TEXT  # noqa: E402
+from .. import fairseq_commands
+from ..checkpoint_fixtures import TEXT
 
 
 def train(model, tokenizer, rows, collator, folder, steps=25, **options) -> list:
-    """Losses of a run, one a step."""
+    """Losses of a run, one per step."""
     arguments = TrainingArguments(
-        str(folder), max_steps=steps, per_device_train_batch_size=8, learning_rate=5e-3, lr_scheduler_type="constant",
-        logging_steps=1, save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True, seed=1, **options,
-    )  # fmt: skip
+        str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=8,
+        learning_rate=5e-3,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+        seed=1,
+        **options,
+    )
     trainer = Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
     trainer.train()
     trainer.save_model(str(folder / "saved"))
@@ -39,12 +49,15 @@ def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
     model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder)
     losses = train(model, tokenizer, rows, DataCollatorForLanguageModeling(tokenizer, seed=1), tmp_path)
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
-    # The classes of this package leave their code, and the tokenizer its files: all that is needed.
+    # The saved folder has the code of the classes and the tokenizer files.
     assert {"modeling_linformer.py", "projection.py", "tokenization_linformer.py", "dict.txt"} <= {
         path.name for path in (tmp_path / "saved").iterdir()
     }
     from_huggingface(tmp_path / "saved", tmp_path / "back")
-    before, after = stock.load(masked_lm)["model"], stock.load(tmp_path / "back", "model.pt")["model"]
+    before, after = (
+        fairseq_commands.load(masked_lm)["model"],
+        fairseq_commands.load(tmp_path / "back", "model.pt")["model"],
+    )
     assert before.keys() == after.keys()
     for key, value in model.state_dict().items():
         if key.startswith("linformer.encoder."):
@@ -64,20 +77,30 @@ def test_classification(classifier, classifier_folder, tmp_path):
     assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
     assert model.is_gradient_checkpointing
     from_huggingface(tmp_path / "saved", tmp_path / "back")
-    before, after = stock.load(classifier)["model"], stock.load(tmp_path / "back", "model.pt")["model"]
+    before, after = (
+        fairseq_commands.load(classifier)["model"],
+        fairseq_commands.load(tmp_path / "back", "model.pt")["model"],
+    )
     assert before.keys() == after.keys()
     assert not after["classification_heads.animal.dense.weight"].equal(
         before["classification_heads.animal.dense.weight"]
     )
-    # Not used by this head, and not touched.
+    # Unused by this head, and unchanged.
     assert after["encoder.lm_head.dense.weight"].equal(before["encoder.lm_head.dense.weight"])
 
 
-def test_checkpointing_changes_no_gradient():
+def test_checkpointing_does_not_change_gradients():
     config = LinformerPreTrainedConfig(
-        vocab_size=45, max_positions=16, projected_dim=4, layers=2, embed_dim=16, ffn_embed_dim=32, attention_heads=2,
-        dropout=0.0, attention_dropout=0.0,
-    )  # fmt: skip
+        vocab_size=45,
+        max_positions=16,
+        projected_dim=4,
+        layers=2,
+        embed_dim=16,
+        ffn_embed_dim=32,
+        attention_heads=2,
+        dropout=0.0,
+        attention_dropout=0.0,
+    )
     model = LinformerForMaskedLM(config).train()
     tokens = torch.tensor([[0, 5, 6, 7, 2]])
     gradients = []

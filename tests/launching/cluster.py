@@ -11,9 +11,10 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from ..stock import free_port
+from ..fairseq_commands import free_port
 
 DEADLINE = 900.0
 """Seconds. A job that takes longer is stuck, even on a busy machine."""
@@ -55,7 +56,7 @@ PartitionName=high Nodes=n[1-{count}] MaxTime=INFINITE State=UP PriorityTier=10 
 
 
 def why_not() -> str:
-    """Why there can be no Slurm here; empty if there can."""
+    """The reason why Slurm cannot run on this machine; empty if it can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"{', '.join(missing)} not installed (Debian: slurmctld slurmd slurm-client munge)"
@@ -87,14 +88,26 @@ class Cluster:
             os.mknod(self.folder / f"dev/nvidia{number}", 0o600 | 0o020000, os.makedev(1, 3))
         munge = self.folder / "munge"
         self._run("mungekey", "--create", f"--keyfile={munge}/key")
-        self._run("munged", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
-                  f"--log-file={munge}/log", f"--seed-file={munge}/seed")  # fmt: skip
+        self._run(
+            "munged",
+            f"--key-file={munge}/key",
+            f"--socket={munge}/socket",
+            f"--pid-file={munge}/pid",
+            f"--log-file={munge}/log",
+            f"--seed-file={munge}/seed",
+        )
         self._configure()
         self._run("slurmctld", "-c")
         for name in self.nodes:
             (self.folder / "spool" / name).mkdir()
-            self._run("unshare", "--mount", "--uts", "bash", "-c",
-                      f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}")
+            self._run(
+                "unshare",
+                "--mount",
+                "--uts",
+                "bash",
+                "-c",
+                f"hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec slurmd -N {name}",
+            )
         self.wait_until(lambda: {*self._run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()} == {*self.nodes})
 
     @property
@@ -108,9 +121,10 @@ class Cluster:
             "CPUs=64 RealMemory=1000000 Gres=gpu:8 State=UNKNOWN"
             for name, port in zip(self.nodes, ports[1:])
         )
-        first_job = random.randrange(1, 20_000)  # the port of a job depends on it, and clusters can share a machine
-        text = CONFIGURATION.format(host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count,
-                                    first_job=first_job)  # fmt: skip
+        first_job = random.randrange(1, 20_000)  # a job's port depends on it, and clusters may share a machine
+        text = CONFIGURATION.format(
+            host=self.host, port=ports[0], folder=self.folder, nodes=nodes, count=self.count, first_job=first_job
+        )
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/dev/nvidia[0-7]\n")
         hosts = [f"localhost {self.host}", *self.nodes]
@@ -118,12 +132,14 @@ class Cluster:
 
     def stop(self) -> None:
         for options in ("--signal=KILL --full", ""):
-            subprocess.run(f"squeue -h -o %A | sort -u | xargs -r scancel {options}", shell=True, env=self.environment,
-                           capture_output=True)  # fmt: skip
-        try:
+            subprocess.run(
+                f"squeue -h -o %A | sort -u | xargs -r scancel {options}",
+                shell=True,
+                env=self.environment,
+                capture_output=True,
+            )
+        with suppress(TimeoutError):  # the daemons end their steps
             self.wait_until(lambda: not self._run("squeue", "-h").strip(), 15)
-        except TimeoutError:
-            pass  # the daemons end their steps
         pids = [int(path.read_text()) for path in (self.folder / "run").glob("slurm*.pid")]
         for pid in pids:
             _kill(pid)
@@ -136,7 +152,7 @@ class Cluster:
             raise RuntimeError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    # What a test does with it.
+    # Used by tests.
 
     def submit(self, *command, environment=None) -> str:
         """What a command prints that speaks to this Slurm."""
@@ -152,17 +168,17 @@ class Cluster:
 
     def wait_for(self, job, *states: str, seconds: float = DEADLINE) -> dict:
         """Until a job is in one of these states."""
-        said = {}
+        job_state = {}
 
         def there() -> bool:
-            said.update(self.state(job))
-            return said["JobState"] in states
+            job_state.update(self.state(job))
+            return job_state["JobState"] in states
 
         try:
             self.wait_until(there, seconds)
         except TimeoutError:
-            raise AssertionError(f"job {job} is {said['JobState']} and not {states}: {said}") from None
-        return said
+            raise AssertionError(f"job {job} is {job_state['JobState']} and not {states}: {job_state}") from None
+        return job_state
 
     @staticmethod
     def wait_until(condition, seconds: float = DEADLINE) -> None:
@@ -174,7 +190,5 @@ class Cluster:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass

@@ -1,4 +1,4 @@
-"""A training job small enough for a test, what controls it, and what it leaves."""
+"""A small training job for tests, its control, and its results."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from ..stock import load
+from ..fairseq_commands import load
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/slurm/train.sbatch"
@@ -34,50 +34,64 @@ if "fairseq_linformer.launching.worker" in " ".join(sys.orig_argv):
 
 
 def controlled(folder, **variables):
-    """Variables of a job whose workers obey HOLD and FAIL."""
+    """Environment of a job whose workers obey HOLD and FAIL."""
     (folder / "sitecustomize.py").write_text(WORKER)
     return {"PYTHONPATH": str(folder), **variables}
 
 
 def stand_in(path: Path, script: str) -> Path:
-    """An executable for sh."""
+    """Write an executable shell script in place of a program."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}")
     path.chmod(0o755)
     return path
 
 
-def python_without_node_check(folder) -> str:
-    """Each check of a node imports torch, which takes seconds."""
-    script = f'case "$*" in *"launching.preflight node"*) exit 0 ;; esac\nexec {shlex.quote(sys.executable)} "$@"\n'
+def python_without_checks(folder, run: Path | None = None) -> str:
+    """Skip the check of a node, which imports torch and takes seconds; with ``run`` also that of the run folder."""
+    known = f'*"launching.preflight folder"*) echo {shlex.quote(str(run))}; exit 0 ;;' if run else ""
+    script = f"""case "$*" in *"launching.preflight node"*) exit 0 ;; {known} esac
+exec {shlex.quote(sys.executable)} "$@"
+"""
     return str(stand_in(folder / "python", script))
 
 
 def overrides(data, updates=12, **more):
     """A model of 2 layers and 16 dimensions; updates of 4 micro-batches of 4 sequences of 16 tokens."""
     options = {
-        "+run": "tiny", "task.data": data, "task.tokens_per_sample": 16, "dataset.batch_size": 4,
-        "dataset.num_workers": 1, "dataset.data_buffer_size": 0, "dataset.disable_validation": "true",
-        "optimization.update_freq": "[4]", "optimization.max_update": updates, "+model.encoder_embed_dim": 16,
-        "+model.encoder_ffn_embed_dim": 32, "+model.encoder_attention_heads": 2, "model.projected_dim": 8,
-        "common.log_interval": 1, "model.dropout": 0.1, **more,
-    }  # fmt: skip
+        "+run": "tiny",
+        "task.data": data,
+        "task.tokens_per_sample": 16,
+        "dataset.batch_size": 4,
+        "dataset.num_workers": 1,
+        "dataset.data_buffer_size": 0,
+        "dataset.disable_validation": "true",
+        "optimization.update_freq": "[4]",
+        "optimization.max_update": updates,
+        "+model.encoder_embed_dim": 16,
+        "+model.encoder_ffn_embed_dim": 32,
+        "+model.encoder_attention_heads": 2,
+        "model.projected_dim": 8,
+        "common.log_interval": 1,
+        "model.dropout": 0.1,
+        **more,
+    }
     return [f"{key}={value}" for key, value in options.items()]
 
 
 def environment(runs, **more):
-    """Variables of a job on CPUs."""
+    """Environment of a job on CPUs."""
     return {**os.environ, "PYTHON": sys.executable, "DEVICE": "cpu", "RUNS": str(runs), "OMP_NUM_THREADS": "1", **more}
 
 
 def rank_logs(run: Path):
-    """What each rank printed, by number."""
+    """Output of each rank."""
     paths = sorted(run.glob("logs/*/rank-*.txt"))
     return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in paths}
 
 
 def updates_done(run: Path) -> int:
-    """By the log of rank 0."""
+    """Number of updates in the log of rank 0."""
     found = re.findall(r'"num_updates": "(\d+)"', rank_logs(run).get(0, ""))
     return int(found[-1]) if found else 0
 
@@ -103,13 +117,13 @@ def same_bits(one: Path, other: Path) -> bool:
 
 
 def find_worker(**variables) -> int:
-    """The process number of the worker that has these in its environment."""
+    """The process ID of the worker with these variables in its environment."""
     wanted = {f"{name}={value}".encode() for name, value in variables.items()}
     for path in Path("/proc").glob("[0-9]*"):
         try:
             words = (path / "cmdline").read_bytes().split(b"\0")
             there = {*(path / "environ").read_bytes().split(b"\0")}
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if b"fairseq_linformer.launching.worker" in words and wanted <= there:
             return int(path.name)

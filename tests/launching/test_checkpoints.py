@@ -1,4 +1,4 @@
-"""A run resumes from its newest intact checkpoint; one that is damaged is replaced, not used."""
+"""A run resumes from its newest intact checkpoint; damaged ones are replaced."""
 
 import os
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_linformer.launching import checkpoints
-from fairseq_linformer.launching.checkpoints import LAST, damage, find_last_intact, restore_last, save_with_retries
+from fairseq_linformer.launching.checkpoints import LAST, find_damage, find_last_intact, restore_last, save_with_retries
 
 
 def save(path, number, age=0):
@@ -26,9 +26,9 @@ def flip_a_bit(path):
     path.write_bytes(content)
 
 
-def test_the_newest_intact_checkpoint_replaces_one_that_is_damaged(tmp_path):
-    assert restore_last(tmp_path) == ["there is no checkpoint; training starts at update 0"]
-    # The names sort in another order than the ages.
+def test_newest_intact_checkpoint_replaces_a_damaged_one(tmp_path):
+    assert restore_last(tmp_path) == ["no checkpoint yet; training starts at update 0"]
+    # Names and dates sort differently.
     old, new = save(tmp_path / "checkpoint_9_90.pt", 90, age=60), save(tmp_path / "checkpoint_10_100.pt", 100, age=30)
     last = save(tmp_path / LAST, 100)
     assert restore_last(tmp_path) == [f"resuming from {last}"]
@@ -40,7 +40,7 @@ def test_the_newest_intact_checkpoint_replaces_one_that_is_damaged(tmp_path):
     assert last.read_bytes() == new.read_bytes() and (tmp_path / f"{LAST}.damaged").exists()
 
     truncate(last, 0)  # a full disk also leaves an empty file
-    flip_a_bit(new)  # as long as it should be
+    flip_a_bit(new)  # the size is unchanged
     first, second, replaced, _ = restore_last(tmp_path)
     assert str(last) in first and str(new) in second and old.name in replaced
     assert last.read_bytes() == old.read_bytes()
@@ -51,15 +51,15 @@ def test_the_newest_intact_checkpoint_replaces_one_that_is_damaged(tmp_path):
         restore_last(tmp_path)
 
 
-def test_a_checkpoint_after_other_content_is_damaged(tmp_path):
+def test_checkpoint_after_other_data_is_damaged(tmp_path):
     path = save(tmp_path / LAST, 1)
-    assert damage(path) is None
-    path.write_bytes(b"the beginning of an attempt" + path.read_bytes())  # zip allows it, torch does not
-    assert "before its beginning" in damage(path)
+    assert find_damage(path) is None
+    path.write_bytes(b"the beginning of an attempt" + path.read_bytes())  # valid for zip, but not for torch
+    assert "before its first entry" in find_damage(path)
 
 
 @pytest.mark.parametrize("failures", [2, 3])
-def test_a_disk_that_is_full_for_a_moment_leaves_an_intact_checkpoint(failures, tmp_path, monkeypatch):
+def test_retry_after_a_full_disk_writes_an_intact_checkpoint(failures, tmp_path, monkeypatch):
     save, positions = torch.save, []
 
     def full_at_first(state, file):
@@ -76,10 +76,10 @@ def test_a_disk_that_is_full_for_a_moment_leaves_an_intact_checkpoint(failures, 
         else:
             with pytest.raises(OSError, match="No space left"):
                 save_with_retries({}, file)
-    assert positions == [0, 0, 0] and (damage(tmp_path / LAST) is None) == (failures < 3)
+    assert positions == [0, 0, 0] and (find_damage(tmp_path / LAST) is None) == (failures < 3)
 
 
-def test_a_full_disk_is_reported_and_unfinished_files_are_removed(tmp_path, monkeypatch):
+def test_full_disk_is_reported_and_partial_files_are_deleted(tmp_path, monkeypatch):
     needed = 2 * save(tmp_path / LAST, 1).stat().st_size
     (tmp_path / "checkpoint_1_5.pt.tmp").touch()
     free = needed - 1

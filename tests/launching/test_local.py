@@ -1,4 +1,4 @@
-"""One worker on this machine, followed: its time limit, its signals, its failure."""
+"""Time limit, signals and failures of a worker on this machine."""
 
 import os
 import signal
@@ -10,9 +10,11 @@ import time
 import pytest
 
 from fairseq_linformer.launching import local, run_folder
-from fairseq_linformer.launching.training import Training
+from fairseq_linformer.launching.progress import TrainingProgress
+from fairseq_linformer.launching.training_job import TrainingJob
 
-from ..stock import load
+from ..fairseq_commands import load
+from ..forked_worker import forked_workers
 from .jobs import overrides
 
 STAND_IN = """
@@ -25,7 +27,7 @@ def stop(number, frame):
 
 signal.signal(signal.SIGTERM, stop)
 print("importing", flush=True)
-time.sleep(0.2)  # in which a signal would be too early
+time.sleep(0.2)  # a signal would come too early
 started = True
 print("Start iterating over samples", flush=True)
 time.sleep(1000)
@@ -38,13 +40,13 @@ def worker():
     return lambda script: subprocess.Popen([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE, text=True)
 
 
-def test_a_time_limit_stops_a_worker_but_not_before_its_first_update(worker, tmp_path):
-    assert local.follow(worker(STAND_IN), tmp_path / "log", 9, "training", 0.0) is None
+def test_time_limit_stops_a_worker_after_its_first_update(worker, tmp_path):
+    assert local.follow(worker(STAND_IN), tmp_path / "log", TrainingProgress("run", 9), 0.0) is None
     assert (tmp_path / "log").read_text().splitlines()[-1] == "stopped after the start"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_forwarded_and_the_end_awaited(number, worker, tmp_path):
+def test_signal_is_forwarded_and_the_worker_awaited(number, worker, tmp_path):
     process, log = worker(STAND_IN), tmp_path / "log"
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
@@ -55,34 +57,35 @@ def test_a_signal_is_forwarded_and_the_end_awaited(number, worker, tmp_path):
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        local.follow(process, log, 9, "training", None)
+        local.follow(process, log, TrainingProgress("run", 9), None)
     assert process.poll() == 0 and "stopped after the start" in log.read_text()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
-def test_a_failure_is_named_by_the_worker_or_by_its_last_line(worker, tmp_path, capsys):
+def test_failure_message_is_the_workers_or_its_last_line(worker, tmp_path, capsys):
     valid = '2026 | INFO | valid | {"epoch": 1, "valid_loss": "7.25", "valid_wps": "9"}'
     failed = "2026 | ERROR | worker | rank 0 of 1 on here failed: OSError: no space"
-    named, killed = (worker(f"print({said!r}); raise SystemExit(9)") for said in (f"{valid}\n{failed}", "Killed\n"))
-    assert local.follow(named, tmp_path / "log", 9, "training", None) == "OSError: no space"
+    named, killed = (worker(f"print({output!r}); raise SystemExit(9)") for output in (f"{valid}\n{failed}", "Killed\n"))
+    assert local.follow(named, tmp_path / "log", TrainingProgress("run", 9), None) == "OSError: no space"
     assert "epoch 1, valid: loss 7.25\n" in capsys.readouterr().err
-    assert local.follow(killed, tmp_path / "log", 9, "training", None) == "status 9: Killed"
+    assert local.follow(killed, tmp_path / "log", TrainingProgress("run", 9), None) == "status 9: Killed"
     assert (tmp_path / "log").read_text() == f"{valid}\n{failed}\nKilled\n\n"
 
 
 @pytest.mark.slow
-def test_training_to_a_time_limit_and_to_its_end(mlm_data, tmp_path):
+def test_training_stops_at_the_time_limit_and_resumes(mlm_data, tmp_path):
     def training(updates):
         words = tuple(overrides(mlm_data, updates))
-        return Training("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
+        return TrainingJob("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
 
-    assert local.train(training(1000), "log.txt", 1000, "training", time.monotonic()) is False
+    assert local.train(training(1000), "log.txt", 1000, time.monotonic()) is False
     run = tmp_path / "run"
     first = int((run / run_folder.STOPS).read_text())
     assert 1 <= first < 1000 and load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == first
     assert not (run / run_folder.DONE).exists()
-    config = run / run_folder.CONFIG  # a shorter run, so that the test ends
+    config = run / run_folder.CONFIG  # shorten the run, so that the test ends
     config.write_text(config.read_text().replace("max_update: 1000", f"max_update: {first + 2}"))
-    assert local.train(training(first + 2), "log.txt", first + 2, "training") is True
+    with forked_workers():
+        assert local.train(training(first + 2), "log.txt", first + 2) is True
     assert load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == first + 2
     assert (run / run_folder.DONE).exists() and len((run / run_folder.ATTEMPTS).read_text().splitlines()) == 2

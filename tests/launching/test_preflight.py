@@ -1,33 +1,37 @@
-"""What a node must have, and what is refused before the processes of a job start."""
+"""Checks of a node and of the run folder, before the processes of a job start."""
 
 import pytest
 import torch
 
 from fairseq_linformer.launching import preflight, run_folder
-from fairseq_linformer.launching.training import Training
+from fairseq_linformer.launching.training_job import TrainingJob
 
 from .jobs import overrides
 
 
-def test_the_folder_is_created_and_printed(mlm_data, tmp_path, capsys):
+def test_folder_is_created_and_printed(mlm_data, tmp_path, capsys):
     words = ["folder", *overrides(mlm_data), "--device=cpu", f"--runs={tmp_path}", "--name=run", "--processes=2"]
     preflight.main([*words, "--folder-only"])
     assert capsys.readouterr().out == f"{tmp_path}/run\n" and not (tmp_path / "run").exists()
     preflight.main(words)
     printed = capsys.readouterr()
     assert printed.out == f"{tmp_path}/run\n" and "update 0" in printed.err and (tmp_path / "run/config.yaml").exists()
-    for wrong, said in ((["run"], "run"), ([*words, "--processes=3"], "3 proc"), ([*words, "--processes=0"], "is 0")):
-        with pytest.raises(SystemExit, match=f"^preflight: .*{said}"):
+    for wrong, problem in (
+        (["run"], "run"),
+        ([*words, "--processes=3"], "processes must.*3"),
+        ([*words, "--processes=0"], "processes must.*0"),
+    ):
+        with pytest.raises(SystemExit, match=f"^preflight: .*{problem}"):
             preflight.main(wrong)
 
 
-def test_what_a_node_lacks_is_named(mlm_data, tmp_path, monkeypatch):
+def test_problems_of_a_node_are_reported(mlm_data, tmp_path, monkeypatch):
     run = tmp_path / "run"
-    training = Training("configs/pretrain/base.yaml", tuple(overrides(mlm_data)), 2, "cpu", str(tmp_path), "run")
+    training = TrainingJob("configs/pretrain/base.yaml", tuple(overrides(mlm_data)), 2, "cpu", str(tmp_path), "run")
     run_folder.create_or_resume(training)
 
     def problems(processes=2):
-        return list(preflight.node_problems(run, processes))
+        return list(preflight.find_problems(run, processes))
 
     assert problems() == []
     with pytest.raises(SystemExit, match=r"^node \S+: .*/elsewhere"):
@@ -49,8 +53,8 @@ def test_what_a_node_lacks_is_named(mlm_data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "ones", without_kernels)
     counted, failed = problems(8)
-    assert "4 GPUs" in counted and "8 processes" in counted
+    assert "(8)" in counted and "got 4" in counted
     assert "a V100 (sm_70): CUDA error: no kernel image is available;" in failed and "constraints-v100.txt" in failed
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # the scheduler shows each process its own
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # the scheduler restricts each process to its GPU
     monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))
     assert problems(8) == []

@@ -1,4 +1,4 @@
-"""``fairseq-linformer submit``: what sbatch gets, what is refused before, and the paper's arrays."""
+"""``fairseq-linformer submit``: arguments of sbatch, rejected jobs, and the paper's arrays."""
 
 import argparse
 import shlex
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.launching.arguments import make_training, member_options, parse_job_arguments
+from fairseq_linformer.launching.arguments import build_training_job, parse_job_arguments, parse_member
 from fairseq_linformer.launching.run_folder import create_or_resume
 from fairseq_linformer.launching.slurm import SCRIPT
 from fairseq_linformer.reproduction.paper_scale import array_members
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def submit(monkeypatch, capsys, tmp_path):
-    """Run the command from the root of the repository; what it printed, and why it ended."""
+    """Run the command in the root of the repository, and return its output or error."""
     monkeypatch.chdir(ROOT)
     for name in ("NODES", "NTASKS_PER_NODE", "DEVICE", "RUNS", "NAME", "CONFIG", "PYTHON"):
         monkeypatch.delenv(name, raising=False)
@@ -37,7 +37,7 @@ def submit(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def sbatch(monkeypatch, tmp_path):
-    """A stand-in for sbatch, and what it was called with."""
+    """Replace sbatch, and return a function that reads the arguments it was called with."""
     called = tmp_path / "called"
     script = f'printf "%s\\n" "$PYTHON" "$NAME" "$CONFIG" "$@" > {called}\necho Submitted batch job 7\n'
     stand_in(tmp_path / "bin/sbatch", script)
@@ -45,22 +45,35 @@ def sbatch(monkeypatch, tmp_path):
     return lambda: called.read_text().splitlines()
 
 
-def test_a_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_path):
+def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_path):
     words = ["+run=n512-k128-headwise", "--nodes", 2, f"task.data={mlm_data}", "--partition=gpu", "--dry-run"]
-    said = submit(*words).splitlines()
+    printed = submit(*words).splitlines()
     run = tmp_path / "runs/n512-k128-headwise"
-    assert said[0] == f"{run}: starts at update 0"
-    assert said[1] == shlex.join([
-        f"PYTHON={sys.executable}", "sbatch", "--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8",
-        "--partition=gpu", "--job-name=n512-k128-headwise", f"--output={run}/logs/%j.txt", str(SCRIPT), "--name=",
-        "--config=configs/pretrain/base.yaml", "--device=gpu", f"--runs={tmp_path}/runs", "+run=n512-k128-headwise",
-        f"task.data={mlm_data}",
-    ])  # fmt: skip
-    assert "nothing was submitted" in said[2]
+    assert printed[0] == f"{run}: starts at update 0"
+    assert printed[1] == shlex.join(
+        [
+            f"PYTHON={sys.executable}",
+            "sbatch",
+            "--nodes=2",
+            "--ntasks-per-node=8",
+            "--gpus-per-node=8",
+            "--partition=gpu",
+            "--job-name=n512-k128-headwise",
+            f"--output={run}/logs/%j.txt",
+            str(SCRIPT),
+            "--name=",
+            "--config=configs/pretrain/base.yaml",
+            "--device=cuda",
+            f"--runs={tmp_path}/runs",
+            "+run=n512-k128-headwise",
+            f"task.data={mlm_data}",
+        ]
+    )
+    assert "nothing was submitted" in printed[2]
     assert not (tmp_path / "runs").exists()
 
 
-def test_flags_and_variables_say_the_same(submit, mlm_data, monkeypatch):
+def test_environment_variables_equal_options(submit, mlm_data, monkeypatch):
     words = ["+run=n512-roberta", f"task.data={mlm_data}", "--dry-run"]
     by_flags = submit(*words, "--nodes=4", "--ntasks-per-node=4", "--device=cpu", "--name=mine")
     for name, value in {"NODES": "4", "NTASKS_PER_NODE": "4", "DEVICE": "cpu", "NAME": "mine"}.items():
@@ -69,106 +82,124 @@ def test_flags_and_variables_say_the_same(submit, mlm_data, monkeypatch):
     assert "--gpus-per-node=0" in by_flags and "runs/mine/logs" in by_flags
 
 
-def test_sbatch_gets_it(submit, sbatch, mlm_data, tmp_path, monkeypatch):
+def test_sbatch_receives_the_job(submit, sbatch, mlm_data, tmp_path, monkeypatch):
     monkeypatch.setenv("NAME", "mine")
-    said = submit("+run=n512-roberta", f"task.data={mlm_data}", "--name=")
-    assert said.splitlines()[-1] == "Submitted batch job 7"
-    python, name, config, *words = sbatch()  # variables of the shell do not reach the job
+    printed = submit("+run=n512-roberta", f"task.data={mlm_data}", "--name=")
+    assert printed.splitlines()[-1] == "Submitted batch job 7"
+    python, name, config, *words = sbatch()  # environment variables do not reach the job
     assert (python, name, config) == (sys.executable, "", "configs/pretrain/base.yaml")
     assert words[:3] == ["--nodes=8", "--ntasks-per-node=8", "--gpus-per-node=8"]
     assert (tmp_path / "runs/n512-roberta/logs").is_dir()
 
 
-def test_what_sbatch_refuses_is_reported(submit, mlm_data, tmp_path, monkeypatch):
+def test_sbatch_rejection_is_reported(submit, mlm_data, tmp_path, monkeypatch):
     stand_in(tmp_path / "bin/sbatch", "echo sbatch: error: invalid partition >&2\necho again >&2\nexit 1\n")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    said = submit("+run=n512-roberta", f"task.data={mlm_data}")
-    assert said.endswith("invalid partition again")
+    printed = submit("+run=n512-roberta", f"task.data={mlm_data}")
+    assert printed.endswith("invalid partition again")
 
 
-@pytest.mark.parametrize("words, said", [
-    (["--nodes=3"], ["24 processes", "128 micro-batches"]),
-    (["--nodes=0"], ["--nodes is 0", "at least 1"]),
-    (["--ntasks-per-node=-1"], ["--ntasks-per-node is -1", "at least 1"]),
-    (["--device=tpu"], ["--device is tpu", "gpu, cpu"]),
-    (["--name=../mine"], ["--name is ../mine", "below"]),
-    (["-N4"], ["-N4", "--OPTION=VALUE"]),
-    (["--output=here"], ["--output=here", "--job-name"]),
-    (["nonsense"], ["nonsense", "KEY=VALUE"]),
-    (["--tasks=data"], ["--tasks is data", "--array table-2"]),
-    (["--array=figure-4"], ["--array is figure-4", "figure-3a", "table-2", "pretraining"]),
-    (["--array=table-2"], ["--tasks"]),
-    (["--array=figure-3a", "--name=mine"], ["--name is mine"]),
-    (["--array=figure-3a", "--config=mine.yaml"], ["--config is mine.yaml"]),
-    (["--array=figure-3b", "task.data=nowhere"], ["+run=n1024-roberta: task.data", "nowhere"]),
-    (["model.projected_dim=600"], ["projected_dim is 600", "max_positions"]),
-    (["optimizer.adam_betas=abc"], ["optimizer.adam_betas=abc"]),
-    (["--config=configs/pretrain/basis.yaml"], ["configs/pretrain/basis.yaml"]),
-])  # fmt: skip
-def test_what_would_fail_is_not_submitted(words, said, submit, sbatch, mlm_data, tmp_path):
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["--nodes=3"], ["128 micro-batches", "got 24"]),
+        (["--nodes=0"], ["--nodes must be at least 1", "0"]),
+        (["--ntasks-per-node=-1"], ["--ntasks-per-node must be at least 1", "-1"]),
+        (["--device=tpu"], ["--device 'tpu'", "cuda, cpu"]),
+        (["--name=../mine"], ["--name must", "runs", "../mine"]),
+        (["-N4"], ["-N4", "--OPTION=VALUE"]),
+        (["--output=here"], ["--output=here", "--job-name"]),
+        (["nonsense"], ["nonsense", "KEY=VALUE"]),
+        (["--tasks=data"], ["--tasks", "--array table-2"]),
+        (["--array=figure-4"], ["--array", "figure-4", "figure-3a", "table-2", "pretraining"]),
+        (["--array=table-2"], ["--tasks"]),
+        (["--array=figure-3a", "--name=mine"], ["--name", "array", "mine"]),
+        (["--array=figure-3a", "--config=mine.yaml"], ["--config", "array", "mine.yaml"]),
+        (["--array=figure-3b", "task.data=nowhere"], ["+run=n1024-roberta: task.data", "nowhere"]),
+        (["model.projected_dim=600"], ["projected_dim must", "600", "max_positions"]),
+        (["optimizer.adam_betas=abc"], ["optimizer.adam_betas=abc"]),
+        (["--config=configs/pretrain/basis.yaml"], ["configs/pretrain/basis.yaml"]),
+    ],
+)
+def test_rejects_jobs_that_would_fail(words, expected, submit, sbatch, mlm_data, tmp_path):
     end = submit(f"task.data={mlm_data}", *words)
-    assert all(part in end for part in said) and "\n" not in end, end
+    assert all(part in end for part in expected) and "\n" not in end, end
     assert not (tmp_path / "called").exists() and not (tmp_path / "runs").exists()
 
 
-def test_it_needs_sbatch_and_the_root_of_the_repository(submit, monkeypatch, mlm_data, tmp_path):
+def test_missing_sbatch_is_reported(submit, monkeypatch, mlm_data, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "no sbatch" in submit(f"task.data={mlm_data}") and not (tmp_path / "runs").exists()
-    monkeypatch.chdir(tmp_path)
-    assert "root of the repository" in submit(f"task.data={mlm_data}")
+    assert "sbatch is not installed" in submit(f"task.data={mlm_data}") and not (tmp_path / "runs").exists()
 
 
-def test_the_members_of_a_figure(submit, sbatch, mlm_data, tmp_path, monkeypatch):
-    submit("--array=figure-3c", f"task.data={mlm_data}", "common.seed=4")
+@pytest.fixture
+def runs(monkeypatch):
+    """Three runs of figure-3c: each submitted run is composed and built, which takes a second."""
+    figure = find("figure-3c").paper_scale
+    monkeypatch.setattr(figure, "pretraining", figure.pretraining[:3])
+    return figure.pretraining
+
+
+def test_array_of_a_figure(runs, submit, sbatch, mlm_data, tmp_path, monkeypatch):
+    submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=4")
     (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
-    assert "--array=0-2" in sbatch()
-    shared = ["--device=gpu", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.seed=4"]
+    assert f"--array=0-{len(runs) - 1}" in sbatch()
+    shared = ["--device=cuda", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.log_interval=4"]
     assert sbatch()[-5:] == [f"--list={listed}", *shared]
 
     def parse():
-        return parse_job_arguments(argparse.ArgumentParser(), ["--processes=1", "--list", str(listed), "common.seed=4"])
+        words = ["--processes=1", "--list", str(listed), "common.log_interval=4"]
+        return parse_job_arguments(argparse.ArgumentParser(), words)
 
-    for member, run in enumerate(find("figure-3c").paper_scale.pretraining):
+    for member, run in enumerate(runs):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
-        assert parse().overrides == [f"+run={run}", "common.seed=4"]
-    for member in ("3", "", "x"):
+        assert parse().overrides == [*run, "common.log_interval=4"]
+    for member in (str(len(runs)), "", "x"):
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", member)
-        with pytest.raises(ValueError, match=f"SLURM_ARRAY_TASK_ID is {member or 'not set'}.* 0 to 2"):
+        allowed = f"SLURM_ARRAY_TASK_ID must be between 0 and {len(runs) - 1}"
+        with pytest.raises(ValueError, match=f"{allowed}.*got {member or 'none'}"):
             parse()
-    submit("--array=figure-3c", f"task.data={mlm_data}", "common.seed=5")
-    assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first still read their own
+    submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=5")
+    assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first array still need theirs
 
 
-def test_a_member_whose_training_is_complete_is_left_out(submit, sbatch, mlm_data, tmp_path):
-    options = argparse.Namespace(device="gpu", runs=f"{tmp_path}/runs", overrides=[f"task.data={mlm_data}"])
-    first, *others = array_members("figure-3c", tmp_path / "runs", None, "gpu")
+def test_array_skips_trained_members(runs, submit, sbatch, mlm_data, tmp_path):
+    options = argparse.Namespace(device="cuda", runs=f"{tmp_path}/runs", overrides=[f"task.data={mlm_data}"])
+    first, *others = array_members("figure-3c", tmp_path / "runs", None, "cuda")
+    assert len(others) == 2
 
     def complete(member):
-        training = make_training(member_options(member, options), 64)
+        training = build_training_job(parse_member(member, options), 64)
         create_or_resume(training)
         (training.folder / "done").touch()
 
     complete(first)
     submit("--array=figure-3c", f"task.data={mlm_data}")
     (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
-    assert "--array=0-1" in sbatch() and listed.read_text().splitlines() == [member[0] for member in others]
+    assert f"--array=0-{len(others) - 1}" in sbatch()
+    assert listed.read_text().splitlines() == [shlex.join(member) for member in others]
     for member in others:
         complete(member)
-    said = submit("--array=figure-3c", f"task.data={mlm_data}")
-    assert "figure-3c is complete" in said and "nothing to submit" in said
+    printed = submit("--array=figure-3c", f"task.data={mlm_data}")
+    assert "figure-3c are trained" in printed and "nothing to submit" in printed
 
 
-def test_every_run_of_the_paper_has_its_configuration():
+def test_every_run_of_the_paper_has_a_configuration():
     there = {path.stem for path in (ROOT / "configs/pretrain/run").glob("*.yaml")}
-    every = {member[0].removeprefix("+run=") for member in array_members("pretraining", "runs", None, "gpu")}
-    needed = {run for each in experiments() if each.paper_scale for run in each.paper_scale.pretraining}
+    every = {member[0].removeprefix("+run=") for member in array_members("pretraining", "runs", None, "cuda")}
+    needed = {
+        run.removeprefix("+run=")
+        for each in experiments()
+        if each.paper_scale
+        for run, *_ in each.paper_scale.pretraining
+    }
     assert every == there - {"tiny"} == needed
 
 
-def test_the_options_of_a_member_are_those_of_its_job(tmp_path, monkeypatch):
+def test_member_is_parsed_like_its_job(tmp_path, monkeypatch):
     member = ["--config=y", "+task=z", "--name=m"]
     options = argparse.Namespace(device="cpu", runs="here", overrides=["a=b"], name="", config="x", list=None)
-    found = member_options(member, options)
+    found = parse_member(member, options)
     (tmp_path / "list.txt").write_text(shlex.join(member) + "\n")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     words = ["--processes=1", f"--list={tmp_path}/list.txt", "--device=cpu", "--runs=here", "a=b"]

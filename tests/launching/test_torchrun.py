@@ -1,13 +1,19 @@
-"""scripts/torchrun.sh: the same training without Slurm."""
+"""scripts/torchrun.sh: training without Slurm."""
 
 import os
 import re
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from ..stock import free_port
+from fairseq_linformer.launching.run_folder import create_or_resume
+from fairseq_linformer.launching.training_job import TrainingJob
+
+from ..fairseq_commands import free_port
+from ..forked_worker import MODULE, ForkedWorker
 from . import jobs
 
 pytestmark = pytest.mark.slow
@@ -18,9 +24,13 @@ UPDATES = 12
 def start(runs, name, *arguments, **variables):
     variables = {"NPROC_PER_NODE": "2", "MASTER_PORT": str(free_port()), "NAME": name, **variables}
     return subprocess.Popen(
-        [jobs.ROOT / "scripts/torchrun.sh", *arguments], env=jobs.environment(runs, **variables),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [jobs.ROOT / "scripts/torchrun.sh", *arguments],
+        env=jobs.environment(runs, **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def finish(job):
@@ -29,39 +39,61 @@ def finish(job):
 
 
 def read_until(job, text):
-    """Wait until rank 0 says it."""
+    """Wait until rank 0 prints it."""
     while line := job.stdout.readline():
         if text in line:
             return
     raise AssertionError(job.stderr.read())
 
 
-def test_a_stop_does_not_change_a_bit(mlm_data, tmp_path):
-    arguments = jobs.overrides(mlm_data, UPDATES)
-    # As in a shell: a relative folder, and the name from the configuration.
-    status, said = finish(start(os.path.relpath(tmp_path, jobs.ROOT), "", *arguments))
-    assert status == 0, said
-    (whole,) = tmp_path.glob("tiny,*")
-    assert "rank 0 of 2 on" in said and "done: " in said
-
-    python = jobs.python_without_node_check(tmp_path)
-    job = start(tmp_path, "stopped", *arguments, PYTHON=python, **jobs.controlled(tmp_path, HOLD="5"))
-    read_until(job, '"num_updates": "5"')
-    os.kill(job.pid, signal.SIGTERM)
-    status, said = finish(job)
-    assert status == 75 and "stopped by a signal; the same command resumes" in said
-    assert (tmp_path / "stopped/stops.txt").read_text() == "6\n"
-    status, said = finish(start(tmp_path, "stopped", *arguments, PYTHON=python))
-    assert status == 0 and "resuming from" in said and '"num_updates": "7"' in said
-    assert jobs.same_bits(tmp_path / "stopped", whole)
+def create_run(runs, name, arguments) -> Path:
+    """A folder for two ranks."""
+    job = TrainingJob("configs/pretrain/base.yaml", tuple(arguments), 2, "cpu", str(runs), name)
+    create_or_resume(job)
+    return job.folder
 
 
-def test_a_rank_that_is_lost_is_named(mlm_data, tmp_path):
-    python = jobs.python_without_node_check(tmp_path)
-    job = start(tmp_path, "lost", *jobs.overrides(mlm_data), PYTHON=python, **jobs.controlled(tmp_path, HOLD="2"))
+def train_undisturbed(runs, arguments) -> Path:
+    """Two ranks without torchrun; their run folder."""
+    run = create_run(runs, "undisturbed", arguments)
+    words = [sys.executable, "-m", MODULE, "--processes=2", "--device=cpu", f"--runs={runs}", f"--name={run.name}"]
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [
+        ForkedWorker([*words, *arguments], env={**os.environ, **variables, "RANK": rank, "LOCAL_RANK": rank})
+        for rank in ("0", "1")
+    ]
+    output = [rank.stdout.read() for rank in ranks]
+    assert [rank.wait() for rank in ranks] == [0, 0], output
+    return run
+
+
+def test_resuming_is_bit_identical(mlm_data, tmp_path):
+    arguments, python = jobs.overrides(mlm_data, UPDATES), jobs.python_without_checks(tmp_path)
+    # As a user would: a relative folder, and the derived name.
+    runs = os.path.relpath(tmp_path, jobs.ROOT)
+    stopped = start(runs, "", *arguments, PYTHON=python, **jobs.controlled(tmp_path, HOLD="5"))
+    read_until(stopped, '"num_updates": "5"')
+    os.kill(stopped.pid, signal.SIGTERM)
+    status, output = finish(stopped)
+    assert status == 75 and "stopped by a signal; rerun the command to resume" in output
+    (run,) = tmp_path.glob("tiny,*")
+    assert (run / "stops.txt").read_text() == "6\n"
+    resumed = start(runs, "", *arguments, PYTHON=python)
+    whole = train_undisturbed(tmp_path, arguments)
+    status, output = finish(resumed)
+    assert status == 0 and "rank 0 of 2 on" in output and "done: " in output, output
+    assert "resuming from" in output and '"num_updates": "7"' in output
+    assert jobs.same_bits(run, whole)
+
+
+def test_lost_rank_is_reported(mlm_data, tmp_path):
+    arguments = jobs.overrides(mlm_data, **{"dataset.num_workers": 0})  # PyTorch waits 5 s for a loader
+    python = jobs.python_without_checks(tmp_path, create_run(tmp_path, "lost", arguments))
+    variables = jobs.controlled(tmp_path, HOLD="2")
+    job = start(tmp_path, "lost", *arguments, PYTHON=python, **variables)
     read_until(job, '"num_updates": "2"')
     lost, held = (jobs.find_worker(LOCAL_RANK=rank, RUNS=tmp_path) for rank in (1, 0))
     os.kill(lost, signal.SIGKILL)
-    status, said = finish(job)
-    assert status == 1 and re.search(r"the last lines of .*/attempt_0/1/stdout.log", said), said
+    status, output = finish(job)
+    assert status == 1 and re.search(r"last lines of .*/attempt_0/1/stdout.log", output), output
     assert not os.path.exists(f"/proc/{held}")

@@ -1,10 +1,10 @@
-"""A worker's rank, and what it refuses before it trains."""
+"""A worker's rank, and jobs that it rejects."""
 
 import pytest
 
 from fairseq_linformer.launching import worker
 from fairseq_linformer.launching.run_folder import create_or_resume
-from fairseq_linformer.launching.training import Training
+from fairseq_linformer.launching.training_job import TrainingJob
 
 from .jobs import overrides
 
@@ -13,36 +13,38 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "h
 
 @pytest.fixture
 def torchrun(monkeypatch):
-    """The variables that torchrun sets."""
+    """Set the variables that torchrun sets."""
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
 
 
-def test_the_rank_of_a_process(torchrun):
+def test_rank_of_a_process(torchrun):
     rank = worker.read_rank()
     assert rank == (3, 4, 1) and (rank.rank, rank.world_size, rank.local_rank) == (3, 4, 1)
     assert str(rank).startswith("rank 3 of 4 on ")
 
 
 @pytest.mark.parametrize("name", TORCHRUN)
-def test_a_missing_variable_is_named(name, torchrun, monkeypatch):
+def test_missing_variable_is_reported(name, torchrun, monkeypatch):
     monkeypatch.delenv(name)
     with pytest.raises(ValueError, match=f"^{name} is not set"):
         worker.read_rank()
 
 
-def test_a_worker_refuses_a_job_that_is_not_its_own(torchrun, mlm_data, tmp_path, monkeypatch, capsys):
+def test_worker_rejects_a_mismatched_job(torchrun, mlm_data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(worker.StopRequest, "listen", lambda self: None)
     monkeypatch.setattr(worker, "stop_after_update", lambda *_: pytest.fail("it trains"))
     words = [*overrides(mlm_data), "--device=cpu", f"--runs={tmp_path}", "--name=run"]
     assert worker.main([*words, "--processes=4"]) == 1
     assert "config.yaml" in capsys.readouterr().err
-    create_or_resume(Training("configs/pretrain/base.yaml", tuple(overrides(mlm_data)), 2, "cpu", str(tmp_path), "run"))
+    create_or_resume(
+        TrainingJob("configs/pretrain/base.yaml", tuple(overrides(mlm_data)), 2, "cpu", str(tmp_path), "run")
+    )
     assert worker.main([*words, "--processes=2"]) == 1
     assert "rank 3 of 4" in capsys.readouterr().err
 
 
-def test_the_root_cause_of_a_failure():
+def test_root_cause_of_a_failure():
     try:
         try:
             raise KeyError("first")

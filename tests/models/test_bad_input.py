@@ -1,4 +1,4 @@
-"""Bad input gets one clear sentence with the value and what is allowed, and leaves no checkpoint."""
+"""Invalid input gives a one-line message with the value and what is allowed, and no checkpoint."""
 
 import pickle
 import re
@@ -7,15 +7,15 @@ import shutil
 import pytest
 import torch
 
-from .. import stock
-from ..stock import PLUGIN, TINY, command, load, train
+from .. import fairseq_commands
+from ..fairseq_commands import PLUGIN, TINY, command, load, train
 from .test_model import build
 
 pytestmark = pytest.mark.slow
 
 
 def chain(error: BaseException) -> str:
-    """All that the user reads: the error and those it came from."""
+    """The messages of an error and its causes."""
     parts = []
     while error is not None:
         parts.append(str(error))
@@ -51,17 +51,17 @@ def chain(error: BaseException) -> str:
     ],
     ids=str,
 )
-def test_options(options):
-    """The sentence names the first option, as fairseq calls it, and its value."""
+def test_rejected_options(options):
+    """The message has fairseq's name of the first option, and its value."""
     name, value = next(iter(options.items()))
-    with pytest.raises(ValueError, match=f"{name} is ") as refusal:
+    with pytest.raises(ValueError, match=f"^{name} ") as refusal:
         build(**options)
     assert str(value) in str(refusal.value)
 
 
 @pytest.mark.parametrize("flag, value", [("--projected-dim", "17"), ("--encoder-attention-heads", "3")])
-def test_flags(flag, value, mlm_data, tmp_path):
-    with pytest.raises(ValueError, match=f"{flag[2:].replace('-', '_')} is {value}"):
+def test_rejected_flags(flag, value, mlm_data, tmp_path):
+    with pytest.raises(ValueError, match=f"{flag[2:].replace('-', '_')} must .* got {value}"):
         train(mlm_data, tmp_path, flag, value)
     assert not list(tmp_path.glob("*.pt"))
 
@@ -69,7 +69,7 @@ def test_flags(flag, value, mlm_data, tmp_path):
 @pytest.mark.parametrize(
     "flag, value", [("--sharing", "layers"), ("--activation-fn", "gulu"), ("--arch", "linformer_robert")]
 )
-def test_unknown_names_of_flags(flag, value, mlm_data, tmp_path, capsys):
+def test_unknown_values_of_flags(flag, value, mlm_data, tmp_path, capsys):
     with pytest.raises(SystemExit):
         train(mlm_data, tmp_path, flag, value)
     # fairseq's own spelling of the flag is --arch/-a
@@ -77,25 +77,25 @@ def test_unknown_names_of_flags(flag, value, mlm_data, tmp_path, capsys):
     assert not list(tmp_path.glob("*.pt"))
 
 
-def test_unknown_sharing_in_yaml(mlm_data, tmp_path, capfd):
+def test_unknown_sharing_in_yaml_is_rejected(mlm_data, tmp_path, capfd):
     with pytest.raises(SystemExit):
-        stock.hydra_train(mlm_data, tmp_path, "+run=tiny", "model.sharing=layers")
+        fairseq_commands.hydra_train(mlm_data, tmp_path, "+run=tiny", "model.sharing=layers")
     assert "'layers', expected one of [none, headwise, key-value, layerwise]" in capfd.readouterr().err
     assert not list(tmp_path.glob("*.pt"))
 
 
 @pytest.mark.parametrize(
-    "key, value, named", [("projected_dim", 999, "projected_dim is 999"), ("projekted_dim", 5, "projekted_dim")]
+    "key, value, message", [("projected_dim", 999, "got 999"), ("projekted_dim", 5, "projekted_dim")]
 )
-def test_bad_values_and_keys_in_yaml(key, value, named, mlm_data, tmp_path, capfd):
+def test_invalid_values_and_keys_in_yaml(key, value, message, mlm_data, tmp_path, capfd):
     with pytest.raises(SystemExit):
-        stock.hydra_train(mlm_data, tmp_path, "+run=tiny", f"++model.{key}={value}")
-    assert named in capfd.readouterr().err
+        fairseq_commands.hydra_train(mlm_data, tmp_path, "+run=tiny", f"++model.{key}={value}")
+    assert message in capfd.readouterr().err
     assert not list(tmp_path.glob("*.pt"))
 
 
 @pytest.mark.parametrize("folder", ["missing", "empty"])
-def test_data_folder(folder, tmp_path):
+def test_missing_data_folder(folder, tmp_path):
     data = tmp_path / folder
     if folder == "empty":
         data.mkdir()
@@ -104,33 +104,59 @@ def test_data_folder(folder, tmp_path):
     assert not list((tmp_path / "run").glob("*.pt"))
 
 
-def test_data_folder_without_a_split(mlm_data, tmp_path):
+def test_missing_split(mlm_data, tmp_path):
     shutil.copytree(mlm_data, tmp_path / "data", ignore=shutil.ignore_patterns("train.*"))
     with pytest.raises(FileNotFoundError, match="Dataset not found: train"):
         train(tmp_path / "data", tmp_path / "run")
 
 
-def test_user_dir_typo(mlm_data, tmp_path):
+def test_missing_user_dir(mlm_data, tmp_path):
     with pytest.raises(FileNotFoundError, match="fairseq_linformr"):
-        command("train", mlm_data, "--user-dir", PLUGIN.replace("former", "formr"), *stock.TRAIN, *TINY)
+        command("train", mlm_data, "--user-dir", PLUGIN.replace("former", "formr"), *fairseq_commands.TRAIN, *TINY)
 
 
-def test_input_longer_than_n(mlm_data, tmp_path):
+def test_input_longer_than_n_is_rejected(mlm_data, tmp_path):
     train(mlm_data, tmp_path, updates=1)
     from fairseq import checkpoint_utils
 
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "checkpoint_last.pt")])
-    with pytest.raises(ValueError, match="17 positions.*at most 16"):
+    with pytest.raises(ValueError, match="at most 16 positions.* got 17"):
         model(torch.full((1, 17), 5))
 
 
-def test_a_text_longer_than_n_in_finetuning(class_data, tmp_path):
-    """Training leaves it out, validation refuses; --shorten-method truncate cuts it."""
+def test_finetuning_text_longer_than_n(class_data, tmp_path):
+    """Training skips it, validation rejects it; --shorten-method truncate truncates it."""
     options = [
-        class_data, "--user-dir", PLUGIN, *TINY, "--task", "sentence_prediction", "--criterion", "sentence_prediction",
-        "--num-classes", 2, "--init-token", 0, "--max-positions", 8, "--batch-size", 8, "--optimizer", "adam",
-        "--lr", 0.01, "--lr-scheduler", "fixed", "--max-epoch", 1, "--cpu", "--num-workers", 0, "--save-dir", tmp_path,
-    ]  # fmt: skip
+        class_data,
+        "--user-dir",
+        PLUGIN,
+        *TINY,
+        "--task",
+        "sentence_prediction",
+        "--criterion",
+        "sentence_prediction",
+        "--num-classes",
+        2,
+        "--init-token",
+        0,
+        "--max-positions",
+        8,
+        "--batch-size",
+        8,
+        "--optimizer",
+        "adam",
+        "--lr",
+        0.01,
+        "--lr-scheduler",
+        "fixed",
+        "--max-epoch",
+        1,
+        "--cpu",
+        "--num-workers",
+        0,
+        "--save-dir",
+        tmp_path,
+    ]
     with pytest.raises(Exception, match=r"Size of sample #\d+ is invalid \(=\d+\) since max_positions=8"):
         command("train", *options)
     assert not list(tmp_path.glob("*.pt"))
@@ -162,23 +188,29 @@ MISMATCHES = {  # options of the checkpoint, options of the model, and the diffe
 
 
 @pytest.mark.parametrize("name", MISMATCHES)
-def test_a_mismatch_is_named(name):
+def test_mismatch_is_described(name):
     made_with, loaded_with, difference = MISMATCHES[name]
     model = build(**loaded_with)
     with pytest.raises(ValueError, match=re.escape(difference)):
         model.load_state_dict(build(**made_with).state_dict())
 
 
-def test_a_checkpoint_that_does_not_fit(mlm_data, tmp_path):
+def test_mismatched_checkpoint_is_rejected(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", updates=1)
     with pytest.raises(Exception) as error:
-        train(mlm_data, tmp_path / "b", "--sharing", "layerwise", "--finetune-from-model",
-              tmp_path / "a" / "checkpoint_last.pt")  # fmt: skip
+        train(
+            mlm_data,
+            tmp_path / "b",
+            "--sharing",
+            "layerwise",
+            "--finetune-from-model",
+            tmp_path / "a" / "checkpoint_last.pt",
+        )
     assert "sharing headwise, this model has layerwise" in chain(error.value)
     assert not list((tmp_path / "b").glob("*.pt"))
 
 
-def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp_path):
+def test_untied_output_embeddings_are_not_dropped(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=1)
     with pytest.raises(Exception) as error:
         train(mlm_data, tmp_path / "b", "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
@@ -186,18 +218,29 @@ def test_output_embeddings_of_their_own_are_not_dropped_in_silence(mlm_data, tmp
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=2)
 
 
-def test_a_dictionary_that_does_not_fit_the_checkpoint(mlm_data, tmp_path):
+def test_dictionary_of_another_size_is_rejected(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", updates=1)
-    other = stock.masked_lm_data(tmp_path / "data", words=stock.WORDS + 8)
+    other = fairseq_commands.masked_lm_data(tmp_path / "data", words=fairseq_commands.WORDS + 8)
     with pytest.raises(Exception) as error:
         train(other, tmp_path / "b", "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
     assert "dictionary entries 45, this model has 53" in chain(error.value)
     with pytest.raises(ValueError, match="dictionary entries 45, this model has 53"):
-        command("validate", other, "--user-dir", PLUGIN, "--task", "masked_lm", "--batch-size", 8,
-                "--path", tmp_path / "a" / "checkpoint_last.pt", "--cpu")  # fmt: skip
+        command(
+            "validate",
+            other,
+            "--user-dir",
+            PLUGIN,
+            "--task",
+            "masked_lm",
+            "--batch-size",
+            8,
+            "--path",
+            tmp_path / "a" / "checkpoint_last.pt",
+            "--cpu",
+        )
 
 
-def test_a_roberta_checkpoint_is_named_as_such(mlm_data, tmp_path):
+def test_roberta_checkpoint_gets_a_hint(mlm_data, tmp_path):
     roberta = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
     train(mlm_data, tmp_path / "a", model=roberta, updates=1)
     with pytest.raises(Exception) as error:
@@ -210,7 +253,7 @@ class Code:
         return print, ("this code ran",)
 
 
-def test_a_checkpoint_that_carries_code_is_refused(mlm_data, tmp_path, capsys):
+def test_checkpoint_with_code_is_rejected(mlm_data, tmp_path, capsys):
     train(mlm_data, tmp_path, updates=1)
     checkpoint = load(tmp_path)
     checkpoint["extra_state"]["innocent"] = Code()
@@ -218,12 +261,23 @@ def test_a_checkpoint_that_carries_code_is_refused(mlm_data, tmp_path, capsys):
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
         train(mlm_data, tmp_path, updates=2)
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
-        command("validate", mlm_data, "--user-dir", PLUGIN, "--task", "masked_lm", "--batch-size", 8,
-                "--path", tmp_path / "checkpoint_last.pt", "--cpu")  # fmt: skip
+        command(
+            "validate",
+            mlm_data,
+            "--user-dir",
+            PLUGIN,
+            "--task",
+            "masked_lm",
+            "--batch-size",
+            8,
+            "--path",
+            tmp_path / "checkpoint_last.pt",
+            "--cpu",
+        )
     assert "this code ran" not in capsys.readouterr().out
 
 
-def test_containers_of_options_are_all_that_the_plugin_allows():
+def test_only_option_containers_are_safe_globals():
     import fairseq_linformer  # noqa: F401
 
     allowed = {f"{name.__module__}.{name.__qualname__}" for name in torch.serialization.get_safe_globals()}
@@ -235,5 +289,12 @@ def test_containers_of_options_are_all_that_the_plugin_allows():
         numbers
     ) == 4
     rest -= numbers
-    assert rest == {"argparse.Namespace", "builtins.dict", "builtins.int", "builtins.list", "collections.defaultdict", "fairseq.distributed.utils._TensorPlaceholder",
-                    "typing.Any"}  # fmt: skip
+    assert rest == {
+        "argparse.Namespace",
+        "builtins.dict",
+        "builtins.int",
+        "builtins.list",
+        "collections.defaultdict",
+        "fairseq.distributed.utils._TensorPlaceholder",
+        "typing.Any",
+    }

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from ..stock import PLUGIN, TINY, TRAIN, command, free_port, load, train
+from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, free_port, load, train
 
 OPTIONS = [
     "--projection-lr-scale",
@@ -26,8 +26,21 @@ OPTIONS = [
 def process(rank, port, log, arguments):
     """In a copy of this process, which has imported all that takes time."""
     logging.basicConfig(filename=log, level=logging.INFO, force=True)
-    command("train", *arguments, "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp", "--distributed-no-spawn",
-            "--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-world-size", 2, "--distributed-rank", rank)  # fmt: skip
+    command(
+        "train",
+        *arguments,
+        "--distributed-backend",
+        "gloo",
+        "--ddp-backend",
+        "legacy_ddp",
+        "--distributed-no-spawn",
+        "--distributed-init-method",
+        f"tcp://127.0.0.1:{port}",
+        "--distributed-world-size",
+        2,
+        "--distributed-rank",
+        rank,
+    )
 
 
 def run(data, save_dir, *options, updates):
@@ -66,11 +79,12 @@ def run(data, save_dir, *options, updates):
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "layerwise"])
 def test_two_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, sharing):
+    # One process first: what it imports is there in its copies.
+    train(mlm_data, tmp_path / "one", *OPTIONS, "--sharing", sharing, "--batch-size", 8, updates=5)
     # Stopped and resumed on the way: the first process sends its checkpoint to the second.
     for updates in (3, 5):
         run(mlm_data, tmp_path / "two", "--sharing", sharing, "--batch-size", 4, updates=updates)
 
-    train(mlm_data, tmp_path / "one", *OPTIONS, "--sharing", sharing, "--batch-size", 8, updates=5)
     two, one = load(tmp_path / "two")["model"], load(tmp_path / "one")["model"]
     moved = load_start(mlm_data, tmp_path, sharing)
     for key in one:

@@ -9,21 +9,23 @@ from fairseq.optim.adam import FairseqAdam
 from torch import nn
 
 from fairseq_linformer.models import FusedAdam
-from fairseq_linformer.models.compiling import check, compile_layers
+from fairseq_linformer.models.compilation import check_compile_options, compile_layers
 from fairseq_linformer.modules import LinformerEncoder
 
+from ..fairseq_commands import BASE_ADAM, hydra_train, load, train
 from ..modules.test_encoder import build
-from ..stock import BASE_ADAM, hydra_train, load, train
 
 NO_DROPOUT = ["--dropout", "0", "--attention-dropout", "0"]
 
 
 @pytest.mark.slow
-def test_what_is_compiled_is_all_of_the_layer():
-    """Captured whole (a graph break would raise), with and without padding, all positions and some."""
+@pytest.mark.parametrize("local_window", [0, 3])
+def test_what_is_compiled_is_all_of_the_layer(local_window):
+    """Captured whole (a graph break would raise), with and without padding, all positions and some; also after a cast,
+    which replaces every buffer."""
     torch._dynamo.reset()
-    shape = dict(sharing="layerwise", layers=3, dropout=0, attention_dropout=0)
-    encoder, plain = build(**shape), build(**shape)
+    shape = dict(sharing="headwise", layers=3, dropout=0, attention_dropout=0, local_window=local_window)
+    encoder, plain = build(**shape).double(), build(**shape).double()
     for layer in encoder.layers:
         layer.compile(backend="aot_eager", fullgraph=True)
     assert list(encoder.state_dict()) == list(plain.state_dict())
@@ -46,8 +48,8 @@ def test_what_is_compiled_is_all_of_the_layer():
 
 @pytest.mark.slow
 def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_path):
-    """The real compiler; the checkpoint says nothing of it and has the same names."""
-    options = [*NO_DROPOUT, "--encoder-layers", "2"]
+    """The real compiler, on one layer, as each takes seconds; the checkpoint omits it and has the same names."""
+    options = [*NO_DROPOUT, "--encoder-layers", "1"]
     plain = train(mlm_data, tmp_path / "plain", *options, updates=3)
     compiled = train(mlm_data, tmp_path / "compiled", *options, "--compile", updates=3)
     assert compiled == pytest.approx(plain, abs=1e-4)
@@ -60,8 +62,18 @@ def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_pa
             lambda layers: LinformerEncoder.compiled.append(len(layers)),
         ),
     ):
-        hydra_train(mlm_data, tmp_path / "yaml", "+run=tiny", "+model.compile=true", "task.tokens_per_sample=16", "model.projected_dim=8",
-                    "dataset.batch_size=8", "optimization.max_update=1", "common.cpu=true", "dataset.num_workers=0")  # fmt: skip
+        hydra_train(
+            mlm_data,
+            tmp_path / "yaml",
+            "+run=tiny",
+            "+model.compile=true",
+            "task.tokens_per_sample=16",
+            "model.projected_dim=8",
+            "dataset.batch_size=8",
+            "optimization.max_update=1",
+            "common.cpu=true",
+            "dataset.num_workers=0",
+        )
         assert LinformerEncoder.compiled == [2]
 
 
@@ -71,14 +83,14 @@ def test_refused_by_name(options):
         **{**dict(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False), **options}
     )
     with pytest.raises(ValueError, match=f"compile.*{next(iter(options))}"):
-        check(args)
+        check_compile_options(args)
 
 
 def test_refused_without_a_compiler_and_under_sharding(monkeypatch):
     args = argparse.Namespace(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False)
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ValueError, match="no-such-compiler"):
-        check(args)
+        check_compile_options(args)
     with pytest.raises(ValueError, match="Sequential"):
         compile_layers([nn.Sequential(build().layers[0])])
 
@@ -108,6 +120,16 @@ def test_fused_adam_through_both_front_doors(mlm_data, tmp_path):
         train(mlm_data, tmp_path / "resumed", *options, updates=updates)
     whole, resumed = load(tmp_path / "whole")["model"], load(tmp_path / "resumed")["model"]
     assert all(torch.equal(a, b) for a, b in zip(whole.values(), resumed.values()))
-    hydra_train(mlm_data, tmp_path / "yaml", "+run=tiny", "optimizer._name=fused_adam", "task.tokens_per_sample=16", "model.projected_dim=8",
-                "dataset.batch_size=8", "optimization.max_update=2", "common.cpu=true", "dataset.num_workers=0")  # fmt: skip
+    hydra_train(
+        mlm_data,
+        tmp_path / "yaml",
+        "+run=tiny",
+        "optimizer._name=fused_adam",
+        "task.tokens_per_sample=16",
+        "model.projected_dim=8",
+        "dataset.batch_size=8",
+        "optimization.max_update=2",
+        "common.cpu=true",
+        "dataset.num_workers=0",
+    )
     assert load(tmp_path / "yaml")["optimizer_history"][-1]["optimizer_name"] == "FusedAdam"

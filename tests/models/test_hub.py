@@ -1,4 +1,4 @@
-"""from_pretrained gives fairseq's RoBERTa hub interface."""
+"""``from_pretrained`` returns fairseq's RoBERTa hub interface."""
 
 import shutil
 
@@ -7,8 +7,8 @@ import torch
 
 from fairseq_linformer.models import LinformerRobertaModel
 
-from .. import stock
-from ..stock import TINY, command, train
+from .. import fairseq_commands
+from ..fairseq_commands import TINY, command, train
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +29,35 @@ def folder(tmp_path_factory):
     pieces = [model.id_to_piece(i) for i in range(3, len(model))]
     (folder / "srcdict.txt").write_text("".join(f"{piece} 1\n" for piece in pieces))
     (folder / "text.spm").write_text("\n".join(" ".join(model.encode(line, out_type=str)) for line in TEXT * 30) + "\n")
-    command("preprocess", "--only-source", "--srcdict", folder / "srcdict.txt", "--trainpref", folder / "text.spm",
-            "--validpref", folder / "text.spm", "--destdir", folder / "bin")  # fmt: skip
+    command(
+        "preprocess",
+        "--only-source",
+        "--srcdict",
+        folder / "srcdict.txt",
+        "--trainpref",
+        folder / "text.spm",
+        "--validpref",
+        folder / "text.spm",
+        "--destdir",
+        folder / "bin",
+    )
     # Learnt by heart, so that what is missing can be filled in.
-    train(folder / "bin", folder, "--sample-break-mode", "complete", "--tokens-per-sample", "32", "--dropout", "0",
-          "--attention-dropout", "0", "--lr", "0.005", model=[*TINY, "--encoder-normalize-before"], updates=250)  # fmt: skip
+    train(
+        folder / "bin",
+        folder,
+        "--sample-break-mode",
+        "complete",
+        "--tokens-per-sample",
+        "32",
+        "--dropout",
+        "0",
+        "--attention-dropout",
+        "0",
+        "--lr",
+        "0.005",
+        model=[*TINY, "--encoder-normalize-before"],
+        updates=250,
+    )
     shutil.copy(folder / "bin" / "dict.txt", folder / "dict.txt")
     return folder
 
@@ -59,12 +83,12 @@ def test_extract_features(hub):
         hub.extract_features(torch.full((33,), 5))
 
 
-def test_fill_mask_finds_what_was_learnt(hub):
+def test_fill_mask_predicts_learned_words(hub):
     best, probability, _ = hub.fill_mask("the cat sat on the <mask>at", topk=3)[0]
     assert probability > 0.5 and best.startswith("the cat sat on the")
 
 
-def test_heads(hub):
+def test_classification_heads(hub):
     hub.register_classification_head("topic", num_classes=3)
     tokens = hub.encode("the dog and the cat ran on")
     log_probabilities = hub.predict("topic", tokens)
@@ -76,13 +100,41 @@ def test_heads(hub):
     )
 
 
-def test_heads_travel_with_a_checkpoint(class_data, tmp_path):
+def test_heads_are_saved_and_loaded(class_data, tmp_path):
     command(
-        "train", class_data, "--user-dir", stock.PLUGIN, *TINY, "--task", "sentence_prediction",
-        "--criterion", "sentence_prediction", "--num-classes", 2, "--init-token", 0, "--max-positions", 16,
-        "--classification-head-name", "odd", "--save-dir", tmp_path, "--batch-size", 8, "--optimizer", "adam",
-        "--lr", 0.01, "--lr-scheduler", "fixed", "--max-update", 3, "--cpu", "--num-workers", 0,
-    )  # fmt: skip
+        "train",
+        class_data,
+        "--user-dir",
+        fairseq_commands.PLUGIN,
+        *TINY,
+        "--task",
+        "sentence_prediction",
+        "--criterion",
+        "sentence_prediction",
+        "--num-classes",
+        2,
+        "--init-token",
+        0,
+        "--max-positions",
+        16,
+        "--classification-head-name",
+        "odd",
+        "--save-dir",
+        tmp_path,
+        "--batch-size",
+        8,
+        "--optimizer",
+        "adam",
+        "--lr",
+        0.01,
+        "--lr-scheduler",
+        "fixed",
+        "--max-update",
+        3,
+        "--cpu",
+        "--num-workers",
+        0,
+    )
     hub = LinformerRobertaModel.from_pretrained(
         str(tmp_path), "checkpoint_last.pt", class_data, bpe="characters"
     ).eval()

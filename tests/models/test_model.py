@@ -1,4 +1,4 @@
-"""The adapter: names, counts, RoBERTa's options, heads, what the last layer computes."""
+"""The fairseq adapter: parameter names and counts, RoBERTa's options, heads, positions of the last layer."""
 
 import argparse
 
@@ -13,8 +13,8 @@ from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
 from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
-from fairseq_linformer.models.shapes import ATTENTION_HEADS
 from fairseq_linformer.models.linformer_roberta import masked_positions
+from fairseq_linformer.models.shapes import ATTENTION_HEADS
 from fairseq_linformer.modules.projection import count_matrices
 
 SMALL = dict(
@@ -23,7 +23,7 @@ SMALL = dict(
 
 
 class Task:
-    """As much of a fairseq task as building a model needs."""
+    """The attributes of a fairseq task that building a model needs."""
 
     def __init__(self, positions=16, words=30):
         self.source_dictionary = Dictionary()
@@ -38,7 +38,7 @@ def build(task=None, arch="linformer_roberta_tiny", seed=0, **options):
     cfg = OmegaConf.merge(OmegaConf.structured(LinformerRobertaConfig), {**SMALL, **options})
     cfg._name = arch
     cfg = OmegaConf.create({"model": cfg}).model
-    return quantize_model_scalar(build_model(cfg, task or Task()), cfg)  # as FairseqTask.build_model
+    return quantize_model_scalar(build_model(cfg, task or Task()), cfg)  # like FairseqTask.build_model
 
 
 def without_dropout(**options):
@@ -55,9 +55,15 @@ def tokens(*lengths, padded_to=None):
 
 @pytest.mark.parametrize("sharing, expected", zip(SHARING, (288, 24, 12, 1)))
 @pytest.mark.slow
-def test_base_has_288_24_12_or_1_matrices_and_saves_each_once(sharing, expected):
-    model = build(arch="linformer_roberta_base", sharing=sharing, projected_dim=6, encoder_layers=12,
-                  encoder_embed_dim=48, encoder_attention_heads=12)  # fmt: skip
+def test_number_of_matrices_at_base_size(sharing, expected):
+    model = build(
+        arch="linformer_roberta_base",
+        sharing=sharing,
+        projected_dim=6,
+        encoder_layers=12,
+        encoder_embed_dim=48,
+        encoder_attention_heads=12,
+    )
     assert count_matrices(model) == expected
     state = model.state_dict()
     saved = [v for key, v in state.items() if key.endswith((".E.weight", ".F.weight"))]
@@ -66,30 +72,39 @@ def test_base_has_288_24_12_or_1_matrices_and_saves_each_once(sharing, expected)
     assert len(set(pointers)) == len(pointers)
 
 
-def test_architectures():
+def test_sizes_of_architectures():
     assert {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith("linformer_roberta")} == set(ARCHITECTURES)
     assert ARCHITECTURES["linformer_roberta"] == ARCHITECTURES["linformer_roberta_base"]
     sizes = {}
     for arch in ARCHITECTURES:
-        with FakeTensorMode():  # base and large are built without being allocated
+        with FakeTensorMode():  # builds base and large without memory
             cfg = OmegaConf.structured(LinformerRobertaConfig)
             cfg._name = arch
             model = build_model(OmegaConf.create({"model": cfg}).model, Task(positions=512))
         sizes[arch] = sum(
             p.numel() for key, p in model.named_parameters() if "embed" not in key and "lm_head" not in key
         )
-    layer = lambda d: 12 * d * d + 13 * d  # noqa: E731
-    k = lambda arch: ARCHITECTURES[arch]["projected_dim"]  # noqa: E731
+    layer = lambda d: 12 * d * d + 13 * d
+    k = lambda arch: ARCHITECTURES[arch]["projected_dim"]
     for arch, (layers, d) in {
-        "linformer_roberta": (12, 768), "linformer_roberta_base": (12, 768), "linformer_roberta_large": (24, 1024),
-        "linformer_roberta_mini": (4, 256), "linformer_roberta_tiny": (2, 128),
-    }.items():  # fmt: skip
+        "linformer_roberta": (12, 768),
+        "linformer_roberta_base": (12, 768),
+        "linformer_roberta_large": (24, 1024),
+        "linformer_roberta_mini": (4, 256),
+        "linformer_roberta_tiny": (2, 128),
+    }.items():
         assert sizes[arch] == layers * (layer(d) + 2 * k(arch) * 512), arch
 
 
-def test_names_are_those_of_roberta_plus_projections():
-    args = argparse.Namespace(arch="roberta", max_positions=16, encoder_layers=2, encoder_embed_dim=16,
-                              encoder_ffn_embed_dim=32, encoder_attention_heads=2)  # fmt: skip
+def test_parameter_names_are_robertas_plus_projections():
+    args = argparse.Namespace(
+        arch="roberta",
+        max_positions=16,
+        encoder_layers=2,
+        encoder_embed_dim=16,
+        encoder_ffn_embed_dim=32,
+        encoder_attention_heads=2,
+    )
     theirs = RobertaModel.build_model(args, Task()).state_dict()
     ours = build(sharing="layerwise", projection_lr_scale=0.5).state_dict()
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
@@ -99,16 +114,24 @@ def test_names_are_those_of_roberta_plus_projections():
         E + "start",
         E + "scale",
         E + "windows",
+        E + "window_options",
         "encoder.attention_heads",
     }
     assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
 
 
 @pytest.mark.parametrize("prenorm", [False, True])
-def test_with_identity_projections_the_model_is_roberta(prenorm):
+def test_identity_projections_give_roberta(prenorm):
     """Same weights, k = n, window averages of one position: features and logits equal fairseq's RoBERTa."""
-    args = argparse.Namespace(arch="roberta", max_positions=16, encoder_layers=2, encoder_embed_dim=16,
-                              encoder_ffn_embed_dim=32, encoder_attention_heads=2, encoder_normalize_before=prenorm)  # fmt: skip
+    args = argparse.Namespace(
+        arch="roberta",
+        max_positions=16,
+        encoder_layers=2,
+        encoder_embed_dim=16,
+        encoder_ffn_embed_dim=32,
+        encoder_attention_heads=2,
+        encoder_normalize_before=prenorm,
+    )
     task = Task()
     theirs = RobertaModel.build_model(args, task).eval()
     for p in theirs.parameters():
@@ -129,7 +152,7 @@ def test_with_identity_projections_the_model_is_roberta(prenorm):
 
 @pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize("prenorm", [False, True])
-def test_computing_only_masked_positions_changes_nothing(sharing, prenorm):
+def test_masked_positions_give_the_same_logits(sharing, prenorm):
     model = build(sharing=sharing, encoder_normalize_before=prenorm, **without_dropout()).train()
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.3)
@@ -153,7 +176,7 @@ def test_computing_only_masked_positions_changes_nothing(sharing, prenorm):
         torch.testing.assert_close(gradients[key], expected[key], rtol=1e-4, atol=1e-4, msg=lambda m: f"{key}: {m}")
 
 
-def test_a_classification_head_reads_the_first_position_only():
+def test_classification_head_reads_only_the_first_position():
     model = build(**without_dropout()).eval()
     model.register_classification_head("topic", num_classes=3)
     batch = tokens(16, 7)
@@ -167,7 +190,7 @@ def test_a_classification_head_reads_the_first_position_only():
     assert computed == [(2, 1), (2, 16)] and len(hidden[1]["inner_states"]) == 3
 
 
-def test_masked_positions_are_those_of_nonzero_in_order():
+def test_masked_positions_are_in_the_order_of_nonzero():
     masked = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]], dtype=torch.bool)
     positions, wanted = masked_positions(masked)
     assert positions[0].tolist() == [1, 3, 4] and wanted.tolist() == [0, 1, 2, 6]
@@ -177,12 +200,12 @@ def test_masked_positions_are_those_of_nonzero_in_order():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "layerwise"])
-def test_padding_does_not_reach_features_after_training(sharing):
-    """The sentence alone, and in a batch padded to n, after 200 steps with a rate that moves E and F."""
+def test_padding_does_not_change_features_after_training(sharing):
+    """A sentence by itself, and in a batch padded to n, after 200 steps with a learning rate that changes E and F."""
     model = build(sharing=sharing, projection_lr_scale=1.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     start = {key: p.clone() for key, p in model.named_parameters() if key.endswith("E.weight")}
-    for step in range(200):
+    for _step in range(200):
         batch = tokens(16, 12, 5, 9)
         masked = (torch.rand(batch.shape) < 0.3) & batch.ne(1)
         loss = torch.nn.functional.cross_entropy(model(batch, masked_tokens=masked)[0], batch[masked])
@@ -219,8 +242,8 @@ CASES = [(name, "none") for name in OPTIONS] + [(name, "layerwise") for name in 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, sharing", CASES)
-def test_options_train(name, sharing):
-    """Each option gives finite gradients to all that trains, and learns a batch."""
+def test_each_option_trains(name, sharing):
+    """All trainable parameters have finite gradients, and the model learns a batch."""
     if name == "scalar quantisation" and not torch.cuda.is_available():
         pytest.skip("fairseq's scalar quantisation runs on CUDA only")
     model = build(sharing=sharing, encoder_layers=3, **{**without_dropout(), **OPTIONS[name]}).train()
@@ -241,7 +264,7 @@ def test_options_train(name, sharing):
     assert losses[-1] < losses[0] - 0.5
 
 
-def test_options_do_what_they_say():
+def test_options_change_the_modules():
     batch = tokens(16, 9)
     plain = build().eval()
     frozen = build(freeze_projections=True, sharing="none")
@@ -265,7 +288,7 @@ def test_options_do_what_they_say():
     assert (layer.dropout_module.p, layer.self_attn.dropout, layer.activation_dropout_module.p) == (0.3, 0.2, 0.1)
 
 
-def test_quantisation_noise_is_applied_where_roberta_applies_it():
+def test_quantization_noise_is_applied_as_in_roberta():
     noisy = build(quant_noise_pq=0.5)
     hooked = {name for name, m in noisy.named_modules() if m._forward_pre_hooks}
     layer = "encoder.sentence_encoder.layers.0."
@@ -277,7 +300,7 @@ def test_quantisation_noise_is_applied_where_roberta_applies_it():
     assert all(not torch.equal(before[name], noisy.get_submodule(name).weight) for name in hooked)
 
 
-def test_checkpointing_and_offloading_change_nothing_but_memory():
+def test_checkpointing_and_offloading_keep_the_gradients():
     batch = tokens(16, 9)
     results, stored = [], []
     for options in ({}, dict(checkpoint_activations=True), dict(offload_activations=True)):
@@ -295,7 +318,7 @@ def test_checkpointing_and_offloading_change_nothing_but_memory():
             torch.testing.assert_close(a, b)
 
 
-def test_layer_drop_skips_layers_in_training_only():
+def test_layerdrop_skips_layers_only_in_training():
     model = build(encoder_layers=8, encoder_layerdrop=0.5)
     calls = []
     for layer in model.encoder.sentence_encoder.layers:
@@ -311,8 +334,8 @@ def test_layer_drop_skips_layers_in_training_only():
     torch.testing.assert_close(everything_dropped(batch, masked_tokens=masked)[0], everything_dropped(batch)[0][masked])
 
 
-def test_fsdp_wraps_each_layer_from_its_size_on(monkeypatch):
-    """The wrapper itself needs several GPUs; that fairseq's is called with the right threshold is seen here."""
+def test_fsdp_wraps_layers_of_min_params_to_wrap(monkeypatch):
+    """fairseq's wrapper is called with the right threshold; the wrapper itself needs several GPUs."""
     asked = []
 
     def wrap(module, min_num_params=None, **kwargs):
@@ -325,7 +348,7 @@ def test_fsdp_wraps_each_layer_from_its_size_on(monkeypatch):
     assert asked == [("LinformerEncoderLayer", 123)] * 2 + [("LinformerEncoderLayer", 0)] * 2
 
 
-def test_spectral_norm_head_and_head_pruning_regularisation():
+def test_spectral_norm_head_and_head_pruning_regularization():
     model = build(spectral_norm_classification_head=True, mha_reg_scale_factor=0.1, ffn_reg_scale_factor=0.1)
     model.register_classification_head("topic", num_classes=3)
     assert hasattr(model.classification_heads["topic"].out_proj, "weight_orig")
@@ -343,7 +366,7 @@ def test_spectral_norm_head_and_head_pruning_regularisation():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("sharing", SHARING)
-def test_half_precision_is_close_to_single(dtype, sharing):
+def test_half_precision_is_close_to_single_precision(dtype, sharing):
     model = build(sharing=sharing).eval()
     for name, p in model.named_parameters():
         if ".E." not in name and ".F." not in name:
@@ -357,8 +380,8 @@ def test_half_precision_is_close_to_single(dtype, sharing):
     assert error < (0.005 if dtype == torch.float16 else 0.04)
 
 
-def test_projections_learn_at_their_own_rate_and_loading_keeps_them():
-    """One step of Adam moves E by scale * lr, and a checkpoint of one scale loads as the same E at another."""
+def test_learning_rate_of_projections_and_loading():
+    """One step of Adam moves E by scale * lr, and loading a checkpoint with another scale keeps E."""
     slow, fast = build(projection_lr_scale=0.0625), build(projection_lr_scale=1.0)
     slow_E, fast_E = (model.encoder.sentence_encoder.layers[0].self_attn.E for model in (slow, fast))
     torch.testing.assert_close(slow_E(), fast_E())

@@ -1,73 +1,125 @@
-"""Kinds of projection, starts and forms of k through both front doors."""
+"""Kinds of projection, initializations and forms of k, with flags and YAML."""
 
 import pytest
 import torch
 
 from fairseq_linformer.config import PROJECTIONS
-from fairseq_linformer.models.shapes import shape_of
+from fairseq_linformer.models.shapes import infer_config
 
-from ..stock import TINY, finetune, hydra_train, load, train
+from ..fairseq_commands import TINY, finetune, hydra_train, load, train
 from .test_model import build
 
 # Flags, the same as overrides of a YAML, and what a checkpoint then shows.
 VARIANTS = {
     "k per layer": ("--projected-dim 8x1,4x1", "model.projected_dim=[8,4]", ("linear", "headwise", [8, 4])),
     "k per head": (
-        "--sharing none --projected-dim 8/4,4", "model.sharing=none model.projected_dim=[[8,4],4]",
-        ("linear", "none", [(8, 4), 4])),
+        "--sharing none --projected-dim 8/4,4",
+        "model.sharing=none model.projected_dim=[[8,4],4]",
+        ("linear", "none", [(8, 4), 4]),
+    ),
     "max-pool": (
-        "--projection max-pool --projected-dim 5", "+model.projection=max-pool model.projected_dim=5",
-        ("max-pool", "none", [5, 5])),
+        "--projection max-pool --projected-dim 5",
+        "+model.projection=max-pool model.projected_dim=5",
+        ("max-pool", "none", [5, 5]),
+    ),
     "conv": (
         "--projection conv --projection-init normal --projection-lr-scale 1.0",
         "+model.projection=conv +model.projection_init=normal +model.projection_lr_scale=1.0 model.projected_dim=8",
-        ("conv", "headwise", [8, 8])),
+        ("conv", "headwise", [8, 8]),
+    ),
     "random": (
-        "--projection random", "+model.projection=random model.projected_dim='8x1,8x1'", ("random", "headwise", [8, 8])),
+        "--projection random",
+        "+model.projection=random model.projected_dim='8x1,8x1'",
+        ("random", "headwise", [8, 8]),
+    ),
+    "local window": (
+        "--local-window 3 --window-sizes ignored --sharing key-value",
+        "+model.local_window=3 +model.window_sizes=ignored model.sharing=key-value model.projected_dim=8",
+        ("linear", "key-value", [8, 8]),
+    ),
     "jl, frozen": (
         "--projection-init jl --freeze-projections",
-        "+model.projection_init=jl +model.freeze_projections=true model.projected_dim=8", ("linear", "headwise", [8, 8])),
-}  # fmt: skip
+        "+model.projection_init=jl +model.freeze_projections=true model.projected_dim=8",
+        ("linear", "headwise", [8, 8]),
+    ),
+}
 YAML = [
-    "+run=tiny", "task.tokens_per_sample=16", "dataset.batch_size=8", "optimization.max_update=2", "optimization.lr=[0.01]",
-    "+model.encoder_embed_dim=16", "+model.encoder_ffn_embed_dim=32", "+model.encoder_attention_heads=2", "common.seed=7",
-    "model.encoder_normalize_before=false", "optimization.clip_norm=0.0", "lr_scheduler.warmup_updates=0", "optimizer.weight_decay=0.0",
-]  # fmt: skip
+    "+run=tiny",
+    "task.tokens_per_sample=16",
+    "dataset.batch_size=8",
+    "optimization.max_update=2",
+    "optimization.lr=[0.01]",
+    "+model.encoder_embed_dim=16",
+    "+model.encoder_ffn_embed_dim=32",
+    "+model.encoder_attention_heads=2",
+    "common.seed=7",
+    "model.encoder_normalize_before=false",
+    "optimization.clip_norm=0.0",
+    "lr_scheduler.warmup_updates=0",
+    "optimizer.weight_decay=0.0",
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_both_front_doors_build_and_train_the_same(mlm_data, class_data, tmp_path, variant):
+def test_flags_and_yaml_train_the_same_model(mlm_data, class_data, tmp_path, variant):
     flags, overrides, shape = VARIANTS[variant]
-    by_flags = train(mlm_data, tmp_path / "flags", "--dropout", "0", "--attention-dropout", "0", "--adam-betas", "(0.9, 0.98)",
-                     "--adam-eps", "1e-6", *flags.split(), updates=2)  # fmt: skip
+    by_flags = train(
+        mlm_data,
+        tmp_path / "flags",
+        "--dropout",
+        "0",
+        "--attention-dropout",
+        "0",
+        "--adam-betas",
+        "(0.9, 0.98)",
+        "--adam-eps",
+        "1e-6",
+        *flags.split(),
+        updates=2,
+    )
     by_yaml = hydra_train(mlm_data, tmp_path / "yaml", *YAML, *overrides.split())
     assert by_flags == by_yaml and len(by_flags) == 2
     ours, theirs = load(tmp_path / "flags"), load(tmp_path / "yaml")
     assert all(torch.equal(value, theirs["model"][key]) for key, value in ours["model"].items())
     assert ours["cfg"]["model"] == theirs["cfg"]["model"]
-    built = shape_of(ours["model"])
+    built = infer_config(ours["model"])
     assert (built.projection, built.sharing, built.projected_dims) == shape
 
-    # It resumes, and it is finetuned.
+    # It resumes, and can be finetuned.
     assert len(train(mlm_data, tmp_path / "flags", "--dropout", "0", *flags.split(), updates=3)) == 1
-    finetune(class_data, tmp_path / "task", *TINY, *flags.split(), "--finetune-from-model",
-             tmp_path / "flags" / "checkpoint_last.pt", updates=1)  # fmt: skip
+    finetune(
+        class_data,
+        tmp_path / "task",
+        *TINY,
+        *flags.split(),
+        "--finetune-from-model",
+        tmp_path / "flags" / "checkpoint_last.pt",
+        updates=1,
+    )
 
 
-def test_layers_to_keep_keep_their_k(mlm_data, tmp_path):
+def test_kept_layers_keep_their_k(mlm_data, tmp_path):
     deep = ["--encoder-layers", "3", "--projected-dim", "8,4,2"]
     train(mlm_data, tmp_path / "deep", *deep, updates=1)
-    train(mlm_data, tmp_path / "kept", *deep, "--encoder-layers-to-keep", "0,2", "--finetune-from-model",
-          tmp_path / "deep" / "checkpoint_last.pt", updates=1)  # fmt: skip
+    train(
+        mlm_data,
+        tmp_path / "kept",
+        *deep,
+        "--encoder-layers-to-keep",
+        "0,2",
+        "--finetune-from-model",
+        tmp_path / "deep" / "checkpoint_last.pt",
+        updates=1,
+    )
     kept = load(tmp_path / "kept")
-    assert shape_of(kept["model"]).projected_dims == [8, 2] and kept["cfg"]["model"]["projected_dim"] == "8,2"
+    assert infer_config(kept["model"]).projected_dims == [8, 2] and kept["cfg"]["model"]["projected_dim"] == "8,2"
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("k", [6, "6/4"])
-def test_every_entry_can_be_averaged(projection, k):
-    """fairseq's moving averages, and its script that averages checkpoints, take every buffer for a number."""
+def test_all_state_dict_entries_can_be_averaged(projection, k):
+    """fairseq's moving averages, and its script that averages checkpoints, average all buffers."""
     state = build(sharing="none", projection=projection, projected_dim=k).state_dict()
     assert [key for key, value in state.items() if not value.is_floating_point()] == []
 

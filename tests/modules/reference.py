@@ -2,39 +2,70 @@
 
     head_i = softmax(Q W_i^Q (E_i K W_i^K)^T / sqrt(d_h)) F_i V W_i^V
 
-and with the "general projections" of section 4 in the place of E_i and F_i.
+with the "general projections" of section 4 in the place of E_i and F_i, windows that count as the tokens they hold, and
+exact keys near each query.
 """
 
+import itertools
 import math
 
 import torch
 
 
-def window(i, k, N, offset=0):
-    """The positions of window i of k, of an input of up to N."""
-    start = i * N // k + (offset if i > 0 else 0)
-    end = (i + 1) * N // k + (offset if i < k - 1 else 0)
-    return range(start, end)
+def windows(k, N, offset=0, separate_first=False):
+    """The positions of each of k windows, of an input of up to N."""
+    first = 1 if separate_first and k > 1 else 0
+    starts = [i * N // k + first + (offset if i > 0 else 0) for i in range(k - first)]
+    edges = [0] * first + starts + [N]
+    return [range(start, end) for start, end in itertools.pairwise(edges)]
 
 
-def matrix_rows(E, offset, N):
-    """Rows of a (k, N) matrix, for a sentence of which ``length`` rows of Y = X W are given."""
+def windows_of(projection):
+    """The windows of a projection, or None; read from a module's buffers."""
+    k, N = projection.k, projection.n
+    separate_first = bool(projection.window_options[0])
+    delay = float(getattr(projection, "windows", 0))
+    return None if delay == -1 else windows(k, N, int(delay * (N // k)), separate_first)
+
+
+def triangle(held, N, separate_first):
+    """Weights of overlapping windows: from the middle of each window to zero at N / k positions from it."""
+    weights = torch.zeros(len(held), N, dtype=torch.float64)
+    for j, window in enumerate(held):
+        for p in range(N):
+            weights[j, p] = max(0.0, 1 - abs(p - (window[0] + window[-1]) / 2) * len(held) / N)
+            if separate_first and len(held) > 1 and (j == 0) != (p == 0):
+                weights[j, p] = 0.0
+    return weights / weights.sum(1, keepdim=True)
+
+
+def matrix_rows(E, held, N, fills, weights=None):
+    """Rows of a (k, N) matrix, for a sentence whose ``length`` rows of Y = X W are passed."""
 
     def rows(Y):
-        k, length = len(E), len(Y)
-        reached = [j for j in range(k) if offset is None or window(j, k, N, offset)[0] < length]
-        return {j: sum(E[j, p] * Y[p] for p in range(length)) for j in reached}
+        length, result = len(Y), {}
+        for j in range(len(E)):
+            if held is None:
+                scale = math.sqrt(N / length)
+            else:
+                real = [p for p in held[j] if p < length]
+                if not real:
+                    continue
+                scale = len(held[j]) / len(real) if weights is None else 1 / weights[j, :length].sum()
+            result[j] = sum(E[j, p] * Y[p] for p in range(length)) * (scale if fills else 1)
+        return result
 
     return rows
 
 
-def pooled_rows(kind, k, N, kernel=None):
+def pooled_rows(kind, held, N, separate_first, fills, kernel=None):
     """Rows of mean-pool, max-pool or conv; ``kernel`` is (d_h, W)."""
+    k, first = len(held), 1 if separate_first and len(held) > 1 else 0
 
     def rows(Y):
         result = {}
-        for j in range(k):
-            inside = [p for p in window(j, k, N) if p < len(Y)]
+        for j, window in enumerate(held):
+            inside = [p for p in window if p < len(Y)]
             if not inside:
                 continue
             if kind == "mean-pool":
@@ -42,7 +73,11 @@ def pooled_rows(kind, k, N, kernel=None):
             elif kind == "max-pool":
                 result[j] = torch.stack([Y[p] for p in inside]).max(0).values
             else:
-                result[j] = sum(kernel[:, w] * Y[p] for w, p in enumerate(inside))
+                # Entry of the kernel: the place in a regular window; the last one of a separate first position.
+                regular = [[range(i * N // k, (i + 1) * N // k), p - first] for p in inside for i in range(k)]
+                entries = [p - window[0] for window, p in regular if p in window] or [kernel.size(1) - 1]
+                total = sum(kernel[:, w] * Y[p] for w, p in zip(entries, inside))
+                result[j] = total * (kernel.size(1) / len(inside) if fills else 1)
         return result
 
     return rows
@@ -55,16 +90,41 @@ def rows_of(projection, heads):
 
     if isinstance(projection, HeadProjections):
         return [rows_of(head, 1)[0] for head in projection.heads]
-    k, N = projection.k, projection.n
+    held, N = windows_of(projection), projection.n
+    separate_first, fills, _ = map(bool, projection.window_options)
+    weights = triangle(held, N, separate_first) if int(projection.window_options[1]) == 2 else None
     if isinstance(projection, (MeanPool, MaxPool)):
-        return [pooled_rows("mean-pool" if isinstance(projection, MeanPool) else "max-pool", k, N)] * heads
+        kind = "mean-pool" if isinstance(projection, MeanPool) else "max-pool"
+        return [pooled_rows(kind, held, N, separate_first, fills)] * heads
     values = projection().expand(heads, *projection().shape[-2:])
     if isinstance(projection, Convolution):
-        return [pooled_rows("conv", k, N, kernel) for kernel in values]
-    return [matrix_rows(E, projection.offset, N) for E in values]
+        return [pooled_rows("conv", held, N, separate_first, fills, kernel) for kernel in values]
+    return [matrix_rows(E, held, N, fills, weights) for E in values]
 
 
-def linear_attention(attention, x, lengths, E, F):
+def biases_of(projection, heads, reach=0):
+    """For each head what is added to the scores of a query at position t: {projected position: number}. A position
+    without tokens that are not attended to exactly has no entry."""
+    from fairseq_linformer.modules.projection import HeadProjections
+
+    if isinstance(projection, HeadProjections):
+        return [biases_of(head, 1, reach)[0] for head in projection.heads]
+    held, counted = windows_of(projection), bool(projection.window_options[2])
+
+    def biases(t, length):
+        if held is None:
+            return dict.fromkeys(range(projection.k), 0.0)
+        result = {}
+        for j, window in enumerate(held):
+            far = [p for p in window if p < length and not (reach and abs(p - t) <= reach)]
+            if far:
+                result[j] = math.log(len(far)) if counted else 0.0
+        return result
+
+    return [biases] * heads
+
+
+def linear_attention(attention, x, lengths, E, F, biases, reach=0):
     """What ``attention`` should return for the first ``lengths[b]`` positions of sentence b.
 
     Args:
@@ -72,6 +132,8 @@ def linear_attention(attention, x, lengths, E, F):
         x: (B, n, d)
         lengths: real tokens of each sentence.
         E, F: for each head, what makes {projected position: row} of its keys, of its values.
+        biases: for each head, what is added to its scores; see ``biases_of``.
+        reach: keys at most this far from the query are attended to exactly; 0 for none.
 
     Returns:
         list of (length, d), one for each sentence.
@@ -89,11 +151,15 @@ def linear_attention(attention, x, lengths, E, F):
             keys = {j: row + b_K for j, row in E[i](X @ W_K.T).items()}
             values = {j: row + b_V for j, row in F[i](X @ W_V.T).items()}
             outputs = []
-            for token in X:
+            for t, token in enumerate(X):
                 query = W_Q @ token + b_Q
-                scores = torch.stack([query @ keys[j] / math.sqrt(d_h) for j in keys])
+                attended = [(keys[j], values[j], bias) for j, bias in biases[i](t, length).items()]
+                if reach:
+                    near = range(max(0, t - reach), min(length, t + reach + 1))
+                    attended += [(W_K @ X[p] + b_K, W_V @ X[p] + b_V, 0.0) for p in near]
+                scores = torch.stack([query @ key / math.sqrt(d_h) + bias for key, _, bias in attended])
                 weights = torch.exp(scores) / torch.exp(scores).sum()
-                outputs.append(sum(weight * values[j] for weight, j in zip(weights, keys)))
+                outputs.append(sum(weight * value for weight, (_, value, _) in zip(weights, attended)))
             heads.append(torch.stack(outputs))
         concat = torch.cat(heads, dim=1)
         results.append(concat @ attention.out_proj.weight.T + attention.out_proj.bias)

@@ -5,31 +5,56 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_linformer.config import PROJECTIONS, SHARING, STARTS, LinformerConfig
+from fairseq_linformer.config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.modules import LinearMultiheadAttention, LinearProjection
-from fairseq_linformer.modules.encoder_layer import projection_of
+from fairseq_linformer.modules.encoder_layer import build_projection
 from fairseq_linformer.modules.order import Order
-from fairseq_linformer.modules.projection import HeadProjections, LearnedProjection
+from fairseq_linformer.modules.projection import HeadProjections, LearnedProjection, WindowedProjection
 
-from .reference import linear_attention, rows_of
+from .reference import biases_of, linear_attention, rows_of
 
 N, K, D, H = 12, 5, 12, 3
 
 
-def make(sharing, n=N, k=K, d=D, heads=H, init="average", projection="linear", seed=0):
-    """An attention module with random weights, and its projections E and F. With an ``init`` of
-    "random" E and F have random entries and windows, as a trained model has them."""
+def make(
+    sharing,
+    n=N,
+    k=K,
+    d=D,
+    heads=H,
+    init="average",
+    projection="linear",
+    seed=0,
+    local_window=0,
+    window_sizes=None,
+    loaded=(True, True),
+):
+    """An attention module with random weights, and its projections E and F.
+
+    Args:
+        init: with "random" E and F have random entries and windows, as a trained model has them.
+        loaded: whether the first position has its own window, and whether rows make up for missing tokens.
+    """
     torch.manual_seed(seed)
-    learns = projection in STARTS
+    learns = projection in PROJECTION_INITS
     config = LinformerConfig(
-        10, n, k, sharing, projection,
+        10,
+        n,
+        k,
+        sharing,
+        projection,
         projection_init="average" if learns and init == "random" else init if learns else None,
-        projection_lr_scale=0.25 if learns else None, layers=2, embed_dim=d, attention_heads=heads,
-    )  # fmt: skip
+        projection_lr_scale=0.25 if learns else None,
+        layers=2,
+        embed_dim=d,
+        attention_heads=heads,
+        local_window=local_window,
+        window_sizes=window_sizes,
+    )
     layer = 1 if init == "staggered" else 0  # the one whose windows begin later
-    E = projection_of(config, layer)
-    F = projection_of(config, layer, "F") if config.separate_values else None
-    attention = LinearMultiheadAttention(d, heads, E, F, shared=config.one_for_all_layers)
+    E = build_projection(config, layer)
+    F = build_projection(config, layer, "F") if config.has_separate_values else None
+    attention = LinearMultiheadAttention(d, heads, E, F, shared=config.has_single_projection, local_window=local_window)
     for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
         torch.nn.init.normal_(linear.weight, std=0.4)
         torch.nn.init.normal_(linear.bias, std=0.4)
@@ -40,12 +65,22 @@ def make(sharing, n=N, k=K, d=D, heads=H, init="average", projection="linear", s
                 torch.nn.init.normal_(module.weight, std=0.5)
                 if module.weight.requires_grad:  # not the same as what it started from
                     torch.nn.init.normal_(module.start, std=0.5)
+    for module in [*E.modules(), *(F.modules() if F else ())]:
+        if isinstance(module, WindowedProjection):
+            module.window_options[0] = loaded[0]
+            module.window_options[1] *= loaded[1]
+            module.read_options()
     return attention, E, F or E
 
 
 def expected_of(attention, E, F, x, lengths):
-    heads = attention.num_heads
-    return linear_attention(attention, x, lengths, rows_of(E, heads), rows_of(F, heads))
+    heads, reach = attention.num_heads, attention.local_window
+    biases = biases_of(E, heads, reach)
+    return linear_attention(attention, x, lengths, rows_of(E, heads), rows_of(F, heads), biases, reach)
+
+
+def orders_of(attention):
+    return (Order.KEYS,) if attention.local_window else attention.projections[0].orders
 
 
 def run(attention, E, x, lengths, **kwargs):
@@ -56,30 +91,27 @@ def run(attention, E, x, lengths, **kwargs):
     return [out[b, :length] for b, length in enumerate(lengths)]
 
 
-LENGTHS = {
-    "n": [N, N],
-    "shorter than k": [K - 2, K - 2],
-    "between k and n": [K + 3, K + 3],
-    "padded": [N, K + 1, 2, 1],
-}
+LENGTHS = {"n": [N, N], "shorter than k": [K - 2, K - 2], "between k and n": [K + 3, K + 3], "padded": [N, K + 1, 2, 1]}
 
 
-@pytest.mark.parametrize("init", ["random", "average", "normal", "staggered"])
+@pytest.mark.parametrize(
+    "init, local_window", [("random", 0), ("average", 0), ("normal", 0), ("staggered", 0), ("random", 2), ("normal", 2)]
+)
 @pytest.mark.parametrize("case", LENGTHS)
 @pytest.mark.parametrize("sharing", SHARING)
-def test_equals_equation_7(sharing, case, init):
+def test_equals_equation_7(sharing, case, init, local_window):
     if init == "staggered" and sharing == "layerwise":
         pytest.skip("one E for all layers has one kind of windows")
-    attention, E, F = make(sharing, init=init)
+    attention, E, F = make(sharing, init=init, local_window=local_window)
     lengths = LENGTHS[case]
     x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)
     expected = expected_of(attention, E, F, x, lengths)
-    for order in [None, *E.orders]:
+    for order in [None, *orders_of(attention)]:
         for ours, theirs in zip(run(attention, E, x, lengths, order=order), expected):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
     attention.float(), E.float()
-    for order in E.orders:
+    for order in orders_of(attention):
         for ours, theirs in zip(run(attention, E, x.float(), lengths, order=order), expected):
             torch.testing.assert_close(ours, theirs.float(), rtol=0, atol=1e-5)
 
@@ -88,25 +120,24 @@ def test_equals_equation_7(sharing, case, init):
 SHARING_AND_K = [*((sharing, 4) for sharing in SHARING), *((sharing, 5) for sharing in SHARING), ("none", "1/4/11")]
 
 
-@pytest.mark.parametrize("n", [12, 13])
+@pytest.mark.parametrize("n, local_window", [(12, 3), (13, 0)])
 @pytest.mark.parametrize("sharing, k", SHARING_AND_K)
 @pytest.mark.parametrize("projection", PROJECTIONS)
-def test_every_kind_of_projection_in_every_sharing_and_form_of_k(projection, sharing, k, n):
+def test_every_kind_of_projection_in_every_sharing_and_form_of_k(projection, sharing, k, n, local_window):
     """Whole and short inputs, with padding and without; windows of equal and of unequal length."""
-    attention, E, F = make(
-        sharing, n=n, k=k, projection=projection, init="average" if projection == "random" else "random"
-    )
+    init = "average" if projection == "random" else "random"
+    attention, E, F = make(sharing, n=n, k=k, projection=projection, init=init, local_window=local_window)
     assert isinstance(E, HeadProjections) == isinstance(k, str)
     for lengths in ([n], [3], [7, 4, 1], [n, 10, 2]):
         x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64)
-        for order in [None, *E.orders]:
+        for order in [None, *orders_of(attention)]:
             for ours, theirs in zip(
                 run(attention, E, x, lengths, order=order), expected_of(attention, E, F, x, lengths)
             ):
                 torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("case", LENGTHS)
+@pytest.mark.parametrize("case, local_window", [*((case, 0) for case in LENGTHS), ("padded", 2)])
 @pytest.mark.parametrize(
     "sharing, projection, k",
     [
@@ -116,8 +147,8 @@ def test_every_kind_of_projection_in_every_sharing_and_form_of_k(projection, sha
         ("none", "linear", "2/5/12"),
     ],
 )
-def test_gradients_equal_those_of_equation_7(sharing, projection, k, case):
-    attention, E, F = make(sharing, k=k, projection=projection, init="random")
+def test_gradients_equal_those_of_equation_7(sharing, projection, k, case, local_window):
+    attention, E, F = make(sharing, k=k, projection=projection, init="random", local_window=local_window)
     lengths = LENGTHS[case]
     x = torch.randn(len(lengths), max(lengths), D, dtype=torch.float64, requires_grad=True)
     parameters = {id(p): p for p in [x, *attention.parameters(), *E.parameters()]}
@@ -128,7 +159,7 @@ def test_gradients_equal_those_of_equation_7(sharing, projection, k, case):
         return torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
 
     expected = gradients(expected_of(attention, E, F, x, lengths))
-    for order in E.orders:
+    for order in orders_of(attention):
         for p, ours, theirs in zip(
             parameters.values(), gradients(run(attention, E, x, lengths, order=order)), expected
         ):
@@ -137,7 +168,7 @@ def test_gradients_equal_those_of_equation_7(sharing, projection, k, case):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_shape_length_mask_and_positions(data):
     n = data.draw(st.integers(1, 10), "n")
@@ -150,8 +181,12 @@ def test_any_shape_length_mask_and_positions(data):
     init = "average" if projection == "random" else data.draw(st.sampled_from(["random", "average"]), "start")
     if sharing == "none" and data.draw(st.booleans(), "nonuniform"):
         k = "/".join(str(data.draw(st.integers(1, n))) for _ in range(heads))
-    attention, E, F = make(sharing, n, k, d, heads, init, projection, seed=data.draw(st.integers(0, 99)))
-    order = data.draw(st.sampled_from([None, *E.orders]), "order")
+    local_window = data.draw(st.integers(0, n - 1), "local window")
+    window_sizes = data.draw(st.sampled_from(["ignored"] if projection == "random" else ["counted", "ignored"]))
+    loaded = data.draw(st.tuples(st.booleans(), st.booleans()), "separate first, fills")
+    seed = data.draw(st.integers(0, 99))
+    attention, E, F = make(sharing, n, k, d, heads, init, projection, seed, local_window, window_sizes, loaded)
+    order = data.draw(st.sampled_from([None, *orders_of(attention)]), "order")
     padded_to = data.draw(st.integers(max(lengths), n), "padded to")
     x = torch.randn(len(lengths), padded_to, d, dtype=torch.float64)
     expected = expected_of(attention, E, F, x, lengths)
@@ -166,11 +201,12 @@ def test_any_shape_length_mask_and_positions(data):
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
 
 
-@pytest.mark.parametrize("order", [None, *Order])
+@pytest.mark.parametrize("order, local_window", [(None, 0), *((order, 0) for order in Order), (None, 3)])
 @pytest.mark.parametrize("sharing", ["headwise", "key-value", "layerwise"])
-def test_with_identity_projections_it_is_multihead_attention(sharing, order):
-    """k = n and E = F = identity: PyTorch's own module, masks included, outputs and gradients."""
-    attention, E, _ = make(sharing, k=N)
+def test_with_identity_projections_it_is_multihead_attention(sharing, order, local_window):
+    """k = n and E = F = identity: PyTorch's own module, masks included, outputs and gradients. A local window changes
+    nothing, because no token counts twice."""
+    attention, E, _ = make(sharing, k=N, local_window=local_window)
     theirs = torch.nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64)
     linears = (attention.q_proj, attention.k_proj, attention.v_proj)
     with torch.no_grad():
@@ -199,7 +235,7 @@ def test_attention_dropout_keeps_the_expectation_in_every_order():
     """Dropped weights are scaled up: the mean over many draws is the output without dropout."""
     for order in Order:
         attention, E, _ = make("headwise", init="random")
-        x = torch.randn(1, 6, D, dtype=torch.float64)
+        x = torch.randn(1, N, D, dtype=torch.float64)
         expected, _ = attention.eval()(x, order=order)
         attention.train().dropout = 0.3
         mean = attention(x.expand(20_000, -1, -1), order=order)[0].mean(0)
@@ -214,7 +250,7 @@ def test_a_matrix_for_each_head_refuses_the_order_it_has_not():
 
 
 def test_heads_must_divide_the_width():
-    with pytest.raises(ValueError, match="num_heads is 5"):
+    with pytest.raises(ValueError, match="num_heads must .* got 5"):
         LinearMultiheadAttention(12, 5, LinearProjection(4, 2))
 
 
@@ -223,7 +259,7 @@ def test_windows_go_on_to_matter_after_training():
     attention, _, _ = make("key-value")
     x = torch.randn(1, 4, D, dtype=torch.float64)
     before, weights = attention(x, need_weights=True)
-    assert weights.size(-1) == 2  # windows start at 0, 2, 4, ...
+    assert weights.size(-1) == 3  # windows start at 0, 1, 3, ...
     with torch.no_grad():
         attention.E.weight += 1e-9
     torch.testing.assert_close(attention(x)[0], before, rtol=0, atol=1e-6)
@@ -238,3 +274,24 @@ def test_a_sentence_of_padding_only_gives_no_nan():
         out, _ = attention(x, mask, None if attention.E else E())
         out[0].sum().backward()
         assert out.isfinite().all() and x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("local_window", [0, 40])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_chunks_of_a_long_input(local_window, dropout):
+    """The chunked computation of all positions equals that of single positions, over several chunks."""
+    attention, E, _ = make("headwise", n=200, k=70, init="random", local_window=local_window)
+    attention.train().dropout = dropout
+    x = torch.randn(2, 170, D, dtype=torch.float64)
+    mask = torch.arange(170) >= torch.tensor([[170], [61]])
+    if dropout:  # each draws other weights to drop: the mean of many draws
+        x, mask = x.expand(2, -1, -1)[:1], mask[:1]
+        whole = torch.stack([attention(x, mask)[0][0, ::17] for _ in range(400)]).mean(0)
+        expected = attention.eval()(x, mask)[0][0, ::17]
+        assert (whole - expected).std() < 0.1 * expected.std()
+        return
+    whole, _ = attention(x, mask)
+    positions = torch.tensor([[0, 1, 31, 32, 63, 64, 100, 169], [0, 1, 31, 32, 40, 58, 59, 60]])
+    few, weights = attention(x, mask, positions=positions, need_weights=True)
+    torch.testing.assert_close(whole.gather(1, positions.unsqueeze(-1).expand(-1, -1, D)), few, rtol=0, atol=1e-10)
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))

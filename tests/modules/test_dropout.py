@@ -1,4 +1,4 @@
-"""Dropout that keeps less drops what PyTorch drops, and its results and gradients are PyTorch's, to a rounding."""
+"""The memory-saving dropout drops the same numbers as PyTorch's; results and gradients agree up to rounding."""
 
 import pytest
 import torch
@@ -8,8 +8,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from fairseq_linformer.modules.dropout import Dropout, dropout, dropped_product
 
 
-def of(seed, run, *inputs):
-    """The result and the gradients of the inputs, at a seed."""
+def run_with_gradients(seed, run, *inputs):
+    """The result, and the gradients of the inputs, with a seed."""
     inputs = [x.clone().requires_grad_() for x in inputs]
     torch.manual_seed(seed)
     y = run(*inputs)
@@ -19,29 +19,32 @@ def of(seed, run, *inputs):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("p", [0.1, 0.15, 0.5])
-def test_the_same_numbers_are_dropped(dtype, p):
+def test_same_numbers_are_dropped_as_in_pytorch(dtype, p):
     x = torch.randn(3, 4, 50, dtype=dtype)
-    ours, theirs = of(1, lambda x: dropout(x, p), x), of(1, lambda x: F.dropout(x, p, True), x)
+    ours, theirs = (
+        run_with_gradients(1, lambda x: dropout(x, p), x),
+        run_with_gradients(1, lambda x: F.dropout(x, p, True), x),
+    )
     for a, b in zip(ours, theirs):
         torch.testing.assert_close(a, b)
     assert torch.equal(ours[0] == 0, theirs[0] == 0) and (torch.equal(ours[0], theirs[0]) or p == 0.15)
     assert dropout(x, p, training=False) is x and dropout(x, 0.0) is x and Dropout(p).eval()(x) is x
-    assert torch.equal(*(of(2, f, x)[0] for f in (Dropout(p), lambda x: dropout(x, p))))
+    assert torch.equal(*(run_with_gradients(2, f, x)[0] for f in (Dropout(p), lambda x: dropout(x, p))))
 
 
-def test_the_product_and_its_gradients():
+def test_product_and_gradients_equal_pytorchs():
     weights, values = (
         torch.softmax(torch.randn(2, 3, 20, 8, dtype=torch.float64), -1),
         torch.randn(2, 3, 8, 5, dtype=torch.float64),
     )
-    ours = of(3, lambda w, v: dropped_product(w, v, 0.3), weights, values)
-    theirs = of(3, lambda w, v: F.dropout(w, 0.3, True) @ v, weights, values)
+    ours = run_with_gradients(3, lambda w, v: dropped_product(w, v, 0.3), weights, values)
+    theirs = run_with_gradients(3, lambda w, v: F.dropout(w, 0.3, True) @ v, weights, values)
     for a, b in zip(ours, theirs):
         torch.testing.assert_close(a, b)
     assert torch.equal(dropped_product(weights, values, 0.3, training=False), weights @ values)
 
 
-def test_five_bytes_are_kept_of_a_weight():
+def test_product_stores_five_bytes_per_weight():
     weights, values = torch.rand(64, 64, requires_grad=True), torch.rand(64, 1, requires_grad=True)
     kept = {}
     with saved_tensors_hooks(lambda t: kept.setdefault(t.data_ptr(), t), lambda t: t):
@@ -50,10 +53,17 @@ def test_five_bytes_are_kept_of_a_weight():
 
 
 @pytest.mark.parametrize("of_values", [None, torch.float32])
-@pytest.mark.parametrize("device, dtype", [("cpu", torch.bfloat16), pytest.param("cuda", torch.float16, marks=pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="needs a GPU"))])  # fmt: skip
-def test_under_autocast(device, dtype, of_values):
-    """Softmax gives single precision and a map half, a map with a bias added later single; the backward pass runs outside."""
+@pytest.mark.parametrize(
+    "device, dtype",
+    [
+        ("cpu", torch.bfloat16),
+        pytest.param(
+            "cuda", torch.float16, marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+        ),
+    ],
+)
+def test_gradients_under_autocast(device, dtype, of_values):
+    """Softmax returns single precision, a linear layer half; the backward pass runs outside autocast."""
     of_values = of_values or dtype
     scores = torch.randn(2, 3, 20, 8, device=device, requires_grad=True)
     values = torch.randn(2, 3, 8, 5, device=device, requires_grad=True)

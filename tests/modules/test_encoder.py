@@ -1,4 +1,4 @@
-"""The encoder by itself, without fairseq."""
+"""The encoder without fairseq."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_linformer.config import PROJECTIONS, SHARING, STARTS, LinformerConfig
+from fairseq_linformer.config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.modules import LinformerEncoder
 
 
@@ -26,7 +26,7 @@ def build(seed=0, **options):
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_features_depend_neither_on_the_batch_nor_on_what_else_is_read(data):
+def test_features_do_not_depend_on_batch_or_positions(data):
     """Any shape, lengths, options: a sentence alone equals it in a padded batch, at every layer, and
     reading some positions equals picking them from all."""
     n = data.draw(st.integers(1, 12), "n")
@@ -38,7 +38,9 @@ def test_features_depend_neither_on_the_batch_nor_on_what_else_is_read(data):
         k = data.draw(st.lists(st.integers(1, n), min_size=layers, max_size=layers), "k of each layer")
         if sharing == "none":
             k[0] = [k[0], data.draw(st.integers(1, n), "k of the other head")]
-    starts = [init for init in STARTS.get(projection, (None,)) if (init, sharing) != ("staggered", "layerwise")]
+    starts = [
+        init for init in PROJECTION_INITS.get(projection, (None,)) if (init, sharing) != ("staggered", "layerwise")
+    ]
     encoder = build(
         data.draw(st.integers(0, 99), "seed"),
         max_positions=n,
@@ -46,6 +48,7 @@ def test_features_depend_neither_on_the_batch_nor_on_what_else_is_read(data):
         sharing=sharing,
         projection=projection,
         projection_init=data.draw(st.sampled_from(starts), "init"),
+        local_window=data.draw(st.integers(0, n - 1), "local window"),
         layers=layers,
         normalize_before=data.draw(st.booleans(), "prenorm"),
         layernorm_embedding=data.draw(st.booleans(), "embedding norm"),
@@ -67,7 +70,7 @@ def test_features_depend_neither_on_the_batch_nor_on_what_else_is_read(data):
     torch.testing.assert_close(read, torch.stack([f[p] for f, p in zip(features, positions)]), rtol=0, atol=1e-9)
 
 
-def test_the_last_layer_computes_only_what_is_read():
+def test_last_layer_computes_only_the_read_positions():
     encoder = build(layers=3).eval()
     rows = []
     for layer in encoder.layers:
@@ -76,8 +79,8 @@ def test_the_last_layer_computes_only_what_is_read():
     assert rows == [12, 12, 5]
 
 
-def test_padding_may_stand_anywhere():
-    """Left padding, as some tokenizers make it: positions are counted over real tokens."""
+def test_left_padding():
+    """Left padding, as from some tokenizers: positions are counted over real tokens."""
     encoder = build(sharing="layerwise", projected_dim=12).eval()
     encoder.E.set_(torch.eye(12))  # the identity: a token is a token wherever it stands
     sentence = torch.randint(2, 20, (1, 5))
@@ -85,22 +88,22 @@ def test_padding_may_stand_anywhere():
     torch.testing.assert_close(encoder(left)[0][:, 4:], encoder(sentence)[0])
 
 
-def test_refusals():
+def test_rejected_inputs():
     encoder = build()
-    with pytest.raises(ValueError, match="13 positions.*at most 12"):
+    with pytest.raises(ValueError, match="at most 12 positions.* got 13"):
         encoder(torch.full((1, 13), 5))
-    with pytest.raises(ValueError, match="hidden states"):
+    with pytest.raises(ValueError, match="return_all_hiddens"):
         encoder(torch.full((1, 3), 5), torch.zeros(1, 1, dtype=torch.long), return_all_hiddens=True)
 
 
-def test_token_embeddings_may_be_given():
+def test_token_embeddings_replace_tokens():
     encoder = build().eval()
     batch = torch.randint(2, 20, (2, 7))
     other = batch.flip(1)
     assert torch.equal(encoder(batch, token_embeddings=encoder.embed_tokens(other))[0], encoder(other)[0])
 
 
-def test_start_is_berts_and_averages():
+def test_initialization_is_berts_and_window_averages():
     encoder = LinformerEncoder(
         LinformerConfig(
             vocab_size=500,
@@ -116,18 +119,19 @@ def test_start_is_berts_and_averages():
     attention = encoder.layers[0].self_attn
     assert attention.q_proj.weight.std().item() == pytest.approx(0.02, rel=0.1)
     assert encoder.embed_tokens.weight[1].abs().sum() == 0 and attention.q_proj.bias.abs().sum() == 0
-    assert attention.E()[0, :2].tolist() == [0.5, 0.5]
+    assert attention.E()[:2, :3].tolist() == [[1, 0, 0], [0, 0.5, 0.5]]
 
 
-def test_modules_need_neither_fairseq_nor_transformers():
-    """With both hidden the modules import and run: what a bare machine with PyTorch has."""
+def test_modules_run_without_fairseq_and_transformers():
+    """The modules import and run if neither can be imported, as on a machine that has only PyTorch."""
     code = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name in ('fairseq', 'transformers') else real(name, *a)\n"
         "sys.modules['fairseq'] = sys.modules['transformers'] = sys.modules['hydra'] = None\n"
         "import torch; from fairseq_linformer.config import LinformerConfig\n"
         "from fairseq_linformer.modules import LinformerEncoder\n"
-        "m = LinformerEncoder(LinformerConfig(vocab_size=9, max_positions=8, projected_dim=2, layers=1, embed_dim=4, ffn_embed_dim=4, attention_heads=1))\n"
+        "shape = dict(vocab_size=9, max_positions=8, projected_dim=2, layers=1, embed_dim=4, ffn_embed_dim=4)\n"
+        "m = LinformerEncoder(LinformerConfig(**shape, attention_heads=1))\n"
         "print(tuple(m(torch.tensor([[2, 3, 4]]))[0].shape))"
     )
     root = Path(__file__).parents[2]
@@ -135,11 +139,11 @@ def test_modules_need_neither_fairseq_nor_transformers():
     assert result.stdout.strip() == "(1, 3, 4)", result.stderr
 
 
-def test_the_feed_forward_in_parts(monkeypatch):
-    """In inference on a CPU: the same features, and no part longer than it should be; whole while there are gradients."""
+def test_feed_forward_in_chunks(monkeypatch):
+    """CPU inference runs in chunks with the same features; with gradients there is one chunk."""
     encoder, tokens, rows = build().eval(), torch.randint(2, 20, (3, 12)), []
     whole = encoder(tokens)[0]
-    monkeypatch.setattr("fairseq_linformer.modules.encoder_layer.ROWS", 7)
+    monkeypatch.setattr("fairseq_linformer.modules.encoder_layer.CHUNK_ROWS", 7)
     encoder.layers[0].fc1.register_forward_hook(lambda _, x, y: rows.append(y.shape[:-1].numel()))
     with torch.no_grad():
         torch.testing.assert_close(encoder(tokens)[0], whole.detach())
@@ -152,8 +156,8 @@ def test_the_feed_forward_in_parts(monkeypatch):
     "projection, sharing, k",
     [("linear", "headwise", 4), ("linear", "none", [[4, 3], 4]), ("conv", "headwise", 4), ("max-pool", "headwise", 4)],
 )
-def test_trains_under_autocast(projection, sharing, k):
-    """Whatever the order of multiplication, values may be of single precision where weights are of half."""
+def test_training_under_autocast(projection, sharing, k):
+    """In all orders of multiplication, values may be in single precision where weights are in half."""
     torch.manual_seed(0)
     options = dict(
         vocab_size=20,

@@ -1,18 +1,18 @@
-"""The order of multiplication: its counts are those of the products that are made."""
+"""Orders of multiplication: counts equal PyTorch's, and the cheapest is chosen."""
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_linformer.modules import LinearProjection
-from fairseq_linformer.modules.order import Order, cheapest_order, multiplications
+from fairseq_linformer.modules.order import Order, cheapest_order, count_multiplications
 
 from .test_attention import make
 
 
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])
 @pytest.mark.parametrize("order", Order)
-def test_counts_are_what_pytorch_counts(order, sharing):
+def test_counts_equal_pytorchs(order, sharing):
     if sharing == "none" and order is Order.INPUT:
         pytest.skip("not offered")
     B, n, m, k, d, H = 3, 20, 7, 12, 24, 4
@@ -22,14 +22,14 @@ def test_counts_are_what_pytorch_counts(order, sharing):
         attention(x, positions=positions, order=order, need_weights=True)
     counted = counter.get_total_flops() / 2 / B  # a multiplication and an addition each
     queries_and_output = 2 * m * d * d
-    expected = multiplications(order, m, n, k, d, H, sharing != "key-value")
+    expected = count_multiplications(order, m, n, k, d, H, sharing != "key-value")
     assert counted == expected + queries_and_output
 
 
-def test_base_size_at_the_lengths_of_the_paper_and_of_finetuning():
-    """As the docstring of order.py says: SCORES up to 102, KEYS up to 255, INPUT from 256 on; with windows INPUT."""
+def test_cheapest_order_at_base_size():
+    """As documented in order.py: SCORES up to 102, KEYS up to 255, INPUT from 256; with windows INPUT."""
     chosen = [cheapest_order(n, n, 256, 768, 12) for n in (16, 102, 103, 255, 256, 4096)]
     assert chosen == [Order.SCORES, Order.SCORES, Order.KEYS, Order.KEYS, Order.INPUT, Order.INPUT]
     for N in (512, 4096):
         E = LinearProjection(N, 256)
-        assert {cheapest_order(n, n, E.reached(n), 768, 12) for n in range(2, N + 1)} == {Order.INPUT}
+        assert {cheapest_order(n, n, E.num_reached(n), 768, 12) for n in range(3, N + 1)} == {Order.INPUT}

@@ -1,52 +1,83 @@
 """E and F: their start, their scale, their columns, their windows."""
 
+import itertools
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 from fairseq.optim.adafactor import Adafactor
 
-from fairseq_linformer.config import LinformerConfig
+from fairseq_linformer.config import PROJECTION_INITS, LinformerConfig
 from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
-from fairseq_linformer.modules.encoder_layer import projection_of
-from fairseq_linformer.modules.projection import starting_matrix
+from fairseq_linformer.modules.encoder_layer import build_projection
+from fairseq_linformer.modules.projection import initial_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
-from fairseq_linformer.modules.windows import (
-    inside_windows,
-    split_windows,
-    window_average,
-    window_mask,
-    window_triangle,
-    windows_reached,
-)
+from fairseq_linformer.modules.windows import Windows
+
+from .reference import windows
 
 
 def test_window_averages_by_hand():
     expected = torch.tensor([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]]) / 2
-    assert torch.equal(window_average(3, 6), expected)
+    assert torch.equal(Windows(3, 6).average(), expected)
     # Not a multiple: windows of one and of two positions.
     expected = torch.tensor([[1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0], [0, 0, 0, 0.5, 0.5]])
-    assert torch.equal(window_average(3, 5), expected)
-    assert torch.equal(window_average(4, 4), torch.eye(4))
+    assert torch.equal(Windows(3, 5).average(), expected)
+    # The first position alone: regular windows follow, and the last one takes the rest.
+    assert Windows(3, 6, 0, True).edges().tolist() == [0, 1, 3, 6]
+    assert Windows(3, 6, 1, True).edges().tolist() == [0, 1, 4, 6]
+    assert Windows(1, 6, 0, True).edges().tolist() == [0, 6]
+    for separate_first in (False, True):
+        assert torch.equal(Windows(4, 4, 0, separate_first).average(), torch.eye(4))
 
 
-@pytest.mark.parametrize("n", range(1, 12))
-def test_every_position_is_in_one_window(n):
-    for k in range(1, n + 1):
-        matrix = window_average(k, n)
-        assert torch.equal((matrix > 0).sum(0), torch.ones(n, dtype=torch.long))
-        torch.testing.assert_close(matrix.sum(1), torch.ones(k))
+@pytest.mark.parametrize("N", range(1, 12))
+def test_windows_by_counting(N):
+    """Against the definition, for every k, n, offset and padding."""
+    for k, separate_first in itertools.product(range(1, N + 1), (False, True)):
+        for offset in range(N // k):
+            layout, expected = Windows(k, N, offset, separate_first), windows(k, N, offset, separate_first)
+            assert layout.sizes().tolist() == [len(window) for window in expected]
+            assert torch.equal((layout.average() > 0).sum(0), torch.ones(N, dtype=torch.long))
+            torch.testing.assert_close(layout.average().sum(1), torch.ones(k))
+            for n in range(1, N + 1):
+                reached = [window for window in expected if window[0] < n]
+                assert layout.num_reached(n) == len(reached)
+                padding = torch.rand(2, n) < 0.4
+                real = [[p for p in range(n) if not mask[p]] for mask in padding]
+                counts = [[len({*window} & {*tokens}) for window in reached] for tokens in real]
+                assert layout.counts(n, padding).tolist() == counts
+                assert layout.counts(n, None).tolist() == [[len({*window} & {*range(n)}) for window in reached]]
+                for reach in (1, 3):
+                    outside = layout.counts_outside(n, padding, reach, torch.arange(n).unsqueeze(0))
+                    far = [[{p for p in tokens if abs(p - t) > reach} for t in range(n)] for tokens in real]
+                    assert outside.tolist() == [[[len({*w} & each) for w in reached] for each in b] for b in far]
 
 
-def test_more_rows_than_positions_are_refused():
-    with pytest.raises(ValueError, match="k is 5"):
-        window_average(5, 4)
+@pytest.mark.parametrize("N", range(1, 12))
+def test_windows_split_into_rows(N):
+    """``split``, ``split_mask`` and ``merge`` against the definition, for every k and n."""
+    for k, separate_first in itertools.product(range(1, N + 1), (False, True)):
+        layout, expected = Windows(k, N, 0, separate_first), windows(k, N, 0, separate_first)
+        for n in range(1, N + 1):
+            rows = layout.split(1.0 + torch.arange(n).view(1, n, 1))[..., 0]
+            inside = layout.split_mask(n, None)
+            assert rows.shape == (1, inside.size(1), layout.width) and (rows[~inside] == 0).all()
+            held = [[p for p in window if p < n] for window in expected if window[0] < n]
+            assert (rows[inside] - 1).tolist() == list(range(n))
+            assert layout.merge(rows.sum(2)).tolist() == [[sum(p + 1 for p in window) for window in held]]
+
+
+def test_more_rows_than_positions_are_rejected():
+    with pytest.raises(ValueError, match="k must .* got 5"):
+        Windows(5, 4)
 
 
 def test_columns_and_heads():
     E = LinearProjection(6, 3, heads=2, lr_scale=0.25)
     assert E().shape == (2, 3, 6)
-    assert torch.equal(E()[1], window_average(3, 6))
+    assert torch.equal(E()[1], Windows(3, 6, 0, True).average())
     matrix = torch.randn(3, 6)
     E.set_(matrix)
     assert torch.equal(E(), matrix.expand(2, 3, 6))
@@ -88,55 +119,104 @@ def test_a_frozen_projection_loads_a_learnt_one_and_the_other_way_round():
 
 def test_a_plain_matrix_loads_as_itself_and_all_its_rows_are_attended_to():
     E = LinearProjection(6, 3, lr_scale=0.0625)
-    assert E.offset == 0 and E.reached(2) == 1
+    assert E.layout == Windows(3, 6, 0, True) and E.num_reached(2) == 2
     matrix = torch.randn(3, 6)
     E.load_state_dict({"weight": matrix})
     assert torch.equal(E(), matrix)
-    assert E.offset is None and E.reached(2) == 3
+    assert E.layout is None and E.num_reached(2) == 3 and not (E.fills or E.proportional)
     # And that is remembered.
     again = LinearProjection(6, 3)
     again.load_state_dict(E.state_dict())
-    assert again.offset is None
+    assert again.layout is None and not again.fills
 
 
 @pytest.mark.parametrize("init, std", [("normal", 0.02), ("jl", 50**-0.5), ("xavier", (1 / (50 + 400)) ** 0.5)])
 def test_starts(init, std):
-    matrix = starting_matrix(init, 50, 400)
+    matrix = initial_matrix(init, 50, 400)
     assert matrix.std().item() == pytest.approx(std, rel=0.05) and abs(matrix.mean()) < std / 20
-    assert LinearProjection(400, 50, init=init).offset is None
+    assert LinearProjection(400, 50, init=init).layout is None
 
 
 def test_a_convolution_that_averages_is_mean_pooling_where_windows_are_whole():
     x = torch.randn(2, 12, 8)
     conv = Convolution(12, 4, channels=4)
     torch.testing.assert_close(conv.reduce(x, conv()), MeanPool(12, 4).reduce(x))
+    torch.testing.assert_close(conv.reduce(x[:, :5], conv()), MeanPool(12, 4).reduce(x[:, :5]))
     assert conv().shape == (4, 3) and Convolution(12, 5, 4, heads=2)().shape == (2, 4, 3)
 
 
 def test_pools_by_hand():
-    x = torch.tensor([[1.0, 5.0, -2.0, -4.0, -6.0]]).unsqueeze(-1)  # windows of an input of up to 6: two positions each
-    assert MeanPool(6, 3).reduce(x).flatten().tolist() == [3, -3, -6]
-    assert MaxPool(6, 3).reduce(x).flatten().tolist() == [5, -2, -6]
-    padding = torch.tensor([[False, False, False, True, True]])
+    x = torch.tensor([[1.0, 5.0, -2.0, -4.0, -6.0]]).unsqueeze(-1)  # of an input of up to 6: positions 0, 1-2, 3-5
+    assert MeanPool(6, 3).reduce(x).flatten().tolist() == [1, 1.5, -5]
+    assert MaxPool(6, 3).reduce(x).flatten().tolist() == [1, 5, -4]
+    assert MeanPool(6, 3, separate_first=False).reduce(x).flatten().tolist() == [3, -3, -6]
+    assert MaxPool(6, 3, separate_first=False).reduce(x).flatten().tolist() == [5, -2, -6]
+    padding = torch.tensor([[False, False, True, True, True]])
     x = x.masked_fill(padding.unsqueeze(-1), 0)
-    assert MeanPool(6, 3).reduce(x, None, padding).flatten().tolist() == [3, -2, 0]
-    assert MaxPool(6, 3).reduce(x, None, padding).flatten().tolist() == [5, -2, 0]
-    assert window_mask(3, 6, 5, padding).flatten().tolist() == [True, True, False]
+    assert MeanPool(6, 3).reduce(x, None, padding).flatten().tolist() == [1, 5, 0]
+    assert MaxPool(6, 3).reduce(x, None, padding).flatten().tolist() == [1, 5, 0]
+    assert MaxPool(6, 3).bias(x, padding).flatten().tolist() == [0, 0, -math.inf]
 
 
-@pytest.mark.parametrize("N", range(1, 12))
-def test_windows_by_counting(N):
-    """split_windows, inside_windows and windows_reached against the definition, for every k and n."""
-    for k in range(1, N + 1):
-        windows = [range(i * N // k, (i + 1) * N // k) for i in range(k)]
-        for n in range(1, N + 1):
-            held = [[p for p in window if p < n] for window in windows]
-            held = [window for window in held if window]
-            assert windows_reached(k, N, n) == len(held)
-            inside = inside_windows(k, N, n, None)[0]
-            split = split_windows(1.0 + torch.arange(n).view(1, n, 1), k, N)[0, ..., 0]
-            assert [(row[keep] - 1).tolist() for row, keep in zip(split, inside)] == held
-            assert (split[~inside] == 0).all()
+KINDS = [("linear", init) for init in PROJECTION_INITS["linear"]] + [("conv", "average"), ("random", None)]
+
+
+@pytest.mark.parametrize("kind, init", [*KINDS, ("mean-pool", None)])
+def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, init):
+    """All positions alike for windows, independent ones without; padded or not. Of version 0.2 it falls with it."""
+    torch.manual_seed(0)
+    shape = dict(layers=2, attention_heads=1, embed_dim=256)
+    sharing = "headwise" if init == "staggered" else "key-value"  # windows of keys overlap
+    E = build_projection(LinformerConfig(10, 512, 256, sharing, kind, init, **shape), layer=1)
+    one = torch.randn(1, 1, 256)
+    x = torch.randn(1, 512, 256) if E.layout is None else one.expand(1, 512, 256)
+    padding = torch.arange(512).unsqueeze(0)
+    for n in (1, 2, 7, 100, 511, 512):
+        norms = [E.reduce(x[:, :n], E()).norm(dim=-1)]
+        norms.append(E.reduce(x * (padding < n).unsqueeze(-1), E(), padding >= n)[:, : E.num_reached(n)].norm(dim=-1))
+        expected = E.reduce(x, E()).norm(dim=-1)
+        for norm in norms:
+            if E.layout is None:
+                assert norm.norm().item() == pytest.approx(expected.norm().item(), rel=0.25)
+            else:
+                torch.testing.assert_close(norm, expected[:, : norm.size(1)], rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["linear", "mean-pool", "max-pool", "conv"])
+def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
+    """It has no ``window_options``: no separate first position, missing tokens are zero, sizes are not counted."""
+    E = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
+    assert E.layout.separate_first and E.fills and E.proportional
+    old = {key: value for key, value in E.state_dict().items() if key != "window_options"}
+    if kind == "linear":
+        old = {"weight": Windows(3, 6).average(), "windows": torch.tensor(0.0)}
+    E.load_state_dict(old)
+    assert E.layout == Windows(3, 6) and not (E.fills or E.proportional)
+    assert E.window_options.tolist() == [0, 0, 0]
+    x = torch.tensor([[1.0, 3.0, 5.0]]).unsqueeze(-1).expand(1, 3, 4)
+    partly = {"linear": 2.5, "conv": 2.5, "mean-pool": 5, "max-pool": 5}[kind]
+    assert E.reduce(x, E())[0, :, 0].tolist() == [2 if kind != "max-pool" else 3, partly]
+    assert E.bias(x, None) is None
+    # And what it is loaded into again has them too.
+    again = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
+    again.load_state_dict(E.state_dict())
+    assert again.layout == Windows(3, 6) and not again.proportional
+
+
+def test_window_sizes_that_are_requested_hold_for_loaded_weights():
+    counted, ignored = (LinearProjection(6, 3, proportional=proportional) for proportional in (True, False))
+    ignored.load_state_dict(counted.state_dict())
+    assert not ignored.proportional and ignored.window_options.tolist() == [1, 1, 0]
+    counted.load_state_dict(ignored.state_dict())
+    assert counted.proportional and counted.window_options.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="window_sizes .*counted"):
+        counted.load_state_dict({"weight": torch.randn(3, 6)})
+
+
+def test_forward_reads_no_tensor():
+    """Moving or casting a module replaces its buffers; reading one as a number would synchronize with the GPU."""
+    E = LinearProjection(6, 3, delay=0.5).to(torch.bfloat16).to("meta")
+    assert E.reduce(torch.empty(1, 5, 4, device="meta", dtype=torch.bfloat16), E()).shape == (1, 3, 4)
 
 
 def lamb(parameters, lr, eps):
@@ -182,54 +262,60 @@ def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
     torch.testing.assert_close(moved[1], 0.0625 * moved[0], rtol=1e-9, atol=1e-15)
 
 
-def test_windows_that_overlap_by_hand():
-    assert window_triangle(3, 3).tolist() == torch.eye(3).tolist()
-    inner = window_triangle(4, 8)[1]
-    torch.testing.assert_close(inner, torch.tensor([0, 1, 3, 3, 1, 0, 0, 0]) / 8)
-    assert window_triangle(4, 8).sum(1).tolist() == pytest.approx([1] * 4)
-
-
-def test_windows_that_begin_later():
-    assert (window_average(3, 6, 1) > 0).tolist() == [
+def test_shifted_windows():
+    E = LinearProjection(6, 3, delay=0.5, separate_first=False)
+    assert E().gt(0).tolist() == [
         [True, True, True, False, False, False],
         [False, False, False, True, True, False],
         [False, False, False, False, False, True],
     ]
-    E = LinearProjection(6, 3, delay=0.5)
-    assert [E.reached(n) for n in range(1, 7)] == [1, 1, 1, 2, 2, 3]
+    assert [E.num_reached(n) for n in range(1, 7)] == [1, 1, 1, 2, 2, 3]
     padding = torch.tensor([[True, True, True, False, True]])
-    assert E.mask(5, padding).flatten().tolist() == [False, True]
-    assert torch.equal(E(), window_average(3, 6, 1))
-    with pytest.raises(ValueError, match="offset is 2"):
-        window_average(3, 6, 2)
+    assert E.bias(torch.empty(1, 5, 2), padding).flatten().tolist() == [-math.inf, 0]
+    with pytest.raises(ValueError, match="offset .* got 2"):
+        Windows(3, 6, 2)
 
 
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])
 def test_staggered(sharing):
-    """Every second layer's windows begin half a window later; keys overlap where values are apart."""
+    """In every second layer the windows are shifted by half a window; those of keys overlap where values have F."""
     config = LinformerConfig(10, 16, 4, sharing, projection_init="staggered", layers=2, attention_heads=2, embed_dim=8)
     for layer, offset in enumerate((0, 2)):
-        E, F = projection_of(config, layer), projection_of(config, layer, "F")
-        assert (E.offset, F.offset) == (offset, offset)
-        keys = window_triangle(4, 16, offset) if sharing != "key-value" else window_average(4, 16, offset)
-        assert torch.equal(E(), keys.expand_as(E())) and torch.equal(F(), window_average(4, 16, offset).expand_as(F()))
-        again = projection_of(replace(config, projection_init="average"), layer)
+        layout = Windows(4, 16, offset, True)
+        for which in "EF":
+            E = build_projection(config, layer, which)
+            overlaps = which == "E" and sharing != "key-value"
+            start = layout.triangle().float() if overlaps else layout.average()
+            assert (E.layout, E.overlaps) == (layout, overlaps) and torch.equal(E(), start.expand_as(E()))
+        E = build_projection(config, layer)
+        again = build_projection(replace(config, projection_init="average"), layer)
         again.load_state_dict(E.state_dict())
-        assert again.offset == offset
+        assert (again.layout, again.overlaps) == (layout, E.overlaps)
+
+
+def test_overlapping_windows_by_hand():
+    for separate_first in (False, True):
+        assert torch.equal(Windows(3, 3, 0, separate_first).triangle(), torch.eye(3).double())
+    inner = torch.tensor([0, 1, 3, 3, 1, 0, 0, 0]).double() / 8
+    torch.testing.assert_close(Windows(4, 8).triangle()[1], inner)
+    separate = Windows(4, 8, 0, True).triangle()
+    torch.testing.assert_close(separate[2], inner.roll(1))
+    assert separate[0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0] and separate[1:, 0].tolist() == [0, 0, 0]
+    torch.testing.assert_close(separate.sum(1), torch.ones(4).double())
 
 
 @pytest.mark.parametrize("n, scale", [(8, 1), (16, 1), (64, 1 / 4), (512, 1 / 32), (4096, 1 / 256)])
 def test_the_rate_falls_with_the_fan_in(n, scale):
     assert default_lr_scale(n) == scale
-    E = projection_of(LinformerConfig(10, n, 4, layers=1, attention_heads=2, embed_dim=8))
+    E = build_projection(LinformerConfig(10, n, 4, layers=1, attention_heads=2, embed_dim=8))
     assert E.lr_scale == scale
-    conv = projection_of(LinformerConfig(10, n, 4, projection="conv", layers=1, attention_heads=2, embed_dim=8))
+    conv = build_projection(LinformerConfig(10, n, 4, projection="conv", layers=1, attention_heads=2, embed_dim=8))
     assert conv.lr_scale == default_lr_scale(n // 4)
 
 
 @pytest.mark.parametrize("dtype, most", [(torch.float16, 0.005), (torch.bfloat16, 0.03)])
 def test_half_precision_keeps_what_a_slow_matrix_learnt(dtype, most):
-    """Of the start a deviation of 1/256 of what the weight went; measured against double precision of the same three numbers."""
+    """E deviates from its start by 1/256 of the weight; compared with double precision of the same numbers."""
     E = LinearProjection(4096, 256, lr_scale=1 / 256)
     with torch.no_grad():
         E.weight += 0.1 * torch.randn_like(E.weight)

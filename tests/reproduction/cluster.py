@@ -4,6 +4,8 @@ import copy
 from functools import cache
 
 import pytest
+import yaml
+from omegaconf import OmegaConf
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.planning.configs import compose_config
@@ -14,6 +16,18 @@ from ..launching.jobs import ROOT
 
 @cache
 def composed(config: str, overrides: tuple[str, ...]):
+    """``compose_config``, which takes a second, once for runs that differ in single values."""
+    files = tuple(word for word in overrides if "." not in word.partition("=")[0])
+    cfg = copy.deepcopy(_composed(config, files))
+    for word in overrides:
+        if word not in files:
+            key, value = word.lstrip("+").split("=")
+            OmegaConf.update(cfg, key, yaml.safe_load(value), force_add=True)
+    return cfg
+
+
+@cache
+def _composed(config: str, overrides: tuple[str, ...]):
     return compose_config(config, overrides)
 
 
@@ -24,11 +38,9 @@ def cluster(monkeypatch, tmp_path):
     for name in ("NODES", "NTASKS_PER_NODE", "RUNS", "NAME", "CONFIG", "PYTHON"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DEVICE", "cpu")
-    monkeypatch.setattr(scoring, "check_last", lambda run: None)  # a tiny model stands for all of them
+    monkeypatch.setattr(scoring, "check_last_checkpoint", lambda run: None)  # a tiny model stands for all of them
     monkeypatch.setattr("fairseq_linformer.launching.slurm.check_run", lambda training: [])
-    monkeypatch.setattr(
-        paper_scale, "compose_config", lambda config, words: copy.deepcopy(composed(config, tuple(words)))
-    )
+    monkeypatch.setattr(paper_scale, "compose_config", lambda config, words: composed(config, tuple(words)))
     sbatch = tmp_path / "bin/sbatch"
     sbatch.parent.mkdir()
     sbatch.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/submitted\necho Submitted batch job 7\n')
@@ -51,7 +63,7 @@ def paper(capsys, tmp_path):
                     "paper",
                     "--runs",
                     str(tmp_path / "runs"),
-                    "--ledger",
+                    "--results",
                     str(tmp_path / "ledger"),
                     *map(str, words),
                 ]

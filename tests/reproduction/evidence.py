@@ -3,7 +3,7 @@
 import json
 import re
 
-from fairseq_linformer.reproduction.records import Measurement, Record
+from fairseq_linformer.reproduction.records import Curve, Measurement, Record
 from fairseq_linformer.reproduction.registry import claims
 
 FIELDS = dict(
@@ -42,7 +42,13 @@ def places_of(label):
     return places if label.startswith("roberta") else {**places, "k": int(k[1]) if k else 16}
 
 
-def trained(experiment, bits, level=8.0, by_seed=True, levels=(), **changed):
+def curves(label, bits, falls):
+    """A validation curve per seed that ends at its bits, after a fall over the last fifth of the updates."""
+    points = [[(100.0, 9.0), (400.0, round(value + fall, 4)), (500.0, value)] for value, fall in zip(bits, falls)]
+    return [Curve(metric="bits", model=label, seed=seed, points=each) for seed, each in enumerate(points, 1)]
+
+
+def trained(experiment, bits, level=8.0, by_seed=True, levels=(), fall=0.0, **changed):
     """The record of trained models.
 
     Args:
@@ -50,6 +56,7 @@ def trained(experiment, bits, level=8.0, by_seed=True, levels=(), **changed):
         level: bits without context, of n = 64.
         by_seed: whether it has the bits of each seed too.
         levels: (n, bits) of other n.
+        fall: of every validation curve over the last fifth of the updates, in bits.
     """
     measurements = [number("context_free_bits", bits, n=n) for n, bits in ((64, level), *levels) if bits is not None]
     for label, values in bits.items():
@@ -59,7 +66,8 @@ def trained(experiment, bits, level=8.0, by_seed=True, levels=(), **changed):
             measurements.append(number(metric, found[len(found) // 2], interval, len(found), **at))
         if by_seed:
             measurements += [number("bits", value, seed=seed, **at) for seed, value in enumerate(values, 1)]
-    changed = {"identifier": f"{experiment}-cpu", "configuration": {"n": 64}, **changed}
+    flat = [curve for label, values in bits.items() for curve in curves(label, values, [fall] * len(values))]
+    changed = {"identifier": f"{experiment}-cpu", "configuration": {"n": 64}, "curves": flat, **changed}
     return record(measurements, experiment=experiment, **changed)
 
 

@@ -6,12 +6,12 @@ from fairseq_linformer.reproduction.records import Curve, Measurement, Record
 
 
 def measurement(**changes: Any) -> Measurement:
-    fields = {"metric": "seconds", "value": 1.5, "unit": "s", "interval": (1.0, 2.0), "repetitions": 3}
+    fields: dict[str, Any] = {"metric": "seconds", "value": 1.5, "unit": "s", "interval": (1.0, 2.0), "repetitions": 3}
     return Measurement(**fields | changes)
 
 
 def record(**changes: Any) -> Record:
-    fields = dict(
+    fields: dict[str, Any] = dict(
         identifier="thing",
         experiment="thing",
         made_by="reproduce",
@@ -42,7 +42,7 @@ def trained(bits: dict[str, float], identifier: str = "figure-3a-cpu", n: int = 
         seeds = [middle - 0.01, middle, middle + 0.01]
         for seed, value in enumerate(seeds, 1):
             measurements.append(Measurement(metric="bits", value=value, unit="bits", seed=seed, **at))
-            curves.append(Curve(metric="bits", model=model, seed=seed, points=[(100, 7.5), (200, value)]))
+            curves.append(Curve(metric="bits", model=model, seed=seed, points=[(100, 7.5), (200, value), (250, value)]))
         several = {"interval": (seeds[0], seeds[2]), "repetitions": 3, **at}
         measurements.append(Measurement(metric="bits", value=middle, unit="bits", **several))
         several["interval"] = (2 ** seeds[0], 2 ** seeds[2])

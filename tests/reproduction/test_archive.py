@@ -1,4 +1,4 @@
-"""results/ holds the numbers of results/archive/, its records of schema 1, unchanged.
+"""results/ holds the numbers of results/archive/, its records of schema 1, unchanged; so does archive/superseded/.
 
 An entry of schema 1 had its measurements and curves by names such as ``n=512 k=128: eager / linformer``.
 """
@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction.superseded import FOLDER, read_superseded
 
 RESULTS = Path(__file__).parents[2] / "results"
-ARCHIVED = {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / "archive").glob("*.json"))}
+SUPERSEDED = {f"archive/superseded/{path.stem}": path for path in (RESULTS / FOLDER / "schema-1").glob("*.json")}
+ORIGINALS = {path.stem: path for path in (RESULTS / "archive").glob("*.json")} | SUPERSEDED
+ARCHIVED = {name: json.loads(path.read_text()) for name, path in sorted(ORIGINALS.items())}
 RECORDS = {record.identifier: record for record in ledger.read_all(RESULTS)}
 UNCHANGED = (
     "identifier",
@@ -31,11 +34,20 @@ UNCHANGED = (
 MOVED = ("experiment", "tolerance", "rules")
 """From the configuration to fields of their own."""
 PLACES = {
-    "n": r"(?:^|[ ;])n ?= ?(\d+)", "k": r"(?:^|[ ;])k ?= ?(\d+)", "layer": r"layer = (\d+)", "head": r"head = (\d+)",
-    "seed": r"seed (\d+)", "head_dim": r"; d = (\d+)", "baseline_n": r"/ n=(\d+)", "epsilon": r"eps = ([\d.]+)",
-    "approximation": r"; [XS] = ([^;]+)", "matrix": r"matrix = ([^;]+)", "delta": r"; delta = ([^;]+)",
-    "phase": r"^(pretraining|finetuning) ", "split": r"^(valid|test|train) \w+$",
-}  # fmt: skip
+    "n": r"(?:^|[ ;])n ?= ?(\d+)",
+    "k": r"(?:^|[ ;])k ?= ?(\d+)",
+    "layer": r"layer = (\d+)",
+    "head": r"head = (\d+)",
+    "seed": r"seed (\d+)",
+    "head_dim": r"; d = (\d+)",
+    "baseline_n": r"/ n=(\d+)",
+    "epsilon": r"eps = ([\d.]+)",
+    "approximation": r"; [XS] = ([^;]+)",
+    "matrix": r"matrix = ([^;]+)",
+    "delta": r"; delta = ([^;]+)",
+    "phase": r"^(pretraining|finetuning) ",
+    "split": r"^(valid|test|train) \w+$",
+}
 """How names said where a number was taken."""
 
 
@@ -44,13 +56,20 @@ def numbers(m):
 
 
 def migrated(name):
-    """The record as JSON, and its original."""
-    return json.loads((RESULTS / f"{name}.json").read_text()), ARCHIVED[name]
+    """The record as JSON, which may have been superseded since, and its original."""
+    original = ARCHIVED[name]
+    paths = [RESULTS / f"{name}.json", *(RESULTS / FOLDER).glob(f"{name}.*.json")]
+    versions = [json.loads(path.read_text()) for path in paths]
+    circumstances = ("commit", "date", "seconds")
+    (record,) = [each for each in versions if all(each[field] == original[field] for field in circumstances)]
+    return record, original
 
 
 def test_the_archive_is_complete():
-    assert len(ARCHIVED) == 88 and set(ARCHIVED) <= set(RECORDS)
-    assert sum(len(entry["measured"]) for entry in ARCHIVED.values()) == 5211
+    newest = {name: entry for name, entry in ARCHIVED.items() if name not in SUPERSEDED}
+    assert len(newest) == 88 and set(newest) <= set(RECORDS)
+    assert sum(len(entry["measured"]) for entry in newest.values()) == 5211
+    assert len(SUPERSEDED) == 14 and sum(map(len, read_superseded(RESULTS).values())) >= 14
 
 
 @pytest.mark.parametrize("name", ARCHIVED)

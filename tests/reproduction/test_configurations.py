@@ -4,9 +4,9 @@
 import pytest
 
 from fairseq_linformer.reproduction.experiments import table_2
-from fairseq_linformer.reproduction.finetuned import SIZES, pretrainings
+from fairseq_linformer.reproduction.finetuning_experiment import SIZES, pretrainings
 from fairseq_linformer.reproduction.registry import experiments, find
-from fairseq_linformer.reproduction.runs import Model, Run, RunFolder, compared, from_scratch, in_training_order
+from fairseq_linformer.reproduction.runs import Model, Run, RunFolder, compared_run, in_training_order, run_from_scratch
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.training import TrainingExperiment
 
@@ -85,14 +85,14 @@ def test_the_comparison_decays_and_what_comes_before_does_not(experiment):
     scale = SCALES["cpu"]
     for runs in experiment.plan(scale).values():
         assert not any(run.decays for run in runs[0].history[:-1])
-        assert runs[0].decays == (experiment.name not in ("scratch", "growing"))
+        assert runs[0].decays == (experiment.name not in ("scratch", "growing", "conversion", "conversion-long"))
         assert runs[0].updates == (500 if runs[0].decays else runs[0].updates)
 
 
 def test_options_by_hand(text, tmp_path):
     """One of each kind at the CPU scale."""
     scale, folder = SCALES["cpu"], (tmp_path / "runs").absolute()
-    converted = compared(Model(128, 32, "layerwise", rate=0.5))(scale, 2)
+    converted = compared_run(Model(128, 32, "layerwise", start="jl", rate=0.5))(scale, 2)
     grown = converted.start
     at = "grown", 400, "fixed", 40, "roberta", "null", "null"
     expected = {grown.start.start: (16, 128, "scratch", 2000, "fixed", 250, "roberta", "null", "null")}
@@ -117,7 +117,7 @@ def test_options_by_hand(text, tmp_path):
     assert o["checkpoint.finetune_from_model"] == f"'{folder}/starts/{converted.name}.pt'"
     assert (o["++model.projection"], o["++model.projection_init"], o["++model.projection_lr_scale"]) == (
         "linear",
-        "average",
+        "jl",
         "0.5",
     )
     assert (o["optimization.lr"], o["optimization.clip_norm"], o["dataset.max_valid_steps"]) == ("[0.002]", "1.0", "25")
@@ -129,19 +129,19 @@ def test_options_by_hand(text, tmp_path):
 
 
 def test_defaults_of_e_and_f_are_left_out(text, tmp_path):
-    o = options_of(compared(Model(16, 8, start=None))(SCALES["smoke"], 1), SCALES["smoke"], tmp_path, text)
+    o = options_of(compared_run(Model(16, 8, start=None))(SCALES["smoke"], 1), SCALES["smoke"], tmp_path, text)
     assert "++model.projection_init" not in o and "++model.projection_lr_scale" not in o
 
 
 @pytest.mark.parametrize(
-    "scale, device, layers, bf16", [("smoke", "cpu", 1, False), ("cpu", "cpu", 2, False), ("gpu", "gpu", 12, True)]
+    "scale, device, layers, bf16", [("smoke", "cpu", 1, False), ("cpu", "cpu", 2, False), ("gpu", "cuda", 12, True)]
 )
 def test_composed_by_hydra(scale, device, layers, bf16, text, tmp_path):
     """What fairseq receives, of the third seed."""
     sizes = SCALES[scale]
-    run = from_scratch(Model(sizes.n, sizes.n // 4, "key-value"))(sizes, 3)
+    run = run_from_scratch(Model(sizes.n, sizes.n // 4, "key-value"))(sizes, 3)
     training = RunFolder(run, sizes, tmp_path / "runs", text).training()
-    cfg = training.composed
+    cfg = training.cfg
     assert (training.device, training.processes, training.folder) == (device, 1, tmp_path / "runs" / run.name)
     assert (
         cfg.common.seed == 3 and cfg.common.cpu == (device == "cpu") and cfg.common.bf16 == bf16 and not cfg.common.fp16
@@ -161,11 +161,11 @@ def test_composed_by_hydra(scale, device, layers, bf16, text, tmp_path):
 
 def test_composed_from_a_checkpoint(text, tmp_path):
     sizes = SCALES["smoke"]
-    run = compared(Model(16))(sizes, 2)
+    run = compared_run(Model(16))(sizes, 2)
     folder = RunFolder(run, sizes, tmp_path, text)
     folder.start.parent.mkdir(parents=True)
     folder.start.touch()
-    cfg = folder.training().composed
+    cfg = folder.training().cfg
     assert folder.start == tmp_path / run.start.name / "checkpoints/checkpoint_last.pt"
     assert cfg.checkpoint.finetune_from_model == str(folder.start)
     assert (cfg.model._name, cfg.lr_scheduler._name, cfg.lr_scheduler.total_num_update) == (
@@ -176,27 +176,29 @@ def test_composed_from_a_checkpoint(text, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("experiment", TRAINING, ids=IDS)
-def test_every_model_composes(experiment, text, tmp_path):
-    """At each scale, as fairseq receives it."""
-    for sizes in SCALES.values():
-        for run in in_training_order({model: runs[-1:] for model, runs in experiment.plan(sizes).items()}):
-            folder = RunFolder(run, sizes, tmp_path, text)
-            if folder.start is not None:
-                folder.start.parent.mkdir(parents=True, exist_ok=True)
-                folder.start.touch()
-            cfg, options = folder.training().composed, options_of(run, sizes, tmp_path, text)
-            assert cfg.common.seed == run.seed == int(options["common.seed"])
-            assert cfg.dataset.batch_size * cfg.task.tokens_per_sample == sizes.tokens
-            assert (
-                cfg.lr_scheduler._name == "polynomial_decay"
-            ) == run.decays and cfg.optimization.max_update == run.updates
-            if run.model.k is not None:
-                assert (cfg.model.projected_dim, cfg.model.sharing, cfg.model.projection) == (
-                    run.model.k,
-                    run.model.sharing,
-                    run.model.projection,
-                )
+@pytest.mark.parametrize("name", SCALES)
+def test_every_kind_of_model_composes(name, text, tmp_path):
+    """One run of each kind, as fairseq receives it; runs of one kind differ in numbers alone."""
+    sizes, kinds = SCALES[name], {}
+    for experiment in TRAINING:
+        for run in in_training_order(experiment.plan(sizes)):
+            model = run.model
+            kind = model.k is None, model.sharing, model.projection, model.start, run.start is None, run.decays
+            kinds.setdefault(kind, run)
+    assert len(kinds) > 5
+    for run in kinds.values():
+        folder = RunFolder(run, sizes, tmp_path, text)
+        if folder.start is not None:
+            folder.start.parent.mkdir(parents=True, exist_ok=True)
+            folder.start.touch()
+        cfg, options = folder.training().cfg, options_of(run, sizes, tmp_path, text)
+        assert cfg.common.seed == run.seed == int(options["common.seed"])
+        assert cfg.dataset.batch_size * cfg.task.tokens_per_sample == sizes.tokens
+        assert (cfg.lr_scheduler._name == "polynomial_decay") == run.decays
+        assert cfg.optimization.max_update == run.updates
+        if run.model.k is not None:
+            built = cfg.model.projected_dim, cfg.model.sharing, cfg.model.projection
+            assert built == (run.model.k, run.model.sharing, run.model.projection)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -83,7 +83,7 @@ def test_a_curve_is_in_order_and_has_the_later_value_of_an_update(log):
 
 @pytest.mark.parametrize("split, name", [("valid", "accuracy"), ("test", "loss"), ("train_inner", "valid_loss")])
 def test_a_missing_curve_is_an_error(split, name, log):
-    with pytest.raises(ValueError, match=f"train.log.*{split} {name}"):
+    with pytest.raises(ValueError, match=f"train.log.*{name}.*{split}"):
         demo.series(log, split, name)
 
 
@@ -96,7 +96,7 @@ def test_the_last_number_counts(log):
 def test_parameters_are_those_that_fairseq_counted(log):
     assert demo.count_parameters(log) == 1234567
     log.write_text("nothing")
-    with pytest.raises(ValueError, match="train.log.*parameters"):
+    with pytest.raises(ValueError, match="train.log.*params"):
         demo.count_parameters(log)
 
 
@@ -141,16 +141,19 @@ def test_labels_are_needed(finished):
         demo.summarize(finished)
 
 
-@pytest.mark.parametrize("change, numbers", [
-    ({}, []),
-    ({"perplexity_after": 212.9}, []),
-    ({"perplexity_after": 213.0}, [("213.0",)]),
-    ({"perplexity_after": float("nan")}, [("nan", "213.0")]),
-    ({"accuracy_percent": 27.7}, []),
-    ({"accuracy_percent": 27.6}, [("27.6",)]),
-    ({"accuracy_percent": float("nan")}, [("nan", "27.6")]),
-    ({"perplexity_after": 300.0, "accuracy_percent": 5.0}, [("300.0", "213.0"), ("5.0", "27.6")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, numbers",
+    [
+        ({}, []),
+        ({"perplexity_after": 212.9}, []),
+        ({"perplexity_after": 213.0}, [("213.0",)]),
+        ({"perplexity_after": float("nan")}, [("nan", "213.0")]),
+        ({"accuracy_percent": 27.7}, []),
+        ({"accuracy_percent": 27.6}, [("27.6",)]),
+        ({"accuracy_percent": float("nan")}, [("nan", "27.6")]),
+        ({"perplexity_after": 300.0, "accuracy_percent": 5.0}, [("300.0", "213.0"), ("5.0", "27.6")]),
+    ],
+)
 def test_a_model_that_learned_nothing_fails(change, numbers):
     found = demo.failures({**GOOD, **change})
     assert len(found) == len(numbers)

@@ -38,7 +38,7 @@ def command(capsys, ledger):
 
     def command(*words):
         try:
-            main(["reproduce", *map(str, words), "--ledger", str(ledger)])
+            main(["reproduce", *map(str, words), "--results", str(ledger)])
         except SystemExit as end:
             return str(end.code)
         return capsys.readouterr().out
@@ -87,10 +87,10 @@ def test_a_new_experiment_is_in_the_report(with_toy, command, ledger, tmp_path):
 
 def test_listing_by_maker(ledger, with_toy):
     (record,) = find("toy").measure("cpu", Inputs(), "c")
-    write(record.changed(made_by="benchmark", identifier="toy-benchmark"), ledger)
+    write(record.copy_with(made_by="benchmark", identifier="toy-benchmark"), ledger)
     lines = [line for line in listing(ledger) if line.startswith("toy ")]
     assert len(lines) == 3 and lines[1].endswith("not measured") and lines[2].endswith(" toy-benchmark")
-    write(record.changed(identifier="toy-two"), ledger)
+    write(record.copy_with(identifier="toy-two"), ledger)
     write(record, ledger)
     lines = [line for line in listing(ledger) if line.startswith("toy ")]
     assert lines[1].endswith(" toy-cpu, toy-two") and lines[2].endswith(" toy-benchmark")

@@ -69,7 +69,7 @@ def test_table_2():
 
 def test_table_3():
     columns = (128, 256, 512, 1024, 2048)
-    assert paper.TABLE_3_DIMENSIONS == columns
+    assert columns == paper.TABLE_3_DIMENSIONS
     for line in lines(TABLE_3):
         (n, *time), memory = (half.split() for half in line.split("|"))
         for half, printed in ((paper.TABLE_3_TIME, time), (paper.TABLE_3_MEMORY, memory)):
@@ -79,14 +79,17 @@ def test_table_3():
     assert paper.table_3(paper.TABLE_3_TIME, 100, 128) is None
 
 
-@pytest.mark.parametrize("identifier, table, row, column, printed", [
-    ("table-1-sparse-per-layer", "table-1", "sparse", "per layer", "O(n sqrt(n))"),
-    ("table-1-reformer-sequential", "table-1", "reformer", "sequential", "O(log(n))"),
-    ("table-2-1024-linformer-256-shared-kv-imdb", "table-2", "1024, Linformer, 256, shared kv", "imdb", 93.6),
-    ("table-2-512-roberta-base-average", "table-2", "512, RoBERTa-base", "average", 92.25),
-    ("table-3-time-n-512-k-256", "table-3", "time, n = 512", "k = 256", 1.3),
-    ("table-3-memory-n-65536-k-2048", "table-3", "memory, n = 65536", "k = 2048", 18),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "identifier, table, row, column, printed",
+    [
+        ("table-1-sparse-per-layer", "table-1", "sparse", "per layer", "O(n sqrt(n))"),
+        ("table-1-reformer-sequential", "table-1", "reformer", "sequential", "O(log(n))"),
+        ("table-2-1024-linformer-256-shared-kv-imdb", "table-2", "1024, Linformer, 256, shared kv", "imdb", 93.6),
+        ("table-2-512-roberta-base-average", "table-2", "512, RoBERTa-base", "average", 92.25),
+        ("table-3-time-n-512-k-256", "table-3", "time, n = 512", "k = 256", 1.3),
+        ("table-3-memory-n-65536-k-2048", "table-3", "memory, n = 65536", "k = 2048", 18),
+    ],
+)
 def test_cells(identifier, table, row, column, printed):
     cell = paper.CELLS[identifier]
     assert (cell.table, cell.row, cell.column, cell.printed) == (table, row, column, printed)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fairseq_linformer.reproduction.finetuned import PaperTable2
-from fairseq_linformer.reproduction.paper_scale import array_members, keep_rules
+from fairseq_linformer.reproduction.paper_scale import array_members, save_rules
+from fairseq_linformer.reproduction.paper_table_2 import PaperTable2
 from fairseq_linformer.reproduction.records import read
 from fairseq_linformer.reproduction.registry import Inputs, find
-from fairseq_linformer.reproduction.runs import Model, RunFolder, from_scratch
+from fairseq_linformer.reproduction.runs import Model, RunFolder, run_from_scratch
 from fairseq_linformer.reproduction.scales import SCALES
 
 from .cluster import cluster, paper  # noqa: F401
@@ -36,7 +36,7 @@ def two_rows(monkeypatch):
 def pretrained(tmp_path, pieces):
     """Tiny models under the names of the paper's."""
     for name in PaperTable2.rows:
-        run = from_scratch(Model(16) if name.endswith("roberta") else Model(16, 8))(SCALES["smoke"], 1)
+        run = run_from_scratch(Model(16) if name.endswith("roberta") else Model(16, 8))(SCALES["smoke"], 1)
         training = RunFolder(run, SCALES["smoke"], tmp_path, pieces).training()
         finish(tmp_path / "runs" / name, compose_quickly(training.config, training.overrides), 6)
 
@@ -67,7 +67,7 @@ def test_the_grid(pretrained, both_tasks, tmp_path, monkeypatch):
 def test_table_2_needs_its_pretrainings_and_tasks(paper, pretrained, both_tasks, tmp_path, two_rows):
     assert "--tasks" in paper("table-2")
     shutil.rmtree(both_tasks / "sst-2")
-    assert f"--tasks is {both_tasks}" in (said := paper("table-2", "--tasks", both_tasks)) and "sst-2" in said
+    assert f"--tasks {both_tasks}" in (said := paper("table-2", "--tasks", both_tasks)) and "sst-2" in said
     (tmp_path / "runs/n512-roberta/done").unlink()
     assert str(tmp_path / "runs/n512-roberta") in paper("table-2", "--tasks", both_tasks)
 
@@ -85,7 +85,7 @@ def tuned(pretrained, both_tasks, tmp_path, two_rows, monkeypatch):
     table = find("table-2").paper_scale
     assert not table.is_trained(tmp_path / "runs", both_tasks, "cpu")
     for job in table.jobs(tmp_path / "runs", both_tasks, "cpu"):
-        for training in job.trainings(job.start()):
+        for training in job.build_trainings(job.prepare()):
             training.folder.mkdir(parents=True)
             (training.folder / "done").touch()
     assert table.is_trained(tmp_path / "runs", both_tasks, "cpu")
@@ -98,7 +98,7 @@ def test_table_2_is_read_back(paper, tuned, both_tasks, tuner, tmp_path, monkeyp
         ]
 
     monkeypatch.setattr("fairseq_linformer.finetuning.finetune.finetune", finetune)
-    keep_rules("table-2", tmp_path / "runs")
+    save_rules("table-2", tmp_path / "runs")
     assert "table-2" in paper("table-2", "--tasks", both_tasks)
     names = [f"finetuning-sst-2-{run}-paper" for run in PaperTable2.rows]
     assert sorted(path.stem for path in (tmp_path / "ledger").iterdir()) == sorted(names)

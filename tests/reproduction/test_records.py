@@ -8,14 +8,39 @@ from subprocess import CalledProcessError
 import pytest
 from pydantic import ValidationError as ValidationError
 
+from fairseq_linformer import machine
+from fairseq_linformer.files import fingerprint
 from fairseq_linformer.reproduction import records as ledger
-from fairseq_linformer.reproduction.records import Curve, Measurement, Paper, Record, over_repetitions, significant
+from fairseq_linformer.reproduction.records import (
+    Curve,
+    Measurement,
+    Paper,
+    Record,
+    Superseded,
+    significant,
+    summarize_repetitions,
+)
+from fairseq_linformer.reproduction.superseded import grow
 
 from .sample_records import measurement, record
 
-REQUIRED = ("identifier", "made_by", "claim", "paper", "measurements", "scale", "hardware", "versions", "commit",
-            "configuration", "data", "command", "seconds", "date")  # fmt: skip
-OPTIONAL = {"experiment", "curves", "tolerance", "rules", "schema_version", "seal"}
+REQUIRED = (
+    "identifier",
+    "made_by",
+    "claim",
+    "paper",
+    "measurements",
+    "scale",
+    "hardware",
+    "versions",
+    "commit",
+    "configuration",
+    "data",
+    "command",
+    "seconds",
+    "date",
+)
+OPTIONAL = {"experiment", "curves", "tolerance", "rules", "supersedes", "schema_version", "seal"}
 
 
 def edit(path, **changes):
@@ -48,28 +73,49 @@ def test_an_empty_field_is_rejected(name):
         record(**{name: type(getattr(record(), name))()})
 
 
-@pytest.mark.parametrize("changes, field", [
-    ({"identifier": "../evil"}, "identifier"), ({"identifier": "-a"}, "identifier"), ({"identifier": "a-"},
-    "identifier"),
-    ({"identifier": "a--b"}, "identifier"), ({"identifier": "A"}, "identifier"), ({"identifier": "a\n"}, "identifier"),
-    ({"identifier": ""}, "identifier"), ({"made_by": "hand"}, "made_by"), ({"scale": "huge"}, "scale"),
-    ({"schema_version": 1}, "schema_version"), ({"colour": "red"}, "colour"),
-    ({"paper": {"value": 3}}, "where"), ({"paper": {"where": ""}}, "where"), ({"paper": {"where": "x", "page": 1}},
-    "page"),
-    ({"measurements": {"x": measurement()}}, "measurements"), ({"measurements": [5]}, "measurements"),
-    ({"hardware": ["AMD"]}, "hardware"), ({"hardware": {"accelerators": 3}}, "accelerators"),
-    ({"versions": {"python": 3}}, "versions"), ({"command": ["true"]}, "command"), ({"configuration": [1]},
-    "configuration"),
-    ({"seconds": 0}, "seconds"), ({"seconds": -5}, "seconds"), ({"seconds": True}, "seconds"), ({"seconds": "5"},
-    "seconds"),
-    ({"seconds": float("inf")}, "seconds"), ({"date": "yesterday"}, "yesterday"), ({"date": "20260102"}, "date"),
-    ({"date": "2026-1-2"}, "2026-1-2"), ({"date": "2026-02-30"}, "day"),
-    ({"tolerance": {"s": float("nan")}}, "tolerance"), ({"tolerance": {"s": "1"}}, "tolerance"), ({"rules": {"a": 1}},
-    "rules"),
-    ({"configuration": {"n": float("nan")}}, "nan|JSON"), ({"configuration": {"n": [float("inf")]}}, "inf|JSON"),
-    ({"claim": "\ud800"}, "surrogate|unicode"), ({"configuration": {"n": ["\udfff"]}}, "surrogate|unicode"),
-    ({"measurements": [measurement(), measurement(value=1.6)]}, "seconds"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes, field",
+    [
+        ({"identifier": "../evil"}, "identifier"),
+        ({"identifier": "-a"}, "identifier"),
+        ({"identifier": "a-"}, "identifier"),
+        ({"identifier": "a--b"}, "identifier"),
+        ({"identifier": "A"}, "identifier"),
+        ({"identifier": "a\n"}, "identifier"),
+        ({"identifier": ""}, "identifier"),
+        ({"made_by": "hand"}, "made_by"),
+        ({"scale": "huge"}, "scale"),
+        ({"schema_version": 1}, "schema_version"),
+        ({"colour": "red"}, "colour"),
+        ({"paper": {"value": 3}}, "where"),
+        ({"paper": {"where": ""}}, "where"),
+        ({"paper": {"where": "x", "page": 1}}, "page"),
+        ({"measurements": {"x": measurement()}}, "measurements"),
+        ({"measurements": [5]}, "measurements"),
+        ({"hardware": ["AMD"]}, "hardware"),
+        ({"hardware": {"accelerators": 3}}, "accelerators"),
+        ({"versions": {"python": 3}}, "versions"),
+        ({"command": ["true"]}, "command"),
+        ({"configuration": [1]}, "configuration"),
+        ({"seconds": 0}, "seconds"),
+        ({"seconds": -5}, "seconds"),
+        ({"seconds": True}, "seconds"),
+        ({"seconds": "5"}, "seconds"),
+        ({"seconds": float("inf")}, "seconds"),
+        ({"date": "yesterday"}, "yesterday"),
+        ({"date": "20260102"}, "date"),
+        ({"date": "2026-1-2"}, "2026-1-2"),
+        ({"date": "2026-02-30"}, "day"),
+        ({"tolerance": {"s": float("nan")}}, "tolerance"),
+        ({"tolerance": {"s": "1"}}, "tolerance"),
+        ({"rules": {"a": 1}}, "rules"),
+        ({"configuration": {"n": float("nan")}}, "nan|JSON"),
+        ({"configuration": {"n": [float("inf")]}}, "inf|JSON"),
+        ({"claim": "\ud800"}, "surrogate|unicode"),
+        ({"configuration": {"n": ["\udfff"]}}, "surrogate|unicode"),
+        ({"measurements": [measurement(), measurement(value=1.6)]}, "seconds"),
+    ],
+)
 def test_a_wrong_field_is_rejected(changes, field):
     with pytest.raises(ValueError, match=f"(?i){field}"):
         record(**changes)
@@ -96,22 +142,39 @@ def test_records_are_frozen():
 # Measurements
 
 
-@pytest.mark.parametrize("changes, field", [
-    ({"metric": ""}, "metric"), ({"unit": ""}, "unit"), ({"unit": 3}, "unit"), ({"sort": "x"}, "sort"),
-    ({"value": float("nan")}, "value"), ({"value": float("-inf")}, "value"), ({"value": "abc"}, "value"),
-    ({"value": True}, "value"),
-    ({"value": "1.5"}, "value"), ({"value": 10**400}, "value"), ({"n": "4"}, "n"), ({"n": 4.0}, "n"),
-    ({"epsilon": "0.5"}, "epsilon"),
-    ({"repetitions": 0, "interval": None}, "repetitions"), ({"repetitions": 2.5}, "repetitions"),
-    ({"repetitions": "3"}, "repetitions"),
-    ({"repetitions": True, "interval": None}, "repetitions"), ({"interval_kind": "guess"}, "interval_kind"),
-    ({"interval": None}, "3 repetitions"), ({"repetitions": 1}, "1 repetitions"),
-    ({"repetitions": 2, "interval": None}, "2 repetitions"),
-    ({"interval": (2.0, 1.0)}, "interval"), ({"interval": (1.0, 1.5, 2.0)}, "interval"), ({"interval": (1.0,)},
-    "interval"),
-    ({"interval": (1.0, "2")}, "interval"), ({"interval": (1.0, float("inf"))}, "interval"),
-    ({"interval": (1.6, 2.0)}, "interval"), ({"interval": (1.0, 1.4)}, "interval"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes, field",
+    [
+        ({"metric": ""}, "metric"),
+        ({"unit": ""}, "unit"),
+        ({"unit": 3}, "unit"),
+        ({"sort": "x"}, "sort"),
+        ({"value": float("nan")}, "value"),
+        ({"value": float("-inf")}, "value"),
+        ({"value": "abc"}, "value"),
+        ({"value": True}, "value"),
+        ({"value": "1.5"}, "value"),
+        ({"value": 10**400}, "value"),
+        ({"n": "4"}, "n"),
+        ({"n": 4.0}, "n"),
+        ({"epsilon": "0.5"}, "epsilon"),
+        ({"repetitions": 0, "interval": None}, "repetitions"),
+        ({"repetitions": 2.5}, "repetitions"),
+        ({"repetitions": "3"}, "repetitions"),
+        ({"repetitions": True, "interval": None}, "repetitions"),
+        ({"interval_kind": "guess"}, "interval_kind"),
+        ({"interval": None}, "3 repetitions"),
+        ({"repetitions": 1}, "1 repetitions"),
+        ({"repetitions": 2, "interval": None}, "2 repetitions"),
+        ({"interval": (2.0, 1.0)}, "interval"),
+        ({"interval": (1.0, 1.5, 2.0)}, "interval"),
+        ({"interval": (1.0,)}, "interval"),
+        ({"interval": (1.0, "2")}, "interval"),
+        ({"interval": (1.0, float("inf"))}, "interval"),
+        ({"interval": (1.6, 2.0)}, "interval"),
+        ({"interval": (1.0, 1.4)}, "interval"),
+    ],
+)
 def test_a_wrong_measurement_is_rejected(changes, field):
     with pytest.raises(ValueError, match=field):
         measurement(**changes)
@@ -169,12 +232,12 @@ def test_select_and_find():
 
 
 def test_over_repetitions_is_the_median_with_lowest_and_highest():
-    assert dict(over_repetitions([5.0, 1.0, 2.0])) == {"value": 2.0, "interval": (1.0, 5.0), "repetitions": 3}
-    assert dict(over_repetitions([4.0, 1.0])) == {"value": 2.5, "interval": (1.0, 4.0), "repetitions": 2}
-    assert dict(over_repetitions([1.0])) == {"value": 1.0, "interval": None, "repetitions": 1}
-    rounded = dict(over_repetitions([1.23456789, 7.654321, 3.3333333], digits=3))
+    assert dict(summarize_repetitions([5.0, 1.0, 2.0])) == {"value": 2.0, "interval": (1.0, 5.0), "repetitions": 3}
+    assert dict(summarize_repetitions([4.0, 1.0])) == {"value": 2.5, "interval": (1.0, 4.0), "repetitions": 2}
+    assert dict(summarize_repetitions([1.0])) == {"value": 1.0, "interval": None, "repetitions": 1}
+    rounded = dict(summarize_repetitions([1.23456789, 7.654321, 3.3333333], digits=3))
     assert rounded == {"value": 3.33, "interval": (1.23, 7.65), "repetitions": 3}
-    assert dict(over_repetitions([1.23456789]))["value"] == 1.23457 == significant(1.23456789)
+    assert dict(summarize_repetitions([1.23456789]))["value"] == 1.23457 == significant(1.23456789)
 
 
 # Files
@@ -185,10 +248,13 @@ def full():
     """A record with every field, and a configuration whose keys JSON turns into strings."""
     return record(
         curves=[Curve(metric="bits", model="a", n=1, seed=1, source="s", layer=1, points=[(1, 2.5), (2, 2.0)])],
-        configuration={"n": 4, "cells": {10: "a", 9: ("b", None)}}, tolerance={"s": 0.1}, rules={"thing": "a rule"},
+        configuration={"n": 4, "cells": {10: "a", 9: ("b", None)}},
+        tolerance={"s": 0.1},
+        rules={"thing": "a rule"},
+        supersedes=Superseded(name="thing.1", seal="0", reason="its commit is gone"),
         paper={"where": "Table 9", "value": {"n = 4": 1.5}},
         measurements=[measurement(), measurement(n=4, interval_kind="confidence")],
-    )  # fmt: skip
+    )
 
 
 def test_round_trip(full, tmp_path):
@@ -196,7 +262,7 @@ def test_round_trip(full, tmp_path):
     again = ledger.read(path)
     assert path == tmp_path / "thing.json" and [*tmp_path.iterdir()] == [path]
     content = json.loads(path.read_text())
-    assert content.pop("seal") == again.seal == ledger.fingerprint(full.content()) and len(again.seal) == 64
+    assert content.pop("seal") == again.seal == fingerprint(full.content()) and len(again.seal) == 64
     assert content == full.content() == again.content() and set(content) == {*Record.model_fields} - {"seal"}
     assert again.measurements == full.measurements and again.curves == full.curves and again.paper == full.paper
     assert again.configuration == {"n": 4, "cells": {"10": "a", "9": ["b", None]}}
@@ -211,23 +277,33 @@ def test_round_trip(full, tmp_path):
 
 
 def test_a_fingerprint_ignores_the_order_of_keys_only():
-    assert ledger.fingerprint({"a": 1, "b": [1, 2]}) == ledger.fingerprint({"b": [1, 2], "a": 1})
-    assert ledger.fingerprint({10: "a"}) == ledger.fingerprint({"10": "a"})
-    assert ledger.fingerprint({"a": [1, 2]}) != ledger.fingerprint({"a": [2, 1]})
-    assert (
-        ledger.fingerprint({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-    )  # sha256sum of {}
+    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
+    assert fingerprint({10: "a"}) == fingerprint({"10": "a"})
+    assert fingerprint({"a": [1, 2]}) != fingerprint({"a": [2, 1]})
+    assert fingerprint({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # sha256sum of {}
 
 
 @pytest.mark.parametrize("name", [*REQUIRED, *sorted(OPTIONAL - {"schema_version"})])
 def test_an_edited_record_is_rejected(name, full, tmp_path):
     path = ledger.write(full, tmp_path)
     content = json.loads(path.read_text())
-    other = {"measurements": [{**content["measurements"][0], "value": 1.6}], "scale": "gpu",
-             "seconds": 61.0, "date": "2026-01-03",
-             "made_by": "script", "identifier": "other", "seal": "0" * 64, "curves": [], "tolerance": {"s": 0.2},
-             "rules": {"thing": "no rule"}, "configuration": {"n": 5}, "paper": {"where": "Table 8"},
-             "hardware": {"cores": 3}, "versions": {"python": "3.12"}}  # fmt: skip
+    other = {
+        "measurements": [{**content["measurements"][0], "value": 1.6}],
+        "scale": "gpu",
+        "seconds": 61.0,
+        "date": "2026-01-03",
+        "made_by": "script",
+        "identifier": "other",
+        "seal": "0" * 64,
+        "curves": [],
+        "tolerance": {"s": 0.2},
+        "rules": {"thing": "no rule"},
+        "supersedes": {"name": "thing.1", "seal": "0", "reason": "another"},
+        "configuration": {"n": 5},
+        "paper": {"where": "Table 8"},
+        "hardware": {"cores": 3},
+        "versions": {"python": "3.12"},
+    }
     edit(path, **{name: other.get(name, "another")})
     with pytest.raises(ValueError, match=re.escape(str(path))):
         ledger.read(path)
@@ -247,7 +323,7 @@ def test_a_record_without_its_seal_is_rejected(tmp_path):
 )
 def test_a_file_that_is_no_record_is_rejected(content, tmp_path):
     (tmp_path / "x.json").write_bytes(content)
-    for read in (ledger.read, lambda path: ledger.read_all(path.parent), lambda path: ledger.records(path.parent)):
+    for read in (ledger.read, lambda path: ledger.read_all(path.parent), lambda path: ledger.read_folder(path.parent)):
         with pytest.raises(ValueError, match=r"x\.json"):
             read(tmp_path / "x.json")
 
@@ -275,11 +351,11 @@ def test_folders(tmp_path):
     (tmp_path / "archive" / "old.json").write_text("of an earlier schema")
     assert (
         [r.identifier for r in ledger.read_all(tmp_path)]
-        == [r.identifier for r in ledger.records(tmp_path)]
+        == [r.identifier for r in ledger.read_folder(tmp_path)]
         == ["a", "b"]
     )
     (tmp_path / "empty").mkdir()
-    assert ledger.records(tmp_path / "empty") == [] == ledger.records(tmp_path / "nowhere")
+    assert ledger.read_folder(tmp_path / "empty") == [] == ledger.read_folder(tmp_path / "nowhere")
     for folder in ("empty", "nowhere", "a.json"):
         with pytest.raises(ValueError, match=re.escape(str(tmp_path / folder))):
             ledger.read_all(tmp_path / folder)
@@ -292,17 +368,17 @@ def test_write_replaces_and_put_does_not(full, tmp_path):
     path = ledger.put(full, tmp_path)
     before = path.read_bytes()
     assert (
-        ledger.put(full.changed(date="2026-05-05", seconds=1.0), tmp_path) == path
+        ledger.put(full.copy_with(date="2026-05-05", seconds=1.0), tmp_path) == path
     )  # the same measurement, made again
     assert path.read_bytes() == before
     for changes in ({"measurements": [measurement(value=1.6)]}, {"data": "other"}, {"configuration": {"n": 5}}):
         with pytest.raises(ValueError, match=re.escape(str(path))):
-            ledger.put(full.changed(**changes), tmp_path)
+            ledger.put(full.copy_with(**changes), tmp_path)
         assert path.read_bytes() == before
     edit(path, commit="another")
     with pytest.raises(ValueError, match="seal"):
         ledger.put(full, tmp_path)
-    assert ledger.write(full.changed(data="other"), tmp_path) == path and ledger.read(path).data == "other"
+    assert ledger.write(full.copy_with(data="other"), tmp_path) == path and ledger.read(path).data == "other"
 
 
 def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
@@ -316,10 +392,10 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatc
 
 def test_a_changed_record_is_validated_and_unsealed(tmp_path):
     sealed = ledger.read(ledger.write(record(), tmp_path))
-    assert sealed.changed().content() == sealed.content()
-    assert sealed.changed(scale="gpu").scale == "gpu" and sealed.seal and not sealed.changed(scale="gpu").seal
+    assert sealed.copy_with().content() == sealed.content()
+    assert sealed.copy_with(scale="gpu").scale == "gpu" and sealed.seal and not sealed.copy_with(scale="gpu").seal
     with pytest.raises(ValueError, match="scale"):
-        sealed.changed(scale="huge")
+        sealed.copy_with(scale="huge")
 
 
 # Before hours of work
@@ -328,7 +404,7 @@ def test_a_changed_record_is_validated_and_unsealed(tmp_path):
 def test_check_ledger(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for wrong in (tmp_path / "nowhere", tmp_path / "file"):
-        with pytest.raises(ValueError, match=f"--ledger.*{wrong}"):
+        with pytest.raises(ValueError, match=f"--results.*{wrong}"):
             ledger.check_ledger(wrong)
     (tmp_path / "file").unlink()
     ledger.check_ledger(tmp_path)  # empty
@@ -340,13 +416,31 @@ def test_check_ledger(tmp_path, monkeypatch):
     path.unlink()
     for error in (CalledProcessError(128, "git"), FileNotFoundError("git")):
         monkeypatch.setattr(ledger, "current_commit", lambda error=error: (_ for _ in ()).throw(error))
-        with pytest.raises(ValueError, match="--ledger.*git"):
+        with pytest.raises(ValueError, match="git"):
             ledger.check_ledger(tmp_path)
 
 
-def test_a_read_only_ledger_is_refused(tmp_path, monkeypatch):
+def test_a_ledger_for_verdicts_needs_a_clean_commit(tmp_path, monkeypatch):
+    ledger.check_ledger(tmp_path, needs_clean=True)
+    monkeypatch.setattr(machine, "changed_files", lambda folder=None: ["code.py"])
+    ledger.check_ledger(tmp_path)
+    with pytest.raises(ValueError, match="clean commit.*-dirty.*code.py"):
+        ledger.check_ledger(tmp_path, needs_clean=True)
+
+
+@pytest.mark.parametrize("made_by, write", [("reproduce", ledger.put), ("benchmark", grow)])
+def test_a_record_with_uncommitted_changes_is_written_at_the_smoke_scale_only(tmp_path, made_by, write):
+    changed = record(made_by=made_by, commit="abc; abc-dirty")
+    with pytest.raises(ValueError, match="thing.*clean commit.*abc; abc-dirty"):
+        write(changed, tmp_path)
+    assert not [*tmp_path.iterdir()]
+    path = write(changed.copy_with(scale="smoke"), tmp_path)
+    assert ledger.read(path).commit == "abc; abc-dirty"
+
+
+def test_a_read_only_ledger_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    with pytest.raises(ValueError, match=f"--ledger.*{tmp_path}"):
+    with pytest.raises(ValueError, match=f"--results.*{tmp_path}"):
         ledger.check_ledger(tmp_path)
 
 
@@ -362,34 +456,11 @@ def test_what_is_wrong_is_one_sentence():
     for broken in (lambda: record(seconds="x", date=3), lambda: measurement(value=float("nan"))):
         with pytest.raises(ValueError) as error:
             broken()
-        assert "\n" not in str(error.value) and "http" not in str(error.value) and not isinstance(error.value, ValidationError)
-
-
-# Records that grow with their cells
-
-
-def grown(*lengths, **changed):
-    several = [measurement(n=n) for n in lengths]
-    return record(measurements=several, made_by="benchmark", **changed)
-
-
-def test_a_record_of_cells_grows(tmp_path):
-    ledger.grow(grown(1), tmp_path)
-    path = ledger.grow(grown(1, 2), tmp_path)
-    assert [m.n for m in ledger.read(path).measurements] == [1, 2]
-
-
-@pytest.mark.parametrize("smaller, found", [(grown(2), "1 measurements"), (record(), "made by benchmark")])
-def test_a_record_never_loses_measurements(smaller, found, tmp_path):
-    path = ledger.grow(grown(1, 2), tmp_path)
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match=f"thing.json.*{found}"):
-        ledger.grow(smaller, tmp_path)
-    assert path.read_bytes() == before
-    path.write_text("my own notes")
-    with pytest.raises(ValueError, match="thing.json"):
-        ledger.grow(grown(1, 2), tmp_path)
-    assert path.read_text() == "my own notes"
+        assert (
+            "\n" not in str(error.value)
+            and "http" not in str(error.value)
+            and not isinstance(error.value, ValidationError)
+        )
 
 
 @pytest.mark.parametrize("changed", [{"scale": "gpu"}, {"experiment": "other"}, {"made_by": "script"}])
@@ -397,3 +468,8 @@ def test_a_record_of_something_else_is_never_overwritten(changed, tmp_path):
     ledger.put(record(), tmp_path)
     with pytest.raises(ValueError, match="thing.json"):
         ledger.put(record(**changed), tmp_path)
+
+
+def test_a_record_that_supersedes_none_has_the_seal_of_earlier_versions(tmp_path):
+    assert "supersedes" not in record().content()
+    assert ledger.read(ledger.write(record(), tmp_path)).supersedes is None

@@ -27,7 +27,7 @@ def test_every_experiment_is_whole(experiment):
     assert find(experiment.name) is experiment and experiment.claims and experiment.title
     assert set(experiment.scales) <= set(NAMES) and "smoke" in experiment.scales
     assert all(len(experiment.cost(scale)) <= 60 for scale in experiment.scales)
-    assert set(experiment.reads) <= {"text", "tasks"} and all(find(other) for other in experiment.shows)
+    assert set(experiment.reads) <= {"data", "tasks"} and all(find(other) for other in experiment.shows)
     assert ("paper" in experiment.scales) == (experiment.paper_scale is not None)
     for claim in experiment.claims:
         assert claims()[claim.identifier] is claim and claim.rule and claim.statement.endswith(".") and claim.where
@@ -46,18 +46,18 @@ def test_names_are_unique():
 @pytest.mark.parametrize(
     "name, scale, inputs, option",
     [
-        ("figure-3a", "huge", Inputs(text="t"), "--scale is huge"),
+        ("figure-3a", "huge", Inputs(data="t"), "--scale.*huge"),
         ("theorem-1", "gpu", Inputs(), "gpu.*smoke, cpu"),
-        ("figure-3a", "cpu", Inputs(), "--text"),
-        ("figure-3a", "cpu", Inputs(text="t", tasks="nowhere"), "--tasks is nowhere"),
-        ("parameters", "cpu", Inputs(text="nowhere"), "--text is nowhere"),
-        ("parameters", "cpu", Inputs(tasks="nowhere"), "--tasks is nowhere"),
-        ("table-2", "cpu", Inputs(text="t"), "--tasks"),
-        ("table-2", "cpu", Inputs(tasks="t"), "--text"),
-        ("figure-1", "cpu", Inputs(), "--text"),
-        ("theorem-2", "cpu", Inputs(minutes=3), "--minutes is 3"),
-        ("operations", "cpu", Inputs(minutes=3), "--minutes is 3"),
-        ("operations", "cpu", Inputs(runs="somewhere"), "--runs is somewhere"),
+        ("figure-3a", "cpu", Inputs(), "--data"),
+        ("figure-3a", "cpu", Inputs(data="t", tasks="nowhere"), "--tasks.* nowhere"),
+        ("parameters", "cpu", Inputs(data="nowhere"), "--data.* nowhere"),
+        ("parameters", "cpu", Inputs(tasks="nowhere"), "--tasks.* nowhere"),
+        ("table-2", "cpu", Inputs(data="t"), "--tasks"),
+        ("table-2", "cpu", Inputs(tasks="t"), "--data"),
+        ("figure-1", "cpu", Inputs(), "--data"),
+        ("theorem-2", "cpu", Inputs(minutes=3), "--minutes.* 3"),
+        ("operations", "cpu", Inputs(minutes=3), "--minutes.* 3"),
+        ("operations", "cpu", Inputs(runs="somewhere"), "--runs.* somewhere"),
     ],
 )
 def test_inputs_are_checked(name, scale, inputs, option):
@@ -69,20 +69,20 @@ def test_inputs_are_checked(name, scale, inputs, option):
     "name, inputs, option",
     [
         ("table-2", Inputs(), "--tasks"),
-        ("table-2", Inputs(text="t", tasks="t"), "--text is t"),
-        ("figure-3a", Inputs(), "--text"),
-        ("figure-3a", Inputs(text="t", tasks="t"), "--tasks is t"),
+        ("table-2", Inputs(data="t", tasks="t"), "--data.* t"),
+        ("figure-3a", Inputs(), "--data"),
+        ("figure-3a", Inputs(data="t", tasks="t"), "--tasks.* t"),
     ],
 )
 def test_inputs_of_the_paper_scale(name, inputs, option):
     with pytest.raises(ValueError, match=option):
         find(name).check_paper_inputs(inputs)
-    find(name).check_paper_inputs(Inputs(tasks="t") if name == "table-2" else Inputs(text="t"))
+    find(name).check_paper_inputs(Inputs(tasks="t") if name == "table-2" else Inputs(data="t"))
 
 
 def test_inputs_are_accepted():
     find("figure-3a").check("cpu", Inputs("runs", "t", minutes=3))
-    find("table-2").check("smoke", Inputs(text="t", tasks="t"))
+    find("table-2").check("smoke", Inputs(data="t", tasks="t"))
     find("theorem-1").check("cpu", Inputs("runs"))
     assert str(Inputs().folder) == "runs/reproduce" and str(Inputs("x").folder) == "x"
 
@@ -115,9 +115,9 @@ def test_all_is_checked_before_it_is_measured(steps, ledger):
 
 
 @pytest.mark.parametrize(
-    "scale, inputs", [("gpu", Inputs()), ("cpu", Inputs(text="t")), ("cpu", Inputs(runs="file/below"))]
+    "scale, inputs", [("gpu", Inputs()), ("cpu", Inputs(data="t")), ("cpu", Inputs(runs="file/below"))]
 )
-def test_what_is_refused_is_not_measured(steps, ledger, tmp_path, monkeypatch, scale, inputs):
+def test_what_is_rejected_is_not_measured(steps, ledger, tmp_path, monkeypatch, scale, inputs):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(ValueError):
@@ -147,7 +147,7 @@ def test_an_identical_record_is_accepted(ledger):
     (record,) = experiment.measure("cpu", Inputs(), "c")
     first = experiment.publish([record], "cpu", ledger)
     before = (ledger / "toy-cpu.json").read_bytes()
-    later = record.changed(date="2030-01-01", seconds=9.0, commit="later", hardware={"processor": "other"})
+    later = record.copy_with(date="2030-01-01", seconds=9.0, commit="later", hardware={"processor": "other"})
     assert experiment.publish([later], "cpu", ledger) == first and (ledger / "toy-cpu.json").read_bytes() == before
     assert str(ledger / "toy-cpu.json") in first.splitlines()[0]
 
@@ -164,7 +164,7 @@ def test_a_different_record_is_rejected(ledger, field):
         "configuration": {"of": 2},
     }
     with pytest.raises(ValueError, match="toy-cpu.json"):
-        experiment.publish([record.changed(**{field: other[field]})], "cpu", ledger)
+        experiment.publish([record.copy_with(**{field: other[field]})], "cpu", ledger)
     assert (ledger / "toy-cpu.json").read_bytes() == before
 
 
@@ -203,7 +203,11 @@ def test_check_ledger():
     experiment.here = False
     with pytest.raises(ValueError, match="toy-cpu .*runs.*--verify toy-cpu"):
         experiment.check_ledger("cpu", Inputs("runs"), [record])
-    others = [record.changed(scale="smoke"), record.changed(experiment="other"), record.changed(made_by="benchmark")]
+    others = [
+        record.copy_with(scale="smoke"),
+        record.copy_with(experiment="other"),
+        record.copy_with(made_by="benchmark"),
+    ]
     experiment.check_ledger("cpu", Inputs(), others)
     experiment.other = True
     with pytest.raises(ValueError, match="something else"):
@@ -216,14 +220,14 @@ def test_check_ledger():
 
 def test_shown_and_context():
     (record,) = (experiment := toy.Toy()).measure("cpu", Inputs(), "c")
-    smoke, script = record.changed(scale="smoke"), record.changed(made_by="script")
-    deep, gpu = record.changed(configuration={"layers": 2}), record.changed(scale="gpu")
-    other = record.changed(experiment="other", identifier="other-cpu")
+    smoke, script = record.copy_with(scale="smoke"), record.copy_with(made_by="script")
+    deep, gpu = record.copy_with(configuration={"layers": 2}), record.copy_with(scale="gpu")
+    other = record.copy_with(experiment="other", identifier="other-cpu")
     found = experiment.shown([record, smoke, script, deep, gpu, other], [])
     assert found == [gpu, deep, record]
     assert experiment.shown([other, script], ["other-cpu", "toy-cpu"]) == [other, script]
     assert experiment.shown([smoke], ["toy-cpu"]) == []
-    assert experiment.context([record, script, other.changed(made_by="finetune")]) == [script]
+    assert experiment.context([record, script, other.copy_with(made_by="finetune")]) == [script]
     experiment.shows = ("other",)
     assert experiment.shown([other], []) == [other]
 
@@ -231,13 +235,13 @@ def test_shown_and_context():
 def test_a_finetuning_of_ones_own_stands_apart():
     """Its size and recipe were not fixed before."""
     (record,) = (experiment := toy.Toy()).measure("cpu", Inputs(), "c")
-    own = record.changed(made_by="finetune")
+    own = record.copy_with(made_by="finetune")
     assert experiment.shown([record, own], []) == [record] and experiment.context([record, own]) == [own]
 
 
 def test_listing_names_other_commands(ledger):
     """Records of ``reproduce`` stand at their scale; others that a verdict uses, below."""
-    with pytest.raises(ValueError, match="--ledger.*nowhere"):
+    with pytest.raises(ValueError, match="--results.*nowhere"):
         listing(ledger / "nowhere")
     lines = [line.split() for line in listing(ledger)]
     assert {line[0] for line in lines} == {each.name for each in experiments()}
@@ -248,4 +252,4 @@ def test_listing_names_other_commands(ledger):
 def test_experiments_are_abstract():
     with pytest.raises(TypeError):
         Experiment()
-    assert replace(Inputs(), text="t").text == "t"
+    assert replace(Inputs(), data="t").data == "t"

@@ -9,10 +9,23 @@ import pytest
 import torch
 
 from fairseq_linformer.checkpoints.files import read_checkpoint
-from fairseq_linformer.models.shapes import max_positions, projections
-from fairseq_linformer.reproduction.runs import Model, Run, RunFolder, compared, from_scratch, in_training_order, trunk
+from fairseq_linformer.config import LinformerConfig
+from fairseq_linformer.models.shapes import group_projections, max_positions
+from fairseq_linformer.modules.encoder_layer import build_projection
+from fairseq_linformer.reproduction.runs import (
+    WINDOWS,
+    Model,
+    Run,
+    RunFolder,
+    as_authors,
+    compared_run,
+    default_start,
+    in_training_order,
+    run_from_scratch,
+    trunk,
+)
 from fairseq_linformer.reproduction.scales import SCALES
-from fairseq_linformer.reproduction.text import sums
+from fairseq_linformer.reproduction.text import checksums
 
 from .trainer import copied_text, finished_runs, runs, text, trainer  # noqa: F401
 
@@ -26,8 +39,8 @@ SMOKE, CPU = SCALES["smoke"], SCALES["cpu"]
     "model, name",
     [
         (Model(64), "roberta-n64"),
-        (Model(64, 16), "linformer-n64-k16-headwise-average"),
-        (Model(64, 16, "none", start=None), "linformer-n64-k16-none-default"),
+        (Model(64, 16, start="average"), "linformer-n64-k16-headwise-average"),
+        (Model(64, 16, "none"), "linformer-n64-k16-none-default"),
         (Model(64, 16, projection="conv"), "linformer-n64-k16-headwise-conv"),
         (Model(64, 16, start="normal", rate=1.0), "linformer-n64-k16-headwise-normal-rate1"),
     ],
@@ -56,16 +69,16 @@ def test_a_shorter_n_waits_while_the_longest_grows():
 
 
 def test_compared():
-    linformer, roberta = compared(Model(32, 8))(CPU, 3), compared(Model(32), 64)(CPU, 3)
+    linformer, roberta = compared_run(Model(32, 8))(CPU, 3), compared_run(Model(32), 64)(CPU, 3)
     assert (linformer.made, linformer.updates, linformer.decays, linformer.seed) == ("converted", 500, True, 3)
     assert linformer.start == trunk(CPU, 32, 3)
     assert roberta.made == "continued-as-n64" and roberta.start.made == "waiting"
-    assert from_scratch(Model(32, 8))(CPU, 3) == Run(Model(32, 8), 3, "scratch", 2000)
+    assert run_from_scratch(Model(32, 8))(CPU, 3) == Run(Model(32, 8), 3, "scratch", 2000)
 
 
 def test_order():
     """Starts first, each once, and the first seed of every model before the second."""
-    models = {"a": compared(Model(16)), "b": compared(Model(16, 8))}
+    models = {"a": compared_run(Model(16)), "b": compared_run(Model(16, 8))}
     runs = in_training_order({name: [run(CPU, seed) for seed in (1, 2)] for name, run in models.items()})
     assert [(r.seed, r.made) for r in runs] == [
         (s, made) for s in (1, 2) for made in ("scratch", "continued", "converted")
@@ -73,12 +86,49 @@ def test_order():
 
 
 def test_described():
-    run = compared(Model(32, 8))(CPU, 1)
+    run = compared_run(Model(32, 8))(CPU, 1)
     scratch = {"model": {"n": 16}, "made": "scratch", "updates": 2000, "rate": "constant"}
     grown = {"model": {"n": 32}, "made": "grown", "updates": 400, "rate": "constant", "from": scratch}
-    model = {"n": 32, "k": 8, "sharing": "headwise", "projection": "linear", "start": "average", "rate": None}
-    assert run.described() == {"model": model, "made": "converted", "updates": 500, "rate": "to zero", "from": grown}
-    assert replace(run, seed=2).described() == run.described()
+    model = {"n": 32, "k": 8, "sharing": "headwise", "projection": "linear", "start": default_start(), "rate": 0.5}
+    model |= {"windows": WINDOWS, "local_window": 0}
+    assert run.plan() == {"model": model, "made": "converted", "updates": 500, "rate": "to zero", "from": grown}
+    assert replace(run, seed=2).plan() == run.plan()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model(64, 16),
+        Model(64, 16, "none"),
+        Model(64, 16, "layerwise"),
+        Model(64, 16, projection="conv"),
+        Model(8, 4),
+        as_authors(Model(64, 16)),
+        Model(64, 16, start="jl", rate=0.125),
+    ],
+)
+def test_a_described_model_is_that_which_is_built(model):
+    """A default of the model is described by its value: a record of another default is of another plan."""
+    described = model.describe()
+    built = LinformerConfig(
+        vocab_size=9,
+        max_positions=model.n,
+        projected_dim=model.k,
+        sharing=model.sharing,
+        projection=model.projection,
+        projection_init=model.start,
+        projection_lr_scale=model.rate,
+    )
+    E = build_projection(built)
+    assert (described["start"], described["rate"]) == (built.resolved_init, E.lr_scale)
+    assert (described["windows"] == WINDOWS) == (E.layout is not None and E.layout.separate_first and E.proportional)
+    assert default_start(model.sharing, model.projection) == replace(model, start=None).describe()["start"]
+
+
+@pytest.mark.parametrize("kind", ["mean-pool", "max-pool"])
+def test_pooling_has_no_start_and_no_rate(kind):
+    described = Model(64, 16, projection=kind).describe()
+    assert (described["start"], described["rate"]) == (None, None)
 
 
 # The start
@@ -93,7 +143,7 @@ def roberta(finished_runs, tmp_path, text):
         )
 
     def folder(model, made, seed=1):
-        return RunFolder(Run(model, seed, made, 4, from_scratch(Model(16))(SMOKE, seed)), SMOKE, tmp_path, text)
+        return RunFolder(Run(model, seed, made, 4, run_from_scratch(Model(16))(SMOKE, seed)), SMOKE, tmp_path, text)
 
     return folder
 
@@ -101,7 +151,9 @@ def roberta(finished_runs, tmp_path, text):
 def test_what_is_trained_further_starts_from_the_last_checkpoint(roberta, tmp_path):
     folder = roberta(Model(16), "continued")
     assert (
-        folder.start == folder.origin_run.last == tmp_path / "roberta-n16-scratch/seed1/checkpoints/checkpoint_last.pt"
+        folder.start
+        == folder.origin_run.last_checkpoint
+        == tmp_path / "roberta-n16-scratch/seed1/checkpoints/checkpoint_last.pt"
     )
     before = folder.start.read_bytes()
     folder.make_start()
@@ -121,7 +173,7 @@ def test_a_start_is_grown_or_converted(roberta, tmp_path, made, model, n):
     folder.make_start()
     new = read_checkpoint(folder.start)
     assert max_positions(new["model"]) == n
-    assert bool(projections(new["model"])) == (made == "converted")
+    assert bool(group_projections(new["model"])) == (made == "converted")
 
 
 def converted(folder):
@@ -136,7 +188,7 @@ def same(a, b):
 def test_a_random_start_depends_on_the_seed(roberta):
     """Averages do not, nor do the weights of the RoBERTa."""
     normal = [converted(roberta(Model(16, 8, start="normal"), "converted", seed)) for seed in (1, 2)]
-    average = [converted(roberta(Model(16, 8), "converted", seed)) for seed in (1, 2)]
+    average = [converted(roberta(Model(16, 8, start="average"), "converted", seed)) for seed in (1, 2)]
     assert same(*average) and not same(*normal)
     different = {
         key.rpartition("self_attn.")[2] for key in normal[0] if not torch.equal(normal[0][key], normal[1][key])
@@ -169,8 +221,8 @@ def test_a_start_is_kept_once_the_run_has_begun(roberta):
     folder.start.write_bytes(b"cut off")
     folder.make_start()
     assert folder.start.read_bytes() == made
-    folder.last.parent.mkdir()
-    folder.last.touch()
+    folder.last_checkpoint.parent.mkdir()
+    folder.last_checkpoint.touch()
     folder.start.write_bytes(b"begun from this")
     folder.make_start()
     assert folder.start.read_bytes() == b"begun from this"
@@ -181,7 +233,7 @@ def test_a_start_is_kept_once_the_run_has_begun(roberta):
 
 # What a run was made of
 
-CONVERTED = compared(Model(16, 8))(SMOKE, 1)
+CONVERTED = compared_run(Model(16, 8))(SMOKE, 1)
 
 
 @pytest.fixture
@@ -191,7 +243,7 @@ def converted_run(runs, text):
 
 def test_origin(converted_run, text):
     origin = converted_run.origin()
-    assert origin["plan"] == json.loads(json.dumps(CONVERTED.described())) and origin["text"] == sums(text)
+    assert origin["plan"] == json.loads(json.dumps(CONVERTED.plan())) and origin["text"] == checksums(text)
     assert len(origin["start"]) == 64 and converted_run.origin_run.origin()["start"] is None
     assert json.loads((converted_run.path / ".origin.json").read_text()) == origin
     converted_run.check_origin()
@@ -219,7 +271,7 @@ def test_another_plan_is_rejected(converted_run):
 
 
 def test_another_start_is_rejected(converted_run):
-    converted_run.origin_run.last.write_bytes(b"other weights")
+    converted_run.origin_run.last_checkpoint.write_bytes(b"other weights")
     with pytest.raises(ValueError, match="seed1 .*start"):
         converted_run.check_origin()
 
@@ -261,7 +313,7 @@ def test_another_configuration_is_rejected(converted_run, trainer):
 
 
 def test_train(trainer, text, tmp_path):
-    folder = RunFolder(from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
+    folder = RunFolder(run_from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
     assert not folder.is_done and folder.train(until=None) and folder.is_done
     assert trainer.trained == [folder.run.name] and (folder.path / "logs/reproduce.txt").exists()
     assert json.loads((folder.path / ".origin.json").read_text()) == folder.origin()
@@ -269,13 +321,13 @@ def test_train(trainer, text, tmp_path):
 
 
 def test_train_stops_in_time(trainer, text, tmp_path):
-    folder = RunFolder(from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
+    folder = RunFolder(run_from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
     assert not folder.train(until=0.0) and not folder.is_done and (folder.path / "stopped").exists()
     assert folder.train(until=1.0) and folder.is_done
 
 
 def test_an_origin_of_a_run_that_never_began_is_replaced(trainer, text, tmp_path):
-    folder = RunFolder(from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
+    folder = RunFolder(run_from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
     folder.path.mkdir(parents=True)
     (folder.path / ".origin.json").write_text("{}")
     folder.train(None)

@@ -1,4 +1,4 @@
-"""What finished runs show, and the refusal of damaged ones."""
+"""Results of finished runs, and rejection of damaged ones."""
 # ruff: noqa: F811 (fixtures are imported)
 
 import json
@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from fairseq_linformer.evaluation.perplexity import Perplexity
+from fairseq_linformer.files import fingerprint
 from fairseq_linformer.reproduction import scoring
-from fairseq_linformer.reproduction.records import fingerprint
 from fairseq_linformer.reproduction.registry import Claim, find
-from fairseq_linformer.reproduction.runs import Model, RunFolder, compared
+from fairseq_linformer.reproduction.runs import Model, RunFolder, compared_run
 from fairseq_linformer.reproduction.scales import SCALES
-from fairseq_linformer.reproduction.text import digest, shards_of, sums
-from fairseq_linformer.reproduction.training import trained
+from fairseq_linformer.reproduction.text import checksums, digest, find_shards
+from fairseq_linformer.reproduction.training import finished_run
 
 from .trainer import HARDWARE, VERSIONS, copied_text, finished_runs, log, runs, text, two_shards  # noqa: F401
 
@@ -23,13 +23,13 @@ SMOKE = SCALES["smoke"]
 
 
 def folder_of(runs, text, k=8):
-    return RunFolder(compared(Model(16, k))(SMOKE, 1), SMOKE, runs / "smoke", text)
+    return RunFolder(compared_run(Model(16, k))(SMOKE, 1), SMOKE, runs / "smoke", text)
 
 
 @pytest.fixture
 def run(runs, text):
     """The converted model, which is scored."""
-    return trained(folder_of(runs, text))
+    return finished_run(folder_of(runs, text))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def measured(monkeypatch):
         calls.append((*arguments, options))
         return Perplexity(8.0, 3.0, 0.5, 4, 32, 16, 0.1)
 
-    monkeypatch.setattr(scoring, "measure", measure)
+    monkeypatch.setattr(scoring, "compute_perplexity", measure)
     return calls
 
 
@@ -55,14 +55,16 @@ def rewrite(run, **changes):
 # Perplexity
 
 
-@pytest.mark.parametrize("device, expected", [("cpu", "cpu"), ("gpu", "cuda")])
+@pytest.mark.parametrize("device, expected", [("cpu", "cpu"), ("cuda", "cuda")])
 def test_perplexity_is_measured_once(run, text, measured, device, expected):
     """On the first shard's validation split, with the masks of one seed for all runs."""
     (run.folder / "perplexity.json").unlink()
     assert not run.is_scored
     found = scoring.perplexity(run, text, device)
-    assert measured == [(run.last, shards_of(text)[0], {"seed": 1, "device": expected})]
-    assert found["bits"] == 3.0 and found["checkpoint"] == digest(run.last) and found["text"] == sums(text)
+    assert measured == [(run.last_checkpoint, find_shards(text)[0], {"seed": 1, "device": expected})]
+    assert (
+        found["bits"] == 3.0 and found["checkpoint"] == digest(run.last_checkpoint) and found["text"] == checksums(text)
+    )
     assert run.is_scored and scoring.perplexity(run, text, device) == found and len(measured) == 1
 
 
@@ -70,7 +72,7 @@ def test_all_shards_are_scored_on_the_split_of_the_first(run, two_shards, measur
     """Only of that one a score keeps the checksum."""
     (run.folder / "perplexity.json").unlink()
     found = scoring.perplexity(run, two_shards, "cpu")
-    assert [call[:2] for call in measured] == [(run.last, two_shards / "shard0")]
+    assert [call[:2] for call in measured] == [(run.last_checkpoint, two_shards / "shard0")]
     assert "shard0/valid.bin" in found["text"] and "shard1/valid.bin" not in found["text"]
 
 
@@ -83,7 +85,7 @@ def test_scored_again(run, text, measured):
 @pytest.mark.parametrize("broken", ["", "{", "[]", "{}", "[" * 100_000])
 def test_a_damaged_score_is_rejected(run, text, broken):
     (run.folder / "perplexity.json").write_text(broken)
-    for check in (lambda: scoring.perplexity(run, text, "cpu"), lambda: scoring.check_trained(run, text)):
+    for check in (lambda: scoring.perplexity(run, text, "cpu"), lambda: scoring.check_finished_run(run, text)):
         with pytest.raises(ValueError, match="perplexity.json"):
             check()
 
@@ -125,11 +127,11 @@ def test_a_score_of_something_else_is_rejected(run, text, name, other):
 
 
 def test_the_last_checkpoint_of_another_run(run, runs, text, measured):
-    scoring.check_last(run)
-    shutil.copy(runs / "smoke/roberta-n16-continued/seed1/checkpoints/checkpoint_last.pt", run.last)
+    scoring.check_last_checkpoint(run)
+    shutil.copy(runs / "smoke/roberta-n16-continued/seed1/checkpoints/checkpoint_last.pt", run.last_checkpoint)
     (run.folder / "perplexity.json").unlink()
-    for check in (lambda: scoring.check_trained(run, text), lambda: scoring.perplexity(run, text, "cpu")):
-        with pytest.raises(ValueError, match=f"{run.last} .*model.projected_dim.* None.* 8"):
+    for check in (lambda: scoring.check_finished_run(run, text), lambda: scoring.perplexity(run, text, "cpu")):
+        with pytest.raises(ValueError, match=f"{run.last_checkpoint} .*model.projected_dim.* 8.* None"):
             check()
     assert not measured
 
@@ -146,22 +148,22 @@ def test_the_last_checkpoint_of_another_run(run, runs, text, measured):
     ],
 )
 def test_the_last_checkpoint_of_a_like_run(run, section, key, value):
-    checkpoint = torch.load(run.last, weights_only=True)
+    checkpoint = torch.load(run.last_checkpoint, weights_only=True)
     checkpoint["cfg"][section][key] = value
-    torch.save(checkpoint, run.last)
+    torch.save(checkpoint, run.last_checkpoint)
     with pytest.raises(ValueError, match=f"{section}.{key}.*{value}"):
-        scoring.check_last(run)
+        scoring.check_last_checkpoint(run)
 
 
 @pytest.mark.parametrize("updates", [3, 5])
 def test_the_last_checkpoint_of_another_update(run, updates):
-    checkpoint = torch.load(run.last, weights_only=True)
-    torch.save({**checkpoint, "optimizer_history": [{"num_updates": 4}, {"num_updates": updates}]}, run.last)
-    with pytest.raises(ValueError, match=f"{run.last} .*{updates}.*4"):
-        scoring.check_last(run)
-    torch.save({**checkpoint, "optimizer_history": []}, run.last)
+    checkpoint = torch.load(run.last_checkpoint, weights_only=True)
+    torch.save({**checkpoint, "optimizer_history": [{"num_updates": 4}, {"num_updates": updates}]}, run.last_checkpoint)
+    with pytest.raises(ValueError, match=f"{run.last_checkpoint} .*4.*{updates}"):
+        scoring.check_last_checkpoint(run)
+    torch.save({**checkpoint, "optimizer_history": []}, run.last_checkpoint)
     with pytest.raises(ValueError, match="checkpoint_last.pt"):
-        scoring.check_last(run)
+        scoring.check_last_checkpoint(run)
 
 
 ATTEMPT = {"hardware": {}, "versions": {}, "date": "2026-01-01", "commit": "a"}
@@ -183,24 +185,24 @@ def test_a_run_that_does_not_say_where_it_was_trained(run, text, attempts):
     path = run.folder / "attempts.jsonl"
     path.unlink() if attempts is None else path.write_text(attempts)
     with pytest.raises(ValueError, match=f"move {run.folder} away"):
-        scoring.check_trained(run, text)
+        scoring.check_finished_run(run, text)
     with pytest.raises(ValueError):
         scoring.provenance([run.folder])
 
 
 @pytest.mark.parametrize("content", [None, "", "junk"])
 def test_a_missing_or_damaged_checkpoint(run, text, content):
-    run.last.unlink() if content is None else run.last.write_text(content)
-    with pytest.raises(ValueError, match=f"{run.last} .*move {run.folder} away"):
-        scoring.check_trained(run, text)
+    run.last_checkpoint.unlink() if content is None else run.last_checkpoint.write_text(content)
+    with pytest.raises(ValueError, match=f"{run.last_checkpoint} .*move {run.folder} away"):
+        scoring.check_finished_run(run, text)
 
 
 def test_a_damaged_start(run, text):
     run.start.write_text("junk")
     with pytest.raises(ValueError, match=f"{run.start} .*remove"):
-        scoring.check_trained(run, text)
+        scoring.check_finished_run(run, text)
     run.start.unlink()
-    scoring.check_trained(run, text)  # it is made again
+    scoring.check_finished_run(run, text)  # it is made again
 
 
 def test_provenance(runs, text):
@@ -230,7 +232,7 @@ def test_a_curve_has_the_later_value_of_an_update(tmp_path):
     os.utime(second, (2, 2))
     expected = [(10, 8.0), (20, 7.0), (30, 6.25), (40, 6.0)]
     assert scoring.validation_curve(tmp_path, 40) == expected
-    with pytest.raises(ValueError, match=f"{tmp_path} .*40.*41"):
+    with pytest.raises(ValueError, match=f"{tmp_path} .*41.*40"):
         scoring.validation_curve(tmp_path, 41)
     os.utime(first, (3, 3))
     assert scoring.validation_curve(tmp_path, 40)[2] == (30, 6.5)

@@ -1,17 +1,18 @@
-"""Experiments that train: order, time budget, resuming, refusals and the record. Nothing is really trained here."""
+"""Experiments that train: order, time budget, resuming, rejections and the record. Nothing is really trained here."""
 # ruff: noqa: F811 (fixtures are imported)
 
 from argparse import Namespace
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from fairseq_linformer.reproduction import context_free
+from fairseq_linformer.reproduction.comparisons import record_name
 from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
+from fairseq_linformer.reproduction.runs import Model, Run, fill_defaults
 from fairseq_linformer.reproduction.scales import SCALES
-from fairseq_linformer.reproduction.statistics import UNDECIDED, UNMEASURED, Check
-from fairseq_linformer.reproduction.text import described
-from fairseq_linformer.reproduction.training import TrainingExperiment, comparison
+from fairseq_linformer.reproduction.text import describe_text
+from fairseq_linformer.reproduction.training import TrainingExperiment
 
 from .trainer import (  # noqa: F401
     CONTINUED,
@@ -39,14 +40,14 @@ def test_the_record_says_all(measure, trainer, scores, text, warm_start):
     record = measure()
     assert trainer.trained == ORDER
     assert (record.identifier, record.experiment, record.made_by, record.scale) == (
-        "warm-start-smoke",
+        "warm-start-smoke-plan2",
         "warm-start",
         "reproduce",
         "smoke",
     )
     assert record.commit == "abc; one; two; three"
     assert (record.hardware, record.versions, record.date) == (HARDWARE, VERSIONS, DATE)
-    assert record.data == described(text) and record.command == "the command"
+    assert record.data == describe_text(text) and record.command == "the command"
     assert record.seconds == 50.0  # five runs of ten
     assert record.tolerance == {"perplexity": 0.01, "bits": 0.01}
     assert record.rules == {claim.identifier: claim.rule for claim in warm_start.claims}
@@ -133,9 +134,7 @@ def test_commits_are_those_of_every_seed(measure, scores, trainer, monkeypatch):
 
 def test_the_level_is_of_the_split_that_models_are_scored_on(measure, scores, monkeypatch, two_shards):
     folders = []
-    monkeypatch.setattr(
-        context_free, "measure", lambda folder, n: folders.append(folder) or Namespace(masked_bits=7.5)
-    )
+    monkeypatch.setattr(context_free, "measure", lambda folder, n: folders.append(folder) or Namespace(masked_bits=7.5))
     measure(text=two_shards)
     assert folders == [two_shards / "shard0"]
 
@@ -149,6 +148,8 @@ def test_every_length_has_its_level(trainer, scores, text, tmp_path):
         "n=16": (16, 8),
         "roberta n=32": (32, None),
         "n=32": (32, 8),
+        "n=16, authors' start": (16, 8),
+        "n=32, authors' start": (32, 8),
     }
 
 
@@ -201,7 +202,7 @@ def test_scoring_stops_in_time(measure, trainer, scores, monkeypatch):
         trainer.now += 10
         return scores(*arguments, **options)
 
-    monkeypatch.setattr("fairseq_linformer.reproduction.scoring.measure", slowly)
+    monkeypatch.setattr("fairseq_linformer.reproduction.scoring.compute_perplexity", slowly)
     with pytest.raises(Unfinished, match="2 "):
         measure(55 / 60)
     assert len(scores.scored) == 1
@@ -223,8 +224,8 @@ def there(finished_runs):
     "name, scale, numbers",
     [
         ("warm-start", "smoke", ("5 runs", "24 updates", "0.0 M tokens")),
-        # by seed: 2,000 + 2 x 400 for the RoBERTa, 6 models of 500 updates of 2,048 tokens
-        ("figure-3a", "cpu", ("27 runs", "17,400 updates", "35.6 M tokens")),
+        # by seed: 2,000 + 2 x 400 for the RoBERTa, 10 models of 500 updates of 2,048 tokens
+        ("figure-3a", "cpu", ("39 runs", "23,400 updates", "47.9 M tokens")),
     ],
 )
 def test_cost(name, scale, numbers):
@@ -237,15 +238,37 @@ def test_paper_scale_is_slurms(warm_start):
     assert isinstance(warm_start, TrainingExperiment)
 
 
-def test_a_comparison_is_of_its_own_record(there):
-    evaluate = comparison("warm-start", lambda record: (["converted"], [Check(UNDECIDED, "a number")]))
-    verdict = evaluate([there], "smoke")
-    assert verdict.outcome == UNDECIDED and verdict.records == ["warm-start-smoke"] and "a number" in verdict.numbers
-    for others in (
-        [],
-        [there.changed(experiment="scratch")],
-        [there.changed(scale="cpu")],
-        [there.changed(made_by="script")],
-        [there.changed(identifier="a-second-one")],
-    ):
-        assert evaluate(others, "smoke").outcome == UNMEASURED
+def test_a_record_of_an_earlier_plan_is_kept_and_shown(warm_start, there):
+    """In its section while it is the newest of its scale; later as context. It is not compared with today's plan."""
+    name = record_name("warm-start", "cpu", warm_start.plan_number)
+    new = there.copy_with(identifier=name, scale="cpu")
+    old = new.copy_with(identifier="warm-start-cpu", configuration={**new.configuration, "seeds": [1, 2]})
+    elsewhere = old.copy_with(identifier="warm-start-gpu", scale="gpu")
+    assert name == "warm-start-cpu-plan2"
+    assert warm_start.shown([old], ["warm-start-cpu"]) == [old] and warm_start.context([old]) == []
+    assert warm_start.shown([old, new, elsewhere], [name]) == [elsewhere, new]
+    assert warm_start.context([old, new, elsewhere]) == [old]
+    script = old.copy_with(identifier="a-script", made_by="script")
+    assert warm_start.context([script, old, new]) == [script, old]
+
+
+def test_the_plan_of_a_record_without_defaults():
+    """Until 2026-11-23 a default start or rate was stored as None."""
+    runs = {
+        "staggered": Model(64, 16),
+        "layerwise": Model(64, 16, "layerwise"),
+        "conv": Model(64, 16, projection="conv"),
+        "pool": Model(64, 16, projection="mean-pool"),
+        "named": Model(64, 16, start="jl", rate=0.5),
+        "roberta": Model(64),
+    }
+    for name, model in runs.items():
+        run = Run(model, 1, "continued", 5, Run(model, 1, "scratch", 5)).plan()
+        stored = {**run, "model": {**asdict(model)} if model.k else {"n": 64}}
+        stored["from"] = {**run["from"], "model": stored["model"]}
+        filled = fill_defaults(stored)
+        described = {"staggered": "staggered", "layerwise": "average", "conv": "average", "named": "jl"}.get(name)
+        assert filled["model"].get("start") == filled["from"]["model"].get("start") == described
+        rate = {"staggered": 0.25, "layerwise": 0.25, "conv": 1.0, "named": 0.5}.get(name)
+        assert filled["model"].get("rate") == rate
+        assert fill_defaults(run) == run

@@ -5,7 +5,7 @@ import pytest
 from fairseq_linformer.reproduction.records import Curve, Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.report.drawing import draw
-from fairseq_linformer.reproduction.training import MAX_LINES, curves_chart, perplexity_table
+from fairseq_linformer.reproduction.training_tables import MAX_LINES, curves_charts, perplexity_table
 
 from .sample_records import record, trained
 from .test_archive import RECORDS
@@ -14,7 +14,7 @@ BITS = {"roberta": 5.0, "k=32": 5.5, "k=16": 6.0}
 
 
 def chart_of(found):
-    (chart,) = curves_chart(found, "a title")
+    (chart,) = curves_charts(found, "a title")
     return chart
 
 
@@ -97,15 +97,15 @@ def test_a_curve_is_of_perplexities():
     assert (chart.identifier, chart.title, chart.log_y, chart.log_x) == ("curves-figure-3a-cpu", "a title", True, False)
     lines = {line.name: line.runs for line in chart.series}
     assert [*lines] == ["roberta", "k=32", "k=16"] and len(lines["roberta"]) == 3
-    assert lines["k=16"][1] == [(100, 2**7.5), (200, 2**6.0)]
+    assert lines["k=16"][1] == [(100, 2**7.5), (200, 2**6.0), (250, 2**6.0)]
     assert chart.levels == [("without context: 256", 256.0)]
 
 
 def test_too_many_lines_are_not_drawn():
     models = {f"k={2**i}": 5.0 for i in range(MAX_LINES)}
     assert len(chart_of(trained(models)).series) == MAX_LINES == 10
-    assert curves_chart(trained(models | {"roberta": 5.0}), "t") == []
-    assert curves_chart(record(), "t") == []
+    assert curves_charts(trained(models | {"roberta": 5.0}), "t") == []
+    assert curves_charts(record(), "t") == []
 
 
 def test_words_that_all_labels_share_are_in_the_title():
@@ -119,19 +119,26 @@ def test_each_length_has_a_color():
     chart = chart_of(of_lengths())
     lines = {line.name: line for line in chart.series}
     assert [(name, line.thin) for name, line in lines.items()] == [
-        ("roberta", True), ("n=64", False), ("roberta n=128", True), ("n=128", False)]  # fmt: skip
+        ("roberta", True),
+        ("n=64", False),
+        ("roberta n=128", True),
+        ("n=128", False),
+    ]
     assert lines["roberta"].color == lines["n=64"].color != lines["n=128"].color == lines["roberta n=128"].color
     assert "<svg" in draw(chart)
     assert {line.color for line in chart_of(trained(BITS)).series} == {None}  # one RoBERTa: a color for each line
 
 
-@pytest.mark.parametrize("runs, axis, numbers", [
-    ({"roberta": run(500, TRUNK), "k=32": run(500, TRUNK, 32)}, "common", ["2,400"]),
-    ({"roberta": run(500, TRUNK), "n=128": run(500, run(800, run(1600), n=128), 32)}, "a RoBERTa", ["2,400"]),
-    ({"roberta": run(500, TRUNK), "from scratch": run(500, run(2400, None, 32), 32)}, "each", ["2,400"]),
-    ({"roberta": run(400, run(2000)), "from scratch": run(2800)}, "last stage", []),
-    ({"roberta": run(2000), "k=32": run(2000, None, 32)}, "from scratch", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "runs, axis, numbers",
+    [
+        ({"roberta": run(500, TRUNK), "k=32": run(500, TRUNK, 32)}, "common", ["2,400"]),
+        ({"roberta": run(500, TRUNK), "n=128": run(500, run(800, run(1600), n=128), 32)}, "a RoBERTa", ["2,400"]),
+        ({"roberta": run(500, TRUNK), "from scratch": run(500, run(2400, None, 32), 32)}, "each", ["2,400"]),
+        ({"roberta": run(400, run(2000)), "from scratch": run(2800)}, "last stage", []),
+        ({"roberta": run(2000), "k=32": run(2000, None, 32)}, "from scratch", []),
+    ],
+)
 def test_the_axis_says_where_updates_are_counted_from(runs, axis, numbers):
     chart = chart_of(trained({"roberta": 5.0}, configuration={"n": 64, "runs": runs}))
     assert chart.x.startswith("updates") and axis in chart.x and all(number in chart.x for number in numbers)

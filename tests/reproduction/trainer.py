@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,15 +17,16 @@ from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.evaluation.classifier import build_model
 from fairseq_linformer.evaluation.perplexity import Perplexity
 from fairseq_linformer.launching import run_folder
-from fairseq_linformer.launching.training import _REQUIRED
+from fairseq_linformer.launching.training_job import _REQUIRED
 from fairseq_linformer.models import LinformerRobertaModel
-from fairseq_linformer.models.bare_task import BareTask
+from fairseq_linformer.models.stub_task import StubTask
 from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.resources import PLUGIN
 
-from .. import stock
+from .. import fairseq_commands
 
 ROBERTA, CONTINUED = "roberta-n16-scratch/seed1", "roberta-n16-continued/seed1"
-LINFORMER = "linformer-n16-k8-headwise-average"
+LINFORMER = "linformer-n16-k8-headwise-default"
 ORDER = [
     ROBERTA,
     CONTINUED,
@@ -46,7 +48,8 @@ def compose_quickly(config, overrides=()):
 @cache
 def _composed(config: str, overrides: tuple[str, ...]):
     cfg = OmegaConf.create(_container(config))
-    for key, value in (*_REQUIRED.items(), *(override.split("=", 1) for override in overrides)):
+    options = {**_REQUIRED, **dict(override.split("=", 1) for override in overrides)}
+    for key, value in {"common.user_dir": str(PLUGIN), **options}.items():
         OmegaConf.update(cfg, key.lstrip("+"), _parsed(value), force_add=True)
     return cfg
 
@@ -83,27 +86,28 @@ class Trainer:
     def monotonic(self) -> float:
         return self.now
 
-    def __call__(self, job, log, updates, what, until=None) -> bool:
+    def __call__(self, job, log, updates, until=None) -> bool:
         self.before(job)
         run_folder.create_or_resume(job)
-        self.trained.append(what)
+        self.trained.append(job.name)
         if self.notices and until is not None and self.now >= until:
             (job.folder / run_folder.STOPPED).touch()
             return False
         self.now += SECONDS
-        finish(job.folder, job.composed, updates, next((c for part, c in self.commits.items() if part in what), "abc"))
+        finish(job.folder, job.cfg, updates, next((c for part, c in self.commits.items() if part in job.name), "abc"))
         return True
 
 
 def finish(folder: Path, cfg, updates: int, commit: str = "abc") -> None:
     """Fill a run folder that has its configuration."""
     start, seed = cfg.checkpoint.finetune_from_model, cfg.common.seed
-    options, taken = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True), SECONDS
+    options: Any = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
+    taken = SECONDS
     if start is None:
         words = len(Path(cfg.task.data.split(":")[0], "dict.txt").read_text().splitlines()) + 5
         build = RobertaModel if cfg.model._name == "roberta" else LinformerRobertaModel
         torch.manual_seed(seed)
-        model = build.build_model(Namespace(**options), BareTask(words, cfg.task.tokens_per_sample)).state_dict()
+        model = build.build_model(Namespace(**options), StubTask(words, cfg.task.tokens_per_sample)).state_dict()
     else:
         before = read_checkpoint(start)
         taken += before["extra_state"]["previous_training_time"]
@@ -142,7 +146,7 @@ def trainer(monkeypatch):
     """Nothing is trained: a ``Trainer`` finishes every run at once, and its clock is that of the time budget."""
     trainer = Trainer()
     monkeypatch.setattr("fairseq_linformer.launching.local.train", trainer)
-    monkeypatch.setattr("fairseq_linformer.launching.training.compose_config", compose_quickly)
+    monkeypatch.setattr("fairseq_linformer.launching.training_job.compose_config", compose_quickly)
     for module in ("registry", "experiments.figure_1"):
         clock = Namespace(**{**vars(time), "monotonic": trainer.monotonic})
         monkeypatch.setattr(f"fairseq_linformer.reproduction.{module}.time", clock)
@@ -170,7 +174,7 @@ class Scores:
 def scores(monkeypatch):
     """No checkpoint is scored."""
     scores = Scores()
-    monkeypatch.setattr("fairseq_linformer.reproduction.scoring.measure", scores)
+    monkeypatch.setattr("fairseq_linformer.reproduction.scoring.compute_perplexity", scores)
     return scores
 
 
@@ -178,7 +182,7 @@ def scores(monkeypatch):
 def text(tmp_path_factory):
     """A prepared text of one shard, with its manifest."""
     folder = tmp_path_factory.mktemp("prepared") / "text"
-    stock.masked_lm_data(folder / "shard0")
+    fairseq_commands.masked_lm_data(folder / "shard0")
     source = {"files": [{"path": "/corpora/wiki/train.txt", "sha256": 64 * "e"}]}
     (folder / "manifest.json").write_text(json.dumps({"sources": [source]}))
     return folder
@@ -203,7 +207,7 @@ def finished_runs(tmp_path_factory, text):
     with pytest.MonkeyPatch.context() as patches:
         trainer = Trainer()
         patches.setattr("fairseq_linformer.launching.local.train", trainer)
-        patches.setattr("fairseq_linformer.launching.training.compose_config", compose_quickly)
+        patches.setattr("fairseq_linformer.launching.training_job.compose_config", compose_quickly)
         trainer.commits = {"k8": "def"}
         (record,) = find("warm-start").measure("smoke", Inputs(folder, text), "the command")
     return folder, record

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import finetuned
-from fairseq_linformer.reproduction.finetuned import SIZES
+from fairseq_linformer.reproduction import finetuning_experiment
+from fairseq_linformer.reproduction.finetuning_experiment import SIZES
 from fairseq_linformer.reproduction.registry import Inputs, find
 
 from .trainer import DATE, HARDWARE, VERSIONS
@@ -33,14 +33,14 @@ class Tuner:
     """Takes the place of ``finetuning.finetune.finetune``.
 
     Attributes:
-        jobs: that were asked for, in turn; ``tuned``, names of those that were not finished.
+        jobs: requested jobs in order; ``tuned``, names of those that were not finished.
         accuracy: by a part of the job's name; 0.75 for others.
         stops: finish no other job.
-        judged: trainings whose checkpoint was scored again; each has the accuracy ``again``.
+        rescored: trainings whose checkpoint was scored again; each has the accuracy ``again``.
     """
 
     def __init__(self, clock):
-        self.jobs, self.tuned, self.accuracy, self.stops, self.judged, self.again, self.clock = (
+        self.jobs, self.tuned, self.accuracy, self.stops, self.rescored, self.again, self.clock = (
             [],
             [],
             {},
@@ -59,10 +59,10 @@ class Tuner:
         if self.stops:
             return []
         self.clock.now += 10
-        start, (recipe,) = job.start(), job.recipes
+        start, (recipe,) = job.prepare(), job.recipes
         value = next((a for part, a in self.accuracy.items() if part in job.name), 0.75)
         result = {
-            **job.facts(recipe, start),
+            **job.result_fields(recipe, start),
             "task": job.task.name,
             "splits": splits(value),
             "checkpoint": "checkpoints/checkpoint_best.pt",
@@ -77,7 +77,7 @@ class Tuner:
         return [result]
 
     def judge(self, task, training):
-        self.judged.append(training.folder.name)
+        self.rescored.append(training.folder.name)
         return {"splits": splits(self.again), "checkpoint": "checkpoints/checkpoint_best.pt"}
 
 
@@ -85,8 +85,8 @@ class Tuner:
 def tuner(trainer, monkeypatch):
     """Nothing is finetuned; a finetuning takes 10 seconds."""
     tuner = Tuner(trainer)
-    monkeypatch.setattr(finetuned.finetune, "finetune", tuner)
-    monkeypatch.setattr(finetuned.run, "judge", tuner.judge)
+    monkeypatch.setattr(finetuning_experiment.finetune, "finetune", tuner)
+    monkeypatch.setattr(finetuning_experiment.single_run, "evaluate_best", tuner.judge)
     return tuner
 
 
@@ -102,7 +102,7 @@ def tasks(tmp_path_factory, pieces, glue):
                 str(folder / name),
                 "--source",
                 str(glue),
-                "--sentencepiece",
+                "--sentencepiece-model",
                 str(pieces / "sentencepiece.bpe.model"),
                 "--max-positions",
                 str(n),

@@ -4,7 +4,7 @@ import pytest
 
 from fairseq_linformer.corpus.tokenizer import GPT2
 
-from ..stock_text import write_gpt2
+from ..fairseq_preprocessing import write_gpt2
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,15 @@
-"""Small files in the exact form of each source. Formats are written out here, not taken from the table."""
+"""Small files in the exact format of each source, independent of the table of tasks."""
 
 import io
 import json
 import tarfile
 import zipfile
 
-# (first text, second text, number of the class); quotes, double and trailing spaces are ordinary characters.
+# (first text, second text, class index); quotes, double and trailing spaces are ordinary characters.
 ROWS = {
     "train": [
         ('hello "hello world  low', "I'm 12 naïve 日本 \U0001f600 ", 1),
-        (" when are \"\"bears'", 'low " lower', 0),
+        (' when are ""bears\'', 'low " lower', 0),
         ("a", "b", 1),
         ("lower lower low", "hello", 0),
         ("kids , spirit ", "</s> <mask>", 1),
@@ -18,26 +18,46 @@ ROWS = {
 }
 ROWS["valid1"] = ROWS["valid"][::-1]
 
-# Folder, header, a line of train, a line of dev, what the classes are called in TSV and on the hub, the hub's columns.
+# Folder, header, line of train, line of dev, class names in TSV and on the hub, configuration and columns of the hub.
 _TREES = "( {a} )\t( {b} )\t(ROOT {a})\t(ROOT {b})"
 FORMATS = {
     "sst-2": ("SST-2", "sentence\tlabel", "{a}\t{l}", None, "0 1", "negative positive", "sst2 sentence"),
     "qnli": (
-        "QNLI", "index\tquestion\tsentence\tlabel", "{i}\t{a}\t{b}\t{l}", None,
-        "entailment not_entailment", "entailment not_entailment", "qnli question sentence",
+        "QNLI",
+        "index\tquestion\tsentence\tlabel",
+        "{i}\t{a}\t{b}\t{l}",
+        None,
+        "entailment not_entailment",
+        "entailment not_entailment",
+        "qnli question sentence",
     ),
     "qqp": (
-        "QQP", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "{i}\t3{i}\t4{i}\t{a}\t{b}\t{l}", None,
-        "0 1", "not_duplicate duplicate", "qqp question1 question2",
+        "QQP",
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+        "{i}\t3{i}\t4{i}\t{a}\t{b}\t{l}",
+        None,
+        "0 1",
+        "not_duplicate duplicate",
+        "qqp question1 question2",
     ),
     "imdb": ("imdb", "id\tlabel\ttext", "neg/{i}_3\t{l}\t{a}", None, "0 1", "neg pos", "plain_text text"),
     "mrpc": (
-        "MRPC", "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{l}\t70{i}\t80{i}\t{a}\t{b}\r", None,
-        "0 1", "not_equivalent equivalent", "mrpc sentence1 sentence2",
+        "MRPC",
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+        "{l}\t70{i}\t80{i}\t{a}\t{b}\r",
+        None,
+        "0 1",
+        "not_equivalent equivalent",
+        "mrpc sentence1 sentence2",
     ),
     "rte": (
-        "RTE", "index\tsentence1\tsentence2\tlabel", "{i}\t{a}\t{b}\t{l}", None,
-        "entailment not_entailment", "entailment not_entailment", "rte sentence1 sentence2",
+        "RTE",
+        "index\tsentence1\tsentence2\tlabel",
+        "{i}\t{a}\t{b}\t{l}",
+        None,
+        "entailment not_entailment",
+        "entailment not_entailment",
+        "rte sentence1 sentence2",
     ),
     "cola": ("CoLA", None, "gj04\t{l}\t*\t{a}", None, "0 1", "unacceptable acceptable", "cola sentence"),
     "mnli": (
@@ -46,14 +66,20 @@ FORMATS = {
         "sentence1\tsentence2\tlabel1\tgold_label",
         "{i}\t31\t31n\tfiction\t" + _TREES + "\t{a}\t{b}\tneutral\t{l}",
         "{i}\t31\t31n\tfiction\t" + _TREES + "\t{a}\t{b}\tneutral\tneutral\tneutral\tneutral\tneutral\t{l}",
-        "entailment neutral contradiction", "entailment neutral contradiction", "mnli premise hypothesis",
+        "entailment neutral contradiction",
+        "entailment neutral contradiction",
+        "mnli premise hypothesis",
     ),
     "sts-b": (
-        "STS-B", "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
-        "{i}\tmain-captions\tMSRvid\t2012test\t000{i}\tnone\tnone\t{a}\t{b}\t{l}", None,
-        "1.000 3.800", None, "stsb sentence1 sentence2",
+        "STS-B",
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
+        "{i}\tmain-captions\tMSRvid\t2012test\t000{i}\tnone\tnone\t{a}\t{b}\t{l}",
+        None,
+        "1.000 3.800",
+        None,
+        "stsb sentence1 sentence2",
     ),
-}  # fmt: skip
+}
 _MNLI_DEV = FORMATS["mnli"][1].replace("label1", "label1\tlabel2\tlabel3\tlabel4\tlabel5")
 
 
@@ -64,7 +90,9 @@ def splits(name):
 def file_of(name, split):
     if split == "train":
         return "train.tsv"
-    return {"mnli": {"valid": "dev_matched.tsv", "valid1": "dev_mismatched.tsv"}, "imdb": {"valid": "test.tsv"}}.get(name, {"valid": "dev.tsv"})[split]
+    return {"mnli": {"valid": "dev_matched.tsv", "valid1": "dev_mismatched.tsv"}, "imdb": {"valid": "test.tsv"}}.get(
+        name, {"valid": "dev.tsv"}
+    )[split]
 
 
 def tsv(name, split):
@@ -98,7 +126,7 @@ def write_zip(name, path, folder=None):
 
 
 def write_parquet(name, folder, change=lambda columns: columns, shards=1):
-    """What the hub has: parquet with its features, and the card that names the configurations."""
+    """The hub's files: parquet with its features, and the card that names the configurations."""
     from datasets import ClassLabel, Dataset, Features, Value, disable_progress_bars
 
     disable_progress_bars()
@@ -111,7 +139,12 @@ def write_parquet(name, folder, change=lambda columns: columns, shards=1):
     if name != "imdb":
         features["idx"] = Value("int32")
     (folder / config).mkdir(parents=True, exist_ok=True)
-    card = {"configs": [{"config_name": other, "data_files": [{"split": "train", "path": f"{other}/train-*"}]} for other in ("ax", config)]}
+    card = {
+        "configs": [
+            {"config_name": other, "data_files": [{"split": "train", "path": f"{other}/train-*"}]}
+            for other in ("ax", config)
+        ]
+    }
     (folder / "README.md").write_text(f"---\n{json.dumps(card)}\n---\n")
     for split, called in hub.items():
         rows = ROWS[split]
@@ -121,24 +154,30 @@ def write_parquet(name, folder, change=lambda columns: columns, shards=1):
             columns["idx"] = list(range(len(rows)))
         data = Dataset.from_dict(change(columns), features=Features(features))
         for i in range(shards):
-            data.shard(shards, i, contiguous=True).to_parquet(folder / config / f"{called}-{i:05}-of-{shards:05}.parquet")
+            data.shard(shards, i, contiguous=True).to_parquet(
+                folder / config / f"{called}-{i:05}-of-{shards:05}.parquet"
+            )
     return folder
 
 
 def reviews():
-    """aclImdb: path and bytes of each file, in the order of the numbers, but the unlabelled."""
+    """Path and bytes of each labeled file of aclImdb, by class and number."""
     files = {}
     for split, called in (("train", "train"), ("valid", "test")):
         for label, folder in enumerate(("neg", "pos")):
             texts = [a for a, _, c in ROWS[split] if c == label]
-            # Ten and more: in the order of names 10_4.txt comes before 2_4.txt.
+            # Numbers of two digits too: by name 14_4.txt comes before 7_4.txt.
             for i, text in enumerate(texts):
                 files[f"aclImdb/{called}/{folder}/{7 * i}_4.txt"] = text.encode()
     return files
 
 
 def write_reviews(folder):
-    for name, content in {**reviews(), "aclImdb/train/unsup/0_0.txt": b"none", "aclImdb/train/neg/.DS_Store": b"\0"}.items():
+    for name, content in {
+        **reviews(),
+        "aclImdb/train/unsup/0_0.txt": b"none",
+        "aclImdb/train/neg/.DS_Store": b"\0",
+    }.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -146,7 +185,7 @@ def write_reviews(folder):
 
 
 def write_tar(path, extra=()):
-    """The archive, members in an order of its own. ``extra``: further (TarInfo, bytes)."""
+    """The archive, with its members in reverse order. ``extra``: more (TarInfo, bytes)."""
     members = []
     for name, content in [("aclImdb/train/unsup/0_0.txt", b"none"), *reversed(reviews().items())]:
         info = tarfile.TarInfo(name)
@@ -159,5 +198,9 @@ def write_tar(path, extra=()):
 
 
 def bins(out):
-    """Every file of a folder but the manifest."""
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != "manifest.json"}
+    """Content of each file in a folder, except the manifest."""
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.name != "manifest.json"
+    }

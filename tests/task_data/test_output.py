@@ -1,6 +1,7 @@
-"""Options and outputs that are refused; whatever happens, nothing is half-written."""
+"""Rejected options and output folders; the output is complete or absent after errors and kills."""
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -9,54 +10,65 @@ import sys
 import pytest
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.progress import Progress
 from fairseq_linformer.task_data import manifest as manifests
-from fairseq_linformer.task_data import tsv
-from fairseq_linformer.task_data.prepare import prepare
-from fairseq_linformer.task_data.table import TASKS
+from fairseq_linformer.task_data import prepare, tsv
+from fairseq_linformer.task_data.prepare import prepare_task
+from fairseq_linformer.task_data.tasks import TASKS
 
 from . import files
-from .refusals import refused
+from .command_errors import error_of
 
 
-def test_options_and_an_output_that_is_there(capsys, gpt2_files, tmp_path):
+def test_rejected_options_and_output_folders(capsys, gpt2_files, tmp_path):
     source = files.write_tsv("qnli", tmp_path / "QNLI")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
-    for options, out, said in (
-        (["--max-positions", 5], None, "max_positions is 5"),
-        (["--max-skipped", 1], None, "max_skipped is 1.0"),
-        ([], tmp_path / "full", "full has files"),
-        ([], source / "train.tsv", "train.tsv is not a folder"),
-        ([], tmp_path / "link", "link is a link"),
+    for options, out, message in (
+        (["--max-positions", 5], None, "got 5"),
+        (["--max-skipped", 1], None, "got 1.0"),
+        ([], tmp_path / "full", "but it has files"),
+        ([], source / "train.tsv", "but it is not a folder"),
+        ([], tmp_path / "link", "but it is a link"),
         ([], source / "train.tsv" / "out", "[Errno 17] File exists"),
     ):
-        assert said in refused(capsys, gpt2_files, source, *options, task="qnli", out=out)
+        assert message in error_of(capsys, gpt2_files, source, *options, task="qnli", out=out)
     assert os.listdir(tmp_path / "full") == ["x"]
 
 
-def test_a_source_that_is_gone_is_not_blamed_on_the_output(capsys, gpt2_files, tmp_path, monkeypatch):
-    def gone(path):
+def test_error_names_the_missing_source_file(capsys, gpt2_files, tmp_path, monkeypatch):
+    def raise_missing(path):
         raise FileNotFoundError(2, "No such file or directory", "train.tsv")
 
-    monkeypatch.setattr(tsv, "sha256", gone)
-    said = refused(capsys, gpt2_files, files.write_tsv("sst-2", tmp_path / "SST-2"))
-    assert "refused/out was not finished" in said and said.endswith("[Errno 2] No such file or directory: 'train.tsv'")
+    monkeypatch.setattr(tsv, "sha256", raise_missing)
+    message = error_of(capsys, gpt2_files, files.write_tsv("sst-2", tmp_path / "SST-2"))
+    assert "rejected/out failed" in message and message.endswith("[Errno 2] No such file or directory: 'train.tsv'")
 
 
-def test_a_tokenizer_without_a_name(capsys, gpt2_files, tmp_path):
+def test_empty_tokenizer_path_is_rejected(capsys, gpt2_files, tmp_path):
     source = files.write_tsv("qnli", tmp_path / "QNLI")
-    for option, said in (("--gpt2", "encoder.json is not a file"), ("--sentencepiece", "--sentencepiece needs")):
+    for option, message in (("--gpt2-bpe", "encoder.json does not exist"), ("--sentencepiece-model", "not exist")):
         with pytest.raises(SystemExit) as end:
             main(["prepare", "qnli", str(tmp_path / "out"), "--source", str(source), option, ""])
-        assert said in end.value.code
+        assert message in end.value.code
+
+
+def test_redirected_output_has_progress_lines(gpt2, tmp_path, monkeypatch, capsys):
+    """With rows, rate and ETA; here at short intervals."""
+    monkeypatch.setattr(prepare, "Progress", lambda *args: Progress(*args, interval=0.01))
+    prepare_task(TASKS["sst-2"], tmp_path / "out", write_large_source(tmp_path, 20_000), gpt2)
+    lines = capsys.readouterr().err.splitlines()
+    line = r"sst-2 train: [\d,]+/20,005 rows \(\d+ %\), [\d,]+ rows/s, ETA 0:00:\d\d"
+    assert any(re.fullmatch(line, printed) for printed in lines), lines
+    assert any(printed.startswith("sst-2 train: 20,005 rows in 0:00:") for printed in lines)
 
 
 _COMMAND = "import sys; from fairseq_linformer.cli import main; main(sys.argv[1:])"
 
 
-def big(tmp_path, rows):
+def write_large_source(tmp_path, rows):
     source = files.write_tsv("sst-2", tmp_path / "SST-2")
     with open(source / "train.tsv", "ab") as file:
         file.write(b"low lower lower low hello world \t1\n" * rows)
@@ -64,31 +76,46 @@ def big(tmp_path, rows):
 
 
 @pytest.mark.slow
-def test_a_full_disk_leaves_nothing(gpt2_files, tmp_path):
-    """A limit on the size of a file is the nearest thing to a full disk that a test may have."""
-    source = big(tmp_path, 5000)
+def test_full_disk_leaves_no_files(gpt2_files, tmp_path):
+    """Simulated by a limit on the file size."""
+    source = write_large_source(tmp_path, 5000)
     (tmp_path / "out").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", _COMMAND, "prepare", "sst-2", tmp_path / "out" / "x", "--source", source, "--gpt2", gpt2_files],
-        capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
-    )  # fmt: skip
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and str(tmp_path / "out" / "x") in last and "[Errno 27] File too large" in last, done.stderr
-    assert "Traceback" not in done.stderr and not os.listdir(tmp_path / "out")
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            _COMMAND,
+            "prepare",
+            "sst-2",
+            tmp_path / "out" / "x",
+            "--source",
+            source,
+            "--gpt2-bpe",
+            gpt2_files,
+        ],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+    )
+    last = process.stderr.splitlines()[-1]
+    assert process.returncode == 1 and str(tmp_path / "out" / "x") in last and "[Errno 27] File too large" in last, (
+        process.stderr
+    )
+    assert "Traceback" not in process.stderr and not os.listdir(tmp_path / "out")
 
 
-def test_a_kill_leaves_no_output(gpt2, tmp_path, monkeypatch):
-    """At any time there is either the whole folder or none, also beside the one that was finished before."""
-    source = big(tmp_path, 10)
-    prepare(TASKS["sst-2"], tmp_path / "out" / "finished", source, gpt2)
+def test_killed_run_leaves_no_output(gpt2, tmp_path, monkeypatch):
+    """An earlier finished folder next to it is unchanged, and rerunning succeeds."""
+    source = write_large_source(tmp_path, 10)
+    prepare_task(TASKS["sst-2"], tmp_path / "out" / "finished", source, gpt2)
     before = files.bins(tmp_path / "out" / "finished")
     if (child := os.fork()) == 0:
         try:
             monkeypatch.setattr(manifests, "sha256", lambda path: os.kill(os.getpid(), signal.SIGKILL))
-            prepare(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
+            prepare_task(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
         finally:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert not (tmp_path / "out" / "x").exists() and files.bins(tmp_path / "out" / "finished") == before
-    prepare(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
+    prepare_task(TASKS["sst-2"], tmp_path / "out" / "x", source, gpt2)
     assert files.bins(tmp_path / "out" / "x") == before

@@ -1,4 +1,6 @@
-"""Figure 2 (top right): at a fixed number of tokens, the Linformer's time per token does not grow with n.
+"""Figure 2 (top right): the Linformer's time per token at a fixed number of tokens, as n grows.
+
+Usage:
 
     fairseq-linformer reproduce figure-2 --scale cpu
 """
@@ -6,8 +8,8 @@
 from collections.abc import Iterator, Sequence
 
 from ...benchmark import scaling
-from ...benchmark.timing import ratio
-from ..cells import Cell, CellExperiment, CellKind, evidence, spread
+from ...benchmark.timing import ratio_spread
+from ..cells import OTHER_SIZES, Cell, CellExperiment, CellKind, evidence, spread
 from ..records import Measurement, Record
 from ..registry import Claim
 from ..report.charts import Chart
@@ -16,32 +18,43 @@ from ..statistics import Check, Estimate, Verdict, combine_records, not_measured
 from .table_1 import CPU, GPU, SMOKE, time_charts
 
 FLAT_RATIO = 1.25
-"""Of times per token: at most, of what does not depend on n."""
+"""The largest ratio of times per token that counts as independent of n."""
 
 
 def _measurements(cell: Cell) -> Iterator[Measurement]:
     seconds = {int(n): values for n, values in cell["measured"]["seconds"].items()}
     shortest, *longer = sorted(seconds)
     for n in longer:
-        yield Measurement(metric="time_per_token_ratio", model="linformer", n=n, baseline_n=shortest,
-                          **spread(ratio(seconds[n], seconds[shortest]), "ratio of times per token"))  # fmt: skip
+        yield Measurement(
+            metric="time_per_token_ratio",
+            model="linformer",
+            n=n,
+            baseline_n=shortest,
+            **spread(ratio_spread(seconds[n], seconds[shortest]), "ratio of times per token"),
+        )
 
 
-KIND = CellKind("pertoken", "Time per token of the Linformer's forward pass at several n, in one interleaved run", "Figure 2, top right",
-                _measurements)  # fmt: skip
+KIND = CellKind(
+    "pertoken",
+    "Time per token of the Linformer's forward pass at several n, in one interleaved run",
+    "Figure 2, top right",
+    _measurements,
+)
 
 
 def _checks(record: Record) -> list[Check]:
-    """Of the Linformer in the records of this figure, of a Transformer in those of Table 1."""
-    checks = [Estimate(m.value, m.low, m.high, f"linformer: time per token, n={m.n} / n={m.baseline_n}").at_most(FLAT_RATIO)
-              for m in record.select("time_per_token_ratio")]  # fmt: skip
+    """The Linformer's ratios in a record of this figure; the Transformers' in one of Table 1."""
+    checks = [
+        Estimate(m.value, m.low, m.high, f"linformer: time per token, n={m.n} / n={m.baseline_n}").at_most(FLAT_RATIO)
+        for m in record.select("time_per_token_ratio")
+    ]
     times = record.select("microseconds_per_token")
     for model in dict.fromkeys(m.model for m in times if m.model.startswith("transformer")):
-        of_model = sorted((m for m in times if m.model == model), key=lambda m: m.n)
-        first, last = of_model[0], of_model[-1]
-        if len(of_model) > 1:
-            said = f"{model}: time per token, n={last.n} / n={first.n}, medians, and lowest to highest of any two rounds"
-            checks.append(ratio_of_extremes(last, first, said).more_than(FLAT_RATIO))
+        timed = sorted((m for m in times if m.model == model), key=lambda m: m.n)
+        first, last = timed[0], timed[-1]
+        if len(timed) > 1:
+            text = f"{model}: time per token, n={last.n} / n={first.n}"
+            checks.append(ratio_of_extremes(last, first, text).more_than(FLAT_RATIO))
     return checks
 
 
@@ -53,30 +66,45 @@ def verdict(records: Sequence[Record], scale: str) -> Verdict:
 
 
 CLAIM = Claim(
-    "figure-2", "Figure 2 (top right), section 4", "At a fixed number of tokens the Linformer's time does not depend on n.",
-    f"Holds if no round's time per token is more than {FLAT_RATIO} times that of the shortest n; does not hold if every round's is, of one n. "
-    f"A Transformer that was timed at the same scale, here or for Table 1, must take more than {FLAT_RATIO} times as long at the longest n, in any "
-    "two rounds; it does not hold either if it does so in no two. (Written when an earlier measurement was known.)", verdict,
-)  # fmt: skip
+    "figure-2",
+    "Figure 2 (top right), section 4",
+    "At a fixed number of tokens the Linformer's time does not depend on n.",
+    f"Holds if no round's time per token is more than {FLAT_RATIO} times that of the shortest n; does not hold if "
+    "every round's is, for one n. "
+    f"A Transformer that was timed at the same scale, here or for Table 1, must take more than {FLAT_RATIO} times as "
+    "long at the longest n in any two rounds; the claim does not hold either if it does in no two. (Written when an "
+    "earlier measurement was known.)",
+    verdict,
+    (OTHER_SIZES,),
+)
 
 
 class Figure2(CellExperiment):
     shows = ("table-1",)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        rows = [[r.identifier, f"n={m.n} / n={m.baseline_n}", *spread_cells(m, 3)]
-                for r in records for m in r.select("time_per_token_ratio")]  # fmt: skip
-        heads = ["entry", "lengths", "ratio of times a token", "lowest to highest", "rounds"]
-        return [Table(heads, rows, "Figure 2: the Linformer's time a token")] if rows else []
+        rows = [
+            [r.identifier, f"n={m.n} / n={m.baseline_n}", *spread_cells(m, 3)]
+            for r in records
+            for m in r.select("time_per_token_ratio")
+        ]
+        heads = ["record", "lengths", "ratio of times per token", "lowest to highest", "rounds"]
+        return [Table(heads, rows, "Figure 2: the Linformer's time per token")] if rows else []
 
     def charts(self, records: Sequence[Record]) -> list[Chart]:
         return time_charts(records)
 
 
 EXPERIMENTS = (
-    Figure2("figure-2", "Figure 2", [CLAIM], [KIND], {
-        "smoke": lambda: [scaling.PerToken((64, 128), k=16, tokens=128, **SMOKE)],
-        "cpu": lambda: [scaling.PerToken(k=256, **CPU)],
-        "gpu": lambda: [scaling.PerToken(k=256, **GPU)],
-    }),
-)  # fmt: skip
+    Figure2(
+        "figure-2",
+        "Figure 2",
+        [CLAIM],
+        [KIND],
+        {
+            "smoke": lambda: [scaling.PerTokenCell((64, 128), k=16, tokens=128, **SMOKE)],
+            "cpu": lambda: [scaling.PerTokenCell(k=256, **CPU)],
+            "gpu": lambda: [scaling.PerTokenCell(k=256, **GPU)],
+        },
+    ),
+)

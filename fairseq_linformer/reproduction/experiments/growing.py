@@ -1,19 +1,30 @@
-"""Reaching a long n: by doubling it again and again, in one step, or from the beginning.
+"""Reaching a long n: by doubling n repeatedly, in one step, or from scratch.
 
-    fairseq-linformer reproduce growing --scale cpu --text TEXT
+Usage:
+
+    fairseq-linformer reproduce growing --scale cpu --data TEXT
 """
 
+from ..comparisons import (
+    EARLIER_GROUNDS,
+    EARLIER_RATIO,
+    EQUAL_UPDATES,
+    EQUAL_UPDATES_ADDED,
+    KNOWN,
+    Comparison,
+    comparison,
+    perplexity_at_most,
+    replaced_rule,
+)
 from ..records import Record
 from ..registry import Claim
 from ..runs import Model, Models, Run, trunk
 from ..scales import Scale
-from ..statistics import perplexity_at_most
-from ..training import TrainingExperiment, comparison
-from .figure_3 import GROUNDS, RATIO
+from ..training import TrainingExperiment
 
 
 def models(scale: Scale) -> Models:
-    """RoBERTa with as many updates in all."""
+    """RoBERTas of one n, each with the same total number of updates."""
     n = 2 * scale.compared_n
 
     def at_once(scale: Scale, seed: int) -> Run:
@@ -26,16 +37,25 @@ def models(scale: Scale) -> Models:
     return {"roberta": lambda scale, seed: trunk(scale, n, seed), "at once": at_once, "from scratch": scratch}
 
 
-def doubling_is_lowest(record: Record) -> tuple:
+def doubling_is_lowest(record: Record) -> Comparison:
     others = ["at once", "from scratch"]
-    return ["roberta", *others], [perplexity_at_most(record, "roberta", other) for other in others]
+    checks = [perplexity_at_most(record, "roberta", other) for other in others]
+    return Comparison(["roberta", *others], checks, at_equal_updates=True)
 
 
 CLAIM = Claim(
-    "growing", "this project: convert resize",
-    "With as many updates in all, a RoBERTa (`roberta`) whose n was doubled again and again has a lower perplexity than one "
-    "that grew to the same n at once, or learnt at it from scratch.",
-    f"Holds if {RATIO} of roberta over at once and over from scratch is at most 1; does not hold if one is above 1." + GROUNDS,
+    "growing",
+    "this project: convert resize",
+    "At equal updates, doubling n repeatedly beats growing in one step and training at the long n from scratch.",
+    "Holds if roberta, which doubles, has at most the perplexity of at once and of from scratch, after equally many "
+    f"updates; does not hold if it has more than one of them. {EQUAL_UPDATES} {KNOWN}",
     comparison("growing", doubling_is_lowest),
-)  # fmt: skip
+    (
+        replaced_rule(
+            f"Holds if {EARLIER_RATIO} of roberta over at once and over from scratch is at most 1; does not hold if "
+            f"one is above 1.{EARLIER_GROUNDS}",
+            EQUAL_UPDATES_ADDED,
+        ),
+    ),
+)
 EXPERIMENTS = (TrainingExperiment("growing", "Growing to a longer n", [CLAIM], models),)

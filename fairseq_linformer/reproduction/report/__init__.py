@@ -1,1 +1,1 @@
-"""One page made of the records: verdicts, tables and charts of the paper beside ours."""
+"""One page built from the records: verdicts, and the tables and charts of the paper with ours."""

@@ -1,18 +1,26 @@
 """The report's content: each experiment's verdicts by scale, records, tables and charts."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ..commits import commit_defects, describe_commit
 from ..records import Record
 from ..registry import Claim, Experiment
 from ..scales import NAMES
 from ..statistics import UNMEASURED, Verdict, not_measured
 from .charts import Chart, Heat
+from .history import (
+    Superseded,
+    count_changes,
+    describe_earlier,
+    describe_earlier_verdict,
+    describe_recorded,
+    earlier_verdicts,
+)
 from .tables import Table
 
 SHORT = 2
-"""How many numbers of a verdict fit into a cell."""
+"""The most numbers of a verdict in a cell."""
 
 
 @dataclass(frozen=True)
@@ -21,16 +29,26 @@ class ScaleVerdict:
     Attributes:
         scale: empty for a claim that is measured at none.
         n: of the models, where they share one.
+        notes: what a reader of the outcome must know of its records, in a few words each.
+        times: how often the numbers of the claim were measured, at most.
     """
 
     scale: str
     n: int | None
     verdict: Verdict
+    notes: list[str] = field(default_factory=list)
+    times: int = 1
 
     @property
     def label(self) -> str:
         """``cpu, n = 64``."""
         return self.scale if self.n is None else f"{self.scale}, n = {self.n}"
+
+    @property
+    def outcome(self) -> str:
+        """For a cell: ``**holds** (cpu; uncommitted changes)``."""
+        words = "; ".join([*filter(None, [self.label]), *self.notes])
+        return f"**{self.verdict.outcome}**" + f" ({words})" * bool(words)
 
 
 @dataclass(frozen=True)
@@ -39,17 +57,23 @@ class ClaimVerdicts:
 
     Attributes:
         verdicts: the largest scale first; one "not measured" if there are no records.
-        earlier_rules: how the rule read when the first run of a record began, where it reads differently today.
+        recorded_rules: how the rule read when the first run of a record began, where it reads differently today.
+        earlier_verdicts: today's rule on each superseded record, in a sentence.
     """
 
     claim: Claim
     verdicts: list[ScaleVerdict]
-    earlier_rules: list[str] = field(default_factory=list)
+    recorded_rules: list[str] = field(default_factory=list)
+    earlier_verdicts: list[str] = field(default_factory=list)
+
+    @property
+    def earlier_rules(self) -> list[str]:
+        return [describe_earlier(earlier) for earlier in self.claim.history]
 
     @property
     def outcome(self) -> str:
-        """For a cell: ``**holds** (cpu)``."""
-        return "; ".join(f"**{each.verdict.outcome}**" + f" ({each.label})" * bool(each.label) for each in self.verdicts)
+        """For a cell: the outcome at each scale."""
+        return "; ".join(each.outcome for each in self.verdicts)
 
     @property
     def short_numbers(self) -> str:
@@ -64,7 +88,7 @@ class ClaimVerdicts:
 
 @dataclass(frozen=True)
 class Section:
-    """All of one experiment."""
+    """Everything about one experiment."""
 
     experiment: Experiment
     claims: list[ClaimVerdicts]
@@ -77,46 +101,76 @@ class Section:
 
     @property
     def command(self) -> str:
-        """That measures it."""
+        """The command that measures it."""
         options = "".join(f" --{option} FOLDER" for option in self.experiment.reads)
         return f"fairseq-linformer reproduce {self.experiment.name}{options}"
 
 
-def sections_of(records: Sequence[Record], experiments: Iterable[Experiment]) -> list[Section]:
+def sections_of(
+    records: Sequence[Record], experiments: Iterable[Experiment], superseded: Superseded | None = None
+) -> list[Section]:
     """A section per experiment, in their order.
+
+    Args:
+        superseded: of ``superseded.read_superseded``.
 
     Raises:
         ValueError: an experiment fails on its records, which it names.
     """
-    return [_section(records, experiment) for experiment in experiments]
+    return [_section(records, experiment, superseded or {}) for experiment in experiments]
 
 
-def _section(records: Sequence[Record], experiment: Experiment) -> Section:
+def _section(records: Sequence[Record], experiment: Experiment, superseded: Superseded) -> Section:
     mine = [record for record in records if record.experiment == experiment.name]
     try:
-        claims = [_verdicts(claim, records) for claim in experiment.claims]
+        claims = [_verdicts(claim, records, superseded) for claim in experiment.claims]
         used = [name for each in claims for at_scale in each.verdicts for name in at_scale.verdict.records]
         shown, context = experiment.shown(records, used), experiment.context(records)
-        return Section(experiment, claims, shown, context, experiment.tables(shown), experiment.charts(shown),
-                       experiment.context_tables(context), experiment.context_charts(context))  # fmt: skip
+        return Section(
+            experiment,
+            claims,
+            shown,
+            context,
+            experiment.tables(shown),
+            experiment.charts(shown),
+            experiment.context_tables(context),
+            experiment.context_charts(context),
+        )
     except Exception as error:  # a record may be sealed and still hold what a rule does not expect
         names = ", ".join(record.identifier for record in mine) or "no records"
-        raise ValueError(f"{experiment.name} cannot be reported from {names}: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"{experiment.name} cannot be reported from {names}: {type(error).__name__}: {error}"
+        ) from error
 
 
-def _verdicts(claim: Claim, records: Sequence[Record]) -> ClaimVerdicts:
-    scales = [scale for scale in reversed(NAMES) if scale != "smoke"]
-    found = [(scale, verdict) for scale in scales if (verdict := claim.evaluate(records, scale)).outcome != UNMEASURED]
-    used = {name for _, verdict in found for name in verdict.records}
-    earlier: dict[str, list[str]] = {}
-    for record in records:
-        if record.identifier in used and record.rules is not None:
-            rule = record.rules.get(claim.identifier, "there was no rule of this claim.")
-            earlier.setdefault(rule, []).append(record.identifier)
-    notes = [f"When {', '.join(names)} {'were' if names[1:] else 'was'} begun: {rule}"
-             for rule, names in earlier.items() if rule != claim.rule]  # fmt: skip
-    verdicts = [ScaleVerdict(scale, _shared_n(r for r in records if r.identifier in verdict.records), verdict) for scale, verdict in found]
-    return ClaimVerdicts(claim, verdicts or [ScaleVerdict("", None, not_measured("at any scale"))], notes)
+def _verdicts(claim: Claim, records: Sequence[Record], superseded: Superseded) -> ClaimVerdicts:
+    found: list[ScaleVerdict] = []
+    all_used: set[str] = set()
+    earlier_notes: list[str] = []
+    for scale in reversed(NAMES):
+        verdict = claim.verdict(records, scale)
+        if scale == "smoke" or verdict.outcome == UNMEASURED:
+            continue
+        used = [record for record in records if record.identifier in verdict.records]
+        identifiers = [record.identifier for record in used]
+        # A record without the numbers of this claim was no measurement for it.
+        earlier = [
+            each
+            for each in earlier_verdicts(claim, records, scale, identifiers, superseded)
+            if each[2] is None or each[2].outcome != UNMEASURED
+        ]
+        earlier_notes += [describe_earlier_verdict(*each, SHORT) for each in earlier]
+        notes = [*dict.fromkeys(defect for record in used for defect in commit_defects(record).values())]
+        replaced = [name.rpartition(".")[0] for name, _, _ in earlier]
+        times = 1 + max(map(replaced.count, identifiers))
+        if times > 1:
+            outcomes = dict.fromkeys(old.outcome for _, _, old in earlier if old and old.outcome != verdict.outcome)
+            notes.append(f"measured {times} times" + f", before: {' and '.join(outcomes)}" * bool(outcomes))
+        found.append(ScaleVerdict(scale, _shared_n(used), verdict, notes, times))
+        all_used |= {record.identifier for record in used}
+    recorded = describe_recorded(claim, (record for record in records if record.identifier in all_used))
+    nothing = ScaleVerdict("", None, not_measured("at any scale"), times=0)
+    return ClaimVerdicts(claim, found or [nothing], recorded, earlier_notes)
 
 
 def _shared_n(used: Iterable[Record]) -> int | None:
@@ -134,15 +188,37 @@ def common_n(record: Record) -> int | None:
 
 
 def claims_table(sections: Sequence[Section]) -> Table:
-    """A row per claim: its verdict, and the first decisive numbers, at each scale."""
+    """A row per claim: its verdict and the first decisive numbers at each scale, and how often its rule changed."""
     claims = [each for section in sections for each in section.claims]
-    rows = [[each.claim.where, each.claim.statement, each.outcome, each.short_numbers] for each in claims]
-    return Table(["where", "claim", "verdict (scale)", "numbers"], rows, links=[f"claim-{each.claim.identifier}" for each in claims])
+    rows = [
+        [each.claim.where, each.claim.statement, each.outcome, each.short_numbers, count_changes(each.claim)]
+        for each in claims
+    ]
+    return Table(
+        ["where", "claim", "verdict (scale)", "numbers", "changes of the rule"],
+        rows,
+        links=[f"claim-{each.claim.identifier}" for each in claims],
+    )
+
+
+LONGEST_EVIDENCE = 110
+"""The most characters of a number in the README's table."""
+
+
+def readme_table(sections: Sequence[Section]) -> Table:
+    """A short line per claim: its verdict and the first decisive number, if that is short."""
+    claims = [each for section in sections for each in section.claims]
+    rows = []
+    for each in claims:
+        evidence = next((each_verdict.verdict.deciding[:1] for each_verdict in each.verdicts), [])
+        short = [text for text in evidence if len(text) <= LONGEST_EVIDENCE]
+        rows.append([each.claim.statement, each.claim.where, each.outcome, short[0] if short else ""])
+    return Table(["claim", "where", "verdict (scale)", "evidence"], rows)
 
 
 def circumstances(record: Record) -> str:
     """Scale, hardware, date and commit, in a line."""
-    return f"{record.scale} scale; {machine(record)}; {record.date}; commit {short_commit(record)}"
+    return f"{record.scale} scale; {machine(record)}; {record.date}; commit {describe_commit(record)}"
 
 
 def machine(record: Record) -> str:
@@ -150,8 +226,3 @@ def machine(record: Record) -> str:
     accelerators = h.get("accelerators") or []
     many = f", {len(accelerators)} x {accelerators[0]}" if accelerators else ""
     return f"{h.get('processor', 'unknown processor')}, {h.get('cores', '?')} cores{many}"
-
-
-def short_commit(record: Record) -> str:
-    """Twelve digits of each commit."""
-    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", r"\1", record.commit)

@@ -21,8 +21,8 @@ class Table:
         ValueError: a row and the head differ in length.
     """
 
-    head: list[str]
-    rows: list[Sequence[str]]
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
     caption: str = ""
     links: list[str] = field(default_factory=list)
     names: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -41,7 +41,8 @@ def spread_cells(m: Measurement | None, digits: int) -> list[str]:
 
 
 def css_class(cell: str) -> str:
-    """The CSS class of a cell: ``number`` (right-aligned), ``long`` or ``some`` (text with a minimum width), or empty."""
+    """The CSS class of a cell: ``number`` (right-aligned), ``long`` or ``some`` (text with a minimum width), or
+    empty."""
     if re.match(r"^[-+]?[\d.,]+( ?[%x])?( to [\d.,]+)?$", cell):
         return "number"
     return "long" if len(cell) > 60 else "some" if len(cell) > 12 else ""

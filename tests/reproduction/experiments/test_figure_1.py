@@ -7,8 +7,8 @@ import pytest
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-from fairseq_linformer.analysis.result import Spectrum
-from fairseq_linformer.analysis.spectrum import Sums
+from fairseq_linformer.analysis.spectrum import SpectrumSums
+from fairseq_linformer.analysis.spectrum_result import Spectrum
 from fairseq_linformer.files import sha256
 from fairseq_linformer.reproduction.experiments import figure_1
 from fairseq_linformer.reproduction.records import Curve
@@ -30,12 +30,15 @@ def spectrum(*layers, identifier="spectrum-roberta-cpu", index=16, source="r", *
     return record(shares, identifier, runs, experiment="figure-1", **changed)
 
 
-@pytest.mark.parametrize("heads, expected", [
-    ((1.0, 0.75, 1.0), HOLDS),
-    ((1.0, 0.74, 1.0), UNDECIDED),  # though the mean over heads is above 0.75
-    ((1.0, 0.5, 1.0), UNDECIDED),
-    ((1.0, 0.49, 1.0), FAILS),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "heads, expected",
+    [
+        ((1.0, 0.75, 1.0), HOLDS),
+        ((1.0, 0.74, 1.0), UNDECIDED),  # though the mean over heads is above 0.75
+        ((1.0, 0.5, 1.0), UNDECIDED),
+        ((1.0, 0.49, 1.0), FAILS),
+    ],
+)
 def test_every_head_has_a_long_tail(heads, expected):
     assert (figure_1.TAIL, figure_1.NO_TAIL) == (0.75, 0.5)
     for layers in ([heads], [heads, (1.0, 1.0, 1.0)], [(1.0, 1.0, 1.0), heads]):
@@ -45,41 +48,63 @@ def test_every_head_has_a_long_tail(heads, expected):
 def test_the_least_share_and_the_mean_are_reported():
     (check,) = verdict("figure-1", spectrum((0.9, 0.6, 0.9))).checks
     assert (
-        "0.60" in check.text
-        and "0.80 in the mean" in check.text
-        and "layer 1" in check.text
-        and "3 heads" in check.text
+        "0.60" in check.text and "0.80 on average" in check.text and "layer 1" in check.text and "3 heads" in check.text
     )
 
 
-@pytest.mark.parametrize("layers, expected", [
-    ([(0.9, 0.5), (0.0, 0.0), (0.75, 0.75)], HOLDS),  # in the mean over heads, 0.70 and 0.75
-    ([(0.7, 0.8), (1.0, 1.0), (0.75, 0.75)], FAILS),  # equal
-    ([(0.75, 0.75), (0.9, 0.5)], FAILS),
-])  # fmt: skip
-def test_the_last_layer_is_compared_with_the_first(layers, expected):
+@pytest.mark.parametrize(
+    "layers, expected",
+    [
+        ([(0.9, 0.5), (0.7,), (0.7,), (0.71,), (0.71,), (0.9, 0.5)], HOLDS),  # by the mean over heads and layers
+        ([(0.7,)] * 6, FAILS),  # equal
+        ([(0.7,), (0.7,), (0.7,), (0.69,), (0.69,), (0.719,)], FAILS),  # though the last is above the first
+        ([(0.7,), (0.7,), (0.7,), (0.69,), (0.69,), (0.721,)], HOLDS),
+        ([(0.7,), (0.7,), (0.7,), (0.0,), (0.71,), (0.71,), (0.71,)], HOLDS),  # the middle one is in neither half
+        ([(0.1,), (0.1,), (0.1,), (0.9,), (0.9,)], UNDECIDED),  # fewer than six layers
+        ([(0.9,), (0.1,)], UNDECIDED),
+        ([(0.9,)], UNDECIDED),
+    ],
+)
+def test_the_upper_half_of_the_layers_is_compared_with_the_lower(layers, expected):
+    assert figure_1.MIN_LAYERS == 6
     assert outcome("figure-1-layers", spectrum(*layers)) == expected
 
 
+UP, DOWN = [(0.7,)] * 3 + [(0.8,)] * 3, [(0.8,)] * 3 + [(0.75,)] * 3
+
+
 def test_every_model_and_text_decides():
-    up, down = spectrum((0.8,), (0.9,)), spectrum((0.9,), (0.8,), identifier="spectrum-roberta-more")
-    assert outcome("figure-1-layers", up, down) == FAILS and outcome("figure-1", up, down) == HOLDS
-    both = up.changed(
-        measurements=[*up.measurements, *spectrum((0.9,), (0.8,), source="s").measurements],
+    up, down = spectrum(*UP), spectrum(*DOWN, identifier="spectrum-roberta-more")
+    assert outcome("figure-1-layers", up, down) == FAILS and outcome("figure-1", up) == UNDECIDED
+    both = up.copy_with(
+        measurements=[*up.measurements, *spectrum(*DOWN, source="s").measurements],
         configuration={"runs": {**up.configuration["runs"], "s": up.configuration["runs"]["r"]}},
     )
     found = verdict("figure-1-layers", both)
-    assert found.outcome == FAILS and len(found.checks) == 2 and found.deciding[0].startswith("s: ")
-    deeper = both.changed(measurements=[*both.measurements, *spectrum((), (), (0.7,), source="s").measurements])
-    assert all("layer 3" in text for text in verdict("figure-1-layers", deeper).deciding if text.startswith("s: "))
-    assert len(verdict("figure-1-layers", deeper).checks) == 2
+    assert found.outcome == FAILS and len(found.checks) == 2
+    assert found.deciding[0].startswith("s: 0.80 in layers 1 to 3, 0.75 in layers 4 to 6;")
 
 
-def test_another_index_than_a_quarter_is_left_out():
-    ours, other = spectrum((0.8,), (0.9,)), spectrum((0.1,), (0.0,), identifier="spectrum-roberta-more", index=8)
-    for claim in ("figure-1", "figure-1-layers"):
+def test_the_models_behind_a_verdict_are_counted():
+    texts = [spectrum(*UP, source=f"RoBERTa, n = 64, {text}", identifier=text) for text in ("wiki", "books")]
+    assert verdict("figure-1-layers", *texts).remarks == ["1 model: RoBERTa, n = 64"]
+    two = texts[0].copy_with(
+        measurements=[*texts[0].measurements, *spectrum(*UP, source="RoBERTa, n = 8, wiki").measurements],
+        configuration={
+            "runs": {s: {"index": 16, "singular_values": 64} for s in ("RoBERTa, n = 64, wiki", "RoBERTa, n = 8, wiki")}
+        },
+    )
+    assert verdict("figure-1-layers", two).remarks == ["2 models: RoBERTa, n = 64; RoBERTa, n = 8"]
+
+
+def test_another_index_than_a_quarter_is_skipped():
+    ours, other = (
+        spectrum(*UP, identifier="spectrum-roberta-cpu"),
+        spectrum((0.1,), (0.0,), identifier="spectrum-roberta-more", index=8),
+    )
+    for claim, expected in (("figure-1", UNDECIDED), ("figure-1-layers", HOLDS)):
         found = verdict(claim, ours, other)
-        assert found.outcome == HOLDS and found.records == ["spectrum-roberta-cpu"]
+        assert found.outcome == expected and found.records == ["spectrum-roberta-cpu"]
         assert outcome(claim, other) == UNDECIDED
 
 
@@ -174,7 +199,7 @@ def test_the_attention_of_a_checkpoint_is_analyzed(text, tmp_path, monkeypatch):
 
     def measure(model, blocks, sentences, state, key):
         asked.update(blocks=[*blocks], sentences=sentences, state=state, key=key)
-        sums = Sums.empty(1, 2, 8)
+        sums = SpectrumSums.empty(1, 2, 8)
         sums.curve[0] = [np.arange(1, 9) / 2, np.full(8, 4.0)]
         sums.sentences, sums.values, sums.difference = 4, 8, 0.25
         return sums
@@ -183,7 +208,7 @@ def test_the_attention_of_a_checkpoint_is_analyzed(text, tmp_path, monkeypatch):
     monkeypatch.setattr(
         figure_1, "load_model", lambda path, tokenizer: opened if path == checkpoint and not tokenizer else None
     )
-    monkeypatch.setattr(figure_1, "measure", measure)
+    monkeypatch.setattr(figure_1, "accumulate_spectra", measure)
     found, seconds = figure_1.analyze(checkpoint, text, 8, 4, tmp_path / "new" / "out")
     assert found.facts == {
         "kind": "roberta",
@@ -210,15 +235,15 @@ def test_charts():
     layers = [
         Curve(metric="cumulative_share", source="r", layer=layer, points=[(16, 0.7), (64, 1.0)]) for layer in (1, 2)
     ]
-    lines, heat = find("figure-1").charts([spectrum((0.1, 0.2), (0.3, 0.4)).changed(curves=layers)])
+    lines, heat = find("figure-1").charts([spectrum((0.1, 0.2), (0.3, 0.4)).copy_with(curves=layers)])
     assert [(s.name, s.runs) for s in lines.series] == [
         (f"r, layer {layer}", [[(16, 0.7), (64, 1.0)]]) for layer in (1, 2)
     ]
     values = dict(zip(heat.rows, heat.values))
     assert values == {"layer 1": [0.1, 0.2], "layer 2": [0.3, 0.4]} and heat.columns == ["head 1", "head 2"]
-    assert "16 of 64" in heat.what and lines.identifier != heat.identifier
+    assert "16 of 64" in heat.quantity and lines.identifier != heat.identifier
     assert [*find("figure-1").charts([spectrum((0.1, 0.2))])] == [
-        figure_1.Heat(heat.identifier, heat.title, ["layer 1"], heat.columns, [[0.1, 0.2]], heat.what)
+        figure_1.Heat(heat.identifier, heat.title, ["layer 1"], heat.columns, [[0.1, 0.2]], heat.quantity)
     ]
 
 
@@ -228,7 +253,7 @@ def test_charts_of_each_n():
         "r": {"index": 16, "singular_values": 64, "n": 64},
         "a, n = 128": {"index": 32, "singular_values": 128, "n": 128},
     }
-    both = spectrum((0.1, 0.2)).changed(
+    both = spectrum((0.1, 0.2)).copy_with(
         measurements=[*spectrum((0.1, 0.2)).measurements, *longer.measurements],
         configuration={"runs": facts},
         curves=[Curve(metric="cumulative_share", source=source, layer=1, points=[(16, 0.7)]) for source in facts],
@@ -241,4 +266,4 @@ def test_charts_of_each_n():
         [[0.5, 0.6]],
         [[0.1, 0.2]],
     ]
-    assert "32 of 128" in charts[1].what and "16 of 64" in charts[3].what
+    assert "32 of 128" in charts[1].quantity and "16 of 64" in charts[3].quantity

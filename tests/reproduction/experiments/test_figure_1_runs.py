@@ -1,4 +1,4 @@
-"""Figure 1: its RoBERTa, the blocks that are analyzed, its record, and the refusals before it is trained."""
+"""Figure 1: its RoBERTa, the blocks that are analyzed, its record, and rejections before it is trained."""
 # ruff: noqa: F811 (fixtures are imported)
 
 import json
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from fairseq_linformer.evaluation.rows import open_dataset
+from fairseq_linformer.evaluation.encoded_rows import open_dataset
 from fairseq_linformer.reproduction.experiments import figure_1
 from fairseq_linformer.reproduction.experiments.figure_1 import Blocks
 from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
 from fairseq_linformer.reproduction.scales import SCALES
-from fairseq_linformer.reproduction.text import described
+from fairseq_linformer.reproduction.text import describe_text
 from fairseq_linformer.reproduction.verify import verify
 
 from ..trainer import DATE, HARDWARE, VERSIONS, text, trainer  # noqa: F401
@@ -57,7 +57,7 @@ def test_record(figure, measure, trainer, text, tmp_path, monkeypatch):
         "smoke",
     )
     assert (record.commit, record.hardware, record.versions, record.date) == ("abc; def", HARDWARE, VERSIONS, DATE)
-    assert record.data == described(text) and record.command == "the command"
+    assert record.data == describe_text(text) and record.command == "the command"
     assert record.seconds == 25.0  # two runs of ten, and the analysis
     assert record.rules == {claim.identifier: claim.rule for claim in figure.claims}
     c = record.configuration
@@ -121,14 +121,14 @@ def there(measure):
 def test_a_record_of_another_plan_is_rejected(figure, there, text, tmp_path, key):
     inputs = Inputs(tmp_path / "runs", text)
     figure.check_ledger("smoke", inputs, [there])
-    other = there.changed(configuration={**there.configuration, key: "other"})
+    other = there.copy_with(configuration={**there.configuration, key: "other"})
     for check in (lambda: figure.check_ledger("smoke", inputs, [other]), lambda: figure.measure_again(other, inputs)):
         with pytest.raises(ValueError, match=f"spectrum-roberta-smoke .*{key}"):
             check()
 
 
 def test_a_record_of_other_data_is_rejected(figure, there, text, tmp_path, trainer):
-    inputs, other = Inputs(tmp_path / "elsewhere", text), there.changed(data="other")
+    inputs, other = Inputs(tmp_path / "elsewhere", text), there.copy_with(data="other")
     trainer.trained.clear()
     for check in (lambda: figure.check_ledger("smoke", inputs, [other]), lambda: figure.measure_again(other, inputs)):
         with pytest.raises(ValueError, match="spectrum-roberta-smoke .*data"):
@@ -157,7 +157,7 @@ def test_verification_resumes_in_time(figure, there, text, tmp_path, trainer):
     with pytest.raises(Unfinished):
         figure.measure_again(there, Inputs(tmp_path / "again", text, minutes=0.0))
     assert trainer.trained == [*RUNS, RUNS[0]]
-    with pytest.raises(ValueError, match="--text"):
+    with pytest.raises(ValueError, match="--data"):
         figure.measure_again(there, Inputs(tmp_path / "again"))
 
 
@@ -165,7 +165,7 @@ def test_verification_resumes_in_time(figure, there, text, tmp_path, trainer):
 
 
 def test_blocks(text):
-    """Of n tokens that begin with <s>; every token once, in order, and the rest is left out."""
+    """Of n tokens that begin with <s>; every token once, in order; an incomplete block is skipped."""
     dataset = open_dataset(text / "shard0/valid")
     tokens = [token for i in range(len(dataset)) for token in dataset[i].tolist()]
     blocks = Blocks(text / "shard0", 16, 0)
@@ -173,7 +173,7 @@ def test_blocks(text):
     assert all(len(block) == 16 and block[0] == 0 for block in found) and len(found) == len(tokens) // 15
     assert [token for block in found for token in block[1:]] == tokens[: 15 * len(found)]
     assert (blocks.counts.texts, blocks.counts.sentences) == (len(dataset), len(found))
-    assert [*blocks] == found and blocks.counts.sentences == len(found) and blocks.left_out() == ""
+    assert [*blocks] == found and blocks.counts.sentences == len(found) and blocks.describe_unfit() == ""
 
 
 def test_cost(figure):

@@ -26,26 +26,27 @@ def transformer(*times, **changed):
     return record(of, experiment="table-1", **changed)
 
 
-@pytest.mark.parametrize("low, high, expected", [
-    (1.0, 1.25, HOLDS), (1.0, 1.26, UNDECIDED), (1.25, 1.3, UNDECIDED),
-])  # fmt: skip
+@pytest.mark.parametrize("low, high, expected", [(1.0, 1.25, HOLDS), (1.0, 1.26, UNDECIDED), (1.25, 1.3, UNDECIDED)])
 def test_no_round_is_much_slower_per_token(low, high, expected):
     assert figure_2.FLAT_RATIO == 1.25
     found = verdict("figure-2", flat(1.25, low, high))
-    assert found.outcome == expected and f"1.25 ({low:g} to {high:g})" in found.deciding[0]
+    assert found.outcome == expected and f"1.25 [{low:g}, {high:g}]" in found.deciding[0]
 
 
 def test_every_round_slower_fails():
     assert outcome("figure-2", flat(1.28, 1.26, 1.3)) == FAILS
 
 
-@pytest.mark.parametrize("last, expected", [
-    ((30.0, 29.0, 33.0), HOLDS),
-    ((14.0, 13.76, 14.0), HOLDS),  # 13.76 / 11 is just above 1.25
-    ((14.0, 13.75, 14.0), UNDECIDED),
-    ((11.0, 10.5, 11.25), FAILS),  # 11.25 / 9 is 1.25
-    ((11.0, 10.5, 11.26), UNDECIDED),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "last, expected",
+    [
+        ((30.0, 29.0, 33.0), HOLDS),
+        ((14.0, 13.76, 14.0), HOLDS),  # 13.76 / 11 is just above 1.25
+        ((14.0, 13.75, 14.0), UNDECIDED),
+        ((11.0, 10.5, 11.25), FAILS),  # 11.25 / 9 is 1.25
+        ((11.0, 10.5, 11.26), UNDECIDED),
+    ],
+)
 def test_the_transformer_takes_longer_at_the_longest_n(last, expected):
     times = transformer((1024, 99.0, 99.0, 99.0), (4096, *last), (512, 10.0, 9.0, 11.0))
     found = verdict("figure-2", flat(1.1, 1.0, 1.2), times)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from fairseq_linformer.reproduction.finetuned import SIZES, members, pretrainings
+from fairseq_linformer.reproduction.experiments.figure_3 import OWN_START, SHARINGS
+from fairseq_linformer.reproduction.finetuning_experiment import SIZES, members, pretrainings
 from fairseq_linformer.reproduction.registry import experiments, find
-from fairseq_linformer.reproduction.runs import Model, in_training_order
+from fairseq_linformer.reproduction.runs import AUTHORS, Model, as_authors, default_start, in_training_order
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.training import TrainingExperiment
 
@@ -28,6 +29,8 @@ def test_what_is_trained():
         "figure-3c",
         "figure-3d",
         "growing",
+        "local-window",
+        "local-window-long",
         "projections",
         "scratch",
         "starts",
@@ -43,12 +46,12 @@ def test_models_differ_only_in_what_is_compared(name, scale):
     for runs in models.values():
         assert [run.seed for run in runs] == list(SCALES[scale].seeds)
         assert all(each.seed == run.seed for run in runs for each in run.history)
-    for of_seed in zip(*models.values()):
-        assert len({total(run) for run in of_seed}) == 1
+    for runs in zip(*models.values()):
+        assert len({total(run) for run in runs}) == 1
         if name != "growing":  # whose last stages differ in length
-            assert len({(run.updates, run.decays) for run in of_seed}) == 1
+            assert len({(run.updates, run.decays) for run in runs}) == 1
         if name != "figure-3d":
-            assert len({run.model.n for run in of_seed}) == 1
+            assert len({run.model.n for run in runs}) == 1
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -67,31 +70,47 @@ def test_the_first_seed_of_every_model_is_trained_first():
     assert seeds == sorted(seeds) and set(seeds) == {1, 2, 3}
 
 
+def linformers(models):
+    return {label: runs[0].model for label, runs in models.items() if runs[0].model.k}
+
+
 def test_figure_3a():
     models = plan("figure-3a")
-    assert list(models) == ["roberta", "k=4", "k=8", "k=16", "k=32", "k=64"]
-    assert [runs[0].model for runs in models.values()][1:] == [Model(64, k) for k in (4, 8, 16, 32, 64)]
+    assert list(models) == [
+        "roberta",
+        *(f"k={k}" for k in (4, 8, 16, 32, 64)),
+        *(f"k={k}{AUTHORS}" for k in (4, 8, 16, 32)),  # with k = n every start is the identity
+    ]
+    assert linformers(models) == {f"k={k}": Model(64, k) for k in (4, 8, 16, 32, 64)} | {
+        f"k={k}{AUTHORS}": Model(64, k, start="normal", rate=1.0) for k in (4, 8, 16, 32)
+    }
     every = in_training_order(models)
     assert [run.name for run in every[:5]] == [
         "roberta-n16-scratch/seed1",
         "roberta-n32-grown/seed1",
         "roberta-n64-grown/seed1",
         "roberta-n64-continued/seed1",
-        "linformer-n64-k4-headwise-average-converted/seed1",
+        "linformer-n64-k4-headwise-default-converted/seed1",
     ]
-    assert len(every) == 27 and sum(run.updates for run in every) == 3 * (2000 + 2 * 400 + 6 * 500)
+    assert len(every) == 39 and sum(run.updates for run in every) == 3 * (2000 + 2 * 400 + 10 * 500)
     cost = find("figure-3a").cost("cpu")
-    assert "27 runs" in cost and "17,400 updates" in cost and "35.6 M" in cost
+    assert "39 runs" in cost and "23,400 updates" in cost and "47.9 M" in cost
     longer = plan("figure-3b")
-    assert list(longer)[1:] == ["k=8", "k=16", "k=32", "k=64", "k=128"]
+    assert list(longer)[1:6] == ["k=8", "k=16", "k=32", "k=64", "k=128"]
     assert longer["k=32"][0].start.name == "roberta-n128-grown/seed1" and longer["k=32"][0].start.start == every[2]
 
 
-def test_figure_3c():
-    models = plan("figure-3c")
-    assert {label: runs[0].model for label, runs in models.items() if label != "roberta"} == {
-        sharing: Model(64, 16, sharing) for sharing in ("none", "headwise", "key-value", "layerwise")
+def test_figure_3c_has_the_same_start_for_every_sharing():
+    """That of layerwise sharing; the defaults of the others and the authors' initialization of all are reported too."""
+    models = linformers(plan("figure-3c"))
+    compared = {sharing: models.pop(sharing) for sharing in SHARINGS}
+    assert {sharing: (model.n, model.k, model.sharing) for sharing, model in compared.items()} == {
+        sharing: (64, 16, sharing) for sharing in SHARINGS
     }
+    assert {described["start"] for described in map(Model.describe, compared.values())} == {default_start("layerwise")}
+    assert {s + AUTHORS: as_authors(model) for s, model in compared.items()}.items() <= models.items()
+    rest = {label: model for label, model in models.items() if not label.endswith(AUTHORS)}
+    assert rest == {s + OWN_START: Model(64, 16, s) for s in SHARINGS if default_start(s) != default_start("layerwise")}
 
 
 def test_shorter_models_of_figure_3d_wait_while_longer_ones_grow():
@@ -100,8 +119,22 @@ def test_shorter_models_of_figure_3d_wait_while_longer_ones_grow():
     assert (starts["n=64"].name, starts["n=64"].updates) == ("roberta-n64-waiting/seed1", 4 * 400)
     assert (starts["n=512"].made, starts["n=512"].updates, starts["n=1024"].made) == ("waiting", 400, "grown")
     run = plan("figure-3d")["n=64"][0]
-    assert run.name == "linformer-n64-k32-headwise-average-converted-as-n1024/seed1"  # that of Figure 3 (a) is another
+    name = "linformer-n64-k32-headwise-default-rate0.015625-converted-as-n1024/seed1"
+    assert run.name == name  # that of Figure 3 (a) is another
     assert {runs[0].model.k for label, runs in plan("figure-3d").items() if label.startswith("n=")} == {32}
+
+
+@pytest.mark.parametrize("scale, rate", [("cpu", 16 / 1024), ("gpu", 16 / 4096)])
+def test_every_n_of_figure_3d_learns_at_the_rate_of_the_longest(scale, rate):
+    models = linformers(plan("figure-3d", scale))
+    ours = {label: model for label, model in models.items() if not label.endswith(AUTHORS)}
+    assert (
+        {model.rate for model in ours.values()} == {rate} == {Model(max(SCALES[scale].lengths), 8).describe()["rate"]}
+    )
+    assert {model.start for model in ours.values()} == {None}
+    assert {label: as_authors(model) for label, model in ours.items()} == {
+        label.removesuffix(AUTHORS): model for label, model in models.items() if label not in ours
+    }
 
 
 def test_growing():
@@ -117,21 +150,22 @@ def test_growing():
 
 
 def test_projections():
-    models = {label: runs[0].model for label, runs in plan("projections").items()}
-    assert models == {
-        "roberta": Model(64),
-        "linear": Model(64, 16),
-        "conv": Model(64, 16, projection="conv"),
-        **{kind: Model(64, 16, projection=kind, start=None) for kind in ("mean-pool", "max-pool")},
+    """Linear and conv have the same initialization; linear with its default is reported too."""
+    models = linformers(plan("projections"))
+    kinds = {"linear": "linear", "linear" + OWN_START: "linear", **{k: k for k in ("conv", "mean-pool", "max-pool")}}
+    assert {label: (model.n, model.k, model.projection) for label, model in models.items()} == {
+        label: (64, 16, kind) for label, kind in kinds.items()
     }
+    assert models["linear"].describe()["start"] == models["conv"].describe()["start"]
+    assert models["linear" + OWN_START].start is None
 
 
 def test_starts():
-    models = {label: runs[0].model for label, runs in plan("starts").items()}
-    assert {label: (model.k, model.start, model.rate) for label, model in models.items() if model.k} == {
+    models = linformers(plan("starts"))
+    assert {label: (model.k, model.start, model.rate) for label, model in models.items()} == {
         "average": (16, "average", None),
         "normal": (16, "normal", None),
-        "staggered": (16, "staggered", None),
+        "default": (16, None, None),
         "normal at the full rate": (16, "normal", 1.0),
     }
     assert plan("starts")["normal at the full rate"][0].name.endswith("-normal-rate1-converted/seed1")
@@ -162,6 +196,7 @@ def test_what_a_record_says_of_its_plan():
         "to zero",
         "grown",
     )
+    assert run["model"]["start"] == default_start() and run["model"]["rate"] == 0.25  # 16 / n
     assert run["from"]["from"]["from"] == {"model": {"n": 16}, "made": "scratch", "updates": 2000, "rate": "constant"}
 
 

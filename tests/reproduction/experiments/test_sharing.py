@@ -8,16 +8,16 @@ from fairseq.models.roberta import RobertaModel
 from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.models import LinformerRobertaModel
-from fairseq_linformer.models.bare_task import BareTask
+from fairseq_linformer.models.stub_task import StubTask
 from fairseq_linformer.modules.projection import LearnedProjection, count_matrices
-from fairseq_linformer.planning.configs import VOCABULARY
+from fairseq_linformer.planning.configs import VOCAB_SIZE
 from fairseq_linformer.reproduction.experiments import sharing
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNMEASURED
 
 from ..evidence import number, outcome, record, verdict
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/options.md").read_text(encoding="utf-8")
 ROBERTA = 124_696_665
 
 
@@ -78,7 +78,7 @@ def test_every_count_is_in_the_table():
         [
             number("matrices", 288.0, sharing="none", unit="matrices"),
             number("parameters", 14155776.0, model="roberta", unit="parameters"),
-            number("operations_per_token", 7.5, model="linformer", n=512, unit="operations a token"),
+            number("operations_per_token", 7.5, model="linformer", n=512, unit="operations per token"),
         ],
         "parameters-cpu",
     )
@@ -86,7 +86,7 @@ def test_every_count_is_in_the_table():
     assert table.rows == [
         ["none: matrices", "288", "matrices"],
         ["roberta: parameters", "14,155,776", "parameters"],
-        ["n=512, linformer: operations per token", "7.5", "operations a token"],
+        ["n=512, linformer: operations per token", "7.5", "operations per token"],
     ]
 
 
@@ -95,7 +95,7 @@ def test_every_count_is_in_the_table():
 
 def readme_rows():
     """Projection, sharing, k, then matrices, parameters in them and parameters in all."""
-    part = README.split("<!-- parameters begin -->")[1].split("<!-- parameters end -->")[0]
+    part = PAGE.split("<!-- parameters begin -->")[1].split("<!-- parameters end -->")[0]
     for line in part.strip().splitlines()[2:]:
         cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
         yield cells[:3], tuple(int(cell.replace(",", "")) for cell in cells[3:])
@@ -105,12 +105,12 @@ def model_of(projection, kind, k):
     with FakeTensorMode():  # shapes without memory
         if projection.startswith("none"):
             return RobertaModel.build_model(
-                Namespace(arch="roberta_base", max_positions=512), BareTask(VOCABULARY, 512)
+                Namespace(arch="roberta_base", max_positions=512), StubTask(VOCAB_SIZE, 512)
             )
         args = Namespace(
             arch="linformer_roberta_base", projection=projection, sharing=kind or "headwise", projected_dim=k
         )
-        return LinformerRobertaModel.build_model(args, BareTask(VOCABULARY, 512))
+        return LinformerRobertaModel.build_model(args, StubTask(VOCAB_SIZE, 512))
 
 
 def learned(modules):

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_linformer.benchmark import models
-from fairseq_linformer.benchmark.flops import utilisation
+from fairseq_linformer.benchmark.flops import utilization
 from fairseq_linformer.reproduction.cells import CellExperiment
 from fairseq_linformer.reproduction.experiments import speed
 from fairseq_linformer.reproduction.registry import Inputs, claims, find
@@ -66,7 +66,7 @@ def test_every_bound_that_was_measured_decides():
     good, bad = measured(BOUNDS[0], 9.0), measured(BOUNDS[4], 9.0, name="l12-more")
     found = verdict("speed-training", good, bad)
     assert found.outcome == FAILS and found.records == [good.identifier, bad.identifier] and len(found.checks) == 2
-    both = good.changed(measurements=[*good.measurements, *measured(BOUNDS[1], 9.0).measurements])
+    both = good.copy_with(measurements=[*good.measurements, *measured(BOUNDS[1], 9.0).measurements])
     assert verdict("speed-training", both).records == [good.identifier] and outcome("speed-training", both) == HOLDS
 
 
@@ -75,10 +75,10 @@ def test_rounds_are_reported_that_say_otherwise():
         return verdict("speed-training", measured(BOUNDS[0], *rounds)).checks[0].text.split(": ")[-1]
 
     plain = text(1.5, 1.2, 1.6)
-    assert "1.5 (1.2 to 1.6)" in plain and "at least 1.12" in plain and "round" not in plain
+    assert "1.5 [1.2, 1.6]" in plain and "≥ 1.12" in plain and "round" not in plain
     assert "round" in text(1.5, 1.1, 1.6) and "round" in text(1.0, 0.9, 1.2) and "round" not in text(1.0, 0.9, 1.1)
     assert "round" not in text(1.5, 1.12, 1.6) and "round" in text(1.0, 0.9, 1.12)  # the limit itself is kept
-    assert "at most 0.75" in verdict("speed-training", measured(BOUNDS[4], 0.5)).checks[0].text
+    assert "≤ 0.75" in verdict("speed-training", measured(BOUNDS[4], 0.5)).checks[0].text
 
 
 def test_the_record_of_most_layers_decides():
@@ -103,7 +103,7 @@ def test_which_records_count():
     )
     ours = measured(bound, 9.0, name="l2-cpu", made_by="reproduce", layers=2)
     assert verdict("speed-training", measured(bound, 0.5), ours).records == [ours.identifier]
-    another_kind = measured(bound, 9.0).changed(identifier="benchmark-process-cpu-fp32-l12")
+    another_kind = measured(bound, 9.0).copy_with(identifier="benchmark-process-cpu-fp32-l12")
     assert outcome("speed-training", another_kind) == UNMEASURED
 
 
@@ -136,7 +136,7 @@ def test_a_training_step(tmp_path):
     tokens = found.find("tokens_per_second", model="ours", **at)
     assert (tokens.value, tokens.interval, tokens.repetitions) == (32, (16, 64), 3)
     used = found.find("utilization", model="roberta", **at)
-    assert used.value == pytest.approx(utilisation(2e11, 4.0, 1e12)) == pytest.approx(0.05)
+    assert used.value == pytest.approx(utilization(2e11, 4.0, 1e12)) == pytest.approx(0.05)
     share = found.find("bytes_share", model="ours", baseline="roberta", **at)
     assert share.value == 0.25 and found.find("bytes", model="roberta", **at).value == 200
 
@@ -208,8 +208,8 @@ def cells_at(scale):
 
 @pytest.mark.parametrize("scale, device, dtype, tokens", [("cpu", "cpu", "fp32", 4096), ("gpu", "cuda", "bf16", 32768)])
 def test_cells_of_base_size(scale, device, dtype, tokens, monkeypatch):
-    monkeypatch.setattr(models, "why_not", lambda name: None)  # whatever is installed here
-    monkeypatch.setattr(speed, "why_not", lambda name: None if name == "linformer" else "not installed")
+    monkeypatch.setattr(models, "missing_requirement", lambda name: None)  # whatever is installed here
+    monkeypatch.setattr(speed, "missing_requirement", lambda name: None if name == "linformer" else "not installed")
     cells = cells_at(scale)
     assert {(each.device, each.dtype, each.layers, each.embed_dim, each.heads, each.k) for each in cells} == {
         (device, dtype, 12, 768, 12, 256)
@@ -233,7 +233,7 @@ def test_cells_of_base_size(scale, device, dtype, tokens, monkeypatch):
         (n, tokens, 2) for n in (512, 4096, 16384)
     ]
     assert [(each.n, each.rounds) for each in (*of_kind["process"], *of_kind["shares"])] == [(512, 1)] * 2
-    monkeypatch.setattr(speed, "why_not", lambda name: "not installed")
+    monkeypatch.setattr(speed, "missing_requirement", lambda name: "not installed")
     assert len(cells_at(scale)) == 19
 
 

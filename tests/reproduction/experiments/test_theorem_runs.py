@@ -47,9 +47,14 @@ def test_record(run):
         here["date"],
     )
     assert record.command == "the command" and record.data.startswith("none")
-    assert record.seconds == max(facts["seconds"], 0.001) and facts["seconds"] == seconds_of(folder)["theorem1"]
+    neighbor = record.configuration["runs"]["neighbor"]
+    assert record.seconds == max(round(facts["seconds"] + neighbor["seconds"], 3), 0.001)
+    assert facts["seconds"] == seconds_of(folder)["theorem1"]
     assert set(record.tolerance) == {m.unit for m in record.measurements} and set(record.tolerance.values()) == {1e-4}
-    assert {m.n for m in record.measurements} == {8, 16} and {m.source for m in record.measurements} == {"random"}
+    assert {m.n for m in record.measurements} == {8, 16} and {m.source for m in record.measurements} == {
+        "random",
+        "neighbor",
+    }
     assert all(0 <= m.value <= 1 for m in record.select("theorem")) and record.select("squared_error")
     assert "theorem1" not in facts and "theorem2" not in facts
 
@@ -57,7 +62,7 @@ def test_record(run):
 def test_one_run_for_both_theorems(run, small, monkeypatch):
     """Numbers that are used later are of the commit and machine that measured them."""
     folder, _ = run
-    monkeypatch.setattr(theorem_1.theorems, "run", lambda *arguments: pytest.fail("measured twice"))
+    monkeypatch.setattr(theorem_1.theorems, "measure_theorems", lambda *arguments: pytest.fail("measured twice"))
     where = folder / "smoke/theorems/theorems.json"
     earlier = {**json.loads(where.read_text()), "commit": "earlier", "date": "2020-01-01"}
     where.write_text(json.dumps(earlier))
@@ -75,7 +80,17 @@ def test_numbers_that_are_measured_again_are_of_this_commit(run, small, tmp_path
     where.write_text(json.dumps({**json.loads(where.read_text()), "commit": "earlier"}))
     shutil.rmtree(folder / "smoke/theorems/theorems")
     (record,) = find("theorem-1").measure("smoke", Inputs(folder), "c")
-    assert record.commit == current_commit()
+    assert record.commit == current_commit() and record.measurements == run[1].measurements
+
+
+def test_a_run_without_neighbor_heads_is_measured_again(run, small, tmp_path):
+    """One of an earlier version: both kinds of heads are of one commit."""
+    folder = shutil.copytree(run[0], tmp_path / "runs")
+    where = folder / "smoke/theorems/theorems.json"
+    where.write_text(json.dumps({**json.loads(where.read_text()), "commit": "earlier"}))
+    (folder / "smoke/theorems/neighbor.json").unlink()
+    (record,) = find("theorem-1").measure("smoke", Inputs(folder), "c")
+    assert record.commit == current_commit() and record.measurements == run[1].measurements
 
 
 def test_verified(run, small, tmp_path):
@@ -87,7 +102,7 @@ def test_verified(run, small, tmp_path):
         .measurements[0]
         .model_copy(update={"value": run[1].measurements[0].value * 1.001, "interval": None, "repetitions": 1})
     )
-    other = run[1].changed(measurements=[changed, *run[1].measurements[1:]])
+    other = run[1].copy_with(measurements=[changed, *run[1].measurements[1:]])
     (tmp_path / "other").mkdir()
     find("theorem-1").publish([other], "smoke", tmp_path / "other")
     with pytest.raises(ValueError, match="1 of"):
@@ -96,7 +111,7 @@ def test_verified(run, small, tmp_path):
 
 @pytest.mark.parametrize(
     "inputs, option",
-    [(Inputs(runs="r"), "--runs is r"), (Inputs(text="t"), "--text is t"), (Inputs(minutes=1), "--minutes is 1")],
+    [(Inputs(runs="r"), "--runs.* r"), (Inputs(data="t"), "--data.* t"), (Inputs(minutes=1), "--minutes.* 1")],
 )
 def test_verification_takes_no_folder(run, inputs, option):
     with pytest.raises(ValueError, match=option):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_linformer.reproduction.paper import Cell, CellResult
+from fairseq_linformer.reproduction.paper import CellResult, PaperCell
 from fairseq_linformer.reproduction.records import Measurement, Record
 from fairseq_linformer.reproduction.registry import Claim, Experiment, Inputs
 from fairseq_linformer.reproduction.report.charts import Chart, Series
@@ -38,7 +38,7 @@ def evaluate(records: Sequence[Record], scale: str) -> Verdict:
 class Sample(Experiment):
     """Times, as a table, as a chart, and in one cell of Table 9."""
 
-    name, title, scales, reads = "figure-9", "Figure 9", ("smoke", "cpu"), ("text",)
+    name, title, scales, reads = "figure-9", "Figure 9", ("smoke", "cpu"), ("data",)
     claims = (Claim("figure-9", "Figure 9, section 8", "It is **fast**.", RULE, evaluate),)
     picture = "curves-figure-3a-cpu"  # in the README
 
@@ -63,5 +63,5 @@ class Sample(Experiment):
         return [Chart("earlier-chart", "Earlier", "n", "s", [Series("old", [[(1, 3.0)]])])]
 
     def paper_cells(self, records: Sequence[Record]) -> list:
-        cell = Cell("table-9", "time, n = 64", "k = 16", 1.5)
+        cell = PaperCell("table-9", "time, n = 64", "k = 16", 1.5)
         return [(cell, [CellResult((r.identifier,), r.scale, m.model, m) for r in records for m in r.measurements])]

@@ -32,10 +32,18 @@ def test_the_table_behind_a_chart():
     assert CHART.table.caption == "A & B: seconds"
 
 
-@pytest.mark.parametrize("value, text", [
-    (1234567.0, "1,234,567"), (-2.0, "-2"), (0, "0"), (0.5, "0.5"), (12345.678, "1.235e+04"), (2e9, "2e+09"),
-    (None, ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (1234567.0, "1,234,567"),
+        (-2.0, "-2"),
+        (0, "0"),
+        (0.5, "0.5"),
+        (12345.678, "1.235e+04"),
+        (2e9, "2e+09"),
+        (None, ""),
+    ],
+)
 def test_numbers_behind_a_chart(value, text):
     points = [(1.0, 1.0)] + [(2.0, value)] * (value is not None)
     table = Chart("c", "t", "x", "y", [Series("s", [points]), Series("all", [[(1.0, 1.0), (2.0, 1.0)]])]).table
@@ -43,15 +51,19 @@ def test_numbers_behind_a_chart(value, text):
 
 
 def test_a_chart_in_words():
-    assert CHART.says.startswith("A & B") and all(word in CHART.says for word in ("seconds", "n", "one, two"))
-    assert HEAT.says.startswith("H") and "share" in HEAT.says and "1 rows by 2 columns" in HEAT.says
+    assert CHART.description.startswith("A & B") and all(
+        word in CHART.description for word in ("seconds", "n", "one, two")
+    )
+    assert (
+        HEAT.description.startswith("H") and "share" in HEAT.description and "1 rows by 2 columns" in HEAT.description
+    )
 
 
 def test_an_svg_stands_alone_in_a_page(svg):
     root = ElementTree.fromstring(svg)
     assert root.get("role") == "img" and root.get("aria-labelledby") == "c-title"
     title = root.find("{http://www.w3.org/2000/svg}title")
-    assert title.get("id") == "c-title" and title.text == CHART.says
+    assert title.get("id") == "c-title" and title.text == CHART.description
     identifiers = re.findall(r'\bid="([^"]+)"', svg)
     assert len(identifiers) == len(set(identifiers)) and all(name.startswith("c-") for name in identifiers)
     references = re.findall(r'(?:url\(|href=")#([^")]+)', svg)
@@ -99,11 +111,14 @@ def test_the_thick_line_is_the_median():
     assert len(thin) == 3 and "stroke-width: 1.7" in style and median == thin[2][0] != thin[0][0]
 
 
-@pytest.mark.parametrize("runs, middle", [
-    ([[(1, 2.0), (2, 4.0)]], [(1, 2.0), (2, 4.0)]),
-    ([[(1, 1.0), (2, 9.0)], [(2, 3.0), (1, 2.0)], [(1, 6.0), (2, 4.0), (3, 1.0)]], [(1, 2.0), (2, 4.0)]),
-    ([[(1, 1.0)], [(2, 3.0)]], [(1, 1.0)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "runs, middle",
+    [
+        ([[(1, 2.0), (2, 4.0)]], [(1, 2.0), (2, 4.0)]),
+        ([[(1, 1.0), (2, 9.0)], [(2, 3.0), (1, 2.0)], [(1, 6.0), (2, 4.0), (3, 1.0)]], [(1, 2.0), (2, 4.0)]),
+        ([[(1, 1.0)], [(2, 3.0)]], [(1, 1.0)]),
+    ],
+)
 def test_the_median_of_runs(runs, middle):
     assert drawing._middle(runs) == middle
 

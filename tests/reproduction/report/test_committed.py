@@ -57,7 +57,7 @@ def test_a_changed_number_is_noticed(name, tmp_path, monkeypatch):
 
     before = markdown()
     assert markdown() == before
-    ledger.write(found.changed(measurements=several), tmp_path)
+    ledger.write(found.copy_with(measurements=several), tmp_path)
     assert markdown() != before
 
 
@@ -65,7 +65,7 @@ def test_every_claim_and_cell_is_in_the_page(page):
     identifiers = re.findall(r'\bid="([^"]+)"', page)
     assert len(identifiers) == len(set(identifiers))
     assert set(CELLS) | {f"claim-{name}" for name in claims()} <= set(identifiers) and not set(CELLS) & set(claims())
-    assert {f"entry-{path.stem}" for path in RESULTS.glob("*.json")} <= set(identifiers)
+    assert {f"record-{path.stem}" for path in RESULTS.glob("*.json")} <= set(identifiers)
     assert len(re.findall("<figure ", page)) > 20
 
 

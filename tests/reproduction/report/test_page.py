@@ -1,13 +1,18 @@
 """The page and its Markdown: verdicts with their rule, numbers and circumstances."""
 
+import csv
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
 
+from fairseq_linformer.files import fingerprint
 from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction.registry import EarlierRule
 from fairseq_linformer.reproduction.report import build
 from fairseq_linformer.reproduction.statistics import OUTCOMES
+from fairseq_linformer.reproduction.superseded import supersede
 
 from ..sample_records import record, trained
 from .sample_experiment import RULE, Sample, timed
@@ -20,9 +25,7 @@ SLOW = {"a": 1.0, "b": 3.0, "c": 4.0, "d": 5.0, "e": 2.0}
 def written(tmp_path_factory):
     """A claim that fails, at one scale; earlier measurements; and a record of something else."""
     results = tmp_path_factory.mktemp("results")
-    found = timed(
-        SLOW, command=COMMAND, rules={"figure-9": "Another\nrule."}, commit="0123456789abcdef" * 2 + "01234567"
-    )
+    found = timed(SLOW, command=COMMAND, rules={"figure-9": "Another\nrule."}, commit="abc")
     for each in (found, timed({"old": 9.0}, identifier="before", made_by="script"), record(seconds=1234.5)):
         ledger.write(each, results)
     return [path.read_text() for path in build.write(results, results / "report.html", None, [Sample()])[:2]]
@@ -50,6 +53,7 @@ def test_a_verdict_with_its_numbers_and_its_rule(page):
     assert "It is <strong>fast</strong>." in article and "Figure 9, section 8" in article
     assert "<strong>Rule:</strong> Holds if every time is at most <code>2</code> s." in article
     assert "figure-9-cpu" in article and "Another\nrule." in article
+    assert "<strong>Earlier rules:</strong> none" in article
     numbers = re.findall(r"<li>(.*?)</li>", article)
     assert numbers == ["b: 3 s", "c: 4 s", "d: 5 s", "a: 1 s", "e: 2 s", "a remark"]
     shown, _, more = article.partition("<details>")
@@ -67,7 +71,7 @@ def test_verdicts_are_counted(page):
     assert counts == [*zip(OUTCOMES, ["0", "1", "0", "0"], strict=True)]
 
 
-def test_a_chart_has_its_numbers_beside_it(page):
+def test_a_chart_has_its_numbers(page):
     figure = element(page, Sample.picture, "figure")
     assert "<svg" in figure and "Figure 9: &lt;times&gt;" in figure and "A note." in figure
     assert '<th scope="row" class="number">2</th>' in figure
@@ -94,10 +98,10 @@ def test_tables_are_in_their_section(page):
 
 def test_where_the_numbers_are_from(page):
     mine, earlier = re.findall(r'<ul class="sources">(.*?)</ul>', element(page, "figure-9", "section"), re.DOTALL)
-    assert '<a href="#entry-figure-9-cpu">' in mine and "#entry-before" not in mine
-    assert "cpu scale; abacus, 2 cores; 2026-01-02; commit 0123456789ab;" in mine
+    assert '<a href="#record-figure-9-cpu">' in mine and "#record-before" not in mine
+    assert "cpu scale; abacus, 2 cores; 2026-01-02; commit abc;" in mine
     assert "<code>run &lt;this&gt; &amp; `that`\n# and more</code>" in mine
-    assert '<a href="#entry-before">' in earlier and "#entry-figure-9-cpu" not in earlier
+    assert '<a href="#record-before">' in earlier and "#record-figure-9-cpu" not in earlier
 
 
 def test_each_record_has_circumstances_of_its_own(tmp_path):
@@ -119,10 +123,10 @@ def test_earlier_measurements_stand_apart(page):
 
 
 def test_every_record_is_in_the_ledger(page):
-    assert re.findall(r'<article class="entry" id="entry-([^"]+)"', page) == ["before", "figure-9-cpu", "thing"]
-    entry = element(page, "entry-thing", "article")
-    fields = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", entry))
-    seal = ledger.fingerprint(record(seconds=1234.5).content())
+    assert re.findall(r'<article class="record" id="record-([^"]+)"', page) == ["before", "figure-9-cpu", "thing"]
+    article = element(page, "record-thing", "article")
+    fields = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", article))
+    seal = fingerprint(record(seconds=1234.5).content())
     assert fields == {
         "command": "<code>true</code>",
         "measured": "1 numbers, 0 curves",
@@ -135,20 +139,46 @@ def test_every_record_is_in_the_ledger(page):
         "versions": "python 3.11, torch 2.13",
         "seal": seal[:16],
     }
-    assert "<p>a thing.</p>" in entry and "cpu scale; abacus, 2 cores; 2026-01-02; commit abc" in entry
+    assert "<p>a thing.</p>" in article and "cpu scale; abacus, 2 cores; 2026-01-02; commit abc" in article
 
 
 def test_links_and_identifiers(page):
     identifiers = re.findall(r'\bid="([^"]+)"', page)
     assert len(identifiers) == len(set(identifiers))
-    assert {link for link in re.findall(r'href="#([^"]+)"', page)} <= set(identifiers)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(identifiers)
+
+
+def test_earlier_rules_are_below_the_rule(tmp_path, monkeypatch):
+    earlier = EarlierRule("Holds at <3> s.", "2026-02-01", True, "2 s were measured.")
+    monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], history=(earlier,)),))
+    ledger.write(timed(SLOW), tmp_path)
+    page, text, cells = (path.read_text() for path in build.write(tmp_path, tmp_path / "report.html", None, [Sample()]))
+    known = "Changed when data were known: 2 s were measured."
+    article = element(page, "claim-figure-9", "article")
+    assert f"<li>Until 2026-02-01: Holds at &lt;3&gt; s. {known}</li>" in article.partition("Rule:")[2]
+    assert f"\nEarlier rules:\n\n- Until 2026-02-01: Holds at <3> s. {known}\n" in text.partition("Rule:")[2]
+    line = next(csv.DictReader(cells.splitlines()))
+    assert (line["identifier"], line["earlier_rules"], line["changed_with_data_known"]) == ("figure-9", "1", "1")
+
+
+def test_a_record_measured_again_lists_the_earlier_one(tmp_path):
+    ledger.write(timed({"a": 3.0}), tmp_path)
+    supersede(timed({"a": 1.0}, commit="second"), "it was <too> slow", tmp_path)
+    page, text, cells = (path.read_text() for path in build.write(tmp_path, tmp_path / "report.html", None, [Sample()]))
+    article = element(page, "claim-figure-9", "article")
+    assert "<li>figure-9-cpu.1 (2026-01-02; commit abc): <strong>does not hold</strong>; a: 3 s</li>" in article
+    assert "- figure-9-cpu.1 (2026-01-02; commit abc): **does not hold**; a: 3 s\n" in text
+    assert "  - replaced figure-9-cpu.1: 2026-01-02; commit abc; measured again: it was <too> slow\n" in text
+    article = element(page, "record-figure-9-cpu", "article")
+    assert "<dt>measured 2 times</dt>" in article and "measured again: it was &lt;too&gt; slow" in article
+    assert next(csv.DictReader(cells.splitlines()))["measured_times"] == "2"
 
 
 def test_markdown(text):
-    claim = "| Figure 9, section 8 | It is **fast**. | **does not hold** (cpu, n = 64) | b: 3 s; c: 4 s; 3 more |"
-    assert claim in text and RULE in text
+    claim = "| Figure 9, section 8 | It is **fast**. | **does not hold** (cpu, n = 64) | b: 3 s; c: 4 s; 3 more |  |"
+    assert claim in text and RULE in text and "Earlier rules: none." in text
     assert any("figure-9-cpu" in line and "Another rule." in line for line in text.splitlines())
-    verdict = text[text.index("**does not hold** at the scale cpu, n = 64") :]
+    verdict = text[text.index("**does not hold** at scale cpu, n = 64") :]
     assert re.findall("^- (.*)$", verdict, re.MULTILINE)[:6] == [
         "b: 3 s",
         "c: 4 s",
@@ -160,7 +190,7 @@ def test_markdown(text):
     table = text[text.index("| model | seconds | lowest to highest | runs |\n| --- | --- | --- | --- |\n") :]
     assert "| a | 1.00 | 0.50 to 1.50 | 3 |\n" in table
     assert "| 2 | 1 | 3 | 4 | 5 | 2 |\n\nA note.\n" in text  # behind the chart
-    source = "cpu scale; abacus, 2 cores; 2026-01-02; commit 0123456789ab; ``run <this> & `that` # and more``"
+    source = "cpu scale; abacus, 2 cores; 2026-01-02; commit abc; ``run <this> & `that` # and more``"
     assert f"- `figure-9-cpu`: {source}\n" in text
     positions = [
         text.index(part) for part in ("| a | 1.00 |", "A note.", "| old | 9.00 |", "- `figure-9-cpu`:", "- `before`:")
@@ -173,7 +203,7 @@ def test_what_is_not_measured_says_so(tmp_path):
     page, text = (path.read_text() for path in build.write(tmp_path, tmp_path / "report.html", None, [Sample()])[:2])
     section = element(page, "figure-9", "section")
     assert '<span class="badge not-measured">' in section and "at the scale" not in section and "<li>" not in section
-    assert "<code>fairseq-linformer reproduce figure-9 --text FOLDER</code>" in section
+    assert "<code>fairseq-linformer reproduce figure-9 --data FOLDER</code>" in section
     assert "sources" not in section and "<details>" not in section
     assert "Verdict: **not measured**.\n" in text
 

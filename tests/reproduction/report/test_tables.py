@@ -20,12 +20,25 @@ def test_a_spread_has_value_interval_and_repetitions():
     assert spread_cells(None, 2) == [MISSING, "", ""] == ["**not measured**", "", ""]
 
 
-@pytest.mark.parametrize("cell, css", [
-    ("1", "number"), ("-1,234.5", "number"), ("+2", "number"), ("20x", "number"), ("3 %", "number"),
-    ("44.94 to 45.57", "number"),
-    ("n^1.02", ""), ("O(n)", ""), ("", ""), ("1 to", ""), ("a" * 12, ""), ("a" * 13, "some"), ("a" * 60, "some"),
-    ("a" * 61, "long"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "cell, css",
+    [
+        ("1", "number"),
+        ("-1,234.5", "number"),
+        ("+2", "number"),
+        ("20x", "number"),
+        ("3 %", "number"),
+        ("44.94 to 45.57", "number"),
+        ("n^1.02", ""),
+        ("O(n)", ""),
+        ("", ""),
+        ("1 to", ""),
+        ("a" * 12, ""),
+        ("a" * 13, "some"),
+        ("a" * 60, "some"),
+        ("a" * 61, "long"),
+    ],
+)
 def test_the_class_of_a_cell(cell, css):
     assert css_class(cell) == css
 
@@ -40,10 +53,17 @@ def test_markdown_cells_stay_on_their_line():
     assert _line("one\ntwo\u2028three") == "one two three"
 
 
-@pytest.mark.parametrize("text, markdown", [
-    ("true", "`true`"), ("run `this`", "`` run `this` ``"), ("a `` b ` c", "```a `` b ` c```"), ("`", "`` ` ``"),
-    ("a\nb", "`a b`"),
-    ("`a", "`` `a ``"), ("", "``"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, markdown",
+    [
+        ("true", "`true`"),
+        ("run `this`", "`` run `this` ``"),
+        ("a `` b ` c", "```a `` b ` c```"),
+        ("`", "`` ` ``"),
+        ("a\nb", "`a b`"),
+        ("`a", "`` `a ``"),
+        ("", "``"),
+    ],
+)
 def test_code_in_markdown_keeps_its_ticks(text, markdown):
     assert _code(text) == markdown

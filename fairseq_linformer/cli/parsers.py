@@ -1,0 +1,157 @@
+"""Shared parts of the commands' parsers: help format, common options, renamed options."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..task_data.truncation import TRUNCATIONS
+
+RENAMED: dict[str, dict[str, str]] = {
+    command: {f"--{old}": f"--{new}" for old, _, new in (word.partition(":") for word in words.split())}
+    for command, words in {
+        "analyze": "text:source cut:sample-break-mode length:tokens-per-sample sentences:num-sentences "
+        "batch:batch-size check:num-checked width:head-dim model:checkpoint sentencepiece:sentencepiece-model "
+        "gpt2:gpt2-bpe",
+        "benchmark": "k:projected-dim tokens:max-tokens warm-up:warmup-rounds warm-up-updates:warmup-updates "
+        "updates:max-update layers:encoder-layers width:encoder-embed-dim finetuning:finetuning-lengths "
+        "part:only whole:whole-models memory-gib:gpu-memory-gib usable-gib:max-memory-gib",
+        "convert": "sentencepiece:sentencepiece-model gpt2-encoder:gpt2-bpe gpt2-vocab:gpt2-bpe",
+        "evaluate": "text:text-column label:label-column positions:tokens-per-sample cut:truncation "
+        "sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "finetune": "epochs:max-epoch ledger:results cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "plan": "utilisation:utilization vocabulary:vocab-size",
+        "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "reproduce": "text:data ledger:results",
+        "submit": "",
+        "report": "",
+        "path": "",
+    }.items()
+}
+"""Options of version 0.2 and their current names, by command."""
+
+
+def reject_renamed(arguments: Sequence[str]) -> None:
+    """Raise ValueError with the current name of an option if its name of version 0.2 was used."""
+    names = RENAMED.get(arguments[0], {}) if arguments else {}
+    for word in arguments[1:]:
+        old = word.partition("=")[0]
+        if old in names:
+            raise ValueError(f"{old} was renamed; use {names[old]}")
+
+
+def reject_empty_folders(options: argparse.Namespace) -> None:
+    """Raise ValueError if an option that names a folder is empty, which would mean the current folder or no option."""
+    for name in ("data", "results", "runs", "tasks"):
+        if getattr(options, name, None) == "":
+            raise ValueError(f"--{name} must name a folder, got ''")
+
+
+def reject_options(options: argparse.Namespace, names: Sequence[str], reason: str) -> None:
+    """Raise ValueError if one of these options is set."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value is not False and value != []:
+            raise ValueError(f"--{name.replace('_', '-')} {reason}")
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Appends defaults to help texts, wraps descriptions, and keeps the line breaks of examples."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        is_flag = isinstance(action.default, bool)
+        if is_flag or action.default in (None, []) or "default" in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example"):
+            return super()._fill_text(text, width, indent)
+        return argparse.HelpFormatter._fill_text(self, text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, without the usage of up to 20 lines."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+
+
+def add_command(commands: Any, name: str, help: str, examples: str, **options: Any) -> argparse.ArgumentParser:
+    """Add a command or a subcommand.
+
+    Args:
+        help: a phrase, which also becomes the first sentence of the description.
+        examples: command lines without the program's name, one per line.
+        options: arguments of ``ArgumentParser``; ``description`` is appended to the first sentence.
+    """
+    lines = "\n".join(f"  fairseq-linformer {line.strip()}" for line in examples.strip().splitlines())
+    description = f"{help[0].upper()}{help[1:]}. {options.pop('description', '')}".strip()
+    return commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=f"example{'s' if lines.count(chr(10)) else ''}:\n{lines}",
+        formatter_class=HelpFormatter,
+        **options,
+    )
+
+
+def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
+    """Add subcommands, one of which is required."""
+    return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
+
+
+def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
+    """Add ``--gpt2-bpe`` and ``--sentencepiece-model``.
+
+    Args:
+        default: where the tokenizer is looked up by default.
+    """
+    note = f" (default: {default})" if default else ""
+    group = parser.add_mutually_exclusive_group(required=required)
+    group.add_argument(
+        "--gpt2-bpe", metavar="FOLDER", help=f"folder with GPT-2's encoder.json, vocab.bpe and dict.txt{note}"
+    )
+    group.add_argument("--sentencepiece-model", metavar="FILE", help=f"sentencepiece model{note}")
+
+
+def add_truncation(parser: Any, default: str | None, note: str = "") -> None:
+    """Add ``--truncation``."""
+    parser.add_argument(
+        "--truncation", choices=TRUNCATIONS, default=default, help=f"part of an input longer than n to keep{note}"
+    )
+
+
+def add_results(parser: Any, default: str | None = "results", note: str = "") -> None:
+    """Add ``--results``."""
+    parser.add_argument("--results", default=default, metavar="FOLDER", help=f"folder of records{note}")
+
+
+def add_replace(parser: Any) -> None:
+    """Add ``--replace``."""
+    parser.add_argument(
+        "--replace",
+        type=parse_reason,
+        metavar="REASON",
+        help="measure existing records again, and move them to archive/superseded in --results; the new record stores "
+        "REASON, which the report shows",
+    )
+
+
+def parse_reason(text: str) -> str:
+    """Reduce a reason to one line; ArgumentTypeError if it is empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must be a reason in words, got an empty string")
+    return " ".join(text.split())
+
+
+def add_minutes(parser: Any, note: str) -> None:
+    """Add ``--minutes``."""
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help=f"time budget in minutes; {note} (default: no limit)"
+    )
+
+
+def add_runs(parser: Any, default: str | None = "runs", note: str = "") -> None:
+    """Add ``--runs``."""
+    parser.add_argument("--runs", default=default, metavar="FOLDER", help=f"folder that contains the run folders{note}")

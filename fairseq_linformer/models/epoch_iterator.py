@@ -1,0 +1,42 @@
+"""Two fixes for fairseq's iterator over epochs (``EpochBatchIterator``).
+
+fairseq draws new masks for a sentence in each epoch (``MaskTokensDataset.set_epoch``; RoBERTa's dynamic masking), but
+reuses the data loader's workers (``--num-workers``, 1 by default) across epochs. Their copy of the dataset stays in the
+first epoch: they repeat its masks, and a resumed run differs from an uninterrupted one.
+
+A checkpoint records how many batches of the epoch each rank has read, but not the number of ranks: resuming with a
+different number would repeat or skip a part of the epoch.
+"""
+
+from functools import wraps
+from typing import Any
+
+from fairseq.data.iterators import EpochBatchIterator
+
+NUM_RANKS_KEY = "num_shards"
+"""Key of the number of ranks in the iterator's state, which checkpoints hold."""
+
+
+def patch_epoch_iterator() -> None:
+    """Start new data loader workers in each epoch, and allow resuming with any number of ranks."""
+    init = EpochBatchIterator.__init__
+    state_dict, load_state_dict = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
+
+    @wraps(init)
+    def init_without_reuse(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self.reuse_dataloader = self.persistent_workers = False
+
+    @wraps(state_dict)
+    def state_dict_with_ranks(self: Any) -> dict[str, Any]:
+        return {**state_dict(self), NUM_RANKS_KEY: self.num_shards}
+
+    @wraps(load_state_dict)
+    def load_state_dict_with_ranks(self: Any, state: dict[str, Any]) -> None:
+        # The batches of an epoch have one order, and each of N ranks takes every N-th.
+        num_batches = state.get("iterations_in_epoch", 0) * state.get(NUM_RANKS_KEY, self.num_shards)
+        load_state_dict(self, {**state, "iterations_in_epoch": num_batches // self.num_shards})
+
+    EpochBatchIterator.__init__ = init_without_reuse
+    EpochBatchIterator.state_dict = state_dict_with_ranks
+    EpochBatchIterator.load_state_dict = load_state_dict_with_ranks

@@ -1,0 +1,166 @@
+"""What a RoBERTa loses when it is converted to a Linformer and not trained: ``convert from-roberta``.
+
+Usage:
+
+    fairseq-linformer reproduce conversion --scale cpu --data TEXT
+    fairseq-linformer reproduce conversion-long --scale cpu --data TEXT
+
+Files, in the folder of each RoBERTa:
+
+    RUN/converted.json    perplexity of each converted model, sealed
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...checkpoints.files import read_checkpoint, write_checkpoint
+from ...evaluation.perplexity import SEED, compute_perplexity
+from ...files import atomic, read_json, with_seal, without_seal
+from ..comparisons import Comparison, comparison, perplexity_at_most
+from ..records import Measurement, Record, summarize_repetitions
+from ..registry import Claim, Inputs, Unfinished, is_past
+from ..runs import Model, Run, RunFolder, convert, trunk
+from ..scales import SCALES, Scale
+from ..text import checksums, digest, find_shards
+from ..training import TrainingExperiment
+from .local_window import K_DIVISORS, REACHES, label
+
+CONVERTED = "converted.json"
+
+
+class ConversionExperiment(TrainingExperiment):
+    """RoBERTas of one n, each converted without training to Linformers of several k and W.
+
+    Args:
+        length: n at a scale.
+    """
+
+    def __init__(self, name: str, title: str, claims: Sequence[Claim], length: Callable[[Scale], int]):
+        def roberta(scale: Scale, seed: int) -> Run:
+            return trunk(scale, length(scale), seed)
+
+        super().__init__(name, title, claims, lambda scale: {"roberta": roberta})
+        self.length = length
+
+    def conversions(self, scale: Scale) -> dict[str, Model]:
+        """The Linformers by label; the last k is n, which changes nothing."""
+        n = self.length(scale)
+        ks = (1, *(n // divisor for divisor in (*K_DIVISORS, 1)))
+        return {label(k, reach): Model(n, k, local_window=reach) for k in ks for reach in REACHES if reach < n}
+
+    def configuration(self, scale: Scale) -> dict[str, Any]:
+        conversions = {name: model.describe() for name, model in self.conversions(scale).items()}
+        return {**super().configuration(scale), "conversions": json.loads(json.dumps(conversions))}
+
+    def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
+        super().score(compared, inputs, until)
+        for folder in compared:
+            self._score_conversions(folder, inputs, until)
+
+    def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
+        record = super().make_record(scale, inputs, command, again)
+        folders = [
+            folder for folder in self.folders(scale, inputs) if folder.run in self.plan(SCALES[scale])["roberta"]
+        ]
+        scores = [self._score_conversions(folder, inputs, None, again) for folder in folders]
+        measurements = list(record.measurements)
+        for name, model in self.conversions(SCALES[scale]).items():
+            at: dict[str, Any] = {"model": name, "n": model.n, "k": model.k, "sharing": model.sharing}
+            for metric in ("perplexity", "bits"):
+                values = [score[name][metric] for score in scores]
+                measurements.append(
+                    Measurement(metric=metric, unit=metric, **at, **dict(summarize_repetitions(values)))
+                )
+            for seed, score in enumerate(scores, 1):
+                measurements.append(Measurement(metric="bits", unit="bits", value=score[name]["bits"], seed=seed, **at))
+        return record.copy_with(measurements=measurements)
+
+    def _score_conversions(
+        self, folder: RunFolder, inputs: Inputs, until: float | None, again: bool = False
+    ) -> dict[str, dict[str, float]]:
+        """Perplexity and bits of each converted model, measured once.
+
+        Args:
+            again: measure all of them again, and write nothing.
+
+        Raises:
+            Unfinished: the time budget is spent.
+            ValueError: the file is damaged, or of another text or checkpoint.
+        """
+        path = folder.path / CONVERTED
+        source = {"checkpoint": digest(folder.last_checkpoint), "text": checksums(inputs.data)}
+        scores = {} if again else _read_scores(path, source)
+        conversions = self.conversions(folder.scale)
+        missing = [name for name in conversions if name not in scores]
+        checkpoint = read_checkpoint(folder.last_checkpoint) if missing else {}
+        for i, name in enumerate(missing):
+            if i and is_past(until):
+                left = f"{len(missing) - i} converted models are left to score"
+                raise Unfinished(f"{self.name}: the time budget is spent; {left}; rerun the command to resume")
+            with tempfile.TemporaryDirectory() as temporary:
+                converted = Path(temporary) / "converted.pt"
+                write_checkpoint(convert(checkpoint, conversions[name], folder.run.seed), converted)
+                shard = find_shards(inputs.data)[0]
+                found = asdict(compute_perplexity(converted, shard, seed=SEED, device=folder.scale.device))
+            scores[name] = {metric: found[metric] for metric in ("perplexity", "bits")}
+            if not again:
+                with atomic(path) as file:
+                    json.dump(with_seal({**source, "scores": scores}), file, indent=1)
+        return scores
+
+
+def _read_scores(path: Path, source: dict[str, Any]) -> dict[str, dict[str, float]]:
+    if not path.exists():
+        return {}
+    stored = without_seal(read_json(path), path)
+    for name, value in source.items():
+        if stored[name] != value:
+            raise ValueError(
+                f"{path} was measured on another {name}; remove it and rerun the command to measure it again"
+            )
+    scores: dict[str, dict[str, float]] = stored["scores"]
+    return scores
+
+
+def quarter_is_near(limit: float) -> Callable[[Record], Comparison]:
+    def compare(record: Record) -> Comparison:
+        model = label(record.configuration["n"] // 4, REACHES[-1])
+        return Comparison([model], [perplexity_at_most(record, model, "roberta", limit)], at_equal_updates=True)
+
+    return compare
+
+
+def experiment(name: str, title: str, where: str, limit: float, length: Callable[[Scale], int]) -> ConversionExperiment:
+    claim = Claim(
+        name,
+        where,
+        f"Converted without training, k = n / 4 with {REACHES[-1]} exact neighbors per side is near the Transformer.",
+        f"Holds if the converted model with k = n / 4 and W = {REACHES[-1]} has at most {limit:g} times the perplexity "
+        "of the RoBERTa it is made of; does not hold if it has more. Not enough evidence if the 95 % interval of the "
+        "ratio over seeds contains the limit, with fewer than 3 seeds, if RoBERTa is less than 2 bits below a model "
+        "without context, or the converted model less than 1 bit. (Written before the first measurement.)",
+        comparison(name, quarter_is_near(limit)),
+    )
+    return ConversionExperiment(name, title, [claim], length)
+
+
+EXPERIMENTS = (
+    experiment(
+        "conversion",
+        "Conversion without training",
+        "this project: convert from-roberta --local-window",
+        1.05,
+        lambda scale: scale.compared_n,
+    ),
+    experiment(
+        "conversion-long",
+        "Conversion without training at 8 times the n",
+        "this project: convert from-roberta --local-window, at 8 times the n",
+        1.15,
+        lambda scale: 8 * scale.compared_n,
+    ),
+)

@@ -1,0 +1,342 @@
+"""Far-token recall: whether a model finds what was said too far away for its local window.
+
+Usage:
+
+    fairseq-linformer reproduce recall --scale cpu --minutes 30
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy import stats
+
+from ...launching.run_folder import lock_folder
+from ...machine import current_commit
+from ..recall_runs import (
+    EVALUATION_SEED,
+    FULL,
+    SIZES,
+    STARTS,
+    RecallRun,
+    build_task,
+    describe_run,
+    label,
+    measure_run,
+    plan_runs,
+    read_run,
+    write_run,
+)
+from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances, select_reproduced
+from ..registry import Claim, Experiment, Inputs, Unfinished, is_past
+from ..report.charts import Chart, Series
+from ..report.tables import Table
+from ..runs import default_start
+from ..scoring import rules_before_runs
+from ..statistics import (
+    CONFIDENCE,
+    FAILS,
+    HOLDS,
+    MIN_SEEDS,
+    UNDECIDED,
+    Check,
+    Estimate,
+    Evaluate,
+    Verdict,
+    combine_records,
+    not_measured,
+    wilson,
+)
+from ..training import check_same_plan
+
+NAME = "recall"
+DATA = "none: random sequences, seeds in the configuration"
+RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01
+"""Accuracy that full attention needs, how far above a guess the control may be, and how much less than a smaller k a
+larger one may recall: with accuracies near 100 % a difference of one sequence in a thousand can exceed its interval."""
+TOLERANCE = {"share of sequences": 0.25}
+"""On another processor rounding differs, and after some hundred updates so do the weights."""
+
+
+# Rules
+
+
+def accuracies(record: Record, **places: Any) -> list[Measurement]:
+    """Of each seed, in their order."""
+    return sorted(record.select("accuracy", **places), key=lambda m: m.seed)
+
+
+def lengths_of(record: Record) -> list[int]:
+    return sorted({m.n for m in record.select("accuracy")})
+
+
+def estimate(m: Measurement) -> Estimate:
+    return Estimate(m.value, m.low, m.high, f"n = {m.n}, {m.model}, seed {m.seed}")
+
+
+def full_checks(record: Record, n: int) -> list[Check]:
+    """Full attention recalls more than 95 % with every seed."""
+    return [estimate(m).more_than(RECALLED) for m in accuracies(record, model=FULL, n=n)]
+
+
+def control_checks(record: Record, n: int) -> list[Check]:
+    """With k = 1, no local window is more than 5 points better than a guess, with any seed."""
+    limit = record.configuration["chance"] + ABOVE_CHANCE
+    return [estimate(m).at_most(limit) for m in accuracies(record, k=1, n=n)]
+
+
+def mean_difference(after: Sequence[Measurement], before: Sequence[Measurement]) -> Estimate | None:
+    """Mean over seeds of the difference in accuracy, with Student's 95 % interval; None with fewer than 3 seeds."""
+    if [m.seed for m in after] != [m.seed for m in before] or len(after) < MIN_SEEDS:
+        return None
+    values = [a.value - b.value for a, b in zip(after, before)]
+    mean, error = float(np.mean(values)), float(stats.sem(values))
+    low, high = stats.t.interval(CONFIDENCE, len(values) - 1, loc=mean, scale=error) if error else (mean, mean)
+    text = f"n = {after[0].n}, accuracy of {after[0].model} less that of {before[0].model}"
+    return Estimate(mean, float(low), float(high), text, f"{len(values)} seeds")
+
+
+def increase_checks(record: Record, n: int) -> list[Check]:
+    """No k is a point less accurate than the one before it, and the largest is clearly more accurate than k = 1."""
+    configuration, checks = record.configuration, []
+    for window in configuration["windows"]:
+        for start in STARTS:
+            larger = [label(n // part, window, start) for part in configuration["parts"]]
+            chain = [accuracies(record, model=model, n=n) for model in (label(1, window, None), *larger)]
+            for before, after in [*pairwise(chain), (chain[0], chain[-1])]:
+                is_whole = before is chain[0] and after is chain[-1]
+                difference = mean_difference(after, before)
+                if difference is None:
+                    text = f"n = {n}, {larger[-1]}: needs {MIN_SEEDS} seeds of every k"
+                    checks.append(Check(UNDECIDED, text))
+                elif is_whole:
+                    checks.append(difference.more_than(0))
+                else:
+                    outcome = FAILS if difference.high < -MARGIN else HOLDS
+                    checks.append(Check(outcome, f"{difference}; needs an interval not below {-MARGIN:g}"))
+    return checks
+
+
+def rule(checks_of, needs_full: bool = True) -> Evaluate:
+    """A rule on the records of this experiment.
+
+    Args:
+        checks_of: (record, n) to checks.
+        needs_full: at an n where full attention does not recall, the rule decides nothing.
+    """
+
+    def checks(record: Record) -> list[Check]:
+        found = []
+        for n in lengths_of(record):
+            full = full_checks(record, n)
+            if needs_full and not (full and all(check.outcome == HOLDS for check in full)):
+                found.append(
+                    Check(UNDECIDED, f"n = {n}: full attention does not recall more than 95 % with every seed")
+                )
+            else:
+                found += checks_of(record, n)
+        return found
+
+    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
+        found = select_reproduced(records, NAME, scale)
+        return combine_records(found, checks) if found else not_measured(f"{NAME}-{scale}")
+
+    return evaluate
+
+
+_PRECONDITION = (
+    " Not enough evidence at an n where full attention does not recall (recall-full): the task or the budget is then "
+    "unsuitable."
+)
+CLAIMS = (
+    Claim(
+        "recall-full",
+        "this project: far-token recall",
+        "Full attention recalls values that are far away.",
+        "Accuracy on new sequences, one query of each, 95 % interval by Wilson: holds if with every seed, at every n, "
+        "the interval is above 95 %; does not hold if with one it is at most 95 %; otherwise not enough evidence.",
+        rule(full_checks, needs_full=False),
+    ),
+    Claim(
+        "recall-control",
+        "this project: far-token recall",
+        "With k = 1, a model guesses, whatever its local window: the task requires distance.",
+        "Accuracy as in recall-full: holds if with every seed, n and local window the upper end of the interval of "
+        "k = 1 is at most 5 points above a guess; does not hold if with one the lower end is more; otherwise not "
+        f"enough evidence.{_PRECONDITION}",
+        rule(control_checks),
+    ),
+    Claim(
+        "recall-k",
+        "this project: far-token recall",
+        "Accuracy increases with k.",
+        "For each n, local window and start of E and F, in the order k = 1 (default start), n / 32, n / 8, n / 4, "
+        "n / 2: mean over seeds of the difference in accuracy to the k before, and of n / 2 to k = 1, with Student's "
+        "95 % interval. Holds if no interval is below -1 point, and that of n / 2 to k = 1 is above 0; does not hold "
+        "if one is below -1 point, or that of n / 2 to k = 1 at or below 0; otherwise, or with fewer than "
+        f"{MIN_SEEDS} seeds, not enough evidence."
+        f"{_PRECONDITION}",
+        rule(increase_checks),
+    ),
+)
+
+
+class RecallExperiment(Experiment):
+    """Trains a small encoder per model and seed; each run is a file, so that a rerun resumes.
+
+    RUNS/SCALE/recall/NAME.json    a finished run: its plan, commit, result and seal
+    """
+
+    name, title, claims, scales = NAME, "Far-token recall", CLAIMS, tuple(SIZES)
+
+    def cost(self, scale: str) -> str:
+        sizes = SIZES[scale]
+        runs = plan_runs(sizes)
+        tokens = sum(run.n for run in runs) * sizes.updates * sizes.batch
+        return f"{len(runs)} runs, {len(runs) * sizes.updates:,} updates, {tokens / 1e6:,.1f} M tokens"
+
+    def configuration(self, scale: str) -> dict[str, Any]:
+        """All that the numbers depend on."""
+        sizes = SIZES[scale]
+        tasks = [build_task(n) for n in sizes.lengths]
+        plan = {**asdict(sizes), "tasks": [asdict(task) for task in tasks], "chance": tasks[0].chance}
+        plan |= {"evaluation_seed": EVALUATION_SEED, "default_start": default_start()}
+        return cast(dict[str, Any], json.loads(json.dumps(plan)))
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        check_same_plan(record, self.configuration(record.scale), DATA)
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return len(self.finished_runs(record.scale, inputs)) == len(plan_runs(SIZES[record.scale]))
+
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        return [run.name for run in plan_runs(SIZES[scale]) if self._path(run, scale, inputs).exists()]
+
+    def _path(self, run: RecallRun, scale: str, inputs: Inputs) -> Path:
+        return inputs.folder / scale / NAME / f"{run.name}.json"
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        sizes, until = SIZES[scale], inputs.deadline()
+        if sizes.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"--scale {scale} needs a GPU, but PyTorch finds none")
+        runs = plan_runs(sizes)
+        folder = inputs.folder / scale / NAME
+        folder.mkdir(parents=True, exist_ok=True)
+        rules = rules_before_runs(NAME, self.claims, inputs.folder / scale)
+        with lock_folder(folder):
+            self._train([run for run in runs if not self._path(run, scale, inputs).exists()], scale, inputs, until)
+        finished = {run: read_run(self._path(run, scale, inputs), describe_run(run, sizes)) for run in runs}
+        return [self._record(scale, finished, rules, command)]
+
+    def _train(self, missing: Sequence[RecallRun], scale: str, inputs: Inputs, until: float | None) -> None:
+        for i, run in enumerate(missing):
+            if i and is_past(until):
+                raise Unfinished(
+                    f"{NAME}: the time budget is spent; {len(missing) - i} runs are left, {run.name} first; "
+                    f"rerun the command to resume"
+                )
+            found = measure_run(run, SIZES[scale])
+            share = found["recalled"] / SIZES[scale].sequences
+            print(f"run {i + 1} of {len(missing)}: {run.name}: {share:.1%}, {found['seconds']:.0f} s", file=sys.stderr)
+            plan = describe_run(run, SIZES[scale])
+            write_run(self._path(run, scale, inputs), {"plan": plan, "commit": current_commit(), **found})
+
+    def _record(
+        self, scale: str, finished: dict[RecallRun, dict[str, Any]], rules: dict[str, str], command: str
+    ) -> Record:
+        trials, measurements, curves = SIZES[scale].sequences, [], []
+        for run, found in finished.items():
+            share = found["recalled"] / trials
+            low, high = wilson(share, trials)
+            measurements.append(
+                Measurement(
+                    metric="accuracy",
+                    value=share,
+                    unit="share of sequences",
+                    interval=(round(low, 6), round(high, 6)),
+                    interval_kind="confidence",
+                    repetitions=trials,
+                    model=run.model,
+                    n=run.n,
+                    k=run.k,
+                    seed=run.seed,
+                )
+            )
+            curves.append(Curve(metric="loss", points=found["loss"], model=run.model, n=run.n, seed=run.seed))
+        return Record(
+            identifier=f"{NAME}-{scale}",
+            experiment=NAME,
+            made_by="reproduce",
+            claim="Accuracy of recalling the value of a key from far away, of models trained from scratch",
+            paper=Paper(where="not in the paper"),
+            measurements=measurements,
+            curves=curves,
+            commit="; ".join(sorted({found["commit"] for found in finished.values()})),
+            configuration=self.configuration(scale),
+            seconds=max(0.01, round(sum(found["seconds"] for found in finished.values()), 2)),
+            rules=rules,
+            tolerance=TOLERANCE,
+            **circumstances(DATA, command, cast(ScaleName, scale)),
+        )
+
+    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+        self.check(record.scale, inputs)
+        self.check_same(record, inputs)
+        reused, total = len(self.finished_runs(record.scale, inputs)), len(plan_runs(SIZES[record.scale]))
+        found = self.measure(record.scale, inputs, record.command)
+        return f"{total - reused} of {total} runs trained again" if reused else "trained again", found
+
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        return [accuracy_table(record, n) for record in records for n in lengths_of(record)]
+
+    def charts(self, records: Sequence[Record]) -> list[Chart]:
+        return [accuracy_chart(record, n) for record in records for n in lengths_of(record)]
+
+
+def accuracy_table(record: Record, n: int) -> Table:
+    """Mean accuracy over seeds, and the lowest and highest, by local window, start and k."""
+    c = record.configuration
+    every_k = [1, *(n // part for part in c["parts"])]
+
+    def cell(model: str) -> str:
+        values = [100 * m.value for m in accuracies(record, model=model, n=n)]
+        if not values:
+            return ""
+        return f"{fmean(values):.1f}" + f" ({min(values):.1f} to {max(values):.1f})" * (len(values) > 1)
+
+    rows = [[FULL, *[""] * len(every_k), cell(FULL)]]
+    for window in c["windows"]:
+        for start in STARTS:
+            name = f"W = {window}, {start or 'default start'}"
+            rows.append([name, *(cell(label(k, window, start)) for k in every_k), ""])
+    task = next(task for task in c["tasks"] if task["n"] == n)
+    caption = (
+        f"{record.identifier}: accuracy in %, mean of {len(c['seeds'])} seeds (lowest to highest), n = {n}, "
+        f"at a distance of {task['distance']} and more; a guess has {100 * c['chance']:.1f}"
+    )
+    return Table(["model", *(f"k = {k}" for k in every_k), f"k = {n}"], rows, caption)
+
+
+def accuracy_chart(record: Record, n: int) -> Chart:
+    """Accuracy over k: a line per local window and start, and per seed."""
+    c, series = record.configuration, []
+    for color, window in enumerate(c["windows"]):
+        for start in STARTS:
+            models = [label(1, window, None), *(label(n // part, window, start) for part in c["parts"])]
+            found = [m for model in models for m in accuracies(record, model=model, n=n)]
+            runs = [[(float(m.k), m.value) for m in found if m.seed == seed] for seed in c["seeds"]]
+            series.append(Series(f"W = {window}, {start or 'default start'}", runs, start is not None, color))
+    full = accuracies(record, model=FULL, n=n)
+    levels = [(FULL, fmean(m.value for m in full)), ("a guess", c["chance"])]
+    title = f"Far-token recall, n = {n}, {record.scale} scale"
+    return Chart(f"accuracy-{record.identifier}-n{n}", title, "k", "accuracy", series, levels, log_x=True)
+
+
+EXPERIMENTS = (RecallExperiment(),)

@@ -1,0 +1,366 @@
+"""Pretraining and finetuning of the models of Table 2.
+
+    RUNS/SCALE/table-2/NAME/seedS/                                 pretraining, as in ``runs.py``
+    RUNS/SCALE/table-2/finetuned/TASK-MODEL[-from-scratch]-seedS/  finetuning, as in ``finetuning/single_run.py``
+
+A Linformer with twice the n is converted from a RoBERTa that was grown to that n, so it has more updates.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.classifier import DICTIONARY, describe_difference, read_dictionary
+from ..evaluation.encoded_rows import is_prepared
+from ..finetuning import data, finetune, single_run
+from ..finetuning.recipe import Recipe
+from ..launching.checkpoints import LAST
+from ..launching.run_folder import CHECKPOINTS
+from ..task_data.tasks import TASKS, Task
+from . import scoring
+from .finetuning_records import PREFIX, paper_cell, paper_row, record_of
+from .paper_scale import SCALE
+from .records import TRAINING, Record
+from .registry import Claim, Experiment, Inputs, PaperScale, Unfinished, is_past
+from .runs import Model, Run, RunFolder, in_training_order
+from .scales import SCALES, Scale
+from .text import describe_text, find_shards
+from .training import check_clean_runs, check_folders, check_same_plan, describe_reuse, sizes_of, train, training_of
+from .training_options import pack, training_options, unpack
+
+FINETUNED = "finetuned"
+FROM_SCRATCH = ("linformer", "roberta")
+"""Models that are also finetuned from scratch."""
+TOLERANCE = {"%": 0.03, "1": 0.05, "rows": 0.0}
+"""Relative tolerance by unit, for finetuning on a processor that rounds differently."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of one pretrained RoBERTa, of the Linformers converted from it, and of their finetuning.
+
+    Attributes:
+        stages: (n, updates), from scratch and then growing; the last n is RoBERTa's.
+        last: updates of each model after the stages, with the learning rate decaying to zero.
+        lr: of pretraining.
+        linformers: (n, k, sharing); n is RoBERTa's or twice it. The first one and RoBERTa are also finetuned from
+            scratch.
+        rate, batch_size, epochs: of finetuning; epochs by task.
+    """
+
+    stages: tuple[tuple[int, int], ...]
+    last: int
+    lr: float
+    linformers: tuple[tuple[int, int, str], ...]
+    rate: float
+    batch_size: int
+    epochs: dict[str, int]
+
+
+def _linformers(n: int, ks: tuple[int, int], longer_k: int) -> tuple[tuple[int, int, str], ...]:
+    """The paper's models: two k with each sharing, and one model of twice the n."""
+    return (
+        *((n, k, sharing) for k in ks for sharing in ("headwise", "key-value", "layerwise")),
+        (2 * n, longer_k, "headwise"),
+    )
+
+
+SIZES: dict[str, Sizes] = {
+    "smoke": Sizes(
+        ((8, 3), (16, 3)), 4, 1e-3, ((16, 8, "headwise"),), 1e-3, 8, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 1}
+    ),
+    "cpu": Sizes(
+        ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
+        1500,
+        2e-3,
+        _linformers(128, (64, 32), 64),
+        5e-4,
+        32,
+        {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
+    ),
+    "gpu": Sizes(
+        ((128, 20000), (256, 1000), (512, 4000)),
+        2000,
+        5e-4,
+        _linformers(512, (256, 128), 256),
+        2e-5,
+        32,
+        {"sst-2": 3, "imdb": 3, "qnli": 3, "qqp": 3},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model that is finetuned on a task, with each seed."""
+
+    task: Task
+    model: str
+    from_scratch: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.task.name}-{self.model}" + "-from-scratch" * self.from_scratch
+
+
+def pretrainings(scale: Scale, sizes: Sizes) -> dict[str, Run]:
+    """The pretrained models by name. Those of one n have the same number of updates; E and F have the default
+    initialization.
+
+    Pretraining has one seed; the seeds of a record are of finetuning.
+    """
+    seed, (n, updates), *growth = scale.seeds[0], *sizes.stages
+    base = Run(Model(n), seed, "scratch", updates)
+    for n, updates in growth:
+        base = Run(Model(n), seed, "grown", updates, base)
+    runs = {"roberta": Run(base.model, seed, "continued", sizes.last, base, decays=True)}
+    for n, k, sharing in sizes.linformers:
+        start = base if n == base.model.n else Run(Model(n), seed, "grown", scale.grown, base)
+        name = f"linformer-n{n}-k{k}-{sharing}" if "linformer" in runs else "linformer"
+        runs[name] = Run(Model(n, k, sharing, start=None), seed, "converted", sizes.last, start, decays=True)
+    return runs
+
+
+def members(scale: Scale, sizes: Sizes) -> list[Member]:
+    """All finetunings; those of the two models that are also finetuned from scratch come first."""
+    tasks = [TASKS[name] for name in sizes.epochs]
+    both = [
+        Member(task, model, from_scratch) for model in FROM_SCRATCH for task in tasks for from_scratch in (False, True)
+    ]
+    others = [model for model in pretrainings(scale, sizes) if model not in FROM_SCRATCH]
+    return both + [Member(task, model, False) for model in others for task in tasks]
+
+
+class FinetuningExperiment(Experiment):
+    """
+    Args:
+        paper_scale: builds ``self.paper_scale`` from this experiment.
+    """
+
+    reads = ("data", "tasks")
+    scales = (*SIZES, "paper")
+
+    def __init__(self, name: str, title: str, claims: Sequence[Claim], paper_scale: Callable[[Experiment], PaperScale]):
+        self.name, self.title, self.claims = name, title, tuple(claims)
+        self.paper_scale = paper_scale(self)
+
+    def cost(self, scale: str) -> str:
+        if scale == SCALE:
+            return "a Slurm array, one GPU per run"
+        scale_sizes = SCALES[scale]
+        runs = in_training_order({model: [run] for model, run in pretrainings(scale_sizes, SIZES[scale]).items()})
+        num_finetunings = len(scale_sizes.seeds) * len(members(scale_sizes, SIZES[scale]))
+        return f"{sum(run.updates for run in runs):,} updates, {num_finetunings} finetunings"
+
+    def configuration(self, model: str, scale: str) -> dict[str, Any]:
+        """The plan stored in a record: only that of its model, so that other models can be added later."""
+        sizes = {**sizes_of(SCALES[scale]), **asdict(SIZES[scale])}
+        del sizes["linformers"]
+        runs = {model: pretrainings(SCALES[scale], SIZES[scale])[model].plan()}
+        return json.loads(json.dumps({"sizes": sizes, "seeds": SCALES[scale].seeds, "runs": runs}))
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        name = _member_name(record)
+        member = next((m for m in members(SCALES[record.scale], SIZES[record.scale]) if m.name == name), None)
+        if member is None:
+            raise ValueError(
+                f"{record.identifier} has a model or task that {self.name} no longer has at scale {record.scale}; "
+                f"check out its commit, {record.commit}, or use another --results"
+            )
+        task, n = record.configuration["task"], record.configuration["model"]["max_positions"]
+        check_task(task, n, inputs.tasks, inputs.data)
+        here = _data(
+            f"{task}: {data.describe_data(data.task_folder(inputs.tasks, task, n))}", describe_text(inputs.data)
+        )
+        check_same_plan(record, self.configuration(member.model, record.scale), here)
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return all(self._finished(record, inputs))
+
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        folder, scale_sizes = inputs.folder / scale / self.name, SCALES[scale]
+        every = in_training_order({name: [run] for name, run in pretrainings(scale_sizes, SIZES[scale]).items()})
+        pretrained = [run.name for run in every if RunFolder(run, scale_sizes, folder, inputs.data).is_done]
+        return pretrained + [path.parent.name for path in sorted((folder / FINETUNED).glob(f"*/{single_run.RESULT}"))]
+
+    def _finished(self, record: Record, inputs: Inputs) -> list[bool]:
+        """Whether the model is pretrained and finetuned, per seed."""
+        folder = inputs.folder / record.scale / self.name
+        (model,) = record.configuration["runs"]
+        scale_sizes = SCALES[record.scale]
+        history = pretrainings(scale_sizes, SIZES[record.scale])[model].history
+        pretrained = all(RunFolder(each, scale_sizes, folder, inputs.data).is_done for each in history)
+        return [
+            pretrained and (folder / FINETUNED / f"{_member_name(record)}-seed{seed}" / single_run.RESULT).exists()
+            for seed in scale_sizes.seeds
+        ]
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        return self._measure(scale, inputs, command, members(SCALES[scale], SIZES[scale]))
+
+    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+        """Measure only the record's model and task again."""
+        self.check(record.scale, inputs)
+        self.check_same(record, inputs)
+        done = self._finished(record, inputs)
+        only = [m for m in members(SCALES[record.scale], SIZES[record.scale]) if m.name == _member_name(record)]
+        return describe_reuse(done), self._measure(record.scale, inputs, record.command, only, again=True)
+
+    def _measure(
+        self, scale: str, inputs: Inputs, command: str, chosen: Sequence[Member], again: bool = False
+    ) -> list[Record]:
+        """
+        Args:
+            again: score finished finetunings again.
+
+        Raises:
+            Unfinished: the time budget is spent.
+            ValueError: a task is missing or tokenized with another dictionary; or a training failed.
+        """
+        scale_sizes, until = SCALES[scale], inputs.deadline()
+        folder = inputs.folder / scale / self.name
+        models = {
+            name: run
+            for name, run in pretrainings(scale_sizes, SIZES[scale]).items()
+            if name in {m.model for m in chosen}
+        }
+        for task, n in dict.fromkeys((m.task.name, models[m.model].model.n) for m in chosen):
+            check_task(task, n, inputs.tasks, inputs.data)
+        pretraining = replace(scale_sizes, lr=SIZES[scale].lr)
+        every = in_training_order({name: [run] for name, run in models.items()})
+        folders = [RunFolder(each, pretraining, folder, inputs.data) for each in every]
+        check_folders(folders, inputs.data)
+        if not again:
+            check_clean_runs(folders, scale)
+        rules = {model: scoring.rules_before_runs(self.name, self.claims, folder.parent, model) for model in models}
+        train(folders, f"{self.name}, pretraining", until)
+        assert inputs.tasks is not None  # ``check`` requires it
+        jobs = list(_jobs(scale_sizes, SIZES[scale], chosen, models, folder, Path(inputs.tasks)))
+        results = self._finetune(jobs, folder, until)
+        if again:
+            results = {
+                job.name: {
+                    **results[job.name],
+                    **single_run.evaluate_best(job.task, job.build_trainings(job.prepare())[0]),
+                }
+                for _, job in jobs
+            }
+        pretrained = {
+            model: scoring.provenance([folder / each.name for each in run.history]) for model, run in models.items()
+        }
+        pretrained_options = {
+            model: unpack(training_of([f for f in folders if f.run in run.history])) for model, run in models.items()
+        }
+        records = []
+        for member in chosen:
+            found = [results[job.name] for each, job in jobs if each is member]
+            record = record_of(member.task, found, f"{member.name}-{scale}", command)
+            job = next(job for each, job in jobs if each is member)
+            finetuning = training_options(job.build_trainings(job.prepare())[0].requested_cfg)
+            options = pack({**pretrained_options[member.model], "finetuning": finetuning})
+            plan = {
+                **self.configuration(member.model, scale),
+                "pretrained": pretrained[member.model],
+                TRAINING: options,
+            }
+            records.append(
+                record.copy_with(
+                    made_by="reproduce",
+                    scale=scale,
+                    paper=_paper(record, SIZES[scale]),
+                    data=_data(record.data, describe_text(inputs.data)),
+                    configuration={**record.configuration, **plan},
+                    rules=rules[member.model],
+                    tolerance=TOLERANCE,
+                )
+            )
+        return records
+
+    def _finetune(
+        self, jobs: Sequence[tuple[Member, finetune.FinetuningJob]], folder: Path, until: float | None
+    ) -> dict[str, dict[str, Any]]:
+        """The result of each job, by its name."""
+        missing = [job for _, job in jobs if not (folder / job.name / single_run.RESULT).exists()]
+        # Reject damaged results before finetuning anything.
+        results = {job.name: finetune.finetune(job)[0] for _, job in jobs if job not in missing}
+        for i, job in enumerate(missing):
+            out_of_time = i and is_past(until)
+            if not out_of_time:
+                print(f"finetuning {i + 1} of {len(missing)}: {job.name}", file=sys.stderr)
+            if out_of_time or not (found := finetune.finetune(job, until)):
+                left = missing[i:]
+                raise Unfinished(
+                    f"{self.name}: the time budget is spent; {len(left)} of {len(jobs)} finetunings are left, "
+                    f"{left[0].name} first; rerun the command to resume"
+                )
+            results[job.name] = found[0]
+        return results
+
+
+def _member_name(record: Record) -> str:
+    return record.identifier.removeprefix(PREFIX).removesuffix(f"-{record.scale}")
+
+
+def _data(task: str, text: str) -> str:
+    return f"{task}; pretrained on: {text}"
+
+
+def check_task(name: str, n: int, tasks, text) -> None:
+    """Check a task before anything is trained.
+
+    Raises:
+        ValueError: ``tasks`` lacks the task, its inputs are too long for a model of n, or its dictionary is not that
+            of ``text``.
+    """
+    dictionary, folder = find_shards(text)[0] / DICTIONARY, data.task_folder(tasks, name, n)
+    if not is_prepared(folder):
+        raise ValueError(f"--tasks {tasks} has no {folder.name}; `fairseq-linformer prepare {name}` writes it")
+    try:
+        data.check_folder(TASKS[name], folder, n)
+    except ValueError as error:
+        raise ValueError(f"{error}; a model of n = {n} reads {Path(tasks) / f'{name}-n{n}'} if it exists") from None
+    path = folder / "input0" / DICTIONARY
+    if at := describe_difference(read_dictionary(dictionary), read_dictionary(path)):
+        raise ValueError(
+            f"{path} must equal the dictionary of --data, {dictionary}; {at}; "
+            f"prepare {name} again with the tokenizer of the text"
+        )
+
+
+def _jobs(
+    scale: Scale, sizes: Sizes, chosen: Sequence[Member], models: dict[str, Run], folder: Path, tasks: Path
+) -> Iterator[tuple[Member, finetune.FinetuningJob]]:
+    """The finetuning jobs with their members, seed by seed."""
+    for seed in scale.seeds:
+        for member in chosen:
+            pretraining = models[member.model]
+            recipe = Recipe(sizes.rate, sizes.batch_size, sizes.epochs[member.task.name], seed)
+            yield (
+                member,
+                finetune.FinetuningJob(
+                    member.task,
+                    str(folder / pretraining.name / CHECKPOINTS / LAST),
+                    [recipe],
+                    f"{FINETUNED}/{member.name}-seed{seed}",
+                    str(data.task_folder(tasks, member.task.name, pretraining.model.n)),
+                    str(folder),
+                    from_scratch=member.from_scratch,
+                    device=scale.device,
+                    overrides=("dataset.num_workers=0",),
+                ),
+            )
+
+
+def _paper(record: Record, sizes: Sizes) -> dict[str, Any]:
+    """The paper's row that a model corresponds to: same ratios of n and k to RoBERTa's n, which is 512 there."""
+    model, n = record.configuration["model"], sizes.stages[-1][0]
+    in_proportion = {name: int(model[name] or 0) * 512 // n for name in ("max_positions", "projected_dim")}
+    row = paper_row({**model, **in_proportion})
+    cell = paper_cell(record.configuration["task"], row)
+    return {
+        **cell,
+        "where": cell["where"] + f"; here {n} stands for 512, and k in proportion" * (row is not None and n != 512),
+    }

@@ -1,0 +1,169 @@
+"""The runs of far-token recall: which models are trained, at each scale, and the file of a finished run."""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, cast
+
+import numpy as np
+
+from ..files import atomic, fingerprint, read_json, with_seal
+from ..modules.rate import default_lr_scale
+from .recall_task import RecallTask, build_model, count_recalled, train
+from .runs import default_start
+
+FULL = "full attention"
+"""Label of the model with k = n."""
+EVALUATION_SEED = 1000
+"""Added to the seed of a run for the sequences that it is evaluated on."""
+NUM_POINTS = 10
+"""Points of a curve of the training loss, each the mean of as many updates."""
+CHUNK = 256
+"""Sequences of a forward pass in the evaluation."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """
+    Attributes:
+        lengths: each n.
+        windows, parts: each local window, and the divisors of n that give k.
+        seeds: of each model.
+        updates, batch: batch in sequences.
+        sequences: on which each run is evaluated.
+    """
+
+    lengths: tuple[int, ...]
+    windows: tuple[int, ...]
+    parts: tuple[int, ...]
+    seeds: tuple[int, ...]
+    updates: int
+    batch: int
+    sequences: int
+    device: str = "cpu"
+    layers: int = 2
+    width: int = 32
+    heads: int = 2
+    lr: float = 5e-3
+    warmup: int = 50
+
+
+SIZES = {
+    "smoke": Sizes((64,), (0, 4), (4, 2), (1,), updates=3, batch=4, sequences=20),
+    "cpu": Sizes((128,), (0, 4, 16), (32, 8, 4, 2), (1, 2, 3), updates=1000, batch=32, sequences=1000),
+    "gpu": Sizes(
+        (128, 256, 512, 1024),
+        (0, 4, 16),
+        (32, 8, 4, 2),
+        (1, 2, 3),
+        updates=4000,
+        batch=128,
+        sequences=4000,
+        device="cuda",
+    ),
+}
+"""Sizes by scale. In a trial of ``cpu``, full attention recalled all 1,000 sequences after 500 updates with each of
+three seeds, and k = n / 8 all but one after 1,000 with one seed; so there is a smaller k. ``gpu`` is assumed, not
+measured.
+"""
+STARTS = (None, "normal")
+"""Starts of E and F; None for the model's default."""
+
+
+@dataclass(frozen=True)
+class RecallRun:
+    """A training, and what it is a training of.
+
+    Attributes:
+        k: n for full attention.
+    """
+
+    n: int
+    k: int
+    local_window: int
+    start: str | None
+    seed: int
+
+    @property
+    def model(self) -> str:
+        """Label of the model."""
+        if self.k == self.n:
+            return FULL
+        return label(self.k, self.local_window, self.start)
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        start = f"-{self.start}" if self.start else ""
+        return f"n{self.n}-k{self.k}-w{self.local_window}{start}-seed{self.seed}"
+
+
+def label(k: int, local_window: int, start: str | None) -> str:
+    return f"k={k}, W={local_window}" + f", {start}" * (start is not None)
+
+
+def build_task(n: int) -> RecallTask:
+    """The task at length n, with values at least 3 n / 8 positions before the queries."""
+    return RecallTask(n, distance=3 * n // 8)
+
+
+def plan_runs(sizes: Sizes) -> list[RecallRun]:
+    """All runs, the first seed of every model first."""
+    models: list[tuple[int, int, int, str | None]] = []
+    for n in sizes.lengths:
+        models.append((n, n, 0, None))
+        for window in sizes.windows:
+            models.append((n, 1, window, None))
+            models += [(n, n // part, window, start) for start in STARTS for part in sizes.parts]
+    return [RecallRun(*model, seed) for seed in sizes.seeds for model in models]
+
+
+def measure_run(run: RecallRun, sizes: Sizes) -> dict[str, Any]:
+    """Train and evaluate a model: the number of recalled sequences, and the curve of the training loss."""
+    start, task = time.monotonic(), build_task(run.n)
+    model = build_model(run.seed, task, run.k, run.start, run.local_window, sizes.layers, sizes.width, sizes.heads).to(
+        sizes.device
+    )
+    losses = list(train(model, task, run.seed, sizes.updates, sizes.batch, sizes.lr, sizes.warmup))
+    parts = [part for part in np.array_split(np.arange(len(losses)), NUM_POINTS) if part.size]
+    return {
+        "recalled": count_recalled(model, task, EVALUATION_SEED + run.seed, sizes.sequences, CHUNK),
+        "loss": [[int(part[-1]) + 1, round(fmean(losses[i] for i in part), 4)] for part in parts],
+        "seconds": round(time.monotonic() - start, 2),
+    }
+
+
+def describe_run(run: RecallRun, sizes: Sizes) -> dict[str, Any]:
+    """All that the result of a run depends on, as JSON."""
+    shared = {name: value for name, value in asdict(sizes).items() if not isinstance(value, tuple)}
+    start = {"resolved_start": run.start or default_start(), "rate": default_lr_scale(run.n)}
+    return {**asdict(run), **start, **shared, "task": asdict(build_task(run.n)), "evaluation_seed": EVALUATION_SEED}
+
+
+def write_run(path: Path, content: dict[str, Any]) -> None:
+    """Write a finished run with its seal."""
+    with atomic(path) as file:
+        json.dump(with_seal(content), file, indent=1)
+
+
+def read_run(path: Path, plan: dict[str, Any]) -> dict[str, Any]:
+    """
+    Args:
+        plan: from ``describe_run``.
+
+    Raises:
+        ValueError: the file is damaged, was edited, or is of another plan.
+    """
+    try:
+        content = read_json(path)
+        seal = content.pop("seal")
+        is_intact = seal == fingerprint(content)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        is_intact = False
+    if not is_intact:
+        raise ValueError(f"{path} is damaged or was edited; remove it to train this model again")
+    if content["plan"] != plan:
+        raise ValueError(f"{path} was trained with another plan; use another --runs")
+    return cast(dict[str, Any], content)

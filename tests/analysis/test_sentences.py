@@ -1,0 +1,63 @@
+"""The stream of sentences: packed or by lines, short ones skipped or padded, and counts."""
+
+import itertools
+import json
+import shutil
+
+import pytest
+
+from fairseq_linformer.analysis import commands
+from fairseq_linformer.analysis.sentences import Counts
+
+from .conftest import TEXT, N
+
+
+def test_packed_sentences_equal_those_of_masked_lm(model, sentences):
+    ids = [model.tokenizer(line, add_special_tokens=False)["input_ids"] for line in TEXT * 20]
+    stream = [token for line in ids for token in [*line, 2]]
+    num_full, remainder = divmod(len(stream), N - 1)
+    expected = [[0, *stream[i * (N - 1) : (i + 1) * (N - 1)]] for i in range(num_full)]
+    texts = sentences(model)
+    assert list(texts) == expected == list(texts)
+    assert texts.counts == Counts(texts=60, short=int(remainder > 0), sentences=num_full)
+    n = next(n for n in range(5, N) if len(stream) % (n - 1))  # with a remainder
+    assert list(sentences(model, n=n, short="pad"))[-1] == [0, *stream[len(stream) // (n - 1) * (n - 1) :]]
+
+
+def test_lines_are_truncated_skipped_or_padded_and_counted(model, sentences, tmp_path):
+    lengths = [2 + len(model.tokenizer(line, add_special_tokens=False)["input_ids"]) for line in TEXT]
+    n = sorted(lengths)[1]
+    texts = sentences(model, n=n, break_mode="lines")
+    full = list(texts)
+    assert all(len(s) == n and s[0] == 0 and s[-1] == 2 for s in full)
+    counts = texts.counts
+    assert (counts.short, counts.cut) == (20 * sum(x < n for x in lengths), 20 * sum(x > n for x in lengths))
+    assert len(full) == counts.sentences == 60 - counts.short
+    padded = list(sentences(model, n=n, break_mode="lines", short="pad"))
+    assert [len(s) for s in padded[:3]] == [min(n, x) for x in lengths]
+    # A row of JSON lines is one text, even with line breaks.
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": "a dog\nsat"}) + "\n" for _ in range(3)))
+    rows = sentences(model, tmp_path / "rows.jsonl", break_mode="lines", short="pad")
+    assert len(list(rows)) == 3 and rows.counts.texts == 3
+
+
+def test_invalid_line_is_skipped_alone(model, sentences, tmp_path):
+    (tmp_path / "lines.txt").write_bytes(b"the cat sat\nthe \xff dog\nthe mat\n" + b"a dog ran\n" * 2_000_000)
+    texts = sentences(model, tmp_path / "lines.txt", n=8, break_mode="lines", short="pad")
+    assert len([*itertools.islice(texts, 5)]) == 5 and texts.counts.unfit == 1
+    (tmp_path / "bytes.txt").write_bytes("the cat".encode("utf-16") * 9)
+    texts = sentences(model, tmp_path / "bytes.txt", n=8, break_mode="lines", short="pad")
+    for measure in (
+        lambda: commands.analyze_spectrum(model, texts, tmp_path / "out", 2),
+        lambda: commands.draw_attention(model, texts, [1], tmp_path / "out"),
+    ):
+        with pytest.raises(ValueError, match="documents were skipped"):
+            measure()
+
+
+def test_output_in_the_folder_of_the_text_is_rejected(model, sentences, text, tmp_path):
+    shutil.copy(text, tmp_path)
+    texts = sentences(model, tmp_path, n=8)
+    with pytest.raises(ValueError, match="the folder of the text"):
+        texts.check_output(tmp_path / "out")
+    texts.check_output(tmp_path.parent / "out")

@@ -1,0 +1,168 @@
+"""Small checkpoints to convert and evaluate, trained for an update or two, with noise so that every weight matters."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_linformer.corpus import sentencepiece_model
+from fairseq_linformer.models import LinformerRobertaModel
+
+from . import fairseq_commands
+
+TEXT = ["the cat sat on the mat", "a dog ran to the mat", "the dog and the cat ran on", "a Cat and a dog sat"]
+PARTS = ["a cat", "the cat", "a dog", "the dog"]
+ROWS = [(f"{part} {text}", int("cat" in part)) for part in PARTS for text in (*TEXT, "sat", "ran on the mat")]
+
+
+def shake(path, seed: int = 0) -> None:
+    """Add noise to all weights of a checkpoint; shared tensors stay shared."""
+    checkpoint = torch.load(path, weights_only=True)
+    generator = torch.Generator().manual_seed(seed)
+    shaken = {}
+    for key, value in checkpoint["model"].items():
+        if value.is_floating_point() and value.dim() and not key.endswith(".window_options"):
+            noisy = value + 0.2 * torch.randn(value.shape, generator=generator)
+            checkpoint["model"][key] = shaken.setdefault((value.data_ptr(), value.shape), noisy)
+    torch.save(checkpoint, path)
+
+
+def hub(folder: Path, data, bpe=None, name="checkpoint_last.pt"):
+    """fairseq's own interface to a checkpoint."""
+    return LinformerRobertaModel.from_pretrained(str(folder), name, str(data), bpe=bpe).eval()
+
+
+@pytest.fixture(scope="session")
+def train_checkpoint(mlm_data, tmp_path_factory):
+    """A function that trains with options of ``fairseq-train`` and returns the folder of the checkpoint."""
+    made = {}
+
+    def make(*options) -> Path:
+        if options not in made:
+            made[options] = tmp_path_factory.mktemp("trained")
+            fairseq_commands.train(mlm_data, made[options], *options, updates=1)
+            shake(made[options] / "checkpoint_last.pt")
+        return made[options]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def pieces(tmp_path_factory):
+    """A folder with a sentencepiece model, its dictionary, and data for both tasks."""
+    pytest.importorskip("sentencepiece")
+    folder = tmp_path_factory.mktemp("pieces")
+    (folder / "text.txt").write_text("\n".join(TEXT * 10) + "\n")
+    (folder / "sentencepiece.bpe.model").write_bytes(
+        sentencepiece_model.train_model([folder / "text.txt"], 24, fold_case=True)
+    )
+    sentencepiece_model.write_dictionary(folder / "sentencepiece.bpe.model", folder / "dict.txt")
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    sentencepiece_model.encode_file(folder / "sentencepiece.bpe.model", folder / "text.txt", folder / "text.spm")
+    lines = [dictionary.encode_line(line, add_if_not_exist=False).tolist() for line in (folder / "text.spm").open()]
+    labels = Dictionary()
+    labels.add_symbol("animal: cat")
+    labels.add_symbol("dog")
+    labels.finalize(padding_factor=8)  # as fairseq-preprocess does
+    (folder / "label").mkdir()
+    # A symbol that contains a space is kept, as in fairseq.
+    labels.save(str(folder / "label" / "dict.txt"))
+    for split in ("train", "valid"):
+        fairseq_commands.write_dataset(folder, split, lines, len(dictionary))
+        fairseq_commands.write_dataset(folder / "input0", split, lines, len(dictionary))
+        fairseq_commands.write_dataset(
+            folder / "label", split, [[4 + i % 2, labels.eos()] for i in range(len(lines))], len(labels)
+        )
+    shutil.copy(folder / "dict.txt", folder / "input0")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def masked_lm(pieces, tmp_path_factory):
+    """A pretrained checkpoint with dictionary and tokenizer next to it."""
+    folder = tmp_path_factory.mktemp("masked_lm")
+    fairseq_commands.train(pieces, folder, "--sample-break-mode", "complete", updates=2)
+    shake(folder / "checkpoint_last.pt")
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(pieces / name, folder)
+    return folder
+
+
+def finetune_classifier(pieces, folder, *options, classes=2, data=None):
+    fairseq_commands.command(
+        "train",
+        data or pieces,
+        "--user-dir",
+        fairseq_commands.PLUGIN,
+        *fairseq_commands.TINY,
+        "--task",
+        "sentence_prediction",
+        "--criterion",
+        "sentence_prediction",
+        "--num-classes",
+        classes,
+        "--init-token",
+        0,
+        "--max-positions",
+        16,
+        "--save-dir",
+        folder,
+        "--batch-size",
+        8,
+        "--optimizer",
+        "adam",
+        "--lr",
+        0.01,
+        "--lr-scheduler",
+        "fixed",
+        "--max-update",
+        2,
+        "--cpu",
+        "--num-workers",
+        0,
+        *options,
+    )
+    shake(Path(folder) / "checkpoint_last.pt")
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        shutil.copy(pieces / name, folder)
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def classifier(pieces, tmp_path_factory):
+    """A finetuned checkpoint, validated, with a head called ``animal``."""
+    return finetune_classifier(pieces, tmp_path_factory.mktemp("classifier"), "--classification-head-name", "animal")
+
+
+@pytest.fixture(scope="session")
+def masked_lm_folder(masked_lm, tmp_path_factory):
+    """``masked_lm`` for transformers."""
+    pytest.importorskip("transformers")
+    from fairseq_linformer.checkpoints.huggingface import to_huggingface
+
+    folder = tmp_path_factory.mktemp("export") / "mlm"
+    to_huggingface(masked_lm / "checkpoint_last.pt", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def classifier_folder(classifier, pieces, tmp_path_factory):
+    """``classifier`` for transformers."""
+    pytest.importorskip("transformers")
+    from fairseq_linformer.checkpoints.huggingface import to_huggingface
+
+    folder = tmp_path_factory.mktemp("export") / "cls"
+    to_huggingface(classifier / "checkpoint_last.pt", folder, labels=pieces / "label" / "dict.txt")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def glue(tmp_path_factory):
+    """SST-2 in GLUE's format, with the question whether a sentence is about a cat."""
+    folder = tmp_path_factory.mktemp("glue") / "SST-2"
+    folder.mkdir()
+    for name, rows in (("train", ROWS), ("dev", ROWS[::2])):
+        (folder / f"{name}.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    return folder

@@ -1,0 +1,104 @@
+"""Options have one meaning in all commands, old names are rejected with the new ones, and help texts are complete."""
+
+import argparse
+import re
+from collections import defaultdict
+from inspect import signature
+
+import pytest
+
+from fairseq_linformer.cli import build_parser, main
+from fairseq_linformer.cli.parsers import RENAMED
+from fairseq_linformer.evaluation import predict
+from fairseq_linformer.evaluation.perplexity import compute_perplexity
+
+
+def walk(parser: argparse.ArgumentParser, words=()):
+    """Every command and subcommand: its words and its parser."""
+    yield words, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                yield from walk(sub, (*words, name))
+
+
+COMMANDS = list(walk(build_parser()))
+
+
+@pytest.mark.parametrize(
+    "words, parser", COMMANDS, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
+def test_help(words, parser):
+    """A command has a description, examples of itself, and a phrase for every option."""
+    assert parser.epilog and parser.epilog.startswith("example")
+    if not words:
+        return
+    assert parser.description[0].isupper()
+    for line in parser.epilog.splitlines()[1:]:
+        assert line.split()[:2] == ["fairseq-linformer", words[0]], line
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            continue
+        assert (action.help and len(action.help.split()) > 1) or action.dest in ("seed",), (words, action.dest)
+        assert not action.help.startswith(("of ", "for ", "(", "in ")) or action.dest in ("tasks",), (
+            words,
+            action.help,
+        )
+
+
+# Options of several types, with the reason.
+DIFFERENT = {"--source": "text comes from several, a task from one"}
+
+
+def test_options_have_the_same_type_in_all_commands():
+    kinds = defaultdict(dict)
+    for words, parser in COMMANDS:
+        for action in parser._actions:
+            for flag in action.option_strings:
+                kind = type(action).__name__, getattr(action.type, "__name__", action.type), action.metavar
+                kinds[flag].setdefault(kind, words)
+    different = {flag: found for flag, found in kinds.items() if len({kind[0] for kind in found}) > 1}
+    assert not different.keys() - DIFFERENT.keys(), different
+    assert not {flag for _, parser in COMMANDS for flag in parser._option_string_actions} & {
+        "--ledger",
+        "--cut",
+        "--gpt2",
+    }
+
+
+@pytest.mark.parametrize("command, old, new", [(c, o, n) for c, names in RENAMED.items() for o, n in names.items()])
+def test_renamed_options_are_rejected_with_their_new_name(command, old, new, capsys):
+    for words in ([command, old, "x"], [command, f"{old}=x"]):
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert old in error and new in error
+    options = {flag for words, parser in COMMANDS if words[:1] == (command,) for flag in parser._option_string_actions}
+    assert new in options and old not in options
+
+
+@pytest.mark.parametrize("command, option", [("submit", "--runs"), ("reproduce", "--results"), ("report", "--results")])
+def test_an_empty_folder_name_is_rejected(command, option):
+    with pytest.raises(SystemExit, match=f"{option} must .* ''"):
+        main([command, option, ""])
+
+
+@pytest.mark.parametrize("words", [[], ["benchmark", "training"], ["finetune", "nothing"], ["report", "--nothing"]])
+def test_errors_of_parsers_are_one_line(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert re.fullmatch(r"fairseq-linformer.*: error: .*; see fairseq-linformer.* --help\n", capsys.readouterr().err)
+
+
+def test_help_of_evaluate_has_the_defaults_of_batches():
+    parser = next(parser for words, parser in COMMANDS if words == ("evaluate",))
+    helps = {flag: parser._option_string_actions[flag].help for flag in ("--max-tokens", "--batch-size")}
+    assert f"default: {predict.MAX_TOKENS}," in helps["--max-tokens"]
+    assert f"perplexity {signature(compute_perplexity).parameters['max_tokens'].default})" in helps["--max-tokens"]
+    assert f"default: {predict.BATCH_SIZE})" in helps["--batch-size"]
+
+
+def test_every_command_has_a_table_of_renamed_options():
+    assert set(RENAMED) == {words[0] for words, _ in COMMANDS if words}

@@ -1,0 +1,59 @@
+"""Workers of ``launching.local`` as copies of the test's process, which has imported PyTorch and fairseq."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+from unittest import mock
+
+from fairseq.logging import progress_bar
+
+from fairseq_linformer.launching import local, worker
+
+MODULE = "fairseq_linformer.launching.worker"
+
+
+class ForkedWorker:
+    """Takes the place of ``subprocess.Popen``: the same command line, environment, output, signals and status."""
+
+    def __init__(self, command, *, env, preexec_fn=None, **_):
+        assert command[:3] == [sys.executable, "-m", MODULE], command
+        reading, writing = os.pipe()
+        context = multiprocessing.get_context("fork")
+        self.process = context.Process(target=_work, args=(command[3:], env, preexec_fn, reading, writing))
+        self.process.start()
+        os.close(writing)
+        self.stdout = open(reading, encoding="utf-8", errors="replace")
+
+    def send_signal(self, number: int) -> None:
+        if self.process.is_alive():
+            os.kill(self.process.pid, number)
+
+    def wait(self) -> int:
+        self.process.join()
+        self.stdout.close()
+        return self.process.exitcode
+
+
+def _work(words, environment, preexec_fn, reading, writing):
+    os.close(reading)
+    os.dup2(writing, 1)
+    os.dup2(writing, 2)
+    os.close(writing)
+    sys.stdout = sys.stderr = open(1, "w", buffering=1, encoding="utf-8", closefd=False)
+    os.environ.clear()
+    os.environ.update(environment)
+    # Writers of an earlier training in this process have lost their threads in the fork and would wait for them.
+    progress_bar._tensorboard_writers.clear()
+    preexec_fn and preexec_fn()
+    worker._exit_now(worker.main(words))
+
+
+@contextmanager
+def forked_workers():
+    """Spare each worker the imports; ``launching/test_local.py`` starts a real one."""
+    stand_in = SimpleNamespace(Popen=ForkedWorker, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+    with mock.patch.object(local, "subprocess", stand_in):
+        yield

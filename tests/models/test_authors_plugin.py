@@ -1,0 +1,168 @@
+"""Commands and checkpoints of the authors' plugin work after changing only --user-dir."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
+from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors_plugin
+from fairseq_linformer.models.options import resolve_options
+from fairseq_linformer.modules import LinearProjection
+
+from .. import authors_plugin as theirs
+from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, finetune, load, train
+
+SIZES = ["--arch", "linformer_roberta_base", "--encoder-layers", "2", *TINY[2:-2]]
+MODES = {
+    "headwise": ["--compressed", "2"],
+    "key-value": ["--compressed", "3", "--shared-kv-compressed", "1"],
+    "layerwise": [
+        "--compressed",
+        "4",
+        "--shared-kv-compressed",
+        "1",
+        "--shared-layer-kv-compressed",
+        "1",
+        "--freeze-compress",
+        "1",
+    ],
+    "layerwise, values apart": ["--compressed", "2", "--shared-layer-kv-compressed", "1"],
+}
+
+
+def batches():
+    """Unpadded inputs of full length, shorter, and shorter than k."""
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(4, 40, (2, length), generator=generator) for length in (16, 11, 3)]
+
+
+@pytest.fixture(scope="module", params=MODES)
+def checkpoint(request, mlm_data, tmp_path_factory):
+    theirs.skip_without_plugin()
+    folder = tmp_path_factory.mktemp("authors")
+    return request.param, theirs.train(mlm_data, folder, *TRAIN, *SIZES, *MODES[request.param])
+
+
+def check(path, folder):
+    """Load a checkpoint with its own options; features and logits equal the authors'."""
+    expected = theirs.extract_features(path, batches(), folder)
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    assert isinstance(model.eval(), LinformerRobertaModel)
+    for batch, (features, logits) in zip(batches(), expected):
+        torch.testing.assert_close(model(batch, features_only=True)[0], features, rtol=0, atol=1e-5)
+        torch.testing.assert_close(model(batch)[0], logits, rtol=0, atol=1e-5)
+    return model
+
+
+@pytest.mark.slow
+def test_features_equal_the_authors(checkpoint, tmp_path):
+    mode, path = checkpoint
+    model = check(path, tmp_path)
+    assert model.args.sharing == mode.split(",")[0]
+    assert {p.layout for p in model.modules() if isinstance(p, LinearProjection)} == {None}
+    # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learnt.
+    assert "++model.projection_init='normal'" in (overrides := open_checkpoint(path, tmp_path / "runs").overrides), (
+        overrides
+    )
+
+
+@pytest.mark.slow
+def test_features_equal_version_1(checkpoint, tmp_path):
+    """Version 1 of their code did not share, regardless of its options."""
+    mode, path = checkpoint
+    model = check(theirs.convert_to_version_1(path, tmp_path / "old.pt"), tmp_path)
+    assert model.args.sharing == ("headwise" if mode == "headwise" else "key-value")
+    assert model.args.untie_weights_roberta
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint", ["layerwise"], indirect=True)
+def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
+    checkpoint, mlm_data, class_data, tmp_path, caplog
+):
+    mode, path = checkpoint
+    command(
+        "validate",
+        mlm_data,
+        "--user-dir",
+        PLUGIN,
+        "--task",
+        "masked_lm",
+        "--path",
+        path,
+        "--batch-size",
+        "8",
+        "--cpu",
+        "--num-workers",
+        "0",
+    )
+    losses = train(mlm_data, tmp_path / "more", "--finetune-from-model", path, model=[*SIZES, *MODES[mode]], updates=3)
+    assert len(losses) == 3
+    # What is saved then is this model's, and loads without the authors' options.
+    saved = load(tmp_path / "more")
+    assert not authors_plugin.is_authors_state_dict(saved["model"]) and saved["cfg"]["model"]["compressed"] is None
+    assert saved["cfg"]["model"]["sharing"] == mode.split(",")[0]
+    (again,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "more" / "checkpoint_last.pt")])
+    assert {p.layout for p in again.modules() if isinstance(p, LinearProjection)} == {None}
+
+    finetune(class_data, tmp_path / "task", "--finetune-from-model", path, *SIZES, *MODES[mode])
+    assert load(tmp_path / "task")["cfg"]["model"]["sharing"] == mode.split(",")[0]
+
+    hub = LinformerRobertaModel.from_pretrained(str(path.parent), path.name, mlm_data, bpe="characters")
+    batch = batches()[0]
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
+    assert torch.equal(hub.eval().extract_features(batch), model.eval()(batch, features_only=True)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint", ["layerwise, values apart"], indirect=True)
+def test_version_1_continues_training_with_its_real_sharing(checkpoint, mlm_data, tmp_path):
+    mode, path = checkpoint
+    old = theirs.convert_to_version_1(path, tmp_path / "old.pt")
+    train(mlm_data, tmp_path / "more", "--finetune-from-model", old, model=[*SIZES, *MODES[mode]], updates=1)
+    saved = load(tmp_path / "more")["cfg"]["model"]
+    assert saved["sharing"] == ("headwise" if mode == "headwise" else "key-value")
+    assert saved["untie_weights_roberta"]
+    checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "more" / "checkpoint_last.pt")])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_log_has_the_equivalent_options(mlm_data, tmp_path, caplog, mode):
+    caplog.set_level("INFO")
+    train(mlm_data, tmp_path, model=[*SIZES, *MODES[mode]], updates=1)
+    k = 16 // int(MODES[mode][1])
+    frozen = " --freeze-projections" if "--freeze-compress" in MODES[mode] else ""
+    equivalent = f"--projected-dim {k} --sharing {mode.split(',')[0]}{frozen};"
+    theirs = "pass --projection-init normal" + " --projection-lr-scale 1" * (not frozen)
+    assert any(
+        equivalent in line and line.endswith(theirs) for line in (record.getMessage() for record in caplog.records)
+    )
+
+
+def options(**options_given):
+    defaults = {key: field.default for key, field in LinformerRobertaConfig.__dataclass_fields__.items()}
+    return argparse.Namespace(**{**defaults, "arch": "linformer_roberta_tiny", "max_positions": 16, **options_given})
+
+
+@pytest.mark.parametrize(
+    "options_given",
+    [
+        dict(compressed=0),
+        dict(compressed=17),
+        dict(freeze_compress=2),
+        dict(projected_dim="8", compressed=2),
+        dict(sharing="layerwise", shared_kv_compressed=1),
+    ],
+    ids=str,
+)
+def test_rejected_options(options_given):
+    name, value = next(iter(options_given.items()))
+    with pytest.raises(ValueError, match=f"{name} must .* got {value}"):
+        resolve_options(options(**options_given))
+
+
+def test_default_ratio_and_sharing():
+    args = resolve_options(options(shared_kv_compressed=1))
+    assert (args.projected_dim, args.sharing, args.freeze_projections) == (4, "key-value", False)

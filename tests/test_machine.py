@@ -1,0 +1,65 @@
+"""Clean commits, and the commits that a clone has."""
+
+import subprocess
+from functools import partial
+
+import pytest
+
+from fairseq_linformer import machine
+
+changed_files = machine.changed_files
+"""Before ``conftest.py`` replaces it."""
+
+
+@pytest.fixture
+def git(tmp_path, monkeypatch):
+    """Git in a repository with a commit, which stands for that of the source."""
+    run = partial(subprocess.run, check=True, cwd=tmp_path, capture_output=True, text=True)
+    run(["git", "init", "--quiet"])
+    for name in ("code.py", "more.py"):
+        (tmp_path / name).write_text("1\n")
+    run(["git", "add", "."])
+    run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "all"])
+    monkeypatch.setattr(machine, "__file__", str(tmp_path / "code.py"))
+    monkeypatch.setattr(machine, "changed_files", lambda folder=None: changed_files(tmp_path))
+    machine.reachable_commits.cache_clear()
+    yield lambda *arguments: run(["git", *arguments]).stdout
+    machine.reachable_commits.cache_clear()
+
+
+def test_a_clean_commit(git, tmp_path):
+    assert machine.clean_commit() == machine.current_commit() == git("rev-parse", "HEAD").strip()
+    (tmp_path / "untracked.py").touch()
+    assert machine.clean_commit()
+
+
+@pytest.mark.parametrize("names, named", [(["code.py"], "stash code.py first"), (["code.py", "more.py"], "and others")])
+def test_changed_files_are_named(git, tmp_path, names, named):
+    for name in names:
+        (tmp_path / name).write_text("2\n")
+    with pytest.raises(ValueError, match=f"clean commit, got [0-9a-f]{{40}}-dirty.*{named}"):
+        machine.clean_commit()
+
+
+def test_outside_a_repository_there_is_no_clean_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "__file__", str(tmp_path / "code.py"))
+    with pytest.raises(ValueError, match="commit.*git"):
+        machine.clean_commit()
+
+
+def test_commits_that_can_be_checked_out(git, tmp_path, monkeypatch):
+    commit = git("rev-parse", "HEAD").strip()
+    assert machine.reachable_commits() == {commit}
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--amend", "--message", "another")
+    machine.reachable_commits.cache_clear()
+    assert commit not in machine.reachable_commits()
+
+
+def test_they_are_unknown_in_a_shallow_clone_and_outside_a_repository(git, tmp_path, monkeypatch):
+    subprocess.run(
+        ["git", "clone", "--quiet", "--depth=1", f"file://{tmp_path}", str(tmp_path / "shallow")], check=True
+    )
+    for folder in (tmp_path / "shallow", tmp_path.parent):
+        machine.reachable_commits.cache_clear()
+        monkeypatch.setattr(machine, "__file__", str(folder / "code.py"))
+        assert machine.reachable_commits() is None

@@ -1,0 +1,73 @@
+"""The wheel has everything that its commands need, in an empty folder."""
+
+import argparse
+import json
+import os
+import subprocess
+
+import pytest
+
+from fairseq_linformer.cli import build_parser
+
+HELP = """
+import json, sys
+from fairseq_linformer.cli import main
+for words in json.loads(sys.argv[1]):
+    try:
+        main([*words, "--help"])
+    except SystemExit as end:
+        assert end.code == 0
+"""
+
+
+def subcommands(parser: argparse.ArgumentParser, words=()):
+    """All commands and subcommands, as lists of words."""
+    yield list(words)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, sub in action.choices.items():
+                yield from subcommands(sub, [*words, name])
+
+
+@pytest.fixture(scope="module")
+def run(wheel_environment, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("empty")
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment["PATH"] = f"{wheel_environment}:{environment['PATH']}"
+
+    def run(*words, check=True):
+        return subprocess.run(words, cwd=folder, env=environment, check=check, capture_output=True, text=True)
+
+    return run
+
+
+@pytest.mark.slow
+def test_wheel_installs_only_the_package(run, wheel_environment):
+    for name in ("plugin", "configs", "scripts"):
+        path = run("fairseq-linformer", "path", name).stdout.strip()
+        assert path.startswith(str(wheel_environment.parent)), path
+
+
+@pytest.mark.slow
+def test_every_command_has_help(run):
+    commands = list(subcommands(build_parser()))
+    assert len(commands) > 20
+    printed = run("python", "-c", HELP, json.dumps(commands)).stdout
+    for words in commands:
+        assert f"usage: {' '.join(['fairseq-linformer', *words])} [-h]" in printed
+
+
+@pytest.mark.slow
+def test_finds_configurations_and_scripts(run):
+    script = "from fairseq_linformer.cli import main\nmain(['plan', '+run=n512-k128-headwise'])\nprint('planned')\n"
+    ended = run("python", "-c", f"{script}main(['submit', 'task.data=nothing'])", check=False)
+    assert "n = 512, k = 128" in ended.stdout and ended.stdout.endswith("planned\n")
+    assert ended.returncode == 1 and "nothing" in ended.stderr
+
+
+@pytest.mark.slow
+def test_missing_fairseq_error_has_the_install_command(run):
+    script = "import sys; sys.modules['fairseq'] = None\nfrom fairseq_linformer.cli import main\nmain(['plan'])"
+    ended = run("python", "-c", script, check=False)
+    assert ended.returncode == 1
+    assert "fairseq-fixed" in ended.stderr and "Traceback" not in ended.stderr
