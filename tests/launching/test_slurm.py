@@ -132,7 +132,7 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     name = "encoder.sentence_encoder.layers.0.self_attn.E.weight"
     assert jobs.parameters(cancelled)[name].shape == (2, 16)
 
-    slurm.wait_until(lambda: "received a signal to stop: saving at update 4" in jobs.rank_logs(run)[0])
+    slurm.wait_until(lambda: "received a signal to stop; saving at update 4" in jobs.rank_logs(run)[0])
 
     def resumed():
         """Raise the time limit again; an update of a job that is being requeued may be lost."""
