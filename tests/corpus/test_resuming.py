@@ -39,8 +39,9 @@ def test_killed_runs_resume_to_the_same_bytes(tmp_path, gpt2):
     whole = start(tmp_path, gpt2, "whole", chunk=0.01)
     assert whole.wait() == 0, whole.stderr.read()
     total = len(json.loads((tmp_path / "whole" / "plan.json").read_text())["chunks"])
+    # Each run is killed in its share of the chunks, unless it ends before this process notices.
     rng, kills = random.Random(0), 0
-    for share in range(1, 11):  # each run is killed in its share of the chunks, unless it ends before this process notices
+    for share in range(1, 11):
         process = start(tmp_path, gpt2, "out", chunk=0.01)
         target = rng.randint(total * (share - 1), total * share) // 11
         while process.poll() is None and len(list((tmp_path / "out" / "work").glob("*.json"))) < target:
