@@ -78,7 +78,7 @@ class Measurement(_StrictModel):
         n, baseline_n: sequence length, and that of the baseline where it differs.
         k: projected dimension.
         seed: of the run, from 1.
-        phase: ``pretraining`` or ``finetuning``.
+        phase: ``pretraining``, ``finetuning``, ``training step`` or ``inference``.
         part: of a training update, such as ``forward``.
         source: the attention matrices that were analyzed: random ones, or a model and a text.
         layer, head: from 1. matrix: E or F of a layer. head_dim: d.

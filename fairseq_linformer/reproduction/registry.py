@@ -36,6 +36,7 @@ MODULES = (
     "starts",
     "growing",
     "local_window",
+    "local_window_cost",
     "conversion",
     "speed",
     "recall",
