@@ -1,10 +1,10 @@
 """Time and memory of exact attention to neighbors (``--local-window``), next to the same model without it.
 
-B sentences of n tokens, w the reach; w = 0 is equation (7)
+w is the reach; w = 0 is equation (7)
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,84 +12,77 @@ import torch
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..planning.formulas import Batch, PlannedModel, layer_flops
+from ..planning.formulas import Batch, PlannedModel, layer_flops, step_flops
 from .cells import BenchmarkCell
 from .encoders import MaskedLM
 from .memory import peak_bytes
 from .training import MASK_PROB, build_optimizer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LocalWindowCell(BenchmarkCell):
-    """Several reaches in one interleaved run: training steps at n, and inference at n and at a longer length.
+    """Several reaches in one interleaved run.
 
     Raises:
-        ValueError: there are fewer than two reaches, ``tokens`` is not a multiple of a length, or an option has a value
-            that cannot be measured.
+        ValueError: there are fewer than two reaches, or an option has a value that cannot be measured.
     """
 
-    n: int = 512
-    longest: int = 16384
+    lengths: tuple[int, ...] = (512,)
     k: int = 128
     reaches: tuple[int, ...] = (0, 4, 16)
-    batch: int = 4
-    """B of a training step."""
-    tokens: int = 16384
-    """Per batch of inference."""
     warm_up: int = 1
-    rounds: int = field(default=7, kw_only=True)
-    layers: int = field(default=2, kw_only=True)
-    vocabulary: int = field(default=1000, kw_only=True)
-    kind: ClassVar[str] = "localwindow"
+    rounds: int = 7
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(set(self.reaches)) < 2:
             raise ValueError(f"reaches must have at least two values to compare, got {self.reaches}")
-        for length in (self.n, self.longest):
-            if self.tokens % length:
-                raise ValueError(f"tokens must be a multiple of n ({length}), got {self.tokens}")
+        for n in self.lengths:
             for reach in self.reaches:
-                self.config(length, reach)  # rejects k and w that do not fit
+                self.config(n, reach)  # rejects k and w that do not fit
 
     @property
     def _shape_name(self) -> str:
-        return f"n{self.n}-k{self.k}"
+        return f"n{'-'.join(map(str, self.lengths))}-k{self.k}"
 
     def config(self, n: int, reach: int) -> LinformerConfig:
         return replace(self.build_config(n, self.k), local_window=reach)
 
+    def _plan(self, n: int, reach: int) -> PlannedModel:
+        return PlannedModel(self.config(n, reach))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalStepCell(LocalWindowCell):
+    """Training steps: seconds and peak bytes."""
+
+    batch: int = 4
+    kind: ClassVar[str] = "localstep"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.lengths) != 1:
+            raise ValueError(f"lengths must have one value for training steps, got {self.lengths}")
+
     def operations(self) -> float:
-        repetitions = self.rounds + self.warm_up
-        total = 0.0
-        for reach in self.reaches:
-            for n in (self.n, self.longest):
-                model = PlannedModel(self.config(n, reach))
-                total += repetitions * self.layers * layer_flops(model, Batch(self.tokens // n, n, n), 0).forward
-            model = PlannedModel(self.config(self.n, reach))
-            step = layer_flops(model, Batch(self.batch, self.n, self.n), 0)
-            total += (repetitions + 1) * self.layers * (step.forward + step.backward)
-        return total
+        (n,) = self.lengths
+        batch = Batch(self.batch, n, round(MASK_PROB * n))
+        steps = [step_flops(self._plan(n, reach), batch, fused=False) for reach in self.reaches]
+        return (self.rounds + self.warm_up + 1) * sum(step.forward + step.backward for step in steps)
 
     def measure(self) -> dict[str, Any]:
-        """
-        Returns:
-            by reach: ``step_seconds`` of each round, and peak ``step_bytes``; by length and reach: ``seconds`` of
-            inference in each round.
-        """
+        """``seconds`` of a step in each round and its peak ``bytes``, by reach."""
         steps = {str(reach): self._build_step(reach) for reach in self.reaches}
-        return {
-            "step_seconds": self.time_rounds({reach: step for reach, (step, _) in steps.items()}, self.warm_up),
-            "step_bytes": {reach: count_bytes() for reach, (_, count_bytes) in steps.items()},
-            "seconds": self._time_inference(),
-        }
+        seconds = self.time_rounds({reach: step for reach, (step, _) in steps.items()}, self.warm_up)
+        return {"seconds": seconds, "bytes": {reach: count_bytes() for reach, (_, count_bytes) in steps.items()}}
 
     def _build_step(self, reach: int) -> tuple[Callable[[], None], Callable[[], int]]:
         """A training step, and its peak bytes without parameters and gradients."""
-        model = self.to_device(MaskedLM(LinformerEncoder(self.config(self.n, reach))).train())
+        (n,) = self.lengths
+        model = self.to_device(MaskedLM(LinformerEncoder(self.config(n, reach))).train())
         optimizer = build_optimizer(model.parameters())
-        tokens = self.random_tokens(self.batch, self.n)
-        masked = torch.rand(self.batch, self.n, device=self.device).argsort(1)[:, : round(MASK_PROB * self.n)]
+        tokens = self.random_tokens(self.batch, n)
+        masked = torch.rand(self.batch, n, device=self.device).argsort(1)[:, : round(MASK_PROB * n)].sort(1).values
         inputs = [tokens, masked, tokens.gather(1, masked)]
 
         def step() -> None:
@@ -99,13 +92,43 @@ class LocalWindowCell(BenchmarkCell):
 
         return step, lambda: peak_bytes(lambda: model(*inputs).backward(), model, inputs, self.device)
 
+
+@dataclass(frozen=True, kw_only=True)
+class LocalPerTokenCell(LocalWindowCell):
+    """Inference at a fixed number of tokens, at several lengths.
+
+    Raises:
+        ValueError: ``tokens`` is not a multiple of a length, or as ``LocalWindowCell``.
+    """
+
+    lengths: tuple[int, ...] = (512, 16384)
+    tokens: int = 16384
+    layers: int = 2
+    vocabulary: int = 1000
+    kind: ClassVar[str] = "localpertoken"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for n in self.lengths:
+            if self.tokens % n:
+                raise ValueError(f"tokens must be a multiple of n ({n}), got {self.tokens}")
+
+    def operations(self) -> float:
+        layers = [
+            layer_flops(self._plan(n, reach), Batch(self.tokens // n, n, n), 0).forward
+            for n in self.lengths
+            for reach in self.reaches
+        ]
+        return (self.rounds + self.warm_up) * self.layers * sum(layers)
+
     @torch.inference_mode()
-    def _time_inference(self) -> dict[str, dict[str, list[float]]]:
+    def measure(self) -> dict[str, Any]:
+        """``seconds`` of a batch in each round, by length and reach."""
         runs = {}
-        for n in (self.n, self.longest):
+        for n in self.lengths:
             tokens = self.random_tokens(self.tokens // n, n)
             for reach in self.reaches:
                 encoder = self.to_device(LinformerEncoder(self.config(n, reach)).eval())
                 runs[f"{n} {reach}"] = partial(encoder, tokens, padded=False)
         seconds = self.time_rounds(runs, self.warm_up)
-        return {str(n): {str(w): seconds[f"{n} {w}"] for w in self.reaches} for n in (self.n, self.longest)}
+        return {"seconds": {str(n): {str(w): seconds[f"{n} {w}"] for w in self.reaches} for n in self.lengths}}

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
-from .local_window import attend_locally, attend_locally_at
+from .local_window import attend_locally, attend_locally_at, gathers_outputs
 from .order import Order, cheapest_order
 from .projection import LinearProjection, Projection
 
@@ -112,6 +112,9 @@ class LinearMultiheadAttention(nn.Module):
         """
         n = x.size(1)
         E, F_ = self.projections
+        outputs = None
+        if positions is not None and not need_weights and gathers_outputs(positions.size(1), n, self.local_window):
+            positions, outputs = None, positions
         E_value: Tensor | None = E() if self.E is not None else projection
         F_value: Tensor | None = E_value if F_ is E else F_()
         q = self._split_heads(self.q_proj(x if positions is None else gather_positions(x, positions)))
@@ -148,7 +151,8 @@ class LinearMultiheadAttention(nn.Module):
             else:
                 keys, values = self._project(x, reduce_keys, reduce_values, order)
                 context, weights = self._attend(q, keys, values, E.bias(x, padding_mask), need_weights)
-        context = self.out_proj(context.transpose(1, 2).flatten(2))
+        context = context.transpose(1, 2).flatten(2)
+        context = self.out_proj(context if outputs is None else gather_positions(context, outputs))
         return context, weights if need_weights else None
 
     def _project(
@@ -189,17 +193,20 @@ class LinearMultiheadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Like ``_attend``, with the exact keys and values in reach."""
         keys, values = linear_without_bias(self.k_proj, x), linear_without_bias(self.v_proj, x)  # (B, n, d)
+        # The key bias cancels in the softmax. Adding zero times it gives it a gradient, zero, as in every order.
+        cancelled = self.k_proj.bias - self.k_proj.bias
         projected = (
-            self._split_heads(reduce_keys(keys) + self.k_proj.bias),
+            self._split_heads(reduce_keys(keys) + cancelled),
             self._split_heads(reduce_values(values) + self.v_proj.bias),
         )
-        exact = self._split_heads(keys + self.k_proj.bias), self._split_heads(values + self.v_proj.bias)
+        exact = self._split_heads(keys), self._split_heads(values)
         p = self.dropout if self.training else 0.0
         queries = torch.arange(x.size(1), device=x.device).unsqueeze(0) if positions is None else positions
         bias = E.bias(x, padding_mask, self.local_window, queries)
+        parts = (q, projected, exact, self._head_bias(self.v_proj), bias, padding_mask, self.local_window, p)
         if positions is None and not need_weights:
-            return attend_locally(q, projected, exact, bias, padding_mask, self.local_window, p), None
-        return attend_locally_at(queries, q, projected, exact, bias, padding_mask, self.local_window, p)
+            return attend_locally(*parts), None
+        return attend_locally_at(queries, *parts)
 
     def _attend_through_scores(
         self,
@@ -259,4 +266,7 @@ def linear_without_bias(linear: nn.Linear, x: Tensor) -> Tensor:
 
 def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Rows ``positions`` (B, m) of ``x`` (B, n, d): (B, m, d)."""
-    return x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.size(-1)))
+    B, n, _ = x.shape
+    rows = positions + torch.arange(B, device=x.device).unsqueeze(1) * n
+    # Unlike gather, index_select does not store x for the backward pass.
+    return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, positions.size(1), -1)

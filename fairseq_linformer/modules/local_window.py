@@ -1,32 +1,39 @@
 """Exact attention to neighbors, in one softmax with the projected positions. This extends equation (7) of the paper.
 
     B sentences, n positions, m query positions, k' projected positions, H heads, d_h head dimension, w the reach,
-    C queries per chunk, c = ceil(n / C) chunks, S = k' + C + 2 w keys per chunk
+    C queries per chunk, c = ceil(n / C) chunks, S = C + 2 w neighbors of a chunk
 
 A query attends to the k' projected positions and to the keys at most w positions away, which an average over a window
 blurs. Longformer (Beltagy et al. 2020) has such a local window, and Transformer-LS (Zhu et al. 2021, section 3.3)
 combines it with a low-rank projection in one softmax.
 
-Time and memory are O(n (k + w)): chunks of C consecutive queries share the C + 2 w keys around them, so there is no
-n x n matrix. Scores of keys out of reach are masked.
+Time and memory are O(n (k + w)): chunks of C consecutive queries share the S keys around them, so there is no n x n
+matrix. Scores of keys out of reach are masked. Training stores the keys and values once; what chunks copy is copied
+again in the backward pass.
+
+The bias of the keys shifts all scores of a query alike and cancels in the softmax, so keys come without it.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
-from .dropout import dropped_product
-
-MIN_CHUNK, MAX_CHUNK = 32, 128
-"""Limits on C. Larger chunks copy the projected keys less often; smaller ones have fewer masked scores."""
+CHUNK, MAX_CHUNK = 32, 128
+"""C, and its limit in fused attention, where larger chunks copy the projected keys less often."""
+BACKWARD_WEIGHTS = 2**19
+"""Attention weights of the sentences that the backward pass computes at a time, if it is not fused."""
 
 
 def attend_locally(
     q: Tensor,
     projected: tuple[Tensor, Tensor],
     exact: tuple[Tensor, Tensor],
+    value_bias: Tensor,
     bias: Tensor | None,
     padding_mask: Tensor | None,
     reach: int,
@@ -36,9 +43,10 @@ def attend_locally(
 
     Args:
         q: (B, H, n, d_h)
-        projected: keys and values, (B, H, k', d_h) each.
-        exact: keys and values, (B, H, n, d_h) each.
-        bias: added to the scores of projected keys, (B or 1, 1 or H, n or 1, k'); None for no bias.
+        projected: keys without and values with their bias, (B, H, k', d_h) each.
+        exact: keys and values without their biases, (B, H, n, d_h) each.
+        value_bias: (H, 1, d_h)
+        bias: added to the scores of projected keys, (B or 1, 1 or H, n or 1, k'), without gradient; None for no bias.
         padding_mask: (B, n), True at padding, or None.
         reach: w.
         dropout: attention dropout probability.
@@ -46,23 +54,18 @@ def attend_locally(
     Returns:
         (B, H, n, d_h)
     """
-    B, _, n, d_h = q.shape
-    C = chunk_size(projected[0].size(2))
-    c = -(-n // C)
-    q = F.pad(q, (0, 0, 0, c * C - n)).unflatten(2, (c, C)).transpose(1, 2).flatten(0, 1)  # (B c, H, C, d_h)
-    keys, values = (
-        torch.cat([p.unsqueeze(1).expand(-1, c, -1, -1, -1), _neighborhoods(x, C, c, reach)], -2).flatten(0, 1)
-        for p, x in zip(projected, exact)
-    )  # (B c, H, S, d_h)
-    mask = _chunk_mask(bias, padding_mask, n, projected[0].size(2), C, c, reach, q)
-    mask = mask.expand(B, -1, -1, -1, -1).flatten(0, 1)  # (B c, 1 or H, C, S)
+    tensors = [x.to(q.dtype) for x in (q, *projected, *exact, value_bias)]
+    context: Tensor
     if dropout > 0 and q.device.type == "cpu":  # not fused there: see attention.py
-        weights = torch.softmax(q / math.sqrt(d_h) @ keys.transpose(-2, -1) + mask, -1)
-        context = dropped_product(weights, values, dropout)
+        mask = _neighbor_mask(padding_mask, q, CHUNK, reach)
+        context = _UnfusedAttention.apply(*tensors, bias, mask, reach, dropout)  # type: ignore[no-untyped-call]
     else:
-        context = F.scaled_dot_product_attention(q, keys, values, mask, dropout)
-    chunks: Tensor = context.unflatten(0, (B, c))
-    return chunks.transpose(1, 2).flatten(2, 3)[:, :, :n]
+        arguments: Any = (*tensors, bias, padding_mask, reach, dropout)
+        if torch.is_grad_enabled():
+            context = checkpoint(_attend_in_chunks, *arguments, use_reentrant=False)
+        else:
+            context = _attend_in_chunks(*arguments)
+    return context
 
 
 def attend_locally_at(
@@ -70,6 +73,7 @@ def attend_locally_at(
     q: Tensor,
     projected: tuple[Tensor, Tensor],
     exact: tuple[Tensor, Tensor],
+    value_bias: Tensor,
     bias: Tensor | None,
     padding_mask: Tensor | None,
     reach: int,
@@ -101,35 +105,183 @@ def attend_locally_at(
     weights = torch.softmax(torch.cat([scores if bias is None else scores + bias.to(q.dtype), near], -1), -1)
     dropped = torch.dropout(weights, dropout, dropout > 0).to(q.dtype)
     far, near = dropped.split((num_projected, 2 * reach + 1), -1)
-    return far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2), weights
+    context = far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2)
+    return context + near.sum(-1, keepdim=True) * value_bias, weights
+
+
+def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
+    """Whether to attend at all positions and gather the outputs of some, because copies of the neighbors of each would
+    be more than twice as large as the input."""
+    return reach > 0 and num_positions * (2 * reach + 1) > 2 * n
 
 
 def chunk_size(num_projected: int) -> int:
-    """C: about half of k', a multiple of 32."""
-    return min(MAX_CHUNK, max(MIN_CHUNK, num_projected // 64 * 32))
+    """C of fused attention: about half of k', a multiple of 32."""
+    return min(MAX_CHUNK, max(CHUNK, num_projected // 64 * 32))
 
 
-def _neighborhoods(x: Tensor, C: int, c: int, reach: int) -> Tensor:
-    """The C + 2 w positions around each chunk, zero outside the input: (B, H, n, d_h) to (B, c, H, C + 2 w, d_h)."""
-    padded = F.pad(x, (0, 0, reach, c * C - x.size(2) + reach))
-    return padded.unfold(2, C + 2 * reach, C).permute(0, 2, 1, 4, 3)
-
-
-def _chunk_mask(
-    bias: Tensor | None, padding_mask: Tensor | None, n: int, num_projected: int, C: int, c: int, reach: int, q: Tensor
+def _attend_in_chunks(
+    q: Tensor,
+    projected_keys: Tensor,
+    projected_values: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    value_bias: Tensor,
+    bias: Tensor | None,
+    padding_mask: Tensor | None,
+    reach: int,
+    dropout: float,
 ) -> Tensor:
-    """Bias of the scores of each chunk, (B or 1, c, 1 or H, C, S), in the dtype of ``q``."""
-    # Queries after the end, whose output is discarded, repeat the last one, so that no softmax is empty.
+    """Fused attention: each chunk has a copy of the projected keys and values."""
+    B, _, n, _ = q.shape
+    num_projected = projected_keys.size(2)
+    C = chunk_size(num_projected)
+    c = -(-n // C)
+    near = _neighbor_mask(padding_mask, q, C, reach)  # (B or 1, 1, c, C, S)
+    if bias is None:
+        bias = q.new_zeros(1, 1, 1, num_projected)
+    # (B or 1, 1 or H, n or 1, k') to (B or 1, 1 or H, c, C, k'); queries after the end repeat the last one
+    rows = torch.arange(c * C, device=q.device).clamp(max=n - 1)
+    far = bias.to(q.dtype).expand(-1, -1, n, -1)[:, :, rows].unflatten(2, (c, C))
+    mask = torch.cat([far.expand(B, -1, -1, -1, -1), near.expand(B, far.size(1), -1, -1, -1)], -1)
+
+    def with_projected(x: Tensor, projected: Tensor) -> Tensor:
+        """(B, H, c, k' + S, d_h)"""
+        return torch.cat([projected.unsqueeze(2).expand(-1, -1, c, -1, -1), _to_neighbors(x, C, c, reach)], -2)
+
+    q, keys, values, mask = (
+        x.transpose(1, 2).flatten(0, 1)  # (B c, H, ...)
+        for x in (
+            _to_chunks(q, C, c),
+            with_projected(keys, projected_keys),
+            with_projected(values + value_bias, projected_values),
+            mask,
+        )
+    )
+    chunks: Tensor = F.scaled_dot_product_attention(q, keys, values, mask, dropout).unflatten(0, (B, c))
+    return _from_chunks(chunks.transpose(1, 2), n)
+
+
+class _UnfusedAttention(torch.autograd.Function):
+    """Attention that stores all weights (4 bytes, and 1 for dropout), and no copies of keys or values."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        projected_keys: Tensor,
+        projected_values: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        value_bias: Tensor,
+        bias: Tensor | None,
+        mask: Tensor,
+        reach: int,
+        dropout: float,
+    ) -> Tensor:
+        n, (c, C) = q.size(2), mask.shape[2:4]
+        with torch.autocast(q.device.type, enabled=False):
+            scaled = q / math.sqrt(q.size(-1))
+            far = scaled @ projected_keys.transpose(-2, -1)  # (B, H, n, k')
+            if bias is not None:
+                far += bias
+            near = _to_chunks(scaled, C, c) @ _to_neighbors(keys, C, c, reach).transpose(-2, -1)
+            near += mask  # (B, H, c, C, S)
+            weights = torch.softmax(torch.cat([far, _from_chunks(near, n)], -1), -1)
+            dropped, kept = torch.native_dropout(weights, dropout, True)
+            far, near = dropped.split((far.size(-1), near.size(-1)), -1)
+            context = _to_chunks(near, C, c) @ (_to_neighbors(values, C, c, reach) + value_bias.unsqueeze(1))
+            result: Tensor = far @ projected_values + _from_chunks(context, n)
+        ctx.save_for_backward(value_bias, q, projected_keys, projected_values, keys, values, weights, kept)
+        ctx.chunks, ctx.reach, ctx.scale = (C, c), reach, 1 / (1 - dropout)
+        ctx.sentences = max(1, BACKWARD_WEIGHTS // weights[0].numel())
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        # A few sentences at a time: together, copies and gradients of weights are larger than what is stored.
+        parts = zip(*(x.split(ctx.sentences) for x in (gradient, *ctx.saved_tensors[1:])))
+        gradients = zip(*(_UnfusedAttention._backward_part(ctx, ctx.saved_tensors[0], *part) for part in parts))
+        *by_sentence, d_value_bias = gradients
+        return *map(torch.cat, by_sentence), torch.stack(d_value_bias).sum(0), None, None, None, None
+
+    @staticmethod
+    def _backward_part(
+        ctx: Any,
+        value_bias: Tensor,
+        gradient: Tensor,
+        q: Tensor,
+        projected_keys: Tensor,
+        projected_values: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        weights: Tensor,
+        kept: Tensor,
+    ) -> tuple[Tensor, ...]:
+        C, c = ctx.chunks
+        reach: int = ctx.reach
+        n, num_projected = q.size(2), projected_keys.size(2)
+        sizes = (num_projected, weights.size(-1) - num_projected)
+        by_chunk = _to_chunks(gradient, C, c)
+
+        far, near = (weights * kept).mul_(ctx.scale).split(sizes, -1)
+        d_projected_values = far.transpose(-2, -1) @ gradient
+        d_near_values = _to_chunks(near, C, c).transpose(-2, -1) @ by_chunk
+        d_values = _add_neighbors(d_near_values, n, C, reach)
+        d_value_bias = d_near_values.sum((0, 2, 3)).unsqueeze(1)
+
+        far = gradient @ projected_values.transpose(-2, -1)
+        near_values = _to_neighbors(values, C, c, reach) + value_bias.unsqueeze(1)
+        near = _from_chunks(by_chunk @ near_values.transpose(-2, -1), n)
+        d_weights = torch.cat([far, near], -1).mul_(kept).mul_(ctx.scale)
+        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).div_(math.sqrt(q.size(-1)))
+        far, near = d_scores.split(sizes, -1)
+        near = _to_chunks(near, C, c)
+        d_q = far @ projected_keys + _from_chunks(near @ _to_neighbors(keys, C, c, reach), n)
+        d_keys = _add_neighbors(near.transpose(-2, -1) @ _to_chunks(q, C, c), n, C, reach)
+        return d_q, far.transpose(-2, -1) @ q, d_projected_values, d_keys, d_values, d_value_bias
+
+
+def _to_chunks(x: Tensor, C: int, c: int) -> Tensor:
+    """(B, H, n, width) to (B, H, c, C, width), with zeros after the end."""
+    chunks: Tensor = F.pad(x, (0, 0, 0, c * C - x.size(2))).unflatten(2, (c, C))
+    return chunks
+
+
+def _from_chunks(x: Tensor, n: int) -> Tensor:
+    """The inverse of ``_to_chunks``."""
+    return x.flatten(2, 3)[:, :, :n]
+
+
+def _to_neighbors(x: Tensor, C: int, c: int, reach: int) -> Tensor:
+    """The S positions around each chunk, zero outside the input: (B, H, n, d_h) to (B, H, c, S, d_h)."""
+    padded = F.pad(x, (0, 0, reach, c * C - x.size(2) + reach))
+    return padded.unfold(2, C + 2 * reach, C).transpose(-2, -1)
+
+
+def _add_neighbors(x: Tensor, n: int, C: int, reach: int) -> Tensor:
+    """The transpose of ``_to_neighbors``: the sum of the chunks' gradients of each position, (B, H, n, d_h)."""
+    B, H, c, S, d_h = x.shape
+    parts = -(-S // C)
+    total = x.new_zeros(B, H, c + parts - 1, C, d_h)
+    for i in range(parts):
+        part = x[..., i * C : (i + 1) * C, :]
+        total[:, :, i : i + c, : part.size(-2)] += part
+    return total.flatten(2, 3)[:, :, reach : reach + n]
+
+
+def _neighbor_mask(padding_mask: Tensor | None, q: Tensor, C: int, reach: int) -> Tensor:
+    """Minus infinity at keys out of reach, outside the input or at padding: (B or 1, 1, c, C, S) in the dtype of ``q``.
+
+    Queries after the end, whose output is discarded, repeat the last one, so that no softmax is empty.
+    """
+    n = q.size(2)
+    c = -(-n // C)
     queries = torch.arange(c * C, device=q.device).clamp(max=n - 1).view(c, C, 1)
     keys = (torch.arange(c, device=q.device) * C - reach).view(c, 1, 1) + torch.arange(C + 2 * reach, device=q.device)
-    is_masked = ((keys - queries).abs() > reach) | (keys < 0) | (keys >= n)  # (c, C, C + 2 w)
+    is_masked = ((keys - queries).abs() > reach) | (keys < 0) | (keys >= n)  # (c, C, S)
     is_masked = is_masked.unsqueeze(0)
     if padding_mask is not None:
         is_masked = is_masked | padding_mask[:, keys.clamp(0, n - 1)]
-    near = q.new_zeros(()).masked_fill(is_masked, -math.inf).unsqueeze(2)  # (B or 1, c, 1, C, C + 2 w)
-    if bias is None:
-        bias = q.new_zeros(1, 1, 1, num_projected)
-    # (B or 1, 1 or H, n or 1, k') to (B or 1, c, 1 or H, C, k')
-    far = bias.to(q.dtype).expand(-1, -1, n, -1)[:, :, queries.flatten()].unflatten(2, (c, C)).transpose(1, 2)
-    batch, heads = max(far.size(0), near.size(0)), far.size(2)
-    return torch.cat([far.expand(batch, -1, -1, -1, -1), near.expand(batch, -1, heads, -1, -1)], -1)
+    return q.new_zeros(()).masked_fill(is_masked, -math.inf).unsqueeze(1)

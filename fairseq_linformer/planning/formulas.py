@@ -22,7 +22,7 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..modules.local_window import chunk_size
+from ..modules.local_window import CHUNK, chunk_size, gathers_outputs
 from ..modules.order import Order, cheapest_order, count_multiplications
 from ..modules.projection import HeadProjections, LearnedProjection, LinearProjection, Projection
 
@@ -101,8 +101,10 @@ class AttentionShape:
     order: Order
     m: int
     """Positions whose output is computed: in the last layer those that the head reads, otherwise all."""
+    queries: int
+    """Positions that attend: m, or all n, of whose outputs m are gathered (``modules/local_window.py``)."""
     is_gathered: bool
-    """Whether these positions are gathered from the input."""
+    """Whether the queries are gathered from the input."""
     num_reached: tuple[int, ...]
     """k' of each head if heads differ, otherwise one number; n for full attention."""
     heads: tuple[Projection, ...] = ()
@@ -110,18 +112,16 @@ class AttentionShape:
     separate_values: bool = True
     local_window: int = 0
 
-    @property
-    def queries(self) -> int:
-        """Queries with scores: m, or with a local window those of whole chunks (``modules/local_window.py``)."""
-        chunk = chunk_size(self.max_reached)
-        return -(-self.m // chunk) * chunk if self.local_window and not self.is_gathered else self.m
-
-    @property
-    def keys(self) -> int:
-        """Keys per query: k', and with a local window those of its chunk, or 2 w + 1 for gathered queries."""
+    def num_scores(self, fused: bool = True) -> int:
+        """Scores of a head and sentence. With a local window (``modules/local_window.py``) they include the neighbors
+        of whole chunks; in fused attention the last chunk is filled up with queries."""
         if not self.local_window:
-            return self.max_reached
-        return self.max_reached + 2 * self.local_window + (1 if self.is_gathered else chunk_size(self.max_reached))
+            return self.queries * self.max_reached
+        if self.is_gathered:
+            return self.queries * (self.max_reached + 2 * self.local_window + 1)
+        chunk = chunk_size(self.max_reached) if fused else CHUNK
+        filled = -(-self.queries // chunk) * chunk
+        return (filled if fused else self.queries) * self.max_reached + filled * (chunk + 2 * self.local_window)
 
     @property
     def max_reached(self) -> int:
@@ -148,16 +148,18 @@ def plan_attention(model: PlannedModel, batch: Batch, layer: int) -> AttentionSh
     """Order and sizes of a batch in ``modules/attention.py``."""
     c, n = model.shape, batch.positions
     is_gathered = layer == c.layers - 1 and (model.linear or model.skips_unread)
-    m = batch.num_masked if is_gathered else n
+    m = queries = batch.num_masked if is_gathered else n
     if not model.linear:
-        return AttentionShape(Order.KEYS, m, is_gathered, (n,))
+        return AttentionShape(Order.KEYS, m, queries, is_gathered, (n,))
+    if is_gathered and c.local_window and gathers_outputs(m, n, c.local_window):
+        queries, is_gathered = n, False
     attention: Any = model.encoder.layers[layer].self_attn
     E: Any = attention.E or model.encoder.E
     heads: Any = E.heads if isinstance(E, HeadProjections) else (E,)
     orders = (Order.KEYS,) if c.local_window else E.orders
-    order = cheapest_order(m, n, E.num_reached(n), c.embed_dim, c.attention_heads, c.has_separate_values, orders)
+    order = cheapest_order(queries, n, E.num_reached(n), c.embed_dim, c.attention_heads, c.has_separate_values, orders)
     reached = tuple(head.num_reached(n) for head in heads)
-    return AttentionShape(order, m, is_gathered, reached, tuple(heads), c.has_separate_values, c.local_window)
+    return AttentionShape(order, m, queries, is_gathered, reached, tuple(heads), c.has_separate_values, c.local_window)
 
 
 # ---- floating-point operations
@@ -190,17 +192,19 @@ def head_flops(model: PlannedModel, batch: Batch) -> Flops:
 
 def layer_flops(model: PlannedModel, batch: Batch, layer: int, fused: bool = True) -> Flops:
     """One layer. The backward pass is twice the forward pass [kaplan], but a frozen E has no gradient, and fused
-    attention recomputes the scores [flash]."""
+    attention recomputes the scores [flash], with a local window after another forward pass."""
     c, a, n, d = model.shape, plan_attention(model, batch, layer), batch.positions, model.shape.embed_dim
-    maps = a.m * (2 * d**2 + 2 * d * c.ffn_embed_dim)  # W^Q, W^O, feed-forward
+    maps = a.queries * d**2 + a.m * (d**2 + 2 * d * c.ffn_embed_dim)  # W^Q, W^O and feed-forward
     mapped = 2 * (a.max_reached if a.order is Order.INPUT else n) * d**2  # W^K, W^V
     # Scores, and weights times values.
-    attended = 2 * d * (a.m * n if a.order is Order.SCORES else a.queries * a.keys)
+    attended = 2 * d * (a.queries * n if a.order is Order.SCORES else a.num_scores(fused))
     projected = 0.0
     if a.uses_matrices:
-        total = count_multiplications(a.order, a.m, n, a.max_reached, d, c.attention_heads, a.separate_values)
-        others = mapped + 2 * a.m * d * (n if a.order is Order.SCORES else a.max_reached)
+        total = count_multiplications(a.order, a.queries, n, a.max_reached, d, c.attention_heads, a.separate_values)
+        others = mapped + 2 * a.queries * d * (n if a.order is Order.SCORES else a.max_reached)
         projected = (total - others) * sum(a.num_reached) / (len(a.num_reached) * a.max_reached)
-    recomputed = attended / 2 if fused and a.order is not Order.SCORES else 0
+    recomputed = 0.0
+    if fused and a.order is not Order.SCORES and not (a.local_window and a.is_gathered):
+        recomputed = attended * (1.5 if a.local_window else 0.5)
     forward = 2 * batch.sentences * (maps + mapped + projected + attended)
     return Flops(forward, 2 * forward + 2 * batch.sentences * (recomputed - (0 if a.is_trainable else projected)))

@@ -114,8 +114,12 @@ class _Layer:
         """The inputs of the layer, of each norm and of fc1, dropout masks, attention and feed-forward [saved]."""
         c, d = self.shape, self.shape.embed_dim
         # With pre-norm E reads the norm of all rows, from which the input of W^Q is gathered.
-        is_norm_gathered = c.normalize_before and self.attention.is_gathered
-        size = ((1 + is_norm_gathered) * self.rows + (3 - is_norm_gathered) * self.queries) * d * self.element
+        a = self.attention
+        is_norm_gathered = c.normalize_before and a.is_gathered
+        # A frozen E needs no input for the backward pass, nor does gathering.
+        is_input_freed = a.is_gathered and a.order is Order.INPUT and not a.is_trainable
+        num_full = 1 + is_norm_gathered - is_input_freed
+        size = (num_full * self.rows + (3 - is_norm_gathered) * self.queries) * d * self.element
         if not (self.model.linear or c.normalize_before) and self.index == 0:
             size += 2 * self.rows * d * self.element  # fairseq's transpose: the first W^Q, W^K and W^V each copy it
         statistics = 2 * STATISTIC_BYTES * (self.queries + (self.rows if c.normalize_before else self.queries))
@@ -153,19 +157,27 @@ class _Layer:
         return gathered + (3 * a.m + 2 * n) * self.row + 2 * scores * n * self.element + self._matrices() + weights
 
     def _saved_with_neighbors(self) -> int:
-        """For chunks: queries, keys and values (with a copy of the projected ones per chunk), output and mask. For
-        gathered queries: queries twice, output, projected keys and values, all keys and values, those in reach, and
-        weights."""
-        a, w = self.attention, self.attention.local_window
-        scores = self.queries * self.shape.attention_heads
-        if a.is_gathered:
-            near = a.m * (2 * w + 1)
-            weights = scores * a.keys * self.element
-            return (2 * (near + a.max_reached + self.batch.positions) + 3 * a.m) * self.row + weights
-        chunks = a.queries // chunk_size(a.max_reached)
-        rows = 2 * a.queries + 2 * chunks * a.keys
-        mask = self.batch.sentences * a.queries * a.keys * self.element
-        return rows * self.row + scores * STATISTIC_BYTES + mask
+        """Queries, all keys and values, projected ones, output, and the bias of a batch without padding; for gathered
+        queries also the queries again, the neighbors, and weights."""
+        a = self.attention
+        rows = a.queries + a.m + 2 * (a.max_reached + self.batch.positions)
+        if not a.is_gathered:
+            return rows * self.row + a.queries * a.max_reached * FP32_BYTES
+        near = 2 * a.local_window + 1
+        weights = self.queries * self.shape.attention_heads * (a.max_reached + near) * self.element
+        return (rows + a.m + 2 * a.m * near) * self.row + weights
+
+    def _gradients_with_neighbors(self) -> int:
+        """Copies of the keys, values and queries of each chunk, which the backward pass makes again, their gradients,
+        and the mask."""
+        a = self.attention
+        if not a.local_window or a.is_gathered:
+            return 0
+        C = chunk_size(a.max_reached)
+        chunks = -(-a.queries // C)
+        keys = a.max_reached + C + 2 * a.local_window
+        mask = self.batch.sentences * chunks * C * keys * self.element
+        return (4 * keys + 3 * C) * chunks * self.row + mask
 
     def _saved_by_projections(self) -> int:
         """E and F, their inputs, and their outputs if W^K and W^V follow."""
@@ -179,7 +191,9 @@ class _Layer:
             return size + round(2 * (windows + rows) * self.row)  # padded windows and their maxima
         if not a.is_trainable:
             return size  # the gradient of a frozen E's input needs only E
-        return size + round(2 * (self.batch.positions if a.uses_matrices else windows) * self.row)
+        if a.uses_matrices:  # with a local window, these keys and values are counted there
+            return size + (0 if a.local_window else 2 * self.batch.positions * self.row)
+        return size + round(2 * windows * self.row)
 
     def _matrices(self) -> int:
         """E and F if they are extra tensors. If each head has its own, of equal sizes, PyTorch's batched product copies
@@ -195,14 +209,16 @@ class _Layer:
         - in the feed-forward, the gradients on both sides of the activation function, of fc2's weight and of the
           residual, after the inputs of fc2 and of the second norm and a dropout mask are freed;
         - the gradients of saved attention weights;
-        - the gradients of the copies of each head's E.
+        - the gradients of the copies of each head's E;
+        - copies and gradients of the chunks of a local window.
         """
         c, a = self.shape, self.attention
         freed = self.queries * c.embed_dim * (c.dropout > 0)
         activation = 2 * (self.gelu or self.element) - self.element
         ffn = (self.queries * activation + c.embed_dim * self.element) * c.ffn_embed_dim - freed
         weights = self.queries * c.attention_heads * self.batch.positions * self.element
-        return max(ffn, weights * (a.order is Order.SCORES), self._matrices() // 2 * a.is_per_head)
+        scores = weights * (a.order is Order.SCORES)
+        return max(ffn, scores, self._matrices() // 2 * a.is_per_head, self._gradients_with_neighbors())
 
 
 # ---- total memory of a GPU

@@ -87,6 +87,7 @@ WIDE = [
     dict(projected_dim=128),
     dict(projected_dim=256, sharing="layerwise"),
     dict(projected_dim=64, sharing="none"),
+    dict(projected_dim=128, local_window=16),
     ROBERTA,
 ]
 

@@ -194,7 +194,7 @@ def test_all_kinds_and_what_failed(tmp_path):
         "scaling": "table-1",
         "pertoken": "figure-2",
         "inference": "table-3",
-        "localwindow": "local-window-cost",
+        **dict.fromkeys(("localstep", "localpertoken"), "local-window-cost"),
         **dict.fromkeys(("whole", "training", "process", "shares", "finetuning"), "speed"),
     }
     put_cells(

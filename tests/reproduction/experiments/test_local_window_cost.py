@@ -17,12 +17,12 @@ def measured(k=128, **values):
     places = {
         "relative_time": {"n": 512, "baseline": "W=0", "phase": "training step"},
         "relative_bytes": {"n": 512, "baseline": "W=0", "phase": "training step"},
-        "time_per_token_ratio": {"n": 16384, "baseline_n": 512},
+        "time_per_token_ratio": {"n": 16384, "baseline_n": 512, "phase": "inference"},
     }
     found = [number(metric, value, (0.1, 9.0), **at, **places[metric]) for metric, value in values.items()]
     found.append(number("relative_time", 9.0, n=512, baseline="W=0", phase="inference", **at))
     found.append(number("relative_time", 9.0, n=512, baseline="W=0", phase="training step", model="W=4", k=k))
-    return record(found, f"benchmark-localwindow-k{k}-cpu", experiment="local-window-cost")
+    return record(found, f"benchmark-local-k{k}-cpu", experiment="local-window-cost")
 
 
 @pytest.mark.parametrize("metric", LIMITS)
@@ -35,7 +35,7 @@ def test_each_limit(metric):
 def test_every_k_counts():
     worse = measured(k=256, **{**LIMITS, "relative_time": 2.0})
     found = verdict("local-window-cost", measured(**LIMITS), worse)
-    assert found.outcome == FAILS and found.records == ["benchmark-localwindow-k128-cpu", worse.identifier]
+    assert found.outcome == FAILS and found.records == ["benchmark-local-k128-cpu", worse.identifier]
     assert outcome("local-window-cost", measured(**LIMITS), scale="gpu") == UNMEASURED
 
 
@@ -43,13 +43,15 @@ def test_every_k_counts():
 def test_smoke_scale(tmp_path):
     experiment = find("local-window-cost")
     assert isinstance(experiment, CellExperiment)
-    (found,) = experiment.measure("smoke", Inputs(runs=tmp_path), "the command")
-    assert found.identifier == "benchmark-localwindow-cpu-fp32-l1-d64-k8-smoke"
-    assert {m.model for m in found.measurements} == {"W=0", "W=4", "W=16"}
+    step, inference = experiment.measure("smoke", Inputs(runs=tmp_path), "the command")
+    assert step.identifier == "benchmark-localstep-cpu-fp32-l1-d64-k8-smoke"
+    assert inference.identifier == "benchmark-localpertoken-cpu-fp32-l1-d64-k8-smoke"
+    assert {m.model for m in inference.measurements} == {"W=0", "W=4", "W=16"}
     for reach in (4, 16):
         at = {"model": f"W={reach}", "k": 8}
-        assert found.find("relative_bytes", n=32, phase="training step", **at).value >= 1
-        assert {m.n for m in found.select("relative_time", phase="inference", **at)} == {32, 64}
-        assert found.find("time_per_token_ratio", n=64, baseline_n=32, **at).repetitions == 2
-    (table,) = experiment.tables([found])
-    assert len(table.rows) == len(found.measurements) == 11
+        assert step.find("relative_bytes", n=32, phase="training step", **at).value >= 1
+        assert step.find("relative_time", n=32, phase="training step", **at).repetitions == 2
+        assert {m.n for m in inference.select("relative_time", phase="inference", **at)} == {32, 64}
+        assert inference.find("time_per_token_ratio", n=64, baseline_n=32, **at).repetitions == 2
+    (table,) = experiment.tables([step, inference])
+    assert len(table.rows) == len(step.measurements) + len(inference.measurements) == 4 + 7
