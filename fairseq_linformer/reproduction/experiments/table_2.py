@@ -18,7 +18,7 @@ from ..paper_table_2 import PaperTable2
 from ..records import Measurement, Record
 from ..registry import Claim, EarlierRule
 from ..report.tables import MISSING, Table, spread_cells
-from ..runs import default_start, fill_defaults
+from ..runs import WINDOWS, default_start, fill_defaults
 from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Evaluate, Verdict, combine, not_measured
 
 POINT = 1.0
@@ -40,10 +40,21 @@ def rule_of(checks_of: Callable[[Accuracies], list[Check]], needs_learning: bool
         checks = checks_of(found)
         missing = _missing_learning(found) if needs_learning else []
         skipped = [f"{task} is skipped because it is near chance: {best}" for task, best in found.near_chance.items()]
-        verdict = combine([*missing, *checks], found.used.values() or found.records, skipped if needs_learning else [])
+        used = list(found.used.values()) or found.records
+        verdict = combine([*missing, *checks], used, [*_earlier_windows(used), *(skipped if needs_learning else [])])
         return replace(verdict, outcome=UNDECIDED) if missing else verdict
 
     return evaluate
+
+
+def _earlier_windows(records: Iterable[Record]) -> list[str]:
+    """A remark if Linformers were pretrained with other windows than today's."""
+    for record in records:
+        for run in record.configuration.get("runs", {}).values():
+            windows = fill_defaults(run).get("model", {}).get("windows")
+            if windows not in (None, WINDOWS):
+                return [f"measured with an earlier plan: {windows} windows; now: {WINDOWS}, not measured"]
+    return []
 
 
 def _missing_learning(found: Accuracies) -> list[Check]:

@@ -8,6 +8,7 @@ from fairseq_linformer.reproduction.experiments import table_2
 from fairseq_linformer.reproduction.finetuning_experiment import SIZES, _paper
 from fairseq_linformer.reproduction.registry import claims, find
 from fairseq_linformer.reproduction.report.tables import MISSING
+from fairseq_linformer.reproduction.runs import WINDOWS
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ..evidence import number, outcome, record, verdict
@@ -60,6 +61,22 @@ def test_comparable(accuracy, seeds, expected):
     assert result.outcome == expected and len(result.checks) == len(TASKS)
     assert result.deciding[0].startswith((f"{TASKS[1]}: RoBERTa minus Linformer", f"{TASKS[1]}, ")) or expected == HOLDS
     assert outcome("table-2", *found, one("mnli", 10.0, "128")) == expected  # no task of the scale
+
+
+@pytest.mark.parametrize(
+    "model, is_earlier",
+    [
+        ({"n": 512}, False),
+        ({"n": 512, "k": 128, "projection": "linear", "sharing": "headwise", "start": None, "rate": None}, True),
+        ({"n": 512, "k": 128, "projection": "linear", "sharing": "headwise", "start": "normal", "rate": 1.0}, False),
+        ({"n": 512, "k": 128, "projection": "mean-pool", "sharing": "headwise", "windows": WINDOWS}, False),
+    ],
+)
+def test_windows_of_an_earlier_plan_are_reported(model, is_earlier):
+    (found,) = [each for each in every(80.0, "128") if each.configuration["task"] == TASKS[0]]
+    found = found.copy_with(configuration={**found.configuration, "runs": {"linformer": {"model": model}}})
+    result = verdict("table-2", *replaced([*every(80.0), *every(80.0, "128")], found))
+    assert [remark.startswith("measured with an earlier plan") for remark in result.remarks] == [True] * is_earlier
 
 
 def test_each_sharing_that_was_finetuned_is_compared():
