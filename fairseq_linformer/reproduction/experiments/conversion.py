@@ -23,11 +23,12 @@ from ...files import atomic, read_json, with_seal, without_seal
 from ..comparisons import Comparison, comparison, perplexity_at_most
 from ..records import Measurement, Record, summarize_repetitions
 from ..registry import Claim, Inputs, Unfinished, is_past
+from ..report.charts import Chart
 from ..runs import Model, Run, RunFolder, convert, trunk
 from ..scales import SCALES, Scale
 from ..text import checksums, digest, find_shards
 from ..training import TrainingExperiment
-from .local_window import K_DIVISORS, REACHES, label
+from .local_window import K_DIVISORS, REACHES, cost_chart, label
 
 CONVERTED = "converted.json"
 
@@ -78,6 +79,9 @@ class ConversionExperiment(TrainingExperiment):
             for seed, score in enumerate(scores, 1):
                 measurements.append(Measurement(metric="bits", unit="bits", value=score[name]["bits"], seed=seed, **at))
         return record.copy_with(measurements=measurements)
+
+    def charts(self, records: Sequence[Record]) -> list[Chart]:
+        return [chart for record in records for chart in cost_chart(record, f"{self.title}, {record.scale} scale")]
 
     def _score_conversions(
         self, folder: RunFolder, inputs: Inputs, until: float | None, again: bool = False

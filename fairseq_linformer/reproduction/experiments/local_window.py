@@ -8,11 +8,17 @@ Usage:
 Each model is next to k = 1 with the same window, which hardly sees E and F: what it reaches is owed to the neighbors.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from ..comparisons import EQUAL_UPDATES, Comparison, comparison, perplexity_at_most
+from ...config import LinformerConfig
+from ...models.shapes import PADDING_IDX
+from ...planning.formulas import Batch, PlannedModel, layer_flops
+from ..comparisons import EQUAL_UPDATES, Comparison, bits_by_seed, comparison, perplexity_at_most
 from ..records import Record
 from ..registry import Claim
+from ..report.charts import Chart, Series
 from ..runs import Model, Models, compared_run
 from ..scales import Scale
 from ..training import TrainingExperiment
@@ -48,7 +54,60 @@ def projections_help(record: Record) -> Comparison:
     return Comparison([control, *models], checks, at_equal_updates=True)
 
 
-def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]) -> TrainingExperiment:
+def cost_chart(record: Record, title: str) -> list[Chart]:
+    """Perplexity over the operations of a forward pass, both relative to RoBERTa's: a line per W, a point per k."""
+    sizes = record.configuration["sizes"]
+    lines: dict[int, list[list[tuple[float, float]]]] = {}
+    roberta = bits_by_seed(record, "roberta")
+    for m in record.select("perplexity", seed=None):
+        found = re.fullmatch(r"k=\d+, W=(\d+)", m.model or "")
+        bits = bits_by_seed(record, m.model or "")
+        if found is None or m.k is None or m.n is None or not len(bits) == len(roberta) > 0:
+            continue
+        x = operations(sizes, m.n, m.k, int(found[1])) / operations(sizes, m.n)
+        runs = lines.setdefault(int(found[1]), [[] for _ in bits])
+        for run, ours, theirs in zip(runs, bits, roberta):
+            run.append((x, 2 ** (ours - theirs)))
+    series = [Series(f"W = {reach}", [sorted(run) for run in runs]) for reach, runs in sorted(lines.items())]
+    if not series:
+        return []
+    ks = sorted({m.k for m in record.select("perplexity", seed=None) if m.k})
+    return [
+        Chart(
+            f"cost-{record.identifier}",
+            title,
+            "operations per token of a forward pass / RoBERTa's",
+            "perplexity / RoBERTa's",
+            series,
+            [("RoBERTa", 1.0)],
+            log_y=True,
+            note=f"A line per W and seed; from left to right k = {', '.join(map(str, ks))}.",
+        )
+    ]
+
+
+def operations(sizes: Mapping[str, Any], n: int, k: int | None = None, reach: int = 0) -> float:
+    """Operations per token of the layers of a Linformer, or of a Transformer if k is None."""
+    config = LinformerConfig(
+        PADDING_IDX + 1,
+        n,
+        k or 1,
+        layers=sizes["layers"],
+        embed_dim=sizes["width"],
+        ffn_embed_dim=4 * sizes["width"],
+        attention_heads=sizes["heads"],
+        local_window=reach,
+    )
+    model, batch = PlannedModel(config, linear=k is not None), Batch(1, n, n)
+    return sum(layer_flops(model, batch, i).forward for i in range(sizes["layers"])) / n
+
+
+class LocalWindowExperiment(TrainingExperiment):
+    def charts(self, records: Sequence[Record]) -> list[Chart]:
+        return [chart for record in records for chart in cost_chart(record, f"{self.title}, {record.scale} scale")]
+
+
+def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]) -> LocalWindowExperiment:
     claims = (
         Claim(
             f"{name}-par",
@@ -67,7 +126,7 @@ def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]
             comparison(name, projections_help),
         ),
     )
-    return TrainingExperiment(name, title, claims, lambda scale: by_reach(length(scale)))
+    return LocalWindowExperiment(name, title, claims, lambda scale: by_reach(length(scale)))
 
 
 EXPERIMENTS = (

@@ -26,7 +26,14 @@ from .history import describe_measurements
 from .sections import Section, claims_table, readme_table, sections_of
 from .tables import css_class
 
-PICTURES = ("curves-figure-3a-", "curves-figure-3d-", "cumulative-n", "probability-theorem-1", "table-3-time-chart")
+PICTURES = (
+    "cost-local-window-long-",
+    "curves-figure-3a-",
+    "curves-figure-3d-",
+    "cumulative-n",
+    "probability-theorem-1",
+    "table-3-time-chart",
+)
 """Charts for the README, by the beginning of their identifiers: the first two that exist."""
 GENERATOR = '<meta name="generator" content="fairseq-linformer report, matplotlib '
 MADE_BY = "Made by `fairseq-linformer report`"

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from fairseq_linformer.reproduction.experiments.local_window import by_reach, label
+from fairseq_linformer.reproduction.experiments.local_window import by_reach, cost_chart, label, operations
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED
 
 from ..evidence import outcome, three, trained
@@ -40,3 +41,27 @@ def test_projections_lower_the_perplexity(model, bits, expected):
 @pytest.mark.parametrize("roberta, expected", [(5.8, HOLDS), (5.81, UNDECIDED)])
 def test_roberta_has_learned_and_need_not_have_converged(roberta, expected):
     assert outcome("local-window-par", local_window(fall=0.5, roberta=roberta)) == expected
+
+
+SIZES = {"layers": 2, "width": 128, "heads": 4}
+
+
+def test_chart_of_perplexity_over_operations():
+    bits = {"roberta": (4.0, 4.1), label(8, 0): (5.0, 5.1), label(16, 0): (4.0, 4.6), label(8, 4): (4.5, 4.1)}
+    found = trained("local-window", bits, configuration={"n": 64, "sizes": SIZES})
+    (chart,) = find("local-window").charts([found])
+    costs = {(k, w): operations(SIZES, 64, k, w) / operations(SIZES, 64) for k in (8, 16) for w in (0, 4)}
+    assert chart.identifier == "cost-local-window-cpu" and chart.levels == [("RoBERTa", 1.0)]
+    assert {s.name: s.runs for s in chart.series} == {
+        "W = 0": [
+            [(costs[8, 0], 2.0), (costs[16, 0], 1.0)],
+            [(costs[8, 0], 2.0), (costs[16, 0], pytest.approx(2**0.5))],
+        ],
+        "W = 4": [[(costs[8, 4], pytest.approx(2**0.5))], [(costs[8, 4], 1.0)]],
+    }
+    assert cost_chart(trained("local-window", {"roberta": (4.0,)}, configuration={"n": 64, "sizes": SIZES}), "t") == []
+
+
+def test_operations_grow_linearly_with_a_window_and_quadratically_without():
+    linear, full = ([operations(SIZES, n, *arguments) for n in (1024, 4096)] for arguments in ((32, 16), ()))
+    assert linear[1] == pytest.approx(linear[0], rel=0.01) and full[1] > 2 * full[0]
