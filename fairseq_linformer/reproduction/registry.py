@@ -35,6 +35,7 @@ MODULES = (
     "projections",
     "starts",
     "growing",
+    "window_sizes",
     "local_window",
     "local_window_cost",
     "conversion",

@@ -34,8 +34,10 @@ from .text import checksums, digest, find_shards
 
 CONFIG = CONFIGS / "pretrain" / "base.yaml"
 LOG, ORIGIN = "reproduce.txt", ".origin.json"
-WINDOWS, WINDOWED = "first position separate, sizes counted", ("average", "staggered")
-"""Windows of a new model, and the initializations of a linear projection that have windows."""
+WINDOWS = "first position separate, sizes counted"
+"""Windows of a new model."""
+WINDOWED = ("average", "staggered")
+"""Initializations of a linear projection that have windows."""
 AUTHORS = ", authors' start"
 """Suffix of the label of a model from ``as_authors``."""
 
@@ -48,6 +50,7 @@ class Model:
         start: ``--projection-init`` of E and F; None for the model's default.
         rate: learning rate of E and F relative to the other parameters'; None for the model's default.
         local_window: positions on each side that are attended to exactly.
+        window_sizes: ``--window-sizes``; None for the model's default.
     """
 
     n: int
@@ -57,6 +60,7 @@ class Model:
     start: str | None = None
     rate: float | None = None
     local_window: int = 0
+    window_sizes: str | None = None
 
     def describe(self) -> dict[str, Any]:
         """The model for a record, with resolved defaults of initialization, rate and windows, so that a changed default
@@ -72,7 +76,8 @@ class Model:
             projection=self.projection,
             projection_init=self.start,
         )
-        described["windows"] = WINDOWS if config.has_windows else None
+        sizes = described.pop("window_sizes") or "counted"
+        described["windows"] = WINDOWS.replace("counted", sizes) if config.has_windows else None
         if self.projection in PROJECTION_INITS:
             fan_in = -(-self.n // self.k) if self.projection == "conv" else self.n
             described["start"] = config.resolved_init
@@ -86,7 +91,8 @@ class Model:
         kind = self.projection if self.projection != "linear" else self.start or "default"
         rate = f"-rate{self.rate:g}" if self.rate else ""
         local = f"-local{self.local_window}" if self.local_window else ""
-        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
+        sizes = f"-sizes-{self.window_sizes}" if self.window_sizes else ""
+        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}{sizes}"
 
 
 def as_authors(model: Model) -> Model:
@@ -110,6 +116,7 @@ def convert(checkpoint: dict[str, Any], model: Model, seed: int) -> dict[str, An
         projection=model.projection,
         projection_init=model.start,
         local_window=model.local_window,
+        window_sizes=model.window_sizes,
     )
 
 
@@ -298,6 +305,7 @@ class RunFolder:
             options |= {} if model.start is None else {"projection_init": model.start}
             options |= {} if model.rate is None else {"projection_lr_scale": model.rate}
             options |= {"local_window": model.local_window} if model.local_window else {}
+            options |= {"window_sizes": model.window_sizes} if model.window_sizes else {}
         return [f"++model.{key}={value}" for key, value in options.items()]
 
     def make_start(self) -> None:

@@ -75,7 +75,7 @@ def test_published_records_are_of_the_current_plan():
                 check_same_plan(record, plan, record.data)
             plan["runs"][model]["model"]["windows"] = "regular"
         check_same_plan(record, plan, record.data)
-    assert len(measured) == 9 and len(members) == 40
+    assert len(measured) >= 9 and len(members) == 40
 
 
 @pytest.mark.parametrize("name", SIZES)
