@@ -107,9 +107,10 @@ class LocalWindowCost(CellExperiment):
         return [Table(heads, rows, "Cost of a local window")] if rows else []
 
 
-def _cells(**options: Any) -> list[LocalWindowCell]:
-    """Steps of the base model, and inference of two of its layers."""
-    steps = [LocalStepCell(k=k, **{**options, "layers": 12}) for k in (128, 256)]
+def _cells(batch: int, **options: Any) -> list[LocalWindowCell]:
+    """Steps of the base model with ``batch`` sentences, and inference of two of its layers."""
+    options["rounds"] = ROUNDS
+    steps = [LocalStepCell(k=k, batch=batch, **{**options, "layers": 12}) for k in (128, 256)]
     return [*steps, *(LocalPerTokenCell(k=k, **{**options, "layers": 2}) for k in (128, 256))]
 
 
@@ -124,8 +125,8 @@ EXPERIMENTS = (
                 LocalStepCell(lengths=(32,), k=8, batch=2, **SMOKE),
                 LocalPerTokenCell(lengths=(32, 64), k=8, tokens=64, **SMOKE),
             ],
-            "cpu": lambda: _cells(**{**CPU, "rounds": ROUNDS}),
-            "gpu": lambda: _cells(**{**GPU, "rounds": ROUNDS}),
+            "cpu": lambda: _cells(4, **CPU),
+            "gpu": lambda: _cells(64, **GPU),
         },
     ),
 )

@@ -27,7 +27,7 @@ from .sections import Section, claims_table, readme_table, sections_of
 from .tables import css_class
 
 PICTURES = (
-    "cost-local-window-long-",
+    "cost-local-window-",
     "curves-figure-3a-",
     "curves-figure-3d-",
     "cumulative-n",
