@@ -184,5 +184,5 @@ def _bytes_of_symbols() -> dict[str, int]:
 
 def _read_bytes(path: Path, hint: str) -> bytes:
     if not path.is_file():
-        raise ValueError(f"{path} does not exist; {hint}")
+        raise ValueError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; {hint}")
     return path.read_bytes()
