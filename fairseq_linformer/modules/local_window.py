@@ -201,9 +201,9 @@ class _UnfusedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         # A few sentences at a time: together, copies and gradients of weights are larger than what is stored.
-        parts = zip(*(x.split(ctx.sentences) for x in (gradient, *ctx.saved_tensors[1:])))
-        gradients = zip(*(_UnfusedAttention._backward_part(ctx, ctx.saved_tensors[0], *part) for part in parts))
-        *by_sentence, d_value_bias = gradients
+        value_bias, *tensors = ctx.saved_tensors
+        parts = zip(*(x.split(ctx.sentences) for x in (gradient, *tensors)))
+        *by_sentence, d_value_bias = zip(*(_UnfusedAttention._backward_part(ctx, value_bias, *part) for part in parts))
         return *map(torch.cat, by_sentence), torch.stack(d_value_bias).sum(0), None, None, None, None
 
     @staticmethod
