@@ -41,7 +41,7 @@ def recalled(record):
     return lines
 
 
-TABLES = {"conversion-cpu": ratios, "local-window-cpu": ratios, "recall-cpu": recalled}
+TABLES = {"conversion-cpu": ratios, "conversion-long-cpu": ratios, "local-window-cpu": ratios, "recall-cpu": recalled}
 
 
 @pytest.mark.parametrize("name", TABLES)
