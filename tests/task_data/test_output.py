@@ -49,7 +49,7 @@ def test_error_names_the_missing_source_file(capsys, gpt2_files, tmp_path, monke
 
 def test_empty_tokenizer_path_is_rejected(capsys, gpt2_files, tmp_path):
     source = files.write_tsv("qnli", tmp_path / "QNLI")
-    for option, message in (("--gpt2-bpe", "encoder.json does not exist"), ("--sentencepiece-model", "not exist")):
+    for option, message in (("--gpt2-bpe", "encoder.json does not exist"), ("--sentencepiece-model", "is a folder")):
         with pytest.raises(SystemExit) as end:
             main(["prepare", "qnli", str(tmp_path / "out"), "--source", str(source), option, ""])
         assert message in end.value.code

@@ -35,6 +35,7 @@ def test_what_is_trained():
         "scratch",
         "starts",
         "warm-start",
+        "window-sizes",
     ]
 
 
