@@ -154,6 +154,7 @@ class LinformerConfig:
     )
     # Deferred because fairseq turns a bool that defaults to True into a flag that disables it.
     layernorm_embedding: bool = setting(True, "add layernorm to embedding (on unless YAML says false)", deferred=True)
+    layer_norm_eps: float = setting(1e-5, "epsilon of the layer norms; BERT's is 1e-12", at_least=1e-15, below=1)
 
     dropout: float = setting(0.1, "dropout probability", **PROBABILITY, transformers="hidden_dropout_prob")
     attention_dropout: float = setting(

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from fairseq_linformer.corpus.tokenizer import _bytes_of_symbols
+from fairseq_linformer.corpus.tokenizer import bytes_of_symbols
 
 from .fairseq_commands import command
 
@@ -12,7 +12,7 @@ from .fairseq_commands import command
 def write_gpt2(folder, merges=("h e", "l l", "he ll", "hell o", "Ġ w", "l o", "lo w", "Ġ low")):
     """A small BPE in the files of GPT-2's."""
     folder.mkdir(exist_ok=True)
-    tokens = [*_bytes_of_symbols(), *("".join(merge.split()) for merge in merges)]
+    tokens = [*bytes_of_symbols(), *("".join(merge.split()) for merge in merges)]
     (folder / "encoder.json").write_text(
         json.dumps({**{token: i for i, token in enumerate(tokens)}, "<|endoftext|>": len(tokens)})
     )

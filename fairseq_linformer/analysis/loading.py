@@ -8,25 +8,25 @@ from typing import Any
 import torch
 from torch import nn
 
+from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_cfg_section, read_checkpoint
 from ..checkpoints.roberta import from_roberta
 from ..checkpoints.tokenizer_files import DICTIONARY, check_size, find_tokenizer
 from ..config import LinformerConfig
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE_FILE, find_tokenizer_files
+from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..errors import first_line
 from ..files import sha256
-from ..huggingface import LinformerTokenizer  # which also registers the Linformer with AutoModel
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.compatibility import describe_mismatch
 from ..models.options import resolve_options, to_linformer_config
 from ..models.shapes import (
-    ATTENTION_HEADS,
     EMBEDDINGS,
     ENCODER,
     PADDING_IDX,
     group_projections,
     max_positions,
+    record_options,
     upgrade_names,
 )
 from ..modules import LinformerEncoder
@@ -39,7 +39,7 @@ NO_LIMIT = int(1e30)
 
 
 def load_model(
-    model, device: str = "cpu", tokenizer: bool = True, dictionary=None, sentencepiece=None, gpt2=None
+    model, device: str = "cpu", tokenizer: bool = True, dictionary=None, tokenizer_files: TokenizerFiles | None = None
 ) -> AttentionModel:
     """Load a model in eval mode, with its tokenizer. No code from a checkpoint or the hub is executed.
 
@@ -48,9 +48,8 @@ def load_model(
             is a ``transformers`` model; anything else is a name on the hub, such as ``roberta-base``.
         device: a PyTorch device, such as ``cuda:1``.
         tokenizer: False to load none.
-        dictionary: fairseq's ``dict.txt``; None for the one in ``gpt2`` or next to the checkpoint.
-        sentencepiece: a sentencepiece model; None for ``sentencepiece.bpe.model`` next to the checkpoint.
-        gpt2: a folder with ``encoder.json`` and ``vocab.bpe``; None for those next to the checkpoint.
+        dictionary: fairseq's ``dict.txt``; None for the one in GPT-2's folder or next to the checkpoint.
+        tokenizer_files: None for those next to the checkpoint.
 
     Raises:
         ValueError: the model does not exist, cannot be read, or returns no attention weights; or a tokenizer option is
@@ -62,18 +61,18 @@ def load_model(
     except (RuntimeError, AssertionError, NotImplementedError):
         raise ValueError(f"device must be one that PyTorch can use, such as cpu or cuda, got {device!r}") from None
     if os.path.isfile(model):
-        return _load_checkpoint(Path(model), target, tokenizer, dictionary, sentencepiece, gpt2)
+        return _load_checkpoint(Path(model), target, tokenizer, dictionary, tokenizer_files)
     name = str(model)
     if not os.path.isdir(name) and (name.endswith(".pt") or name.startswith((".", "/")) or name.count("/") > 1):
         raise ValueError(f"{name} is not a fairseq checkpoint, a transformers folder or a model on the hub")
-    for option, value in (("dictionary", dictionary), ("sentencepiece", sentencepiece), ("gpt2", gpt2)):
+    for option, value in (("dictionary", dictionary), ("tokenizer", tokenizer_files and tokenizer_files.path)):
         if value is not None:
             raise ValueError(f"{option} is for fairseq checkpoints; {name} has its own tokenizer, got {value}")
     return _load_transformers(name, target, tokenizer)
 
 
 def _load_checkpoint(
-    path: Path, device: torch.device, with_tokenizer: bool, dictionary=None, sentencepiece=None, gpt2=None
+    path: Path, device: torch.device, with_tokenizer: bool, dictionary, tokenizer_files: TokenizerFiles | None
 ) -> AttentionModel:
     """
     Raises:
@@ -106,31 +105,29 @@ def _load_checkpoint(
     parameters = {key: value.float() for key, value in checkpoint["model"].items() if key.startswith(ENCODER)}
     parameters.pop(ENCODER + "version", None)
     expected = {ENCODER + key: value for key, value in encoder.state_dict().items()}
-    heads = {ATTENTION_HEADS: torch.tensor(config.attention_heads)}
-    if problem := describe_mismatch({**expected, **heads}, {**parameters, **heads}, tied=False):
+    recorded = record_options(config)
+    if problem := describe_mismatch({**expected, **recorded}, {**parameters, **recorded}, tied=False):
         raise ValueError(f"{path}: {problem}")
     encoder.load_state_dict({key.removeprefix(ENCODER): value for key, value in parameters.items()})
     encoder = encoder.to(device).eval()
-    tokenizer = _load_tokenizer(path, config, dictionary, sentencepiece, gpt2) if with_tokenizer else None
-    files = {name: sha256(file) for name, file in tokenizer.files.items()} if tokenizer else {}
-    identity = {"files": {path.name: sha256(path), **files}}
+    tokenizer, files = _load_tokenizer(path, config, dictionary, tokenizer_files) if with_tokenizer else (None, {})
+    identity = {"files": {path.name: sha256(path), **{name: sha256(file) for name, file in files.items()}}}
     return AttentionModel(
         str(path), kind, encoder, encoder, config.max_positions, tokenizer, BOS, EOS, PADDING_IDX, identity
     )
 
 
-def _load_tokenizer(path: Path, config: LinformerConfig, dictionary, sentencepiece, gpt2) -> LinformerTokenizer:
-    if gpt2 is None and sentencepiece is None and not find_tokenizer_files(path.parent):
-        raise ValueError(
-            f"{path} needs {SENTENCEPIECE_FILE} or {GPT2_FILES[0]} next to it, or --sentencepiece-model or --gpt2-bpe"
-        )
-    gpt2_files = [None, None] if gpt2 is None else [Path(gpt2) / name for name in GPT2_FILES]
-    if gpt2 is not None and dictionary is None and (Path(gpt2) / DICTIONARY).is_file():
-        dictionary = Path(gpt2) / DICTIONARY
-    tokenizer = find_tokenizer(path, config.max_positions, dictionary, sentencepiece, *gpt2_files)
-    check_size(tokenizer.files["vocab_file"], config.vocab_size)
+def _load_tokenizer(
+    path: Path, config: LinformerConfig, dictionary, files: TokenizerFiles | None
+) -> tuple[Any, dict[str, Path]]:
+    if files is None and not find_tokenizer_files(path.parent):
+        raise ValueError(f"{path} needs {FILES_TEXT} next to it, or {FLAGS_TEXT}")
+    if files and files.kind == "gpt2" and dictionary is None and (files.path / DICTIONARY).is_file():
+        dictionary = files.path / DICTIONARY
+    tokenizer, paths = find_tokenizer(path, config.max_positions, dictionary, files)
+    check_size(paths["vocab_file"], config.vocab_size)
     tokenizer.model_max_length = NO_LIMIT
-    return tokenizer
+    return tokenizer, paths
 
 
 def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) -> AttentionModel:
@@ -142,8 +139,7 @@ def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) ->
             name, attn_implementation="eager", trust_remote_code=False, dtype=torch.float32, output_loading_info=True
         )
         if with_tokenizer:
-            kind = LinformerTokenizer if module.config.model_type == "linformer" else AutoTokenizer
-            tokenizer = kind.from_pretrained(name, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except ImportError:
         raise
     except Exception as error:  # a damaged folder or the network can fail in any way

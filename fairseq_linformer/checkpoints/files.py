@@ -121,6 +121,34 @@ def resolve_model(options: Mapping[str, Any], state: dict[str, Tensor]) -> tuple
     return args, to_linformer_config(args, state[EMBEDDINGS].size(0), PADDING_IDX)
 
 
+def build_checkpoint(
+    cfg: Mapping[str, Any],
+    state: dict[str, Tensor],
+    num_updates: int = 0,
+    epoch: int = 1,
+    provenance: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Build a checkpoint as fairseq saves it, without optimizer state.
+
+    Args:
+        cfg: sections of fairseq's configuration, at least ``model`` and ``task``.
+        state: state dict of the model.
+        provenance: where the weights are from; ``collect_provenance`` reads it.
+    """
+    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": num_updates}
+    return {
+        "args": None,
+        # fairseq's hub interface sets values in the first three sections, which must exist.
+        "cfg": {"_name": None, "bpe": None, "tokenizer": None, **cfg},
+        "model": state,
+        "criterion": None,
+        "optimizer_history": [history],
+        "task_state": {},
+        "extra_state": {"train_iterator": {"epoch": epoch}},
+        "provenance": dict(provenance or {}),
+    }
+
+
 def replace_model(checkpoint: dict[str, Any], model: dict[str, Tensor], options: Mapping[str, Any]) -> dict[str, Any]:
     """Build a checkpoint with another model, to continue training from; the original is unchanged.
 

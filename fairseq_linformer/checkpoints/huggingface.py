@@ -12,19 +12,19 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from ..corpus.tokenizer_files import TOKENIZER_FILES, TOKENIZER_FLAGS, TokenizerFiles
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
     LinformerPreTrainedConfig,
-    LinformerTokenizer,
     write_code,
 )
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.options import from_linformer_config
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections, max_positions
 from .authors import from_authors
-from .files import get_architecture, get_cfg_section, read_checkpoint, resolve_model
+from .files import build_checkpoint, get_architecture, get_cfg_section, read_checkpoint, resolve_model
 from .huggingface_state import CLASSIFIER, add_window_options, choose_head, find_mismatch, to_fairseq, to_transformers
 from .provenance import build_model_card, collect_provenance
 from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
@@ -37,9 +37,7 @@ def to_huggingface(
     out,
     *,
     dictionary=None,
-    sentencepiece=None,
-    gpt2_encoder=None,
-    gpt2_vocab=None,
+    tokenizer_files: TokenizerFiles | None = None,
     head: str | None = None,
     labels=None,
     tokenizer: bool = True,
@@ -49,7 +47,7 @@ def to_huggingface(
     Args:
         checkpoint: path of a fairseq checkpoint.
         out: folder to write, new or empty.
-        dictionary, sentencepiece, gpt2_encoder, gpt2_vocab: as for ``find_tokenizer``.
+        dictionary, tokenizer_files: as for ``find_tokenizer``.
         head: classification head that becomes the classifier; required if there are several. The others are kept for
             ``from_huggingface``.
         labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint, or, without it, the
@@ -77,12 +75,12 @@ def to_huggingface(
     weights = to_transformers(add_window_options(data["model"]), name, config.tie_word_embeddings)
     if mismatch := _find_mismatch(weights, config):
         raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
-    files = dict(sentencepiece=sentencepiece, gpt2_encoder=gpt2_encoder, gpt2_vocab=gpt2_vocab)
     if tokenizer:
-        tokens = find_tokenizer(checkpoint, config.max_positions, dictionary, **files)
-        check_size(tokens.files["vocab_file"], config.vocab_size)
-    elif unused := [key for key, value in {"dictionary": dictionary, **files}.items() if value is not None]:
-        raise ValueError(f"{unused[0]} has no effect with --no-tokenizer")
+        tokens, files = find_tokenizer(checkpoint, config.max_positions, dictionary, tokenizer_files)
+        check_size(files["vocab_file"], config.vocab_size)
+    elif dictionary is not None or tokenizer_files is not None:
+        unused = "--dictionary" if tokenizer_files is None else TOKENIZER_FLAGS[tokenizer_files.kind]
+        raise ValueError(f"{unused} has no effect with --no-tokenizer")
 
     with new_folder(out) as folder:
         config.save_pretrained(folder)
@@ -90,6 +88,7 @@ def to_huggingface(
         write_code(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
+            shutil.copyfile(files["vocab_file"], folder / DICTIONARY)
         names = [config.id2label[i] for i in range(config.num_labels)] if name else []
         assert config.fairseq is not None  # set by this export
         text = build_model_card(config.fairseq, config.to_linformer_config(), name, names, tokenizer)
@@ -117,7 +116,9 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     config, weights = _read_config(folder), add_window_options(_read_weights(folder))
     if mismatch := _find_mismatch(weights, config):
         raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
-    state = to_fairseq(weights, config.classification_head_name, config.tie_word_embeddings, config.attention_heads)
+    state = to_fairseq(
+        weights, config.classification_head_name, config.tie_word_embeddings, config.to_linformer_config()
+    )
     if dictionary is None and (folder / DICTIONARY).is_file():
         dictionary = folder / DICTIONARY
     if dictionary is not None:
@@ -127,7 +128,7 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
 
     with new_folder(out) as target:
         torch.save(_build_checkpoint(config, state), target / "model.pt")
-        for name in set(LinformerTokenizer.vocab_files_names.values()) - {DICTIONARY}:
+        for name in TOKENIZER_FILES:
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, target / name)
         if dictionary is not None:
@@ -229,9 +230,7 @@ def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.
     """Build a checkpoint as fairseq saves it, without optimizer state."""
     details = config.fairseq
     assert details is not None  # checked when the folder was read
-    # fairseq's hub interface sets values in these sections, which must exist.
-    cfg: dict[str, Any] = dict.fromkeys(("_name", "bpe", "tokenizer"))
-    cfg.update(details["cfg"])
+    cfg: dict[str, Any] = dict(details["cfg"])
     # config.json may have been changed after the export, and takes precedence.
     cfg["model"] = {
         **cfg["model"],
@@ -242,24 +241,7 @@ def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.
     }
     if "num_classes" in cfg["task"] and any(key.startswith(CLASSIFICATION_HEADS) for key in state):
         cfg["task"] = {**cfg["task"], "num_classes": config.num_labels}
-    return {
-        "args": None,
-        "cfg": cfg,
-        "model": state,
-        "criterion": None,
-        "optimizer_history": [
-            {
-                "criterion_name": "",
-                "optimizer_name": "",
-                "lr_scheduler_state": {},
-                "num_updates": details["num_updates"] or 0,
-            }
-        ],
-        "task_state": {},
-        "extra_state": {
-            "val_loss": details["val_loss"],
-            "best": details["best"],
-            "train_iterator": {"epoch": details["epoch"] or 1},
-        },
-        "provenance": details["versions"],
-    }
+    provenance = {**details["versions"], **({"imported": details["imported"]} if details.get("imported") else {})}
+    checkpoint = build_checkpoint(cfg, state, details["num_updates"] or 0, details["epoch"] or 1, provenance)
+    checkpoint["extra_state"].update(val_loss=details["val_loss"], best=details["best"])
+    return checkpoint

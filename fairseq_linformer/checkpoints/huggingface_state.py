@@ -1,7 +1,6 @@
 """Conversion of state dicts between fairseq's names and those of ``fairseq_linformer.huggingface``.
 
-Only prefixes differ. In ``transformers`` tied tensors are stored once, and the number of heads only in the
-configuration.
+Only prefixes differ. In ``transformers`` tied tensors are stored once, and options only in the configuration.
 """
 
 import re
@@ -9,7 +8,16 @@ import re
 import torch
 from torch import Tensor
 
-from ..models.shapes import ATTENTION_HEADS, CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, head_names
+from ..config import LinformerConfig
+from ..models.shapes import (
+    CLASSIFICATION_HEADS,
+    EMBEDDINGS,
+    ENCODER,
+    OPTION_BUFFERS,
+    OUTPUT_EMBEDDINGS,
+    head_names,
+    record_options,
+)
 
 CLASSIFIER = "classifier."
 """Prefix of the classification head in ``transformers``."""
@@ -74,7 +82,7 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
     """
     if tied and OUTPUT_EMBEDDINGS in state and not torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS]):
         raise ValueError(f"{OUTPUT_EMBEDDINGS} must equal {EMBEDDINGS} without untie_weights_roberta")
-    omitted = {ATTENTION_HEADS, OUTPUT_EMBEDDINGS} if tied else {ATTENTION_HEADS}
+    omitted = {*OPTION_BUFFERS, OUTPUT_EMBEDDINGS} if tied else {*OPTION_BUFFERS}
     new = {}
     for key, value in state.items():
         if key in omitted:
@@ -86,18 +94,18 @@ def to_transformers(state: State, head: str | None, tied: bool) -> State:
     return new
 
 
-def to_fairseq(state: State, head: str, tied: bool, attention_heads: int) -> State:
+def to_fairseq(state: State, head: str, tied: bool, config: LinformerConfig) -> State:
     """Convert a state dict back to fairseq: the inverse of ``to_transformers``.
 
     Args:
         head: fairseq's name of the classifier.
-        attention_heads: H.
+        config: shape of the encoder.
     """
     new = {}
     for key, value in state.items():
         fairseq, transformers = next(pair for pair in _prefixes(head) if key.startswith(pair[1]))
         new[fairseq + key.removeprefix(transformers)] = value
-    new[ATTENTION_HEADS] = torch.tensor(attention_heads, dtype=new[EMBEDDINGS].dtype)
+    new.update({key: value.to(new[EMBEDDINGS].dtype) for key, value in record_options(config).items()})
     if tied:
         new[OUTPUT_EMBEDDINGS] = new[EMBEDDINGS]
     return new

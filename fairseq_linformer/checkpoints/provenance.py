@@ -26,7 +26,7 @@ def collect_provenance(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         ``cfg`` in the checkpoint's layout; ``num_updates``, ``epoch``, ``val_loss`` and ``best``, each None if unknown;
-        ``versions``.
+        ``versions``; ``imported``, the encoder of ``transformers`` that the model was made of, if any.
     """
     extra = checkpoint.get("extra_state") or {}
     history = checkpoint.get("optimizer_history") or [{}]
@@ -38,7 +38,9 @@ def collect_provenance(checkpoint: dict[str, Any]) -> dict[str, Any]:
         if values:  # no model option is a path, and slashes separate the k of heads
             cfg[name] = _plain(kept, paths=name != "model")
     earlier = checkpoint.get("provenance") or {}
+    imported = {"imported": earlier["imported"]} if "imported" in earlier else {}
     return {
+        **imported,
         "cfg": cfg,
         "num_updates": history[-1].get("num_updates"),
         "epoch": _plain((extra.get("train_iterator") or {}).get("epoch")),
@@ -101,6 +103,8 @@ def build_model_card(
         ("batches per update", optimization.get("update_freq")),
         ("processes", cfg.get("distributed_training", {}).get("distributed_world_size")),
         ("seed", cfg.get("common", {}).get("seed")),
+        ("imported from", details.get("imported", {}).get("name")),
+        ("masked LM head", details.get("imported", {}).get("lm_head")),
         ("fairseq", details["versions"]["fairseq"]),
         ("fairseq-linformer", details["versions"]["fairseq_linformer"]),
     ]

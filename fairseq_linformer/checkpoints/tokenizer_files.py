@@ -2,24 +2,28 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE_FILE, find_tokenizer_files
-from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, LinformerTokenizer, read_dictionary
+from ..corpus.tokenizer import WordPiece
+from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer, read_dictionary
 
 DICTIONARY = "dict.txt"
 
 
 def find_tokenizer(
-    checkpoint, max_positions: int, dictionary=None, sentencepiece=None, gpt2_encoder=None, gpt2_vocab=None
-) -> LinformerTokenizer:
+    checkpoint, max_positions: int, dictionary=None, files: TokenizerFiles | None = None
+) -> tuple[Any, dict[str, Path]]:
     """Load the tokenizer of a checkpoint; files that are not passed are looked up next to the checkpoint.
 
     Args:
         checkpoint: path of the checkpoint.
         max_positions: n.
         dictionary: fairseq's ``dict.txt``.
-        sentencepiece: sentencepiece model; by default ``sentencepiece.bpe.model`` if there is one.
-        gpt2_encoder, gpt2_vocab: GPT-2's ``encoder.json`` and ``vocab.bpe``, instead of ``sentencepiece``.
+        files: where the tokenizer is.
+
+    Returns:
+        The tokenizer of ``transformers``, and its files: ``vocab_file``, the dictionary, and those of the tokenizer.
 
     Raises:
         ValueError: a file is missing or invalid.
@@ -29,30 +33,37 @@ def find_tokenizer(
         dictionary = folder / DICTIONARY
         if not dictionary.is_file():
             raise ValueError(f"there is no {DICTIONARY} next to {checkpoint}; pass one with --dictionary")
-    if (gpt2_encoder is None) != (gpt2_vocab is None):
-        raise ValueError("GPT-2's BPE needs both gpt2_encoder and gpt2_vocab")
-    if sentencepiece is not None and gpt2_encoder is not None:
-        raise ValueError("sentencepiece and gpt2_encoder cannot be used together")
-    if sentencepiece is None and gpt2_encoder is None:
-        found = find_tokenizer_files(folder)
-        sentencepiece = found.get("sentencepiece")
-        if "gpt2" in found:
-            gpt2_encoder, gpt2_vocab = (folder / name for name in GPT2_FILES)
-        if not found:
-            raise ValueError(
-                f"there is no {SENTENCEPIECE_FILE} next to {checkpoint}; pass --sentencepiece-model or --gpt2-bpe, or "
-                "--no-tokenizer to export none"
-            )
-    for path in (dictionary, sentencepiece, gpt2_encoder, gpt2_vocab):
-        if path is not None and not os.path.isfile(path):
+    files = files or find_tokenizer_files(folder)
+    if files is None:
+        raise ValueError(
+            f"{checkpoint} needs {FILES_TEXT} next to it, or {FLAGS_TEXT}, or --no-tokenizer to export none"
+        )
+    for path in (dictionary, *files.paths):
+        if not os.path.isfile(path):
             raise ValueError(f"{path} is not a file; expected a tokenizer file")
-    return LinformerTokenizer(
-        str(dictionary),
-        sentencepiece and str(sentencepiece),
-        gpt2_encoder and str(gpt2_encoder),
-        gpt2_vocab and str(gpt2_vocab),
+    if files.kind == "wordpiece":
+        return _load_wordpiece(files.path, dictionary, max_positions)
+    model, *merges = map(str, files.paths)
+    parts = {"encoder_file": model, "merges_file": merges[0]} if merges else {"sentencepiece_file": model}
+    tokenizer = LinformerTokenizer(str(dictionary), **parts, model_max_length=max_positions)
+    return tokenizer, {name: Path(path) for name, path in tokenizer.files.items()}
+
+
+def _load_wordpiece(path: Path, dictionary, max_positions: int) -> tuple[Any, dict[str, Path]]:
+    """The fast tokenizer of ``transformers``. Its file has the IDs of the dictionary."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    (content,) = WordPiece(path, dictionary).model_files.values()
+    bos, pad, eos, unk = FIRST_SYMBOLS
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(content.decode()),
+        **dict(bos_token=bos, cls_token=bos, pad_token=pad, eos_token=eos, sep_token=eos, unk_token=unk),
+        mask_token=MASK,
+        model_input_names=["input_ids", "attention_mask"],
         model_max_length=max_positions,
     )
+    return tokenizer, {"vocab_file": Path(dictionary), "wordpiece_file": path}
 
 
 def check_size(dictionary, vocab_size: int) -> None:

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..benchmark.arguments import parse_ints
-from .parsers import add_command, add_subcommands, add_tokenizer
+from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
 
 BREAK_MODES = {"none": "packed", "eos": "lines"}
 """fairseq's names for the break modes of ``analysis.sentences``."""
@@ -164,9 +164,8 @@ def _load(options, device: str, break_mode: str, short: str):
     from ..analysis.loading import load_model
     from ..analysis.sentences import Sentences
 
-    sentencepiece, gpt2 = (path and Path(path) for path in (options.sentencepiece_model, options.gpt2_bpe))
     model = load_model(
-        options.checkpoint, device, dictionary=options.dictionary, sentencepiece=sentencepiece, gpt2=gpt2
+        options.checkpoint, device, dictionary=options.dictionary, tokenizer_files=tokenizer_files(options)
     )
     n = resolve_length(model, options.tokens_per_sample)
     return model, Sentences(options.source, model.tokenizer, n, BREAK_MODES[break_mode], short, model.bos, model.eos)
@@ -219,7 +218,10 @@ def _attention(options: argparse.Namespace) -> str:
     return "\n".join(map(str, draw_attention(model, texts, options.sentence, options.out)))
 
 
-MODEL_OPTIONS = ("source", "tokens_per_sample", "num_sentences", "dictionary", "sentencepiece_model", "gpt2_bpe")
+MODEL_OPTIONS = (
+    *("source", "tokens_per_sample", "num_sentences"),
+    *("dictionary", "sentencepiece_model", "gpt2_bpe", "wordpiece"),
+)
 RANDOM_OPTIONS = ("lengths", "head_dim")
 
 

@@ -2,9 +2,10 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from ..config import PROJECTION_INITS, PROJECTIONS, SHARING
-from .parsers import add_command, add_subcommands, add_tokenizer
+from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -34,32 +35,28 @@ def add_parser(commands) -> None:
         metavar="OUT",
         help="checkpoint to write (default: NAME-linformer.pt next to CHECKPOINT)",
     )
-    parser.add_argument(
-        "--projected-dim", required=True, metavar="K", help="k: one number, or one per layer as in 256x4,128x8"
-    )
-    parser.add_argument("--sharing", choices=SHARING, help="parameter sharing of E and F (default: headwise)")
-    parser.add_argument("--projection", choices=PROJECTIONS, help="kind of projection (default: linear)")
-    parser.add_argument(
-        "--projection-init",
-        choices=PROJECTION_INITS["linear"],
-        help="initialization of E and F (default: as in a new model)",
-    )
-    parser.add_argument(
-        "--max-positions", type=int, metavar="N", help="n, the longest input in tokens (default: RoBERTa's)"
-    )
-    parser.add_argument(
-        "--local-window",
-        type=int,
-        metavar="W",
-        help="number of neighbors on each side that a position also attends to (default: 0, as in the paper)",
-    )
-    parser.add_argument(
-        "--window-sizes",
-        choices=("counted", "ignored"),
-        help="weight of a window in attention: its number of tokens, or 1 (default: as in a new model)",
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of random initializations")
+    _add_model_options(parser, required=True)
     parser.set_defaults(run=_from_roberta)
+
+    parser = add_command(
+        subcommands,
+        "from-transformers",
+        "convert BERT, RoBERTa or DistilBERT of transformers to a Linformer or a fairseq RoBERTa",
+        """convert from-transformers bert-base-uncased bert-linformer --projected-dim 128 --local-window 16
+        convert from-transformers all-MiniLM-L6-v2 minilm --arch roberta""",
+    )
+    parser.add_argument(
+        "name", metavar="NAME|FOLDER", help="model on the hub, or folder with config.json, safetensors and tokenizer"
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    parser.add_argument(
+        "--arch",
+        choices=("linformer_roberta", "roberta"),
+        default="linformer_roberta",
+        help="architecture of the checkpoint; roberta is the same model in fairseq",
+    )
+    _add_model_options(parser, required=False)
+    parser.set_defaults(run=_from_transformers)
 
     parser = add_command(
         subcommands,
@@ -118,6 +115,45 @@ def add_parser(commands) -> None:
     parser.set_defaults(run=_from_huggingface)
 
 
+MODEL_OPTIONS = (
+    *("projected_dim", "sharing", "projection", "projection_init"),
+    *("max_positions", "local_window", "window_sizes"),
+)
+
+
+def _add_model_options(parser: Any, required: bool) -> None:
+    """Add the options of the Linformer that an encoder is converted to; ``required`` is about k."""
+    default = "" if required else " (default: n / 4)"
+    parser.add_argument(
+        "--projected-dim",
+        required=required,
+        metavar="K",
+        help=f"k: one number, or one per layer as in 256x4,128x8{default}",
+    )
+    parser.add_argument("--sharing", choices=SHARING, help="parameter sharing of E and F (default: headwise)")
+    parser.add_argument("--projection", choices=PROJECTIONS, help="kind of projection (default: linear)")
+    parser.add_argument(
+        "--projection-init",
+        choices=PROJECTION_INITS["linear"],
+        help="initialization of E and F (default: as in a new model)",
+    )
+    parser.add_argument(
+        "--max-positions", type=int, metavar="N", help="n, the longest input in tokens (default: the encoder's)"
+    )
+    parser.add_argument(
+        "--local-window",
+        type=int,
+        metavar="W",
+        help="number of neighbors on each side that a position also attends to (default: 0, as in the paper)",
+    )
+    parser.add_argument(
+        "--window-sizes",
+        choices=("counted", "ignored"),
+        help="weight of a window in attention: its number of tokens, or 1 (default: as in a new model)",
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of random initializations")
+
+
 def _from_roberta(options: argparse.Namespace) -> str:
     import torch
 
@@ -127,18 +163,23 @@ def _from_roberta(options: argparse.Namespace) -> str:
     out = options.out or options.checkpoint.with_name(options.checkpoint.stem + "-linformer.pt")
     check_new_file(out)
     torch.manual_seed(options.seed)
-    names = (
-        "projected_dim",
-        "sharing",
-        "projection",
-        "projection_init",
-        "max_positions",
-        "local_window",
-        "window_sizes",
-    )
-    new = from_roberta(read_checkpoint(options.checkpoint), **{name: getattr(options, name) for name in names})
+    new = from_roberta(read_checkpoint(options.checkpoint), **{name: getattr(options, name) for name in MODEL_OPTIONS})
     write_checkpoint(new, out)
     return _summary(out, new)
+
+
+def _from_transformers(options: argparse.Namespace) -> str:
+    import torch
+
+    from ..checkpoints.from_transformers import from_transformers
+
+    torch.manual_seed(options.seed)
+    values = {name: getattr(options, name) for name in MODEL_OPTIONS}
+    new = from_transformers(options.name, options.out, arch=options.arch, **values)
+    lines = [_summary(options.out / "model.pt", new)]
+    if new["provenance"]["imported"]["lm_head"] != "imported":
+        lines.append(f"{options.name} has no masked LM head; that of the checkpoint is new and untrained")
+    return "\n".join(lines)
 
 
 def _resize(options: argparse.Namespace) -> str:
@@ -154,14 +195,11 @@ def _resize(options: argparse.Namespace) -> str:
 def _to_huggingface(options: argparse.Namespace) -> str:
     from ..checkpoints.huggingface import to_huggingface
 
-    bpe = None if options.gpt2_bpe is None else Path(options.gpt2_bpe)
     to_huggingface(
         options.checkpoint,
         options.out,
         dictionary=options.dictionary,
-        sentencepiece=options.sentencepiece_model and Path(options.sentencepiece_model),
-        gpt2_encoder=bpe and bpe / "encoder.json",
-        gpt2_vocab=bpe and bpe / "vocab.bpe",
+        tokenizer_files=tokenizer_files(options),
         head=options.head,
         labels=options.labels,
         tokenizer=options.tokenizer,
@@ -181,6 +219,9 @@ def _summary(path: Path, checkpoint: dict) -> str:
     from ..checkpoints.files import get_cfg_section
 
     model = get_cfg_section(checkpoint, "model")
-    names = ("max_positions", "projected_dim", "sharing", "projection", "local_window")
+    names: tuple[str, ...] = ("max_positions", "projected_dim", "sharing", "projection", "local_window")
+    epsilon = model.get("layer_norm_eps")
+    if epsilon not in (None, 1e-5):
+        names += ("layer_norm_eps",)
     options = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) not in (None, 0)]
     return f"{path}: " + " ".join(options)

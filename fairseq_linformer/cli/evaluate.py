@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_tokenizer, add_truncation
+from .parsers import add_command, add_tokenizer, add_truncation, tokenizer_files
 
-FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "gpt2_bpe", "sentencepiece_model", "truncation")
+FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation")
 """Options for fairseq checkpoints."""
 ROW_OPTIONS = (
     "source",
@@ -181,7 +181,7 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
             raise ValueError(
                 f"--max-positions needs a model of transformers, got the fairseq checkpoint {options.checkpoint}"
             )
-        unused = _set_options(options, ("gpt2_bpe", "sentencepiece_model", "truncation"))
+        unused = _set_options(options, ("gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation"))
         if unused and not data.needs_tokenizer:
             raise ValueError(f"{_flag(next(iter(unused)))} has no effect: {options.input} is already tokenized")
         files = _set_options(options, ("head", "dictionary", "labels", "truncation"))
@@ -190,7 +190,7 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
             warning = f"no label names next to {options.checkpoint}: assuming the task's order; --labels FILE sets them"
             print(warning, file=sys.stderr)
         if data.needs_tokenizer:
-            classifier.use_tokenizer(options.gpt2_bpe, options.sentencepiece_model)
+            classifier.use_tokenizer(tokenizer_files(options))
     else:
         from ..evaluation.transformers_classifier import TransformersClassifier
 

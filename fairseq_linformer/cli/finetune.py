@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..task_data.tasks import TASKS
-from .parsers import add_command, add_results, add_runs, add_tokenizer, add_truncation
+from .parsers import add_command, add_results, add_runs, add_tokenizer, add_truncation, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -146,7 +146,7 @@ def _finetune(options: argparse.Namespace) -> str:
             options.from_scratch,
             device,
             tuple(overrides),
-            DataOptions(options.source, options.gpt2_bpe, options.sentencepiece_model, options.truncation),
+            DataOptions(options.source, tokenizer_files(options), options.truncation),
         )
         if options.slurm:
             return submit(job, sbatch_options, options.dry_run)
@@ -191,7 +191,7 @@ def _report(task, results, folder: Path, recipes) -> list[str]:
 def _command(options: argparse.Namespace, overrides: list[str]) -> str:
     """The command that reproduces the result; paths are reduced to their last part."""
     words = ["fairseq-linformer", "finetune", options.task, _last_part(options.checkpoint), *overrides]
-    for name in ("data", "source", "gpt2_bpe", "sentencepiece_model"):
+    for name in ("data", "source", "gpt2_bpe", "sentencepiece_model", "wordpiece"):
         if path := getattr(options, name):
             words += [_flag(name), _last_part(path)]
     for name in ("truncation", "max_positions", "max_epoch", "lr", "batch_size", "seed", "device"):
@@ -229,6 +229,6 @@ def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_opt
 
 
 def _reject_for_transformers(options: argparse.Namespace, overrides: list[str]) -> None:
-    names = ("data", "gpt2_bpe", "sentencepiece_model", "truncation", "from_scratch", "slurm")
+    names = ("data", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation", "from_scratch", "slurm")
     if unused := [*(_flag(name) for name in names if getattr(options, name)), *overrides]:
         raise ValueError(f"{unused[0]} needs a fairseq checkpoint, got {options.checkpoint}")

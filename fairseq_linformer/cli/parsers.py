@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..corpus.tokenizer_files import TokenizerFiles, choose_tokenizer
 from ..task_data.truncation import TRUNCATIONS
 
 RENAMED: dict[str, dict[str, str]] = {
@@ -102,7 +103,7 @@ def add_subcommands(parser: argparse.ArgumentParser, dest: str) -> Any:
 
 
 def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> None:
-    """Add ``--gpt2-bpe`` and ``--sentencepiece-model``.
+    """Add ``--gpt2-bpe``, ``--sentencepiece-model`` and ``--wordpiece``; ``tokenizer_files`` reads them.
 
     Args:
         default: where the tokenizer is looked up by default.
@@ -113,6 +114,12 @@ def add_tokenizer(parser: Any, required: bool = False, default: str = "") -> Non
         "--gpt2-bpe", metavar="FOLDER", help=f"folder with GPT-2's encoder.json, vocab.bpe and dict.txt{note}"
     )
     group.add_argument("--sentencepiece-model", metavar="FILE", help=f"sentencepiece model{note}")
+    group.add_argument("--wordpiece", metavar="FILE", help=f"tokenizer.json of BERT's WordPiece{note}")
+
+
+def tokenizer_files(options: argparse.Namespace) -> TokenizerFiles | None:
+    """The tokenizer of the options that ``add_tokenizer`` adds; None if none is set."""
+    return choose_tokenizer(options.gpt2_bpe, options.sentencepiece_model, options.wordpiece)
 
 
 def add_truncation(parser: Any, default: str | None, note: str = "") -> None:

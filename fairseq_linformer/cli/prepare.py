@@ -7,7 +7,7 @@ from ..corpus.options import MAX_SKIPPED, CorpusOptions
 from ..corpus.sources import PRESETS
 from ..task_data.tasks import TASKS
 from ..task_data.truncation import MAX_POSITIONS, TRUNCATIONS
-from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation
+from .parsers import add_command, add_subcommands, add_tokenizer, add_truncation, tokenizer_files
 
 SOURCE = (
     "file, folder or glob of text (a blank line between documents), JSON lines or parquet, also compressed (.gz, .bz2, "
@@ -113,7 +113,7 @@ def _pretraining(options: argparse.Namespace) -> str:
     from ..corpus.pretraining import prepare_corpus
 
     names = ("valid_share", "shards", "unique_paragraphs", "chunk_mib", "max_skipped")
-    tokenizer = {"gpt2": options.gpt2_bpe, "sentencepiece": options.sentencepiece_model}
+    tokenizer = {"gpt2": options.gpt2_bpe, "sentencepiece": options.sentencepiece_model, "wordpiece": options.wordpiece}
     corpus = CorpusOptions(tuple(options.source), **tokenizer, **{name: getattr(options, name) for name in names})
     return prepare_corpus(options.out, corpus, options.workers, options.part, options.merge)
 
@@ -165,7 +165,9 @@ def _task(options: argparse.Namespace) -> str:
     from ..task_data.prepare import prepare_task
 
     task = TASKS[options.data]
-    tokenizer = load_tokenizer(options.gpt2_bpe, options.sentencepiece_model)
+    files = tokenizer_files(options)
+    assert files is not None  # one of the options is required
+    tokenizer = load_tokenizer(files)
     limits = (options.max_positions, options.truncation, options.max_skipped)
     manifest = prepare_task(task, options.out, options.source, tokenizer, *limits)
     return summarize_task(task, options.out, manifest)

@@ -4,10 +4,10 @@ import shlex
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .tokenizer_files import TOKENIZER_FLAGS, TokenizerFiles, choose_tokenizer
+
 MAX_SKIPPED = 0.01
 """Default limit on the share of documents, or of rows of a task, that are skipped."""
-TOKENIZER_FLAGS = {"gpt2": "--gpt2-bpe", "sentencepiece": "--sentencepiece-model"}
-"""The option of each tokenizer."""
 LATE_OPTIONS = ("valid_share", "shards", "max_skipped")
 """Options that act after tokenization; they may change until the chunks are assembled."""
 NO_SOURCE = "at least one --source is required, such as wikipedia or a file"
@@ -24,9 +24,11 @@ class CorpusOptions:
     sources: tuple[str, ...]
     """In order, as ``sources.py`` describes them."""
     gpt2: str | None = None
-    """Folder of GPT-2's BPE files and RoBERTa's dictionary. Set either this or ``sentencepiece``."""
+    """Folder of GPT-2's BPE files and RoBERTa's dictionary. One of the three tokenizers must be set."""
     sentencepiece: str | None = None
     """Path of a SentencePiece model."""
+    wordpiece: str | None = None
+    """Path of the ``tokenizer.json`` of a WordPiece tokenizer."""
     valid_share: float = 0.005
     """Share of the documents for validation, selected by hash; between 0 and 1."""
     shards: int = 1
@@ -42,8 +44,8 @@ class CorpusOptions:
     def __post_init__(self):
         if not self.sources:
             raise ValueError(NO_SOURCE)
-        if (self.gpt2 is None) == (self.sentencepiece is None):
-            raise ValueError("exactly one of gpt2 (a folder) and sentencepiece (a model) must be set")
+        if sum(path is not None for path in (self.gpt2, self.sentencepiece, self.wordpiece)) != 1:
+            raise ValueError("exactly one of gpt2 (a folder), sentencepiece and wordpiece (a file) must be set")
         if not 0 < self.valid_share < 1:
             raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}")
         if not 1 <= self.shards <= 1000:
@@ -53,21 +55,24 @@ class CorpusOptions:
         check_max_skipped(self.max_skipped)
 
     @property
-    def tokenizer(self) -> str:
-        """``gpt2`` or ``sentencepiece``."""
-        return "gpt2" if self.gpt2 is not None else "sentencepiece"
+    def tokenizer_files(self) -> TokenizerFiles:
+        """Where the tokenizer is."""
+        files = choose_tokenizer(self.gpt2, self.sentencepiece, self.wordpiece)
+        assert files is not None  # checked above
+        return files
 
     def fixed_options(self) -> dict[str, Any]:
         """The options that a resumed run must not change, without the tokenizer's path, which has many spellings."""
-        names = [f.name for f in fields(self) if f.name not in ("gpt2", "sentencepiece")]
-        return {name: getattr(self, name) for name in (*names, "tokenizer")}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in TOKENIZER_FLAGS}
+        return {**values, "tokenizer": self.tokenizer_files.kind}
 
     def command(self, out) -> str:
         """The command line with these options."""
         words = ["fairseq-linformer", "prepare", "pretraining", str(out)]
         for source in self.sources:
             words += ["--source", source]
-        words += [TOKENIZER_FLAGS[self.tokenizer], str(getattr(self, self.tokenizer))]
+        kind = self.tokenizer_files.kind
+        words += [TOKENIZER_FLAGS[kind], str(getattr(self, kind))]
         for name in ("valid_share", "shards", "chunk_mib", "max_skipped"):
             words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         return shlex.join(words + ["--unique-paragraphs"] * self.unique_paragraphs)

@@ -67,7 +67,7 @@ def prepare_corpus(
 
 
 def _prepare(out: Path, options: CorpusOptions, workers: int | None, part: tuple[int, int] | None, merge: bool) -> str:
-    tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
+    tokenizer = load_tokenizer(options.tokenizer_files)
     plan = _load_or_make_plan(out, options, tokenizer)
     work, chunks = out / "work", [Chunk(**chunk) for chunk in plan["chunks"]]
     with _lock(out / ".lock", shared=part is not None):

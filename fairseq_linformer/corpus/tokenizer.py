@@ -1,4 +1,4 @@
-"""Text to token IDs of a fairseq dictionary, with RoBERTa's GPT-2 BPE or with SentencePiece.
+"""Text to token IDs of a fairseq dictionary, with RoBERTa's GPT-2 BPE, SentencePiece or BERT's WordPiece.
 
 fairseq encodes lines to token names (``multiprocessing_bpe_encoder``), which ``fairseq-preprocess`` looks up in
 ``dict.txt`` before it appends </s>. Here a table maps the tokenizer's IDs directly to the dictionary's; the result is
@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from . import sentencepiece_model
+from . import sentencepiece_model, wordpiece
+from .tokenizer_files import GPT2_FILES, SENTENCEPIECE_FILE, WORDPIECE_FILE, TokenizerFiles
 
 # fairseq inserts <s>, <pad>, </s> and <unk> before the entries of dict.txt, in this order.
 EOS, UNK, FIRST_ID = 2, 3, 4
-GPT2_FILES, SENTENCEPIECE_FILE = ("encoder.json", "vocab.bpe"), "sentencepiece.bpe.model"
-"""fairseq's file names, next to data and checkpoints."""
 # From OpenAI's encoder.py: contractions, words, numbers, punctuation, white space.
 _GPT2_PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
@@ -27,7 +26,7 @@ class Tokenizer:
     """Encodes text to IDs of a fairseq dictionary.
 
     Attributes:
-        name: ``gpt2`` or ``sentencepiece``.
+        name: ``gpt2``, ``sentencepiece`` or ``wordpiece``.
         dictionary: the lines of ``dict.txt``.
         checksums: SHA-256 of each file of the tokenizer, by name.
         model_files: contents, by name, of the files to write next to data and checkpoints, for encoding text later.
@@ -87,13 +86,13 @@ class GPT2(Tokenizer):
         paths = {name: Path(folder) / name for name in names}
         paths["dict.txt"] = Path(dictionary or paths["dict.txt"])
         hint = f"GPT-2's BPE needs a folder with {', '.join(names)}"
-        contents = {name: _read_bytes(path, hint) for name, path in paths.items()}
+        contents = {name: read_bytes(path, hint) for name, path in paths.items()}
         try:
             encoder = json.loads(contents["encoder.json"])
             merges = [tuple(line.split(" ")) for line in contents["vocab.bpe"].decode().split("\n")[1:] if line]
         except ValueError:
             raise ValueError(f"cannot parse encoder.json or vocab.bpe in {folder}") from None
-        byte = _bytes_of_symbols()
+        byte = bytes_of_symbols()
         # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.
         tokens = [*byte, *("".join(pair) for pair in merges)]
         if not isinstance(encoder, dict) or [encoder.get(token) for token in tokens] != list(range(len(tokens))):
@@ -136,7 +135,7 @@ class SentencePiece(Tokenizer):
     name = "sentencepiece"
 
     def __init__(self, model, dictionary=None):
-        content = _read_bytes(Path(model), "a SentencePiece model is needed")
+        content = read_bytes(Path(model), "a SentencePiece model is needed")
         try:
             self._processor = sentencepiece_model.load_model(content)
         except ValueError:
@@ -144,7 +143,7 @@ class SentencePiece(Tokenizer):
         if dictionary is None:
             entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(content))
         else:
-            entries = _read_bytes(Path(dictionary), "the model's dictionary is needed").decode().splitlines()
+            entries = read_bytes(Path(dictionary), "the model's dictionary is needed").decode().splitlines()
         num_pieces = self._processor.get_piece_size()
         table, num_known = _build_table(entries, map(self._processor.id_to_piece, range(num_pieces)))
         if num_known < 0.9 * (num_pieces - 3):
@@ -156,16 +155,43 @@ class SentencePiece(Tokenizer):
         return self._processor.encode(list(lines), num_threads=1)
 
 
-def load_tokenizer(gpt2=None, sentencepiece=None, dictionary=None) -> Tokenizer:
-    """Load ``GPT2`` from a folder or ``SentencePiece`` from a model, with its own or another ``dict.txt``."""
-    return GPT2(gpt2, dictionary) if gpt2 is not None else SentencePiece(sentencepiece, dictionary)
+class WordPiece(Tokenizer):
+    """A WordPiece tokenizer. As text, names of special tokens are split like other words.
+
+    Args:
+        file: ``tokenizer.json`` of BERT, or of this class.
+        dictionary: path of a ``dict.txt``; by default the tokenizer's tokens in order.
+
+    Raises:
+        ValueError: a file is missing or unreadable, or the files do not belong together.
+    """
+
+    name = "wordpiece"
+
+    def __init__(self, file, dictionary=None):
+        content = read_bytes(Path(file), "the tokenizer.json of a WordPiece tokenizer is needed")
+        content = wordpiece.normalize(content, file)
+        self._tokenizer = wordpiece.load_normalized(content)
+        tokens = wordpiece.list_tokens(content)
+        entries = [f"{token} 1" for token in tokens[FIRST_ID:-1]]
+        if dictionary is not None:
+            found = read_bytes(Path(dictionary), "the tokenizer's dictionary is needed").decode().splitlines()
+            if [line.rsplit(" ", 1)[0] for line in found] != tokens[FIRST_ID:-1]:
+                raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
+        table, _ = _build_table(entries, tokens)
+        super().__init__(entries, {WORDPIECE_FILE: content}, table, {WORDPIECE_FILE: content})
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        return [each.ids for each in self._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)]
 
 
-def find_tokenizer_files(folder) -> dict[str, Path]:
-    """The ``gpt2`` or ``sentencepiece`` argument of ``load_tokenizer`` for a folder; empty if it has no tokenizer."""
-    if (Path(folder) / SENTENCEPIECE_FILE).is_file():
-        return {"sentencepiece": Path(folder) / SENTENCEPIECE_FILE}
-    return {"gpt2": Path(folder)} if all((Path(folder) / name).is_file() for name in GPT2_FILES) else {}
+def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
+    """Load a tokenizer with its own or another ``dict.txt``; ValueError as for its class."""
+    if files.kind == "gpt2":
+        return GPT2(files.path, dictionary)
+    if files.kind == "sentencepiece":
+        return SentencePiece(files.path, dictionary)
+    return WordPiece(files.path, dictionary)
 
 
 def _build_table(entries: Sequence[str], names: Iterable[str]) -> tuple[np.ndarray, int]:
@@ -175,14 +201,16 @@ def _build_table(entries: Sequence[str], names: Iterable[str]) -> tuple[np.ndarr
     return table, int((table != UNK).sum())
 
 
-def _bytes_of_symbols() -> dict[str, int]:
+def bytes_of_symbols() -> dict[str, int]:
     """The printable characters that represent bytes in GPT-2's files, in the order of its first 256 IDs."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
-def _read_bytes(path: Path, hint: str) -> bytes:
+def read_bytes(path: Path | str, hint: str) -> bytes:
+    """The content of a file; ValueError with the hint if there is none."""
+    path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; {hint}")
     return path.read_bytes()

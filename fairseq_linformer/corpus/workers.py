@@ -127,7 +127,7 @@ def _start_worker(options: CorpusOptions, sources: list[Source], folder: Path, p
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    tokenizer = load_tokenizer(options.gpt2, options.sentencepiece)
+    tokenizer = load_tokenizer(options.tokenizer_files)
     _state.update(hashed=options.unique_paragraphs, sources=sources, folder=folder, tokenizer=tokenizer)
 
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_cfg_section, read_checkpoint
 from ..corpus.manifest import MANIFEST
-from ..corpus.tokenizer import FIRST_ID, GPT2_FILES, SENTENCEPIECE_FILE, Tokenizer, find_tokenizer_files, load_tokenizer
+from ..corpus.tokenizer import FIRST_ID, Tokenizer, load_tokenizer
+from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..models import LinformerRobertaModel
 from ..models.shapes import (
     CLASSIFICATION_HEADS,
@@ -91,18 +92,16 @@ class FairseqClassifier:
             self.names = [] if self.is_score else _class_names(Path(labels or default_labels), classes)
         self._tokenizer: Tokenizer | None = None
 
-    def use_tokenizer(self, gpt2=None, sentencepiece=None) -> None:
+    def use_tokenizer(self, files: TokenizerFiles | None = None) -> None:
         """Load the tokenizer, by default from the files next to the checkpoint. Call it before ``encode``.
 
         Raises:
             ValueError: a file is missing.
         """
         check_dictionary(self._dictionary, self._vocab_size, self.path)
-        files = {"gpt2": gpt2, "sentencepiece": sentencepiece} if gpt2 or sentencepiece else None
         if not (files := files or find_tokenizer_files(self.path.parent)):
-            names = f"{SENTENCEPIECE_FILE} or {' and '.join(GPT2_FILES)}"
-            raise ValueError(f"{self.path} needs {names} next to it, or --sentencepiece-model or --gpt2-bpe")
-        self._tokenizer = load_tokenizer(**files, dictionary=self._dictionary)
+            raise ValueError(f"{self.path} needs {FILES_TEXT} next to it, or {FLAGS_TEXT}")
+        self._tokenizer = load_tokenizer(files, self._dictionary)
 
     def check_same_dictionary(self, path) -> None:
         """Raise ValueError if the dictionary ``path`` differs from the model's."""

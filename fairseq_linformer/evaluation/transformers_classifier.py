@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import first_line
+from ..errors import first_line, silence_transformers
 from .classifier import Encoding
 
 MIN_POSITIONS = 5
@@ -68,14 +68,6 @@ class TransformersClassifier:
         """(B, C) in float32, on the CPU."""
         inputs = self._tokenizer.pad(list(batch), return_tensors="pt").to(self.device)
         return self.model(**inputs).logits.float().cpu()
-
-
-def silence_transformers() -> None:
-    """Turn off the warnings and progress bars of transformers; callers check missing weights themselves."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
 
 
 def resolve_max_positions(config, tokenizer, max_positions: int | None = None) -> int:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..corpus.tokenizer import GPT2_FILES, SENTENCEPIECE_FILE, Tokenizer, find_tokenizer_files, load_tokenizer
+from ..corpus.tokenizer import Tokenizer, load_tokenizer
+from ..corpus.tokenizer_files import FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..evaluation.classifier import DICTIONARY, MANIFEST
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 from ..task_data.prepare import prepare_task
@@ -21,13 +22,12 @@ class DataOptions:
 
     Attributes:
         source: as for ``open_source``; None for the hub.
-        gpt2, sentencepiece: tokenizer files; None for those next to the checkpoint.
+        tokenizer: its files; None for those next to the checkpoint.
         truncation: how rows longer than n are truncated; None for ``head``.
     """
 
     source: str | None = None
-    gpt2: str | None = None
-    sentencepiece: str | None = None
+    tokenizer: TokenizerFiles | None = None
     truncation: str | None = None
 
 
@@ -103,12 +103,12 @@ def _check_options(
     if options == DataOptions():
         return
     if not manifest:
-        names = "--source, --gpt2-bpe, --sentencepiece-model and --truncation"
+        names = "--source, --truncation and the tokenizer"
         raise ValueError(f"{folder} has no {MANIFEST} to check options against; omit {names}")
     different = []
     if options.source and open_source(task, options.source).describe() != manifest.get("source"):
         different.append(f"--source {options.source}")
-    if options.gpt2 or options.sentencepiece:
+    if options.tokenizer:
         checksums = find_tokenizer(checkpoint, options).checksums
         # File names may differ.
         if sorted(checksums.values()) != sorted(manifest.get("tokenizer", {}).get("sha256", {}).values()):
@@ -140,19 +140,16 @@ def describe_data(folder) -> str:
 def find_tokenizer(checkpoint: InitialCheckpoint, options: DataOptions) -> Tokenizer:
     """The tokenizer of the options, else the one next to the checkpoint; ValueError if there is none."""
     folder = checkpoint.original.parent
-    files: dict[str, Any] = {"gpt2": options.gpt2, "sentencepiece": options.sentencepiece}
-    if not any(files.values()):
-        files = find_tokenizer_files(folder)
+    files = options.tokenizer or find_tokenizer_files(folder)
     if not files:
         raise ValueError(
-            f"there is no tokenizer next to {checkpoint.original}; pass the one of its pretraining with "
-            "--sentencepiece-model or --gpt2-bpe"
+            f"there is no tokenizer next to {checkpoint.original}; pass the one of its pretraining with {FLAGS_TEXT}"
         )
     dictionary = folder / DICTIONARY
-    return load_tokenizer(**files, dictionary=dictionary if dictionary.is_file() else None)
+    return load_tokenizer(files, dictionary if dictionary.is_file() else None)
 
 
 def companion_files(folder) -> list[Path]:
     """Files of a task's folder that must be next to a finetuned checkpoint to evaluate text."""
-    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", MANIFEST, SENTENCEPIECE_FILE, *GPT2_FILES]
+    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", MANIFEST, *TOKENIZER_FILES]
     return [path for name in names if (path := Path(folder) / name).is_file()]

@@ -24,10 +24,10 @@ import transformers
 from scipy.stats import pearsonr
 
 from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
-from ..errors import first_line
+from ..errors import first_line, silence_transformers
 from ..evaluation.encoded_rows import read_task_examples
 from ..evaluation.example_files import Example
-from ..evaluation.transformers_classifier import TransformersClassifier, resolve_max_positions, silence_transformers
+from ..evaluation.transformers_classifier import TransformersClassifier, resolve_max_positions
 from ..files import sha256, write_lines
 from ..launching.arguments import check_run_name
 from ..launching.progress import TrainingProgress

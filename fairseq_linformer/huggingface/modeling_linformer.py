@@ -228,7 +228,7 @@ class LinformerLMHead(nn.Module):
         self.weight = nn.Parameter(torch.empty(config.vocab_size, config.embed_dim))
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.dense = nn.Linear(config.embed_dim, config.embed_dim)
-        self.layer_norm = nn.LayerNorm(config.embed_dim)
+        self.layer_norm = nn.LayerNorm(config.embed_dim, config.layer_norm_eps)
         self.activation_fn = ACTIVATION_FUNCTIONS[config.activation_fn]
         nn.init.normal_(self.weight, std=0.02)
         self.apply(init_bert_weights)

@@ -14,6 +14,7 @@ from .epoch_iterator import patch_epoch_iterator
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
+from .roberta_eps import RobertaEpsModel
 
 # torch.load(weights_only=True), the default since torch 2.6, rejects unknown types. fairseq's checkpoints hold an
 # argparse.Namespace and sometimes NumPy numbers (best metrics). When several processes resume, the first one sends the
@@ -41,4 +42,11 @@ torch.serialization.add_safe_globals(
 
 patch_epoch_iterator()
 
-__all__ = ["ARCHITECTURES", "FusedAdam", "LinformerRobertaConfig", "LinformerRobertaEncoder", "LinformerRobertaModel"]
+__all__ = [
+    "ARCHITECTURES",
+    "FusedAdam",
+    "LinformerRobertaConfig",
+    "LinformerRobertaEncoder",
+    "LinformerRobertaModel",
+    "RobertaEpsModel",
+]

@@ -6,17 +6,20 @@ from torch import Tensor
 from ..config import LinformerConfig
 from .options import OPTION_NAMES
 from .shapes import (
-    ATTENTION_HEADS,
     CLASSIFICATION_HEADS,
     EMBEDDINGS,
+    OPTION_BUFFERS,
     OUTPUT_EMBEDDINGS,
     POSITIONS,
     group_projections,
     infer_config,
 )
 
-_COMPARED_FIELDS = "vocab_size embed_dim layers max_positions attention_heads projection sharing projected_dim".split()
-RESIZABLE_FIELDS = {"max_positions", "projected_dim"}
+_COMPARED_FIELDS = (
+    "vocab_size embed_dim layers max_positions attention_heads projection sharing projected_dim local_window "
+    "layer_norm_eps"
+).split()
+RESIZABLE_FIELDS = {"max_positions", "projected_dim", "local_window"}
 """Fields that ``fit_state_dict`` can change."""
 
 
@@ -45,7 +48,7 @@ def describe_mismatch(model: dict[str, Tensor], checkpoint: dict[str, Tensor], t
         return "the checkpoint is of a development version before 0.2, where E was scale * weight; train it again"
     if EMBEDDINGS in checkpoint and POSITIONS in checkpoint:
         config = infer_config(model)
-        checkpoint_config = infer_config(checkpoint, config.attention_heads)
+        checkpoint_config = infer_config(checkpoint, config)
         for name in find_differing_fields(checkpoint_config, config):
             option = "dictionary entries" if name == "vocab_size" else OPTION_NAMES[name]
             hint = ", or pass --resize-checkpoint" if name in RESIZABLE_FIELDS else ""
@@ -73,6 +76,6 @@ def describe_mismatch(model: dict[str, Tensor], checkpoint: dict[str, Tensor], t
 
 
 def _may_be_missing(key: str) -> bool:
-    """Whether a key is optional: heads, entries that a plain matrix lacks, and the number of attention heads."""
+    """Whether a key is optional: heads, entries that a plain matrix lacks, and recorded options."""
     optional = (".start", ".scale", ".windows", ".window_options")
-    return key.startswith(CLASSIFICATION_HEADS) or key.endswith(optional) or key == ATTENTION_HEADS
+    return key.startswith(CLASSIFICATION_HEADS) or key.endswith(optional) or key in OPTION_BUFFERS

@@ -7,7 +7,6 @@
 """
 
 import logging
-import os
 from argparse import Namespace
 from functools import partial
 from typing import Any
@@ -28,9 +27,10 @@ from ..modules.projection import count_matrices
 from . import authors_plugin
 from .compatibility import RESIZABLE_FIELDS, describe_mismatch, find_differing_fields
 from .compilation import compile_layers
+from .hub_bpe import choose_bpe
 from .options import ARCHITECTURES, LinformerRobertaConfig, collect_options, resolve_options, to_linformer_config
 from .resize import fit_state_dict
-from .shapes import ATTENTION_HEADS, POSITIONS, count_layers, group_projections, infer_config
+from .shapes import POSITIONS, count_layers, group_projections, infer_config, record_options
 
 logger = logging.getLogger(__name__)
 
@@ -71,13 +71,12 @@ class LinformerRobertaModel(RobertaModel):
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: file in it.
             data_name_or_path: folder of ``dict.txt``; relative to the checkpoint's folder if it starts with ".".
-            bpe: tokenizer; by default ``sentencepiece`` if the checkpoint's folder has a ``sentencepiece.bpe.model`` or
-                ``sentencepiece_model`` is passed, else ``gpt2``.
+            bpe: tokenizer; None for that of the files in the checkpoint's folder: ``sentencepiece`` if it has a
+                ``sentencepiece.bpe.model`` or ``sentencepiece_model`` is passed, ``wordpiece`` if it has a
+                ``tokenizer.json`` or ``wordpiece_file`` is passed, else ``gpt2``.
         """
-        if bpe is None:
-            has_model = os.path.exists(os.path.join(model_name_or_path, "sentencepiece.bpe.model"))
-            bpe = "sentencepiece" if has_model or "sentencepiece_model" in kwargs else "gpt2"
-        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs)
+        choice = choose_bpe(model_name_or_path, kwargs) if bpe is None else {"bpe": bpe}
+        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **{**choice, **kwargs})
 
     def forward(
         self,
@@ -116,7 +115,8 @@ class LinformerRobertaModel(RobertaModel):
         except ValueError as error:
             logger.error(error)  # the trainer replaces the exception with its own
             raise
-        return super().load_state_dict({ATTENTION_HEADS: self.encoder.attention_heads, **state_dict}, strict)
+        recorded = record_options(self.encoder.sentence_encoder.config)
+        return super().load_state_dict({**recorded, **state_dict}, strict)
 
     def _fit_state_dict(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
         """Convert a state dict to one of this model; ValueError if it does not fit."""
@@ -159,7 +159,7 @@ class LinformerRobertaModel(RobertaModel):
     def _resize_state_dict(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
         """Resize to this model's n and k. Unchanged if other fields differ too; ``describe_mismatch`` reports these."""
         config = self.encoder.sentence_encoder.config
-        shape = infer_config(state_dict, config.attention_heads)
+        shape = infer_config(state_dict, config)
         differing = find_differing_fields(shape, infer_config(self.state_dict()))
         if not differing or not RESIZABLE_FIELDS.issuperset(differing):
             return state_dict
@@ -181,7 +181,9 @@ class LinformerRobertaEncoder(RobertaEncoder):
 
     def __init__(self, args, dictionary):
         super().__init__(args, dictionary)
-        self.register_buffer("attention_heads", torch.tensor(float(args.encoder_attention_heads)))
+        self.lm_head.layer_norm.eps = args.layer_norm_eps
+        for name, value in record_options(self.sentence_encoder.config).items():
+            self.register_buffer(name.removeprefix("encoder."), value)
 
     def build_encoder(self, args, dictionary, embed_tokens):
         noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)

@@ -1,6 +1,5 @@
 """Fits a state dict to an encoder with other projections; the mathematics is in ``modules/resize.py``."""
 
-import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
@@ -8,7 +7,7 @@ from ..modules.encoder_layer import build_projection
 from ..modules.projection import NO_WINDOWS
 from ..modules.resize import resize_positions, resize_projection, scale_projected_dim
 from ..projected_dim import Dim
-from .shapes import ATTENTION_HEADS, ENCODER, PADDING_IDX, POSITIONS, group_projections, infer_config, max_positions
+from .shapes import ENCODER, PADDING_IDX, POSITIONS, group_projections, infer_config, max_positions, record_options
 
 
 def scale_projected_dims(state: dict[str, Tensor], n: int) -> list[Dim]:
@@ -37,8 +36,8 @@ def fit_state_dict(state: dict[str, Tensor], config: LinformerConfig) -> dict[st
     old_prefixes = tuple(group_projections(state))
     new = {key: value for key, value in state.items() if not key.startswith(old_prefixes)}
     new[POSITIONS] = resize_positions(state[POSITIONS], config.max_positions, PADDING_IDX)
-    new[ATTENTION_HEADS] = torch.tensor(float(config.attention_heads))
-    old_config = infer_config(state, config.attention_heads) if old_prefixes else None
+    new.update(record_options(config))
+    old_config = infer_config(state, config) if old_prefixes else None
     for prefix, (layer, which) in _projection_prefixes(config).items():
         module = build_projection(config, layer, which)
         entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}

@@ -1,15 +1,22 @@
 """Shape of a model, inferred from its state dict."""
 
+import math
 import re
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..config import POOLS, LinformerConfig
 from ..projected_dim import Dim, format_projected_dim
 
 ENCODER = "encoder.sentence_encoder."
-ATTENTION_HEADS = "encoder.attention_heads"
-"""Buffer with the number of heads, which tensor shapes do not determine."""
+ATTENTION_HEADS, LOCAL_WINDOW, NORM_EPSILON = OPTION_BUFFERS = (
+    "encoder.attention_heads",
+    "encoder.local_window",
+    "encoder.log10_layer_norm_eps",
+)
+"""Buffers with the options that tensor shapes do not determine. A logarithm, because 1e-12 is 0 in half precision."""
 EMBEDDINGS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "embed_positions.weight"
 OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
@@ -49,13 +56,19 @@ def max_positions(state: dict[str, Tensor]) -> int:
     return state[POSITIONS].size(0) - PADDING_IDX - 1
 
 
-def infer_config(state: dict[str, Tensor], attention_heads: int = 1) -> LinformerConfig:
+def record_options(config: LinformerConfig) -> dict[str, Tensor]:
+    """The entries of a state dict that record the options which tensor shapes do not determine."""
+    values = config.attention_heads, config.local_window, math.log10(config.layer_norm_eps)
+    return {name: torch.tensor(float(value)) for name, value in zip(OPTION_BUFFERS, values)}
+
+
+def infer_config(state: dict[str, Tensor], default: LinformerConfig | None = None) -> LinformerConfig:
     """Infer the shape of a Linformer from its tensors; other fields, such as dropout, have their defaults.
 
     Pooling, which has nothing to share, has sharing ``none``.
 
     Args:
-        attention_heads: H for an older state dict, which lacks it.
+        default: has the options that an older state dict does not record (``OPTION_BUFFERS``).
     """
     by_module: dict[str, list[dict[str, Tensor]]] = {}  # one item, or one per head
     for prefix, entries in group_projections(state).items():
@@ -71,6 +84,17 @@ def infer_config(state: dict[str, Tensor], attention_heads: int = 1) -> Linforme
         sharing = "layerwise"
     else:
         sharing = "headwise" if f"{ENCODER}layers.0.self_attn.F." in by_module else "key-value"
+    options: dict[str, Any] = {
+        "attention_heads": max(default.attention_heads if default else 1, max(map(len, layer_entries))),
+        "local_window": default.local_window if default else 0,
+        "layer_norm_eps": default.layer_norm_eps if default else LinformerConfig.layer_norm_eps,
+    }
+    if ATTENTION_HEADS in state:
+        options["attention_heads"] = int(state[ATTENTION_HEADS])
+    if LOCAL_WINDOW in state:
+        options["local_window"] = int(state[LOCAL_WINDOW])
+    if NORM_EPSILON in state:  # to the precision of a rounded logarithm
+        options["layer_norm_eps"] = float(f"{10 ** float(state[NORM_EPSILON]):.1g}")
     return LinformerConfig(
         vocab_size=state[EMBEDDINGS].size(0),
         max_positions=max_positions(state),
@@ -79,8 +103,8 @@ def infer_config(state: dict[str, Tensor], attention_heads: int = 1) -> Linforme
         projection=kind,
         layers=layers,
         embed_dim=state[EMBEDDINGS].size(1),
-        attention_heads=int(state.get(ATTENTION_HEADS, max(attention_heads, max(map(len, layer_entries))))),
         padding_idx=PADDING_IDX,
+        **options,
     )
 
 

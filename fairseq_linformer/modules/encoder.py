@@ -4,6 +4,7 @@ B sentences, n positions, m positions whose output is needed, d width
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -45,14 +46,15 @@ class LinformerEncoder(nn.Module):
         self.embed_positions = nn.Embedding(
             config.max_positions + config.padding_idx + 1, config.embed_dim, config.padding_idx
         )
-        self.layernorm_embedding = layer_norm(config.embed_dim) if config.layernorm_embedding else None
+        norm = partial(layer_norm, config.embed_dim, config.layer_norm_eps)
+        self.layernorm_embedding = norm() if config.layernorm_embedding else None
         self.quant_noise = embedding_noise
         self.dropout_module = Dropout(config.dropout)
         self.E = build_projection(config) if config.has_single_projection else None
         self.layers = nn.ModuleList(
             wrap_layer(LinformerEncoderLayer(config, i, self.E, linear, layer_norm)) for i in range(config.layers)
         )
-        self.layer_norm = layer_norm(config.embed_dim) if config.normalize_before else None
+        self.layer_norm = norm() if config.normalize_before else None
         self.apply(init_bert_weights)
 
     def forward(

@@ -16,8 +16,8 @@ from .pooling import Convolution, MaxPool, MeanPool
 from .projection import HeadProjections, LinearProjection, Projection, RandomProjection
 from .rate import default_lr_scale
 
-LayerNormFactory = Callable[[int], nn.Module]
-"""Builds a norm from its width."""
+LayerNormFactory = Callable[[int, float], nn.Module]
+"""Builds a norm from its width and epsilon."""
 
 ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -62,10 +62,10 @@ class LinformerEncoderLayer(nn.Module):
             local_window=config.local_window,
             linear=linear,
         )
-        self.self_attn_layer_norm = layer_norm(config.embed_dim)
+        self.self_attn_layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps)
         self.fc1 = linear(config.embed_dim, config.ffn_embed_dim)
         self.fc2 = linear(config.ffn_embed_dim, config.embed_dim)
-        self.final_layer_norm = layer_norm(config.embed_dim)
+        self.final_layer_norm = layer_norm(config.embed_dim, config.layer_norm_eps)
         self.activation_fn = ACTIVATION_FUNCTIONS[config.activation_fn]
         self.dropout_module = Dropout(config.dropout)
         self.activation_dropout_module = Dropout(config.activation_dropout)

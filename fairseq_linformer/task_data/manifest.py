@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..corpus.options import TOKENIZER_FLAGS
 from ..corpus.tokenizer import Tokenizer
+from ..corpus.tokenizer_files import TOKENIZER_FLAGS
 from ..files import sha256
 from .hub import ParquetSource
 from .task_source import TaskSource
 from .tasks import Task
 
-_PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece"}
+_PACKAGES = {"gpt2": "tiktoken", "sentencepiece": "sentencepiece", "wordpiece": "tokenizers"}
+_PATHS = {"gpt2": "FOLDER", "sentencepiece": "MODEL", "wordpiece": "FILE"}
 
 
 def build_manifest(
@@ -39,7 +40,7 @@ def build_manifest(
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     command = ["fairseq-linformer", "prepare", task.name, "OUT"]
     command += ["--source", "hub" if str(source) == "hub" else Path(source).absolute().name]
-    command += [TOKENIZER_FLAGS[tokenizer.name], "FOLDER" if tokenizer.name == "gpt2" else "MODEL"]
+    command += [TOKENIZER_FLAGS[tokenizer.name], _PATHS[tokenizer.name]]
     command += ["--max-positions", str(max_positions), "--truncation", truncation, "--max-skipped", str(max_skipped)]
     return {
         "task": task.name,

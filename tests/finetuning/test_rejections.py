@@ -43,7 +43,7 @@ from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
         (["{ckpt}", "optimization.nope=3"], "^.{,220}$"),
         (["{ckpt}", "model.droput=1"], "droput"),
         (["{ckpt}", "optimizer.adam_betas=abc"], "optimizer"),
-        (["{bare}"], "bare/checkpoint_last.pt.*--sentencepiece-model or --gpt2-bpe"),
+        (["{bare}"], "bare/checkpoint_last.pt.*--sentencepiece-model or --wordpiece"),
         (["{ckpt}", "--sentencepiece-model", "{lost}"], "lost.pt does not exist"),
         (["{hub}", "--gpt2-bpe", "x"], "--data.*nobody/nothing"),
     ],

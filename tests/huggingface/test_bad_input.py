@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.corpus.tokenizer_files import GPT2_FILES, choose_tokenizer
 from fairseq_linformer.huggingface import LinformerForMaskedLM
 
 from .. import fairseq_commands
@@ -108,15 +109,20 @@ def test_tokenizer_files(source, tmp_path):
     words.write_text("a 1\nb 1\n")
     broken = tmp_path / "broken.model"
     broken.write_bytes(b"nothing")
+    bpe = tmp_path / "bpe"
+    bpe.mkdir()
+    for name in GPT2_FILES:
+        shutil.copyfile(words, bpe / name)
     for options, named in (
         (dict(dictionary=tmp_path / "no.txt"), "no.txt is not a file"),
         (dict(dictionary=words), "words.txt.* 28 .* got 7"),
-        (dict(sentencepiece=tmp_path / "no.model"), "no.model is not a file"),
-        (dict(sentencepiece=broken), "broken.model"),
-        (dict(gpt2_encoder=words), "gpt2_encoder and gpt2_vocab"),
-        (dict(gpt2_encoder=words, gpt2_vocab=words), "words.txt.*GPT-2"),
-        (dict(sentencepiece=broken, gpt2_encoder=words, gpt2_vocab=words), "sentencepiece and gpt2_encoder"),
-        (dict(tokenizer=False, dictionary=words), "dictionary"),
+        (dict(tokenizer_files=choose_tokenizer(sentencepiece=tmp_path / "no.model")), "no.model is not a file"),
+        (dict(tokenizer_files=choose_tokenizer(sentencepiece=broken)), "broken.model"),
+        (dict(tokenizer_files=choose_tokenizer(gpt2=tmp_path)), "encoder.json is not a file"),
+        (dict(tokenizer_files=choose_tokenizer(gpt2=bpe)), "encoder.json.*GPT-2"),
+        (dict(tokenizer_files=choose_tokenizer(wordpiece=words)), "words.txt is not a tokenizer.json"),
+        (dict(tokenizer=False, dictionary=words), "--dictionary"),
+        (dict(tokenizer=False, tokenizer_files=choose_tokenizer(wordpiece=words)), "--wordpiece"),
         (dict(labels=words), "labels .*words.txt"),
         (dict(head="topic"), "head 'topic'"),
     ):

@@ -182,6 +182,8 @@ MISMATCHES = {  # options of the checkpoint, options of the model, and the diffe
     "width": ({}, dict(encoder_embed_dim=24), "encoder_embed_dim 16, this model has 24"),
     "layers": ({}, dict(encoder_layers=3), "encoder_layers 2, this model has 3"),
     "heads": ({}, dict(encoder_attention_heads=4), "encoder_attention_heads 2, this model has 4"),
+    "local window": (dict(local_window=2), {}, "local_window 2, this model has 0"),
+    "epsilon": (dict(layer_norm_eps=1e-12), {}, "layer_norm_eps 1e-12, this model has 1e-05"),
     "pre-norm": ({}, dict(encoder_normalize_before=True), "sentence_encoder.layer_norm"),
     "FFN": ({}, dict(encoder_ffn_embed_dim=16), "fc1.weight is (32, 16) in the checkpoint and (16, 16)"),
 }

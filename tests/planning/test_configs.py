@@ -3,6 +3,7 @@
 import pytest
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.models.shapes import OPTION_BUFFERS
 from fairseq_linformer.planning.configs import compose_config, count_built_parameters, read_run
 from fairseq_linformer.planning.formulas import count_parameters
 
@@ -112,6 +113,6 @@ def test_fairseq_trains_a_run(mlm_data, tmp_path, name):
     assert any("self_attn.E" in key for key in weights) == ("roberta" not in name)
     run = read_run(PRETRAIN / f"run/{name}.yaml", [f"task.data={mlm_data}", *small])
     tied = weights["encoder.lm_head.weight"].numel()
-    others = (".version", "start", "scale", "windows", "window_options", "attention_heads")
+    others = (".version", "start", "scale", "windows", "window_options", *OPTION_BUFFERS)
     trainable = sum(value.numel() for key, value in weights.items() if not key.endswith(others))
     assert count_parameters(run.model).trainable == trainable - tied

@@ -1,0 +1,260 @@
+"""Import of an encoder of ``transformers``: BERT, RoBERTa and DistilBERT as fairseq checkpoints.
+
+Weights are copied. Segment embeddings are folded into the position embeddings, since fairseq's RoBERTa has no segments:
+every token is in the first one.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import first_line, silence_transformers
+from ..files import sha256
+from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
+from ..modules.encoder import init_bert_weights
+
+WEIGHTS = "model.safetensors"
+FAIRSEQ_EPSILON = 1e-5
+"""Of the layer norms of fairseq's RoBERTa, which cannot be changed."""
+_LM_HEAD = "encoder.lm_head."
+_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
+"""Activation in ``transformers`` -> in fairseq."""
+_POSITIONS = {
+    "mpnet": "a relative position bias",
+    "deberta": "relative positions",
+    "deberta-v2": "relative positions",
+    "modernbert": "rotary positions",
+    "roformer": "rotary positions",
+    "nomic_bert": "rotary positions",
+    "jina_bert": "ALiBi",
+    "t5": "a relative position bias",
+}
+"""Model types whose positions the Linformer cannot represent."""
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Where a family of models keeps its weights and settings.
+
+    Attributes:
+        names: pairs of a prefix in ``transformers`` and one in fairseq; ``{}`` is the number of a layer.
+        settings: option of fairseq -> attribute of the configuration.
+        first_position: row of the position embeddings of the first token.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    settings: dict[str, str]
+    first_position: int = 0
+
+
+_BERT_LAYERS = (
+    ("embeddings.word_embeddings.", ENCODER + "embed_tokens."),
+    ("embeddings.position_embeddings.", ENCODER + "embed_positions."),
+    ("embeddings.LayerNorm.", ENCODER + "layernorm_embedding."),
+    ("encoder.layer.{}.attention.self.query.", ENCODER + "layers.{}.self_attn.q_proj."),
+    ("encoder.layer.{}.attention.self.key.", ENCODER + "layers.{}.self_attn.k_proj."),
+    ("encoder.layer.{}.attention.self.value.", ENCODER + "layers.{}.self_attn.v_proj."),
+    ("encoder.layer.{}.attention.output.dense.", ENCODER + "layers.{}.self_attn.out_proj."),
+    ("encoder.layer.{}.attention.output.LayerNorm.", ENCODER + "layers.{}.self_attn_layer_norm."),
+    ("encoder.layer.{}.intermediate.dense.", ENCODER + "layers.{}.fc1."),
+    ("encoder.layer.{}.output.dense.", ENCODER + "layers.{}.fc2."),
+    ("encoder.layer.{}.output.LayerNorm.", ENCODER + "layers.{}.final_layer_norm."),
+)
+_BERT_SETTINGS = {
+    "encoder_ffn_embed_dim": "intermediate_size",
+    "activation_fn": "hidden_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
+_FAMILIES = {
+    "bert": _Family(
+        names=(
+            *((f"bert.{name}", fairseq) for name, fairseq in _BERT_LAYERS),
+            ("cls.predictions.transform.dense.", _LM_HEAD + "dense."),
+            ("cls.predictions.transform.LayerNorm.", _LM_HEAD + "layer_norm."),
+            ("cls.predictions.decoder.", _LM_HEAD),
+        ),
+        settings=_BERT_SETTINGS,
+    ),
+    "roberta": _Family(
+        names=(
+            *((f"roberta.{name}", fairseq) for name, fairseq in _BERT_LAYERS),
+            ("lm_head.dense.", _LM_HEAD + "dense."),
+            ("lm_head.layer_norm.", _LM_HEAD + "layer_norm."),
+            ("lm_head.decoder.", _LM_HEAD),
+        ),
+        settings=_BERT_SETTINGS,
+        first_position=PADDING_IDX + 1,
+    ),
+    "distilbert": _Family(
+        names=(
+            ("distilbert.embeddings.word_embeddings.", ENCODER + "embed_tokens."),
+            ("distilbert.embeddings.position_embeddings.", ENCODER + "embed_positions."),
+            ("distilbert.embeddings.LayerNorm.", ENCODER + "layernorm_embedding."),
+            ("distilbert.transformer.layer.{}.attention.q_lin.", ENCODER + "layers.{}.self_attn.q_proj."),
+            ("distilbert.transformer.layer.{}.attention.k_lin.", ENCODER + "layers.{}.self_attn.k_proj."),
+            ("distilbert.transformer.layer.{}.attention.v_lin.", ENCODER + "layers.{}.self_attn.v_proj."),
+            ("distilbert.transformer.layer.{}.attention.out_lin.", ENCODER + "layers.{}.self_attn.out_proj."),
+            ("distilbert.transformer.layer.{}.sa_layer_norm.", ENCODER + "layers.{}.self_attn_layer_norm."),
+            ("distilbert.transformer.layer.{}.ffn.lin1.", ENCODER + "layers.{}.fc1."),
+            ("distilbert.transformer.layer.{}.ffn.lin2.", ENCODER + "layers.{}.fc2."),
+            ("distilbert.transformer.layer.{}.output_layer_norm.", ENCODER + "layers.{}.final_layer_norm."),
+            ("vocab_transform.", _LM_HEAD + "dense."),
+            ("vocab_layer_norm.", _LM_HEAD + "layer_norm."),
+            ("vocab_projector.", _LM_HEAD),
+        ),
+        settings={
+            "encoder_ffn_embed_dim": "hidden_dim",
+            "activation_fn": "activation",
+            "dropout": "dropout",
+            "attention_dropout": "attention_dropout",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """An encoder of ``transformers`` in fairseq's terms.
+
+    Attributes:
+        state: state dict of fairseq's RoBERTa; its rows of embeddings are in the order of ``transformers``.
+        options: options of the model.
+        has_lm_head: whether the masked LM head is the encoder's; otherwise it is new and untrained.
+        source: model type, name and SHA-256 of the weights.
+    """
+
+    state: dict[str, Tensor]
+    options: dict[str, Any]
+    has_lm_head: bool
+    source: dict[str, Any]
+
+
+def read_encoder(name: str) -> Encoder:
+    """Read an encoder from a folder or from the hub.
+
+    Only safetensors are read, and no code is run. A missing masked LM head is initialized like that of a new model.
+
+    Args:
+        name: folder with ``config.json``, or name of a model on the hub.
+
+    Raises:
+        ValueError: it cannot be loaded, has no weights in safetensors, or is not supported.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModelForMaskedLM
+
+    silence_transformers()
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"transformers cannot load {name}: {first_line(error)}") from None
+    family = _check_supported(name, config)
+    weights = find_weights(name)
+    try:
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            name, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ValueError(f"transformers cannot load {name}: {first_line(error)}") from None
+    # A tied decoder is not stored, and a missing bias of the head is that of a missing head.
+    prefixes = [prefix for prefix, fairseq in family.names if fairseq.startswith(_LM_HEAD)]
+    head = (*prefixes, "cls.predictions.", "lm_head.")
+    missing = sorted(info["missing_keys"])
+    if lacking := [key for key in missing if not key.startswith(head)]:
+        raise ValueError(f"the weights of {name} do not match its config.json: {lacking[0]} is missing")
+    if mismatched := sorted(info["mismatched_keys"]):
+        raise ValueError(f"the weights of {name} do not match its config.json: {mismatched[0]} has another shape")
+    state = _to_fairseq(model.state_dict(), family, config)
+    has_lm_head = not any("dense" in key or "transform" in key for key in missing)
+    if not has_lm_head:
+        _add_lm_head(state)
+    tied = torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS])
+    if tied:
+        state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
+    options = {
+        **{option: getattr(config, attribute) for option, attribute in family.settings.items()},
+        "encoder_layers": config.num_hidden_layers,
+        "encoder_embed_dim": config.hidden_size,
+        "encoder_attention_heads": config.num_attention_heads,
+        "max_positions": state[POSITIONS].size(0) - PADDING_IDX - 1,
+        "layer_norm_eps": float(getattr(config, "layer_norm_eps", 1e-12)),  # DistilBERT's is fixed
+        "untie_weights_roberta": not tied,
+    }
+    options["activation_fn"] = _ACTIVATIONS[options["activation_fn"]]
+    source = {"name": Path(name).name, "model_type": config.model_type, "sha256": sha256(weights)}
+    return Encoder(state, options, has_lm_head, source)
+
+
+def find_weights(name: str) -> Path:
+    """The file of weights of a folder or of a model on the hub, in safetensors; ValueError if there is none."""
+    from transformers.utils import cached_file
+
+    def find(file: str) -> str | None:
+        path: str | None = cached_file(
+            name, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
+        )
+        return path
+
+    if path := find(WEIGHTS) or find(f"{WEIGHTS}.index.json"):
+        return Path(path)
+    if find("pytorch_model.bin"):
+        raise ValueError(
+            f"{name} has its weights as a pickle, which can contain code; if you trust it, convert it to safetensors "
+            "with `AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)`"
+        )
+    raise ValueError(f"{name} has no {WEIGHTS}")
+
+
+def _check_supported(name: str, config: Any) -> _Family:
+    """The family of a model; ValueError if fairseq's RoBERTa cannot represent the model."""
+    model_type = config.model_type
+    if model_type not in _FAMILIES:
+        positions = f", which has {_POSITIONS[model_type]}" if model_type in _POSITIONS else ""
+        raise ValueError(f"model_type of {name} must be {', '.join(_FAMILIES)}, got {model_type!r}{positions}")
+    family = _FAMILIES[model_type]
+    positions = getattr(config, "position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise ValueError(f"position_embedding_type of {name} must be 'absolute', got {positions!r}")
+    if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
+        raise ValueError(f"is_decoder and add_cross_attention of {name} must be False; expected an encoder")
+    activation = getattr(config, family.settings["activation_fn"])
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation of {name} must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+    if getattr(config, "pruned_heads", None):
+        raise ValueError(f"pruned_heads of {name} must be empty, got {config.pruned_heads}")
+    if model_type == "roberta" and config.pad_token_id != PADDING_IDX:
+        raise ValueError(f"pad_token_id of {name} must be {PADDING_IDX}, as in fairseq, got {config.pad_token_id}")
+    return family
+
+
+def _to_fairseq(weights: dict[str, Tensor], family: _Family, config: Any) -> dict[str, Tensor]:
+    """Rename the weights, fold the first segment into the positions, and offset the positions."""
+    patterns = [(re.compile(re.escape(old).replace(r"\{\}", r"(\d+)") + r"(\w+)"), new) for old, new in family.names]
+    state = {}
+    for key, value in weights.items():
+        for pattern, new in patterns:
+            if match := pattern.fullmatch(key):
+                *layer, leaf = match.groups()
+                state[new.format(*layer) + leaf] = value.clone()
+    segments = next((value for key, value in weights.items() if key.endswith("token_type_embeddings.weight")), None)
+    positions = state[POSITIONS][family.first_position :]
+    if segments is not None:
+        positions = positions + segments[0]
+    padding = positions.new_zeros(PADDING_IDX + 1, config.hidden_size)
+    state[POSITIONS] = torch.cat([padding, positions])
+    return state
+
+
+def _add_lm_head(state: dict[str, Tensor]) -> None:
+    """Add a new masked LM head, tied to the embeddings, to a state dict."""
+    vocab_size, width = state[EMBEDDINGS].shape
+    dense, norm = nn.Linear(width, width), nn.LayerNorm(width)
+    init_bert_weights(dense)
+    for name, module in (("dense", dense), ("layer_norm", norm)):
+        state.update({f"{_LM_HEAD}{name}.{key}": value for key, value in module.state_dict().items()})
+    state[OUTPUT_EMBEDDINGS], state[_LM_HEAD + "bias"] = state[EMBEDDINGS], torch.zeros(vocab_size)

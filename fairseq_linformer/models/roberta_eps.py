@@ -1,0 +1,56 @@
+"""``roberta_eps``: fairseq's RoBERTa with a configurable epsilon in its layer norms.
+
+fairseq fixes the epsilon at 1e-5; BERT and its descendants have 1e-12, which matters where embeddings are small.
+"""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.roberta import RobertaModel
+from fairseq.models.roberta.model import base_architecture
+from torch import nn
+
+from .hub_bpe import choose_bpe
+
+BERT_EPSILON = 1e-12
+
+
+@register_model("roberta_eps")
+class RobertaEpsModel(RobertaModel):
+    """fairseq's RoBERTa, whose option ``layer_norm_eps`` is the epsilon of all its layer norms."""
+
+    @staticmethod
+    def add_args(parser: ArgumentParser) -> None:
+        RobertaModel.add_args(parser)
+        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="epsilon of the layer norms")
+
+    @classmethod
+    def hub_models(cls) -> dict[str, str]:
+        return {}
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "RobertaEpsModel":
+        _roberta_eps(args)
+        model: RobertaEpsModel = super().build_model(args, task)
+        set_layer_norm_eps(model, args.layer_norm_eps)
+        return model
+
+    @classmethod
+    def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs):
+        """Like ``LinformerRobertaModel.from_pretrained``."""
+        choice = choose_bpe(model_name_or_path, kwargs) if bpe is None else {"bpe": bpe}
+        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **{**choice, **kwargs})
+
+
+@register_model_architecture("roberta_eps", "roberta_eps")
+def _roberta_eps(args: Any) -> None:
+    args.layer_norm_eps = getattr(args, "layer_norm_eps", None) or BERT_EPSILON
+    base_architecture(args)
+
+
+def set_layer_norm_eps(model: nn.Module, epsilon: float) -> None:
+    """Set the epsilon of all layer norms, PyTorch's or apex's."""
+    for module in model.modules():
+        if hasattr(module, "normalized_shape"):
+            setattr(module, "eps", epsilon)  # noqa: B010  a module has only tensors for type checkers

@@ -1,0 +1,220 @@
+"""BERT, RoBERTa and DistilBERT of ``transformers`` as fairseq checkpoints: the same features, logits and token IDs."""
+
+import json
+import pickle
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+from fairseq import checkpoint_utils  # noqa: E402
+
+from fairseq_linformer.checkpoints.files import get_cfg_section, read_checkpoint  # noqa: E402
+from fairseq_linformer.checkpoints.from_transformers import from_transformers  # noqa: E402
+from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface  # noqa: E402
+from fairseq_linformer.checkpoints.provenance import collect_provenance  # noqa: E402
+from fairseq_linformer.cli import main  # noqa: E402
+from fairseq_linformer.corpus.tokenizer import load_tokenizer  # noqa: E402
+from fairseq_linformer.corpus.tokenizer_files import find_tokenizer_files  # noqa: E402
+from fairseq_linformer.models import LinformerRobertaModel, RobertaEpsModel  # noqa: E402
+
+from .encoders import TEXTS, save_encoder  # noqa: E402
+
+FAMILIES = ("bert", "roberta", "distilbert")
+ROUNDING = dict(rtol=0, atol=2e-5)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Encoders by family, and by whether they have a masked LM head."""
+    root = tmp_path_factory.mktemp("encoders")
+    return {
+        (family, head): save_encoder(root / f"{family}-{head}", family, head)
+        for family in FAMILIES
+        for head in (True, False)
+    }
+
+
+def load(folder):
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(folder / "model.pt")], arg_overrides={"data": str(folder)}
+    )
+    return model.eval()
+
+
+def encode(folder, texts):
+    """The inputs of a converted model: (B, n), padded."""
+    ids, sizes = load_tokenizer(find_tokenizer_files(folder), folder / "dict.txt").encode(texts)
+    rows = [torch.cat([torch.tensor([0]), row]) for row in torch.tensor(ids.astype("int64")).split(sizes.tolist())]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
+
+
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]], ids=["padded", "one"])
+@pytest.mark.parametrize("head", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_features_and_logits_equal(folders, family, head, texts, tmp_path):
+    source, out = folders[family, head], tmp_path / "out"
+    from_transformers(str(source), out, arch="roberta")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    inputs = tokenizer(list(texts), padding=True, return_tensors="pt", return_token_type_ids=False)
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(source).eval()
+    tokens, ours = encode(out, texts), load(out)
+    assert tokens.shape == inputs["input_ids"].shape
+    real = tokens.ne(1)
+    assert torch.equal(real, inputs["attention_mask"].bool())
+    with torch.no_grad():
+        expected = theirs.base_model(**inputs).last_hidden_state
+        torch.testing.assert_close(ours(tokens, features_only=True)[0][real], expected[real], **ROUNDING)
+        if head:  # the vocabularies are in different orders
+            logits = theirs(**inputs).logits
+            torch.testing.assert_close(
+                ours(tokens)[0].sort(-1).values[real], logits.sort(-1).values[real], rtol=1e-4, atol=1e-4
+            )
+            symbols = ours.encoder.dictionary.symbols
+            best = [symbols[i] for i in ours(tokens)[0][real].argmax(-1)]
+            names = tokenizer.convert_ids_to_tokens(logits[real].argmax(-1))
+            if family != "roberta":  # its dictionary has GPT-2's IDs
+                special = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
+                assert best == [special.get(name, name) for name in names]
+
+
+@pytest.mark.parametrize("local_window", [0, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_linformer_with_k_equal_to_n_is_the_encoder(folders, family, local_window, tmp_path):
+    source = folders[family, True]
+    from_transformers(str(source), tmp_path / "a", arch="roberta")
+    from_transformers(str(source), tmp_path / "b", projected_dim=32, local_window=local_window)
+    tokens = encode(tmp_path / "a", TEXTS)
+    assert torch.equal(tokens, encode(tmp_path / "b", TEXTS))
+    theirs, ours = load(tmp_path / "a"), load(tmp_path / "b")
+    real = tokens.ne(1)
+    torch.testing.assert_close(ours(tokens)[0][real], theirs(tokens)[0][real], rtol=1e-4, atol=1e-4)
+
+
+def test_epsilon_travels_to_the_export_and_back(folders, tmp_path):
+    out = tmp_path / "a"
+    checkpoint = from_transformers(str(folders["bert", True]), out, projected_dim=8, sharing="key-value")
+    assert get_cfg_section(checkpoint, "model")["layer_norm_eps"] == 1e-12
+    ours = load(out)
+    assert {m.eps for m in ours.modules() if hasattr(m, "normalized_shape")} == {1e-12}
+    to_huggingface(out / "model.pt", tmp_path / "hf")
+    exported = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf", trust_remote_code=True).eval()
+    assert {m.eps for m in exported.modules() if isinstance(m, torch.nn.LayerNorm)} == {1e-12}
+    tokens = encode(out, TEXTS)
+    real = tokens.ne(1)
+    logits = ours(tokens)[0]
+    torch.testing.assert_close(exported(tokens).logits[real], logits[real], rtol=1e-5, atol=1e-5)
+    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    assert torch.equal(load(tmp_path / "back")(tokens)[0], logits)
+    assert torch.equal(encode(tmp_path / "back", TEXTS), tokens)
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "bert-True" in card and "| masked LM head | imported |" in card
+
+
+def test_exported_wordpiece_is_the_tokenizer(folders, tmp_path):
+    out = tmp_path / "a"
+    from_transformers(str(folders["bert", True]), out, projected_dim=8)
+    to_huggingface(out / "model.pt", tmp_path / "hf")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf", trust_remote_code=True)
+    assert tokenizer.is_fast and tokenizer.model_max_length == 32
+    assert torch.equal(tokenizer(list(TEXTS), padding=True, return_tensors="pt")["input_ids"], encode(out, TEXTS))
+    hub = LinformerRobertaModel.from_pretrained(str(out))
+    assert tokenizer("low tide", "new tide")["input_ids"] == hub.encode("low tide", "new tide").tolist()
+    assert hub.decode(hub.encode("low tide")) == "low tide"
+    assert tokenizer.decode(tokenizer("low tide")["input_ids"][1:-1]) == "low tide"
+
+
+def test_roberta_keeps_fairseqs_architecture(folders, tmp_path):
+    from_transformers(str(folders["roberta", True]), tmp_path / "a", arch="roberta")
+    from_transformers(str(folders["bert", True]), tmp_path / "b", arch="roberta")
+    a, b = (get_cfg_section(read_checkpoint(tmp_path / each / "model.pt"), "model") for each in "ab")
+    assert a["_name"] == "roberta" and "layer_norm_eps" not in a
+    assert b["_name"] == "roberta_eps" and b["layer_norm_eps"] == 1e-12
+    hub = RobertaEpsModel.from_pretrained(str(tmp_path / "b"))
+    assert hub.decode(hub.encode("low tide")) == "low tide"
+
+
+def test_missing_head_is_recorded(folders, tmp_path, capsys):
+    main(["convert", "from-transformers", str(folders["bert", False]), str(tmp_path / "a"), "--local-window", "4"])
+    printed = capsys.readouterr().out
+    assert "new and untrained" in printed and "--layer-norm-eps 1e-12" in printed and "--projected-dim 8" in printed
+    checkpoint = read_checkpoint(tmp_path / "a" / "model.pt")
+    imported = collect_provenance(checkpoint)["imported"]
+    assert imported["lm_head"] == "new, untrained" and imported["model_type"] == "bert"
+    assert len(imported["sha256"]) == 64
+    other = from_transformers(str(folders["bert", True]), tmp_path / "b")
+    assert other["provenance"]["imported"]["lm_head"] == "imported"
+
+
+def test_n_can_be_changed(folders, tmp_path):
+    for arch in ("roberta", "linformer_roberta"):
+        from_transformers(str(folders["distilbert", True]), tmp_path / arch, arch=arch, max_positions=64)
+        assert load(tmp_path / arch).max_positions() == 64
+
+
+def edit(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def remove_weights(folder):
+    (folder / "model.safetensors").unlink()
+
+
+def pickle_weights(folder):
+    remove_weights(folder)
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+
+
+def drop_token(folder):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    vocab = content["model"]["vocab"]
+    del vocab[max(vocab, key=vocab.__getitem__)]
+    path.write_text(json.dumps(content))
+
+
+BROKEN = {
+    "relative": (lambda f: edit(f, position_embedding_type="relative_key"), "position_embedding_type"),
+    "other type": (lambda f: edit(f, model_type="mpnet"), "relative position bias"),
+    "activation": (lambda f: edit(f, hidden_act="silu"), "activation"),
+    "decoder": (lambda f: edit(f, is_decoder=True), "is_decoder"),
+    "layers": (lambda f: edit(f, num_hidden_layers=3), "is missing"),
+    "width": (lambda f: edit(f, intermediate_size=24), "transformers cannot load"),
+    "no weights": (remove_weights, "has no model.safetensors"),
+    "pickle": (pickle_weights, "convert it to safetensors"),
+    "vocabulary": (drop_token, "one token per embedding"),
+    "truncated": (lambda f: (f / "model.safetensors").write_bytes(b"\x08"), "transformers cannot load"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_unusable_encoder_is_rejected(name, tmp_path):
+    spoil, message = BROKEN[name]
+    folder = save_encoder(tmp_path / "encoder", "bert", True)
+    spoil(folder)
+    with pytest.raises(SystemExit) as end:
+        main(["convert", "from-transformers", str(folder), str(tmp_path / "out")])
+    assert message in end.value.code and str(folder) in end.value.code and len(end.value.code.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--arch", "roberta", "--projected-dim", "8"], "projected_dim must be unset"),
+        (["--projected-dim", "64"], "projected_dim"),
+        (["--local-window", "-1"], "local_window"),
+    ],
+)
+def test_wrong_option_is_rejected(folders, arguments, message, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        main(["convert", "from-transformers", str(folders["bert", True]), str(tmp_path / "out"), *arguments])
+    assert message in end.value.code and not (tmp_path / "out").exists()
+
+
+def test_nothing_to_import_is_rejected(tmp_path):
+    with pytest.raises(SystemExit) as end:
+        main(["convert", "from-transformers", str(tmp_path / "missing"), str(tmp_path / "out")])
+    assert "transformers cannot load" in end.value.code
