@@ -1,8 +1,9 @@
 """Linformer (Wang et al. 2020) for fairseq: ``--user-dir fairseq_linformer``.
 
-If fairseq is already imported, as it is with ``--user-dir``, importing this package registers ``linformer_roberta``.
-Importing ``fairseq_linformer.models`` always does. The package itself does not import fairseq, which takes seconds:
-``fairseq_linformer.modules`` needs only PyTorch, and data preparation not even that.
+If fairseq is already imported, as it is with ``--user-dir``, importing this package registers ``linformer_roberta`` and
+``linformer_distillation``. Importing ``fairseq_linformer.models`` or ``.distillation`` always does. The package itself
+does not import fairseq, which takes seconds: ``fairseq_linformer.modules`` needs only PyTorch, and data preparation not
+even that.
 """
 
 import sys
@@ -10,4 +11,4 @@ import sys
 __version__ = "0.3.0"
 
 if sys.modules.get("fairseq"):
-    from . import models  # noqa: F401  registers the architectures
+    from . import distillation, models  # noqa: F401  registers the architectures and the criterion

@@ -22,12 +22,13 @@ STANDS_ON = {
     "checkpoints": ("models", "huggingface", "corpus"),
     "planning": ("models",),
     "launching": ("planning",),
+    "distillation": ("checkpoints",),
     "evaluation": ("checkpoints", "task_data"),
     "analysis": ("checkpoints",),
     "benchmark": ("planning", "corpus"),
     "finetuning": ("evaluation", "launching"),
     "reproduction": ("analysis", "benchmark", "finetuning"),
-    "cli": ("reproduction",),
+    "cli": ("reproduction", "distillation"),
 }
 """Each package may import these, and all that those import. Files next to the packages, such as ``files.py``, are for
 everybody and import none of them."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+DICTIONARY = "dict.txt"
 GPT2_FILES = ("encoder.json", "vocab.bpe")
 SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 WORDPIECE_FILE = "tokenizer.json"

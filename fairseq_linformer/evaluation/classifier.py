@@ -4,33 +4,20 @@ B rows, n positions, C classes (1 for regression)
 """
 
 import json
-from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary
-from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
-from ..checkpoints.authors import from_authors
-from ..checkpoints.files import get_cfg_section, read_checkpoint
+from ..checkpoints.files import get_cfg_section
+from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.manifest import MANIFEST
 from ..corpus.tokenizer import FIRST_ID, Tokenizer, load_tokenizer
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
-from ..models import LinformerRobertaModel
-from ..models.shapes import (
-    CLASSIFICATION_HEADS,
-    EMBEDDINGS,
-    PADDING_IDX,
-    group_projections,
-    head_names,
-    max_positions,
-    upgrade_names,
-)
-from ..models.stub_task import StubTask
+from ..models.shapes import EMBEDDINGS, PADDING_IDX, head_names, max_positions
 from ..task_data.truncation import TRUNCATIONS, check_truncation, truncate
 
 DICTIONARY, LABELS = "dict.txt", "label/dict.txt"
@@ -137,47 +124,6 @@ class FairseqClassifier:
             tokens[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
         logits, _ = self.model(tokens.to(self.device), features_only=True, classification_head_name=self._head)
         return logits.float().cpu()
-
-
-def open_checkpoint(path) -> dict[str, Any]:
-    """Read a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code, with current parameter names.
-
-    Raises:
-        ValueError: as for ``read_checkpoint``.
-    """
-    checkpoint = from_authors(read_checkpoint(path))
-    return {**checkpoint, "model": upgrade_names(checkpoint["model"])}
-
-
-def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaModel:
-    """Build the model of a checkpoint from ``open_checkpoint`` and load its weights; no data is needed.
-
-    Args:
-        head: the classification head to keep; None for none.
-
-    Raises:
-        ValueError: the weights do not match the checkpoint's own options.
-    """
-    state, n = checkpoint["model"], max_positions(checkpoint["model"])
-    if head is None:
-        state = {key: value for key, value in state.items() if not key.startswith(CLASSIFICATION_HEADS)}
-    args = Namespace(**{**get_cfg_section(checkpoint, "model"), "max_positions": n, "load_checkpoint_heads": False})
-    architecture = LinformerRobertaModel if group_projections(state) else RobertaModel
-    try:
-        model = architecture.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
-        if head is not None:
-            prefix = f"{CLASSIFICATION_HEADS}{head}"
-            # By prefix: with fairseq's spectral normalization the key is weight_orig.
-            dense, out = (
-                next(value for key, value in state.items() if key.startswith(f"{prefix}.{part}.weight"))
-                for part in ("dense", "out_proj")
-            )
-            model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"the weights must match the cfg of the checkpoint: {reason}") from None
-    return model
 
 
 def check_dictionary(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_architecture, get_cfg_section, read_checkpoint, write_checkpoint
+from ..checkpoints.models import EPS_ARCHITECTURE
 from ..checkpoints.provenance import collect_provenance
 from ..checkpoints.resize import resize
 from ..evaluation.classifier import DICTIONARY, check_dictionary
@@ -98,11 +99,14 @@ def _open_version(original: Path, runs: Path, n: int | None, version: Any) -> In
         and key not in _NOT_INHERITED
         and value is not None
     }
+    name = get_architecture(data)
     if not is_linformer:
-        linformer_only = ("projec", "freeze_", "sharing", "window_sizes", "local_window")
-        options = {key: value for key, value in options.items() if not key.startswith(linformer_only)}
+        unused = ["projec", "freeze_", "sharing", "window_sizes", "local_window"]
+        if name != EPS_ARCHITECTURE:
+            name = "roberta"
+            unused.append("layer_norm_eps")
+        options = {key: value for key, value in options.items() if not key.startswith(tuple(unused))}
         options |= {"projected_dim": None, "sharing": None}  # the YAML sets both
-    name = get_architecture(data) if is_linformer else "roberta"
     folders = str(get_cfg_section(data, "task").get("data") or "").split(":")
     # Without the versions, which are those installed now.
     provenance = {key: value for key, value in collect_provenance(content).items() if key != "versions"}

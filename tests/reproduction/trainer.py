@@ -14,7 +14,7 @@ from fairseq.models.roberta import RobertaModel
 from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import read_checkpoint
-from fairseq_linformer.evaluation.classifier import build_model
+from fairseq_linformer.checkpoints.models import build_model
 from fairseq_linformer.evaluation.perplexity import Perplexity
 from fairseq_linformer.launching import run_folder
 from fairseq_linformer.launching.training_job import _REQUIRED

@@ -1,0 +1,58 @@
+"""Models built from checkpoints, without data."""
+
+from argparse import Namespace
+from typing import Any
+
+from fairseq.models.roberta import RobertaModel
+
+from ..models import LinformerRobertaModel, RobertaEpsModel
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections, max_positions, upgrade_names
+from ..models.stub_task import StubTask
+from .authors import from_authors
+from .files import get_architecture, get_cfg_section, read_checkpoint
+
+EPS_ARCHITECTURE = "roberta_eps"
+
+
+def open_checkpoint(path) -> dict[str, Any]:
+    """Read a checkpoint of ``linformer_roberta``, RoBERTa or the authors' code, with current parameter names.
+
+    Raises:
+        ValueError: as for ``read_checkpoint``.
+    """
+    checkpoint = from_authors(read_checkpoint(path))
+    return {**checkpoint, "model": upgrade_names(checkpoint["model"])}
+
+
+def build_model(checkpoint: dict[str, Any], head: str | None = None) -> RobertaModel:
+    """Build the model of a checkpoint from ``open_checkpoint`` and load its weights; no data is needed.
+
+    Args:
+        head: the classification head to keep; None for none.
+
+    Raises:
+        ValueError: the weights do not match the checkpoint's own options.
+    """
+    state, n = checkpoint["model"], max_positions(checkpoint["model"])
+    if head is None:
+        state = {key: value for key, value in state.items() if not key.startswith(CLASSIFICATION_HEADS)}
+    args = Namespace(**{**get_cfg_section(checkpoint, "model"), "max_positions": n, "load_checkpoint_heads": False})
+    if group_projections(state):
+        architecture: type[RobertaModel] = LinformerRobertaModel
+    else:
+        architecture = RobertaEpsModel if get_architecture(checkpoint) == EPS_ARCHITECTURE else RobertaModel
+    try:
+        model = architecture.build_model(args, StubTask(state[EMBEDDINGS].size(0), n))
+        if head is not None:
+            prefix = f"{CLASSIFICATION_HEADS}{head}"
+            # By prefix: with fairseq's spectral normalization the key is weight_orig.
+            dense, out = (
+                next(value for key, value in state.items() if key.startswith(f"{prefix}.{part}.weight"))
+                for part in ("dense", "out_proj")
+            )
+            model.register_classification_head(head, num_classes=out.size(0), inner_dim=dense.size(0))
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"the weights must match the cfg of the checkpoint: {reason}") from None
+    return model

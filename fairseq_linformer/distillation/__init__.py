@@ -1,0 +1,6 @@
+"""Distillation of a Transformer into a Linformer. Importing it registers the criterion with fairseq."""
+
+from .criterion import DistillationConfig, DistillationCriterion
+from .teacher import Teacher
+
+__all__ = ["DistillationConfig", "DistillationCriterion", "Teacher"]

@@ -1,0 +1,199 @@
+"""``linformer_distillation``: a student learns the hidden states and logits of a teacher, and the task.
+
+    fairseq-train DATA --user-dir fairseq_linformer --criterion linformer_distillation --teacher roberta/model.pt ...
+
+    loss = hidden_weight * MSE of hidden states + logits_weight * KL of logits + task_weight * the task's loss
+
+It works with ``masked_lm`` and ``sentence_prediction``. As in fairseq's criterions of these tasks, gradients are
+averaged over masked tokens or sentences; the means of hidden states count as often as these.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import torch
+import torch.nn.functional as F
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from .losses import hidden_loss, logits_loss
+from .teacher import Teacher
+
+TERMS = ("hidden", "logits", "task")
+
+
+@dataclass
+class DistillationConfig(FairseqDataclass):
+    """Options of ``--criterion linformer_distillation``."""
+
+    teacher: str = field(default="???", metadata={"help": "fairseq checkpoint of the teacher"})
+    hidden_weight: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "weight of the mean squared error of hidden states (default: 1 if teacher and student have equal "
+            "width and number of layers, else 0)"
+        },
+    )
+    logits_weight: float = field(default=1.0, metadata={"help": "weight of the divergence of logits"})
+    task_weight: float = field(default=1.0, metadata={"help": "weight of the task's loss"})
+    temperature: float = field(default=1.0, metadata={"help": "temperature of the logits, above 0"})
+    unmasked: bool = field(
+        default=False,
+        metadata={
+            "help": "masked_lm: read the text without masks and learn hidden states only; needs --logits-weight 0 and "
+            "--task-weight 0"
+        },
+    )
+    classification_head_name: str = field(
+        default="sentence_classification_head", metadata={"help": "name of the classification head, of both models"}
+    )
+    regression_target: bool = field(default=False, metadata={"help": "sentence_prediction: the target is a score"})
+
+
+@register_criterion("linformer_distillation", dataclass=DistillationConfig)
+class DistillationCriterion(FairseqCriterion):
+    """Weighted sum of the losses towards a teacher and the task's loss.
+
+    Raises:
+        ValueError: a weight or the temperature is out of range, or the teacher does not fit the task.
+    """
+
+    def __init__(self, cfg: DistillationConfig, task: Any):
+        super().__init__(task)
+        _check_options(cfg)
+        self.is_classifier = hasattr(task, "label_dictionary")
+        self.is_regression = cfg.regression_target
+        if cfg.unmasked and self.is_classifier:
+            raise ValueError("unmasked must be False with sentence_prediction, which has no masks, got True")
+        self.cfg = cfg
+        head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
+        self.teacher = Teacher(cfg.teacher, head)
+        self.teacher.check_task(task.source_dictionary, _longest(task), task.cfg.data)
+        task.state.merge_state_dict({"teacher_sha256": self.teacher.sha256})  # checkpoints store the task's state
+
+    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
+        """
+        Returns:
+            The loss, times the sample size; the sample size; and values for the log.
+
+        Raises:
+            ValueError: hidden states of teacher and student have different shapes.
+        """
+        weights = self._weights(model)
+        tokens, target = sample["net_input"]["src_tokens"], sample["target"]
+        real = tokens.ne(self.padding_idx)
+        options: dict[str, Any] = {"return_all_hiddens": weights["hidden"] > 0}
+        if self.is_classifier:
+            options |= {"features_only": True}
+            sample_size = target.size(0)
+            if weights["logits"] + weights["task"] > 0:
+                options |= {"classification_head_name": self.cfg.classification_head_name}
+        else:
+            masked = target.ne(self.padding_idx)
+            sample_size = int(masked.sum())
+            if self.cfg.unmasked:
+                tokens = torch.where(masked, target, tokens)
+            if weights["logits"] + weights["task"] > 0:
+                options |= {"masked_tokens": masked}
+            else:
+                options |= {"features_only": True}
+        if sample_size == 0:  # rare: no token is masked
+            sample_size, options = 1, {"features_only": True, "return_all_hiddens": weights["hidden"] > 0}
+            weights |= {"logits": 0.0, "task": 0.0}
+
+        output, extra = model(tokens, **options)
+        terms: dict[str, Tensor] = {}
+        if weights["hidden"] or weights["logits"]:
+            if self.is_classifier and not weights["logits"]:
+                options.pop("classification_head_name", None)
+            expected, expected_extra = self.teacher(tokens, **options)
+        if weights["hidden"]:
+            ours, theirs = ([h.transpose(0, 1) for h in each["inner_states"][1:]] for each in (extra, expected_extra))
+            terms["hidden"] = hidden_loss(ours, theirs, real)
+        log: dict[str, Any] = {}
+        if weights["logits"]:
+            if self.is_regression:
+                terms["logits"] = F.mse_loss(output.float(), expected.float())
+            else:
+                terms["logits"] = logits_loss(output, expected, self.cfg.temperature)
+        if weights["task"]:
+            terms["task"] = self._task_loss(output, target, log)
+        loss: Tensor = torch.stack([weights[name] * value for name, value in terms.items()]).sum() * sample_size
+        log |= {f"{name}_loss": value.detach() * sample_size for name, value in terms.items()}
+        log |= {"loss": loss.detach(), "sample_size": sample_size}
+        log |= {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
+        return loss, sample_size, log
+
+    def _task_loss(self, output: Tensor, target: Tensor, log: dict[str, Any]) -> Tensor:
+        """The mean loss of the task; adds the number of correct classes to the log."""
+        if self.is_regression:
+            return F.mse_loss(output.view(-1).float(), target.view(-1).float())
+        if self.is_classifier:
+            target = target.view(-1)
+            log["ncorrect"] = (output.argmax(1) == target).sum()
+        else:
+            target = target[target.ne(self.padding_idx)]
+        return F.cross_entropy(output.float(), target)
+
+    def _weights(self, model: Any) -> dict[str, float]:
+        """The weight of each term for this student; ValueError if hidden states cannot be compared."""
+        encoder = model.encoder.sentence_encoder
+        shape = len(encoder.layers), encoder.embed_tokens.embedding_dim
+        expected = self.teacher.layers, self.teacher.width
+        hidden = self.cfg.hidden_weight
+        if hidden is None:
+            hidden = float(shape == expected)
+        elif hidden and shape != expected:
+            raise ValueError(
+                f"hidden_weight must be 0: the student has {shape[0]} layers of {shape[1]}, the teacher "
+                f"{expected[0]} of {expected[1]}, got {hidden}"
+            )
+        return {"hidden": hidden, "logits": self.cfg.logits_weight, "task": self.cfg.task_weight}
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
+        """Aggregate the logs of workers: losses in nats, except ``task_loss`` of masked_lm, whose ``ppl`` is logged."""
+
+        def total(key: str) -> Any:
+            return sum(log.get(key, 0) for log in logging_outputs)
+
+        size = total("sample_size")
+        metrics.log_scalar("loss", total("loss") / size, size, round=3)
+        for name in TERMS:
+            if any(f"{name}_loss" in log for log in logging_outputs):
+                metrics.log_scalar(f"{name}_loss", total(f"{name}_loss") / size, size, round=4)
+        if any("ncorrect" in log for log in logging_outputs):
+            metrics.log_scalar("accuracy", 100.0 * total("ncorrect") / total("nsentences"), size, round=1)
+        elif any("task_loss" in log for log in logging_outputs):
+            metrics.log_derived(
+                "ppl", lambda meters: utils.get_perplexity(meters["task_loss"].avg / math.log(2)), priority=10
+            )
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
+
+
+def _check_options(cfg: DistillationConfig) -> None:
+    weights = {f"{name}_weight": getattr(cfg, f"{name}_weight") for name in TERMS}
+    for name, value in weights.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be at least 0, got {value}")
+    if not any(value is None or value > 0 for value in weights.values()):
+        raise ValueError("hidden_weight, logits_weight or task_weight must be above 0, got 0 for all")
+    if not 0 < cfg.temperature < math.inf:
+        raise ValueError(f"temperature must be above 0, got {cfg.temperature}")
+    if cfg.unmasked and (cfg.logits_weight or cfg.task_weight):
+        raise ValueError(
+            "logits_weight and task_weight must be 0 with unmasked, which has no masked tokens to predict, got "
+            f"{cfg.logits_weight} and {cfg.task_weight}"
+        )
+
+
+def _longest(task: Any) -> int:
+    n = task.max_positions()
+    return int(n if n is not None else task.cfg.tokens_per_sample)

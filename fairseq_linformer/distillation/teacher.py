@@ -1,0 +1,81 @@
+"""The teacher: a frozen model that is neither trained nor stored with its student."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..checkpoints.files import is_fairseq_checkpoint
+from ..checkpoints.models import build_model, open_checkpoint
+from ..corpus.tokenizer_files import DICTIONARY
+from ..files import sha256
+from ..models.shapes import EMBEDDINGS, count_layers, head_names, max_positions
+
+logger = logging.getLogger(__name__)
+
+
+class Teacher:
+    """A fairseq model in eval mode, without gradients; on a GPU in half precision.
+
+    It is not a module, so that a criterion that holds it has no parameters to train or to save.
+
+    Args:
+        path: checkpoint of RoBERTa or a Linformer.
+        head: classification head to keep; None for none.
+
+    Attributes:
+        sha256: checksum of the file.
+        vocab_size, max_positions, layers, width: of the model.
+
+    Raises:
+        ValueError: the file is missing or is not such a checkpoint, or it has no such head.
+    """
+
+    def __init__(self, path: str, head: str | None = None):
+        if not is_fairseq_checkpoint(path) or not Path(path).is_file():
+            raise ValueError(f"teacher {path} does not exist; expected a fairseq checkpoint")
+        checkpoint = open_checkpoint(path)
+        state = checkpoint["model"]
+        if head is not None and head not in head_names(state):
+            known = ", ".join(head_names(state)) or "no classification head"
+            raise ValueError(f"teacher {path} must have the head {head!r}, but it has {known}")
+        self.path, self.sha256 = Path(path), sha256(path)
+        self.vocab_size, self.width = state[EMBEDDINGS].shape
+        self.max_positions, self.layers = max_positions(state), count_layers(state)
+        self._model = build_model(checkpoint, head).eval().requires_grad_(False)
+
+    def check_task(self, dictionary: Any, n: int, data: str) -> None:
+        """Check that inputs of a task fit the teacher.
+
+        Args:
+            dictionary: fairseq's dictionary of the task.
+            n: longest input of the task.
+            data: its folder, for messages.
+
+        Raises:
+            ValueError: the dictionary differs, or the teacher's inputs are shorter.
+        """
+        if len(dictionary) != self.vocab_size:
+            raise ValueError(
+                f"the dictionary of {data} must be that of the teacher {self.path} ({self.vocab_size:,} entries), got "
+                f"{len(dictionary):,}"
+            )
+        own = self.path.parent / DICTIONARY
+        if own.is_file():
+            symbols = [line.rpartition(" ")[0] for line in own.read_text(encoding="utf-8").splitlines()]
+            if symbols != dictionary.symbols[dictionary.nspecial :][: len(symbols)]:
+                raise ValueError(f"the dictionary of {data} must equal {own}, that of the teacher")
+        if n > self.max_positions:
+            raise ValueError(f"the teacher {self.path} must have at least n = {n} positions, got {self.max_positions}")
+
+    @torch.no_grad()
+    def __call__(self, tokens: Tensor, **options: Any) -> tuple[Tensor, dict[str, Any]]:
+        """The outputs of ``RobertaModel.forward``, on the device of ``tokens``."""
+        parameter = next(self._model.parameters())
+        if parameter.device != tokens.device:
+            half = torch.bfloat16 if tokens.is_cuda and torch.cuda.is_bf16_supported() else torch.float16
+            self._model.to(tokens.device, dtype=half if tokens.is_cuda else torch.float32)
+        output: tuple[Tensor, dict[str, Any]] = self._model(tokens, **options)
+        return output

@@ -1,0 +1,183 @@
+"""``linformer_distillation`` in stock fairseq: its loss, its teacher, and what it rejects."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from omegaconf import OmegaConf
+
+from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
+from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
+from fairseq_linformer.checkpoints.roberta import from_roberta
+from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion
+from fairseq_linformer.files import sha256
+
+from ..fairseq_commands import TINY, finetune, train
+
+DISTILL = ["--criterion", "linformer_distillation"]
+ROBERTA = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
+
+
+@pytest.fixture(scope="module")
+def teacher(mlm_data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("teacher")
+    train(mlm_data, folder, model=ROBERTA, updates=3)
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="module")
+def start(teacher, tmp_path_factory):
+    """A Linformer that was converted from the teacher."""
+    path = tmp_path_factory.mktemp("start") / "start.pt"
+    write_checkpoint(from_roberta(read_checkpoint(teacher), projected_dim=4), path)
+    return path
+
+
+class State(dict):
+    merge_state_dict = dict.update
+
+
+class Task:
+    """What the criterion reads of fairseq's task."""
+
+    def __init__(self, data, n=16):
+        self.source_dictionary = self.target_dictionary = Dictionary.load(str(Path(data) / "dict.txt"))
+        self.source_dictionary.add_symbol("<mask>")
+        self.cfg = OmegaConf.create({"data": str(data), "tokens_per_sample": n})
+        self.state = State()
+
+    def max_positions(self):
+        return None
+
+
+def criterion(teacher, data, n=16, **options):
+    cfg = OmegaConf.merge(OmegaConf.structured(DistillationConfig), {"teacher": str(teacher), **options})
+    return DistillationCriterion(cfg, Task(data, n))
+
+
+def sample():
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(4, 40, (3, 16), generator=generator)
+    tokens[:, 0], tokens[1, 9:] = 0, 1
+    target = torch.ones_like(tokens)
+    masked = (torch.rand(tokens.shape, generator=generator) < 0.3) & tokens.gt(1)
+    target[masked] = tokens[masked]
+    inputs = tokens.clone()
+    inputs[masked] = 43
+    return {"net_input": {"src_tokens": inputs}, "target": target, "ntokens": 48, "nsentences": 3}, tokens
+
+
+def build(path):
+    return build_model(open_checkpoint(path))
+
+
+@pytest.mark.parametrize("options", [dict(), dict(hidden_weight=0), dict(temperature=2.0, hidden_weight=0.3)])
+def test_loss_is_the_weighted_sum(teacher, start, mlm_data, options):
+    student, model = build(start).eval(), build(teacher).eval()
+    batch, _ = sample()
+    ours = criterion(teacher, mlm_data, logits_weight=0.7, task_weight=0.2, **options)
+    loss, size, log = ours(student, batch)
+    tokens, target = batch["net_input"]["src_tokens"], batch["target"]
+    masked, real = target.ne(1), tokens.ne(1)
+    (a, x), (b, y) = (m(tokens, return_all_hiddens=True) for m in (student, model))
+    assert size == int(masked.sum())
+    T = options.get("temperature", 1.0)
+    p, log_p, log_q = (b[masked] / T).softmax(-1), (b[masked] / T).log_softmax(-1), (a[masked] / T).log_softmax(-1)
+    expected = 0.7 * T**2 * (p * (log_p - log_q)).sum(-1).mean() + 0.2 * F.cross_entropy(a[masked], target[masked])
+    hidden = [
+        (s - t).transpose(0, 1)[real].square().mean() for s, t in zip(x["inner_states"][1:], y["inner_states"][1:])
+    ]
+    assert len(hidden) == 2
+    expected += options.get("hidden_weight", 1.0) * sum(hidden) / 2
+    torch.testing.assert_close(loss, expected * size, rtol=1e-5, atol=1e-6)
+    assert ("hidden_loss" in log) == (options.get("hidden_weight") != 0)
+
+
+def test_unmasked_reads_the_text(teacher, start, mlm_data):
+    student, model = build(start).eval(), build(teacher).eval()
+    batch, text = sample()
+    ours = criterion(teacher, mlm_data, unmasked=True, logits_weight=0, task_weight=0)
+    loss, size, _ = ours(student, batch)
+    x, y = (m(text, features_only=True, return_all_hiddens=True)[1]["inner_states"][1:] for m in (student, model))
+    real = text.ne(1)
+    expected = sum((s - t).transpose(0, 1)[real].square().mean() for s, t in zip(x, y)) / 2
+    torch.testing.assert_close(loss, expected * size, rtol=1e-5, atol=1e-6)
+
+
+def test_teacher_is_its_own_student(teacher, mlm_data):
+    model = build(teacher).eval()
+    loss, _, log = criterion(teacher, mlm_data, task_weight=0)(model, sample()[0])
+    assert float(loss.detach()) == pytest.approx(0, abs=1e-6) and "task_loss" not in log
+
+
+def test_teacher_is_neither_trained_nor_stored(teacher, start, mlm_data, tmp_path):
+    before = sha256(teacher)
+    options = ["--unmasked", "--logits-weight", 0, "--task-weight", 0, "--dropout", 0, "--attention-dropout", 0]
+    options += ["--teacher", teacher, "--finetune-from-model", start, "--projected-dim", 4, "--lr", 0.001]
+    losses = train(mlm_data, tmp_path, *DISTILL, *options, updates=30)
+    assert sum(losses[-3:]) < sum(losses[:3]) and sha256(teacher) == before
+    saved = read_checkpoint(tmp_path / "checkpoint_last.pt")
+    assert saved["criterion"] is None and saved["task_state"]["teacher_sha256"] == before
+    assert saved["model"].keys() == read_checkpoint(start)["model"].keys()
+
+
+def test_resuming_is_bit_identical(teacher, start, mlm_data, tmp_path):
+    options = [*DISTILL, "--teacher", teacher, "--finetune-from-model", start, "--projected-dim", 4]
+    whole = train(mlm_data, tmp_path / "a", *options, updates=4)
+    first = train(mlm_data, tmp_path / "b", *options, updates=2)
+    second = train(mlm_data, tmp_path / "b", *options, updates=4)
+    assert first + second == whole
+    a, b = (read_checkpoint(tmp_path / each / "checkpoint_last.pt")["model"] for each in "ab")
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
+    wide = ["--arch", "linformer_roberta_tiny", "--encoder-embed-dim", "24", *TINY[4:]]
+    losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
+    assert sum(losses[-3:]) < sum(losses[:3])
+    with pytest.raises(Exception, match="hidden_weight must be 0: the student has 2 layers of 24, the teacher 2 of 16"):
+        train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
+
+
+def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
+    finetune(class_data, tmp_path / "t", *ROBERTA, "--finetune-from-model", teacher, updates=3)
+    new = tmp_path / "t" / "checkpoint_last.pt"
+    (tmp_path / "start").mkdir()
+    write_checkpoint(from_roberta(read_checkpoint(new), projected_dim=4), tmp_path / "start" / "start.pt")
+    options = [*TINY, "--projected-dim", "4", "--finetune-from-model", tmp_path / "start" / "start.pt"]
+    finetune(class_data, tmp_path / "s", *options, *DISTILL, "--teacher", new, updates=4)
+    saved = read_checkpoint(tmp_path / "s" / "checkpoint_last.pt")
+    assert saved["task_state"]["teacher_sha256"] == sha256(new)
+    with pytest.raises(Exception, match="must have the head 'sentence_classification_head', but it has no"):
+        finetune(class_data, tmp_path / "u", *options, *DISTILL, "--teacher", teacher, updates=1)
+    finetune(class_data, tmp_path / "v", *options, *DISTILL, "--teacher", teacher, "--logits-weight", 0, updates=1)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(hidden_weight=-1), "hidden_weight must be at least 0, got -1"),
+        (dict(temperature=0), "temperature must be above 0, got 0"),
+        (dict(hidden_weight=0, logits_weight=0, task_weight=0), "got 0 for all"),
+        (dict(unmasked=True), "must be 0 with unmasked"),
+        (dict(n=32), "at least n = 32 positions, got 16"),
+    ],
+)
+def test_rejected_options(teacher, mlm_data, options, message):
+    with pytest.raises(ValueError, match=message):
+        criterion(teacher, mlm_data, **options)
+
+
+def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):
+    with pytest.raises(ValueError, match="moved.pt does not exist"):
+        criterion(tmp_path / "moved.pt", mlm_data)
+    (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
+    with pytest.raises(ValueError, match="must be that of the teacher .* got 7"):
+        criterion(teacher, tmp_path)
+    lines = (Path(mlm_data) / "dict.txt").read_text().splitlines()
+    (tmp_path / "t.pt").write_bytes(teacher.read_bytes())
+    (tmp_path / "dict.txt").write_text("\n".join(reversed(lines)) + "\n")
+    with pytest.raises(ValueError, match="must equal .*dict.txt, that of the teacher"):
+        criterion(tmp_path / "t.pt", mlm_data)
