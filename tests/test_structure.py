@@ -20,15 +20,16 @@ STANDS_ON = {
     "corpus": (),
     "task_data": ("corpus",),
     "checkpoints": ("models", "huggingface", "corpus"),
-    "planning": ("models",),
-    "launching": ("planning",),
     "distillation": ("checkpoints",),
+    "planning": ("models", "distillation"),
+    "launching": ("planning",),
     "evaluation": ("checkpoints", "task_data"),
     "analysis": ("checkpoints",),
     "benchmark": ("planning", "corpus"),
     "finetuning": ("evaluation", "launching"),
+    "linearization": ("finetuning",),
     "reproduction": ("analysis", "benchmark", "finetuning"),
-    "cli": ("reproduction", "distillation"),
+    "cli": ("reproduction", "linearization"),
 }
 """Each package may import these, and all that those import. Files next to the packages, such as ``files.py``, are for
 everybody and import none of them."""

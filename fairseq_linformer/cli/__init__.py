@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import first_line
-from . import analyze, benchmark, convert, evaluate, finetune, path, plan, prepare, report, reproduce, submit
+from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
 from .parsers import HelpFormatter, Parser, reject_empty_folders, reject_renamed
 
 NAME = "fairseq-linformer"
@@ -29,7 +29,20 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (prepare, plan, submit, finetune, evaluate, convert, analyze, benchmark, reproduce, report, path):
+    for command in (
+        prepare,
+        plan,
+        submit,
+        finetune,
+        evaluate,
+        convert,
+        linearize,
+        analyze,
+        benchmark,
+        reproduce,
+        report,
+        path,
+    ):
         command.add_parser(commands)
     return parser
 

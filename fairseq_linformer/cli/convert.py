@@ -35,7 +35,7 @@ def add_parser(commands) -> None:
         metavar="OUT",
         help="checkpoint to write (default: NAME-linformer.pt next to CHECKPOINT)",
     )
-    _add_model_options(parser, required=True)
+    add_model_options(parser, required=True)
     parser.set_defaults(run=_from_roberta)
 
     parser = add_command(
@@ -55,7 +55,7 @@ def add_parser(commands) -> None:
         default="linformer_roberta",
         help="architecture of the checkpoint; roberta is the same model in fairseq",
     )
-    _add_model_options(parser, required=False)
+    add_model_options(parser, required=False)
     parser.set_defaults(run=_from_transformers)
 
     parser = add_command(
@@ -121,7 +121,7 @@ MODEL_OPTIONS = (
 )
 
 
-def _add_model_options(parser: Any, required: bool) -> None:
+def add_model_options(parser: Any, required: bool) -> None:
     """Add the options of the Linformer that an encoder is converted to; ``required`` is about k."""
     default = "" if required else " (default: n / 4)"
     parser.add_argument(

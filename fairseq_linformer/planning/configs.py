@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch._subclasses import FakeTensorMode
 
+from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
 from ..config import LinformerConfig
 from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve_options, to_linformer_config
 from ..models.shapes import PADDING_IDX

@@ -1,0 +1,65 @@
+"""``fairseq-linformer linearize``: convert a Transformer to a Linformer and distill it, in one command."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .convert import MODEL_OPTIONS, add_model_options
+from .parsers import add_command
+
+
+def add_parser(commands: Any) -> None:
+    """Add ``linearize``."""
+    parser = add_command(
+        commands,
+        "linearize",
+        "convert a Transformer to a Linformer, distill it, and report how much of it survives",
+        """linearize all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128 --projected-dim 32
+        linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128 --minutes 60""",
+    )
+    parser.add_argument(
+        "source",
+        metavar="NAME|FOLDER|CHECKPOINT",
+        help="model on the hub, its folder, or fairseq checkpoint of a RoBERTa",
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, or to resume")
+    parser.add_argument(
+        "--text",
+        required=True,
+        metavar="DATA-BIN",
+        help="folder that `prepare pretraining` wrote with the model's tokenizer",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="time budget in minutes; then checkpoint and exit (default: no limit)",
+    )
+    parser.add_argument(
+        "--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)"
+    )
+    parser.add_argument("--batch-size", type=int, default=16, metavar="B", help="blocks per update")
+    parser.add_argument("--max-update", type=int, default=1000, metavar="U", help="number of updates")
+    parser.add_argument("--lr", type=float, default=4e-4, metavar="LR", help="peak learning rate")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
+    add_model_options(parser, required=False)
+    parser.set_defaults(run=_linearize)
+
+
+def _linearize(options: argparse.Namespace) -> str:
+    import time
+
+    from ..linearization.linearize import Linearization, linearize
+
+    model = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
+    names = ("tokens_per_sample", "batch_size", "max_update", "lr", "seed", "device")
+    what = Linearization(options.source, options.text, model, **{name: getattr(options, name) for name in names})
+    until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+    report = linearize(what, options.out, until)
+    if report is None:
+        return f"{options.out}: stopped at the time limit; rerun to resume"
+    lines = [f"{options.out / 'model.pt'}: share of the teacher's variance that survives, by layer"]
+    for name in ("before", "after"):
+        shares = report[f"variance_{name}"]
+        lines.append(f"  {name} training: " + ", ".join(f"{share:.3f}" for share in shares))
+    return "\n".join(lines)

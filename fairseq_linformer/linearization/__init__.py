@@ -1,0 +1,1 @@
+"""A Transformer in, a Linformer with nearly the same features out."""

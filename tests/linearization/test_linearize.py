@@ -1,0 +1,124 @@
+"""``linearize``: convert, distill and measure in one command, interrupted and resumed."""
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.from_transformers import from_transformers
+from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
+from fairseq_linformer.cli import main
+from fairseq_linformer.files import sha256
+from fairseq_linformer.linearization.survival import measure_survival
+
+from ..checkpoints.encoders import save_encoder
+
+SHAPE = ["--max-positions", "16", "--projected-dim", "4"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return save_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert", "bert", False)
+
+
+@pytest.fixture(scope="module")
+def text(encoder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    words = "the lowest tide was new newer slowly and told".split()
+    lines = (" ".join(words[(i * j) % len(words)] for j in range(3, 25)) + "\n\n" for i in range(300))
+    (folder / "train.txt").write_text("".join(lines))
+    tokenizer = ["--wordpiece", str(encoder / "tokenizer.json"), "--valid-share", "0.2"]
+    main(["prepare", "pretraining", str(folder / "bin"), "--source", str(folder / "train.txt"), *tokenizer])
+    return folder / "bin" / "shard0"
+
+
+def run(source, out, text, *options):
+    main(["linearize", str(source), str(out), "--text", str(text), *SHAPE, "--batch-size", "4", *map(str, options)])
+
+
+@pytest.mark.slow
+def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
+    out = tmp_path / "out"
+    options = ["--max-update", 60, "--lr", 0.002, "--projection-init", "normal"]
+    run(encoder, out, text, *options, "--minutes", 0)
+    assert "rerun to resume" in capsys.readouterr().out and not (out / "model.pt").exists()
+    run(encoder, out, text, *options)
+    printed = capsys.readouterr().out
+    report = json.loads((out / "report.json").read_text())
+    before, after = report["variance_before"], report["variance_after"]
+    assert len(before) == len(after) == 2 and before[-1] < after[-1] < 1
+    assert f"{after[-1]:.3f}" in printed and report["tokens"] == 60 * 4 * 16
+    teacher = out / "teacher" / "model.pt"
+    assert report["teacher_sha256"] == sha256(teacher)
+    model = read_checkpoint(out / "model.pt")
+    assert model["provenance"]["imported"]["lm_head"] == "new, untrained" and "last_optimizer_state" not in model
+    assert measure_survival(teacher, out / "model.pt", text, 16) == pytest.approx(after)
+    build_model(open_checkpoint(out / "model.pt"))
+    before = (out / "model.pt").stat().st_mtime_ns
+    run(encoder, out, text, *options)  # a finished one is only reported
+    assert capsys.readouterr().out == printed and (out / "model.pt").stat().st_mtime_ns == before
+    main(["convert", "to-huggingface", str(out / "model.pt"), str(tmp_path / "hf")])
+    with pytest.raises(SystemExit, match="max_update"):
+        run(encoder, out, text, *options, "--max-update", 61)
+
+
+def test_conversion_only(encoder, text, tmp_path):
+    run(encoder, tmp_path / "a", text, "--max-update", 0)
+    report = json.loads((tmp_path / "a" / "report.json").read_text())
+    assert report["variance_before"] == report["variance_after"]
+    assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
+    run(encoder, tmp_path / "b", text, "--max-update", 0, "--projected-dim", 16)  # k = n
+    same = json.loads((tmp_path / "b" / "report.json").read_text())["variance_before"]
+    assert same == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_survival_of_the_teacher_itself_is_whole(encoder, text, tmp_path):
+    from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
+    path = tmp_path / "t" / "model.pt"
+    assert measure_survival(path, path, text, 16) == [1, 1]
+    with pytest.raises(ValueError, match="between 2 and the student's 16, got 17"):
+        measure_survival(path, path, text, 17)
+    with pytest.raises(ValueError, match="has no test.idx"):
+        measure_survival(path, path, text, 16, split="test")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--batch-size", 0], "batch_size must be at least 1, got 0"),
+        (["--lr", 0], "lr must be above 0"),
+        (["--tokens-per-sample", 1], "tokens_per_sample must be at least 2"),
+        (["--tokens-per-sample", 17], "between 2 and the student's 16, got 17"),
+        (["--projected-dim", 17], "projected_dim"),
+    ],
+)
+def test_wrong_options_are_rejected(encoder, text, tmp_path, options, message):
+    with pytest.raises(SystemExit, match=message):
+        run(encoder, tmp_path / "out", text, *options)
+    assert not (tmp_path / "out" / "model.pt").exists()
+
+
+def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
+    with pytest.raises(SystemExit, match="--text must be a folder"):
+        run(encoder, tmp_path / "out", tmp_path / "nowhere")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit, match="must be that of the teacher"):
+        run(encoder, tmp_path / "other", mlm_data)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(SystemExit, match="OUT must be a new or empty folder"):
+        run(encoder, tmp_path / "full", text)
+    with pytest.raises(SystemExit, match="moved.pt is not a file"):
+        run(tmp_path / "moved.pt", tmp_path / "out", text)
+
+
+def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
+    from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
+    run(tmp_path / "t" / "model.pt", tmp_path / "out", text, "--max-update", 0)
+    assert not (tmp_path / "out" / "teacher").exists()
+    state = read_checkpoint(tmp_path / "out" / "model.pt")["model"]
+    teacher = read_checkpoint(tmp_path / "t" / "model.pt")["model"]
+    assert all(torch.equal(state[key], value) for key, value in teacher.items())
