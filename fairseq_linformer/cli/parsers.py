@@ -20,6 +20,7 @@ RENAMED: dict[str, dict[str, str]] = {
         "evaluate": "text:text-column label:label-column positions:tokens-per-sample cut:truncation "
         "sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "finetune": "epochs:max-epoch ledger:results cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "linearize": "",
         "plan": "utilisation:utilization vocabulary:vocab-size",
         "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "reproduce": "text:data ledger:results",
