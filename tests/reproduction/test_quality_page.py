@@ -3,8 +3,6 @@
 from pathlib import Path
 from statistics import fmean
 
-import pytest
-
 from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
@@ -41,10 +39,46 @@ def recalled(record):
     return lines
 
 
-TABLES = {"conversion-cpu": ratios, "conversion-long-cpu": ratios, "local-window-cpu": ratios, "recall-cpu": recalled}
+def read(name):
+    return ledger.read(ROOT / "results" / f"{name}.json")
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_tables_are_those_of_the_records(name):
-    found = PAGE.read_text().split(f"<!-- {name} begin -->\n")[1].split(f"<!-- {name} end -->")[0]
-    assert found.splitlines() == TABLES[name](ledger.read(ROOT / "results" / f"{name}.json"))
+def costs():
+    """Time and memory with W = 16, for both k."""
+    lines = ["| | k = 128 | k = 256 |", "|---|---|---|"]
+    steps, inference = (
+        [read(f"benchmark-{kind}-k128-cpu"), read(f"benchmark-{kind}-cpu")]
+        for kind in ("localstep-cpu-fp32-l12", "localpertoken-cpu-fp32-l2")
+    )
+    for name, records, metric, n in (
+        ("training step / W = 0", steps, "relative_time", 512),
+        ("activation memory of a step / W = 0", steps, "relative_bytes", 512),
+        ("inference / W = 0, n = 16,384", inference, "relative_time", 16384),
+        ("inference, time per token, n = 16,384 / n = 512", inference, "time_per_token_ratio", 16384),
+    ):
+        found = [record.find(metric, model="W=16", n=n) for record in records]
+        lines.append(f"| {name} | {' | '.join(cell(m) for m in found)} |")
+    return lines
+
+
+def cell(m):
+    return f"{m.value:.3g}" + (f" [{m.interval[0]:.3g}, {m.interval[1]:.3g}]" if m.interval else "")
+
+
+TABLES = {
+    **{f"{name}-cpu": ratios for name in ("conversion", "conversion-long", "local-window", "local-window-long")},
+    "recall-cpu": recalled,
+}
+
+
+def tables():
+    """The tables of the page, by name."""
+    return {**{name: table(read(name)) for name, table in TABLES.items()}, "local-window-cost": costs()}
+
+
+def test_tables_are_those_of_the_records():
+    page = PAGE.read_text()
+    for name, lines in tables().items():
+        found = page.split(f"<!-- {name} begin -->\n")[1].split(f"<!-- {name} end -->")[0]
+        assert found.splitlines() == lines, name
+    assert page.count(" begin -->") == len(tables())
