@@ -121,7 +121,7 @@ def _load_tokenizer(
     path: Path, config: LinformerConfig, dictionary, files: TokenizerFiles | None
 ) -> tuple[Any, dict[str, Path]]:
     if files is None and not find_tokenizer_files(path.parent):
-        raise ValueError(f"{path} needs {FILES_TEXT} next to it, or {FLAGS_TEXT}")
+        raise ValueError(f"there is no tokenizer ({FILES_TEXT}) next to {path}; pass {FLAGS_TEXT}")
     if files and files.kind == "gpt2" and dictionary is None and (files.path / DICTIONARY).is_file():
         dictionary = files.path / DICTIONARY
     tokenizer, paths = find_tokenizer(path, config.max_positions, dictionary, files)

@@ -133,6 +133,7 @@ def build_checkpoint(
     Args:
         cfg: sections of fairseq's configuration, at least ``model`` and ``task``.
         state: state dict of the model.
+        num_updates, epoch: progress of the training.
         provenance: where the weights are from; ``collect_provenance`` reads it.
     """
     history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": num_updates}

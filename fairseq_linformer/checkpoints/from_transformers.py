@@ -1,6 +1,7 @@
 """Conversion of an encoder of ``transformers`` to a folder for fairseq, as RoBERTa or as a Linformer."""
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import fairseq
@@ -8,7 +9,8 @@ import torch
 
 from .. import __version__
 from ..files import check_new_folder, new_folder, write_lines
-from ..models.shapes import EMBEDDINGS, OUTPUT_EMBEDDINGS
+from ..models.roberta_eps import EPS_ARCHITECTURE
+from ..models.shapes import EMBEDDINGS, OUTPUT_EMBEDDINGS, max_positions, upgrade_names
 from .files import build_checkpoint
 from .resize import resize
 from .roberta import from_roberta
@@ -16,6 +18,7 @@ from .tokenizer_files import DICTIONARY
 from .transformers_encoder import FAIRSEQ_EPSILON, Encoder, read_encoder
 from .transformers_vocabulary import Vocabulary, read_vocabulary
 
+MODEL = "model.pt"
 ARCHITECTURES = ("linformer_roberta", "roberta")
 _VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, "encoder.lm_head.bias")
 
@@ -23,8 +26,8 @@ _VOCABULARY_ENTRIES = (EMBEDDINGS, OUTPUT_EMBEDDINGS, "encoder.lm_head.bias")
 def from_transformers(name: str, out, *, arch: str = ARCHITECTURES[0], **options: Any) -> dict[str, Any]:
     """Convert BERT, RoBERTa or DistilBERT to a fairseq checkpoint.
 
-    ``out`` gets ``model.pt``, ``dict.txt`` and the tokenizer. Features of ``arch="roberta"`` are those of
-    ``transformers``; if the layer norms have another epsilon than fairseq's, the architecture is ``roberta_eps``.
+    Writes ``model.pt``, ``dict.txt`` and the tokenizer to ``out``. Features of ``arch="roberta"`` are those of
+    ``transformers``; if the layer norms have an epsilon other than fairseq's 1e-5, the architecture is ``roberta_eps``.
 
     Args:
         name: folder with ``config.json`` and safetensors, or name of a model on the hub.
@@ -45,21 +48,35 @@ def from_transformers(name: str, out, *, arch: str = ARCHITECTURES[0], **options
         raise ValueError(f"unknown architecture {arch!r}; choose from {', '.join(ARCHITECTURES)}")
     if arch == "roberta" and (unused := [key for key in options if key != "max_positions"]):
         raise ValueError(f"{unused[0]} must be unset with --arch roberta, got {options[unused[0]]}")
-    encoder = read_encoder(name)
-    vocabulary = read_vocabulary(name, encoder.state[EMBEDDINGS].size(0))
-    checkpoint = _to_roberta(encoder, vocabulary)
+    checkpoint, vocabulary = read_transformers(name)
     if arch == "linformer_roberta":
-        n = options.get("max_positions", encoder.options["max_positions"])
-        options.setdefault("projected_dim", max(1, n // 4))
-        checkpoint = from_roberta(checkpoint, **options)
+        checkpoint = linformer_of(checkpoint, **options)
     elif options:
         checkpoint = resize(checkpoint, options["max_positions"])
     with new_folder(out) as folder:
-        torch.save(checkpoint, folder / "model.pt")
-        write_lines(folder / DICTIONARY, [f"{entry} 1" for entry in vocabulary.entries])
-        for file, content in vocabulary.files.items():
-            (folder / file).write_bytes(content)
+        write_model(folder, checkpoint, vocabulary)
     return checkpoint
+
+
+def read_transformers(name: str) -> tuple[dict[str, Any], Vocabulary]:
+    """Read an encoder as a checkpoint of ``roberta`` or ``roberta_eps``, and its vocabulary; errors as above."""
+    encoder = read_encoder(name)
+    vocabulary = read_vocabulary(name, encoder.state[EMBEDDINGS].size(0))
+    return _to_roberta(encoder, vocabulary), vocabulary
+
+
+def linformer_of(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """``from_roberta`` with k = n / 4 by default."""
+    n = options.get("max_positions") or max_positions(upgrade_names(checkpoint["model"]))
+    return from_roberta(checkpoint, **{"projected_dim": max(1, n // 4), **options})
+
+
+def write_model(folder: Path, checkpoint: dict[str, Any], vocabulary: Vocabulary) -> None:
+    """Write ``model.pt``, ``dict.txt`` and the tokenizer to a folder."""
+    torch.save(checkpoint, folder / MODEL)
+    write_lines(folder / DICTIONARY, [f"{entry} 1" for entry in vocabulary.entries])
+    for file, content in vocabulary.files.items():
+        (folder / file).write_bytes(content)
 
 
 def _to_roberta(encoder: Encoder, vocabulary: Vocabulary) -> dict[str, Any]:
@@ -72,7 +89,7 @@ def _to_roberta(encoder: Encoder, vocabulary: Vocabulary) -> dict[str, Any]:
     is_stock = options["layer_norm_eps"] == FAIRSEQ_EPSILON
     if is_stock:
         del options["layer_norm_eps"]
-    arch = "roberta" if is_stock else "roberta_eps"
+    arch = "roberta" if is_stock else EPS_ARCHITECTURE
     cfg = {
         "model": Namespace(_name=arch, arch=arch, **options),
         "task": {

@@ -241,7 +241,9 @@ def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.
     }
     if "num_classes" in cfg["task"] and any(key.startswith(CLASSIFICATION_HEADS) for key in state):
         cfg["task"] = {**cfg["task"], "num_classes": config.num_labels}
-    provenance = {**details["versions"], **({"imported": details["imported"]} if details.get("imported") else {})}
+    provenance = dict(details["versions"])
+    if details.get("imported"):
+        provenance["imported"] = details["imported"]
     checkpoint = build_checkpoint(cfg, state, details["num_updates"] or 0, details["epoch"] or 1, provenance)
     checkpoint["extra_state"].update(val_loss=details["val_loss"], best=details["best"])
     return checkpoint

@@ -6,12 +6,11 @@ from typing import Any
 from fairseq.models.roberta import RobertaModel
 
 from ..models import LinformerRobertaModel, RobertaEpsModel
+from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections, max_positions, upgrade_names
 from ..models.stub_task import StubTask
 from .authors import from_authors
 from .files import get_architecture, get_cfg_section, read_checkpoint
-
-EPS_ARCHITECTURE = "roberta_eps"
 
 
 def open_checkpoint(path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def collect_provenance(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         ``cfg`` in the checkpoint's layout; ``num_updates``, ``epoch``, ``val_loss`` and ``best``, each None if unknown;
-        ``versions``; ``imported``, the encoder of ``transformers`` that the model was made of, if any.
+        ``versions``; ``imported``, the ``transformers`` model that the weights come from, if any.
     """
     extra = checkpoint.get("extra_state") or {}
     history = checkpoint.get("optimizer_history") or [{}]

@@ -23,7 +23,7 @@ def find_tokenizer(
         files: where the tokenizer is.
 
     Returns:
-        The tokenizer of ``transformers``, and its files: ``vocab_file``, the dictionary, and those of the tokenizer.
+        The tokenizer for ``transformers``, and its files by name; ``vocab_file`` is the dictionary.
 
     Raises:
         ValueError: a file is missing or invalid.
@@ -36,7 +36,7 @@ def find_tokenizer(
     files = files or find_tokenizer_files(folder)
     if files is None:
         raise ValueError(
-            f"{checkpoint} needs {FILES_TEXT} next to it, or {FLAGS_TEXT}, or --no-tokenizer to export none"
+            f"there is no tokenizer ({FILES_TEXT}) next to {checkpoint}; pass {FLAGS_TEXT}, or --no-tokenizer"
         )
     for path in (dictionary, *files.paths):
         if not os.path.isfile(path):
@@ -50,7 +50,7 @@ def find_tokenizer(
 
 
 def _load_wordpiece(path: Path, dictionary, max_positions: int) -> tuple[Any, dict[str, Path]]:
-    """The fast tokenizer of ``transformers``. Its file has the IDs of the dictionary."""
+    """Load the fast tokenizer of ``transformers`` with the token IDs of the dictionary, and its files."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 

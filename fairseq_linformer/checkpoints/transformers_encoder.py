@@ -1,7 +1,6 @@
-"""Import of an encoder of ``transformers``: BERT, RoBERTa and DistilBERT as fairseq checkpoints.
+"""BERT, RoBERTa and DistilBERT of ``transformers`` as state dicts of fairseq's RoBERTa.
 
-Weights are copied. Segment embeddings are folded into the position embeddings, since fairseq's RoBERTa has no segments:
-every token is in the first one.
+fairseq's RoBERTa has no segments: the embedding of the first one is added to the position embeddings.
 """
 
 import re
@@ -19,18 +18,17 @@ from ..modules.encoder import init_bert_weights
 
 WEIGHTS = "model.safetensors"
 FAIRSEQ_EPSILON = 1e-5
-"""Of the layer norms of fairseq's RoBERTa, which cannot be changed."""
+"""Fixed epsilon of the layer norms of fairseq's RoBERTa."""
 _LM_HEAD = "encoder.lm_head."
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
 """Activation in ``transformers`` -> in fairseq."""
-_POSITIONS = {
+_UNSUPPORTED_POSITIONS = {
     "mpnet": "a relative position bias",
     "deberta": "relative positions",
     "deberta-v2": "relative positions",
     "modernbert": "rotary positions",
     "roformer": "rotary positions",
     "nomic_bert": "rotary positions",
-    "jina_bert": "ALiBi",
     "t5": "a relative position bias",
 }
 """Model types whose positions the Linformer cannot represent."""
@@ -43,7 +41,7 @@ class _Family:
     Attributes:
         names: pairs of a prefix in ``transformers`` and one in fairseq; ``{}`` is the number of a layer.
         settings: option of fairseq -> attribute of the configuration.
-        first_position: row of the position embeddings of the first token.
+        first_position: row of the first token in the position embeddings.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -51,7 +49,7 @@ class _Family:
     first_position: int = 0
 
 
-_BERT_LAYERS = (
+_BERT_NAMES = (
     ("embeddings.word_embeddings.", ENCODER + "embed_tokens."),
     ("embeddings.position_embeddings.", ENCODER + "embed_positions."),
     ("embeddings.LayerNorm.", ENCODER + "layernorm_embedding."),
@@ -73,7 +71,7 @@ _BERT_SETTINGS = {
 _FAMILIES = {
     "bert": _Family(
         names=(
-            *((f"bert.{name}", fairseq) for name, fairseq in _BERT_LAYERS),
+            *((f"bert.{name}", fairseq) for name, fairseq in _BERT_NAMES),
             ("cls.predictions.transform.dense.", _LM_HEAD + "dense."),
             ("cls.predictions.transform.LayerNorm.", _LM_HEAD + "layer_norm."),
             ("cls.predictions.decoder.", _LM_HEAD),
@@ -82,7 +80,7 @@ _FAMILIES = {
     ),
     "roberta": _Family(
         names=(
-            *((f"roberta.{name}", fairseq) for name, fairseq in _BERT_LAYERS),
+            *((f"roberta.{name}", fairseq) for name, fairseq in _BERT_NAMES),
             ("lm_head.dense.", _LM_HEAD + "dense."),
             ("lm_head.layer_norm.", _LM_HEAD + "layer_norm."),
             ("lm_head.decoder.", _LM_HEAD),
@@ -122,10 +120,10 @@ class Encoder:
     """An encoder of ``transformers`` in fairseq's terms.
 
     Attributes:
-        state: state dict of fairseq's RoBERTa; its rows of embeddings are in the order of ``transformers``.
+        state: state dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
         options: options of the model.
         has_lm_head: whether the masked LM head is the encoder's; otherwise it is new and untrained.
-        source: model type, name and SHA-256 of the weights.
+        source: model type, name, and SHA-256 of the safetensors file, or of the index if there are several.
     """
 
     state: dict[str, Tensor]
@@ -191,7 +189,7 @@ def read_encoder(name: str) -> Encoder:
 
 
 def find_weights(name: str) -> Path:
-    """The file of weights of a folder or of a model on the hub, in safetensors; ValueError if there is none."""
+    """Path of the safetensors file of a model, or of the index of several; ValueError if there is none."""
     from transformers.utils import cached_file
 
     def find(file: str) -> str | None:
@@ -214,12 +212,12 @@ def _check_supported(name: str, config: Any) -> _Family:
     """The family of a model; ValueError if fairseq's RoBERTa cannot represent the model."""
     model_type = config.model_type
     if model_type not in _FAMILIES:
-        positions = f", which has {_POSITIONS[model_type]}" if model_type in _POSITIONS else ""
-        raise ValueError(f"model_type of {name} must be {', '.join(_FAMILIES)}, got {model_type!r}{positions}")
+        hint = f", which has {_UNSUPPORTED_POSITIONS[model_type]}" if model_type in _UNSUPPORTED_POSITIONS else ""
+        raise ValueError(f"model_type of {name} must be bert, roberta or distilbert, got {model_type!r}{hint}")
     family = _FAMILIES[model_type]
-    positions = getattr(config, "position_embedding_type", "absolute")
-    if positions != "absolute":
-        raise ValueError(f"position_embedding_type of {name} must be 'absolute', got {positions!r}")
+    kind = getattr(config, "position_embedding_type", "absolute")
+    if kind != "absolute":
+        raise ValueError(f"position_embedding_type of {name} must be 'absolute', got {kind!r}")
     if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
         raise ValueError(f"is_decoder and add_cross_attention of {name} must be False; expected an encoder")
     activation = getattr(config, family.settings["activation_fn"])

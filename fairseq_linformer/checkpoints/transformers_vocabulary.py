@@ -9,9 +9,8 @@ from torch import Tensor
 
 from ..corpus.tokenizer import bytes_of_symbols
 from ..corpus.tokenizer_files import GPT2_FILES, WORDPIECE_FILE
-from ..corpus.wordpiece import normalize
+from ..corpus.wordpiece import check_entries, normalize
 from ..errors import first_line
-from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,7 @@ def read_vocabulary(name: str, vocab_size: int) -> Vocabulary:
         entries = [str(gpt2_ids.get(names[i], names[i])) for i in others]
     else:
         raise ValueError(f"the tokenizer of {name} must be a WordPiece or RoBERTa's byte-level BPE, got {kind}")
-    reserved = {*FIRST_SYMBOLS, MASK, ""}
-    if wrong := next((entry for entry in entries if entry in reserved or entry.split() != [entry]), None):
-        raise ValueError(f"the tokenizer of {name} has the token {wrong!r}, which cannot be in fairseq's dictionary")
+    check_entries(entries, f"the tokenizer of {name}")
     return Vocabulary(torch.tensor([*first, *others, mask]), entries, files)
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..config import PROJECTION_INITS, PROJECTIONS, SHARING
+from ..config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
 from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
 
 
@@ -43,7 +43,7 @@ def add_parser(commands) -> None:
         "from-transformers",
         "convert BERT, RoBERTa or DistilBERT of transformers to a Linformer or a fairseq RoBERTa",
         """convert from-transformers bert-base-uncased bert-linformer --projected-dim 128 --local-window 16
-        convert from-transformers all-MiniLM-L6-v2 minilm --arch roberta""",
+        convert from-transformers sentence-transformers/all-MiniLM-L6-v2 minilm --arch roberta""",
     )
     parser.add_argument(
         "name", metavar="NAME|FOLDER", help="model on the hub, or folder with config.json, safetensors and tokenizer"
@@ -53,7 +53,7 @@ def add_parser(commands) -> None:
         "--arch",
         choices=("linformer_roberta", "roberta"),
         default="linformer_roberta",
-        help="architecture of the checkpoint; roberta is the same model in fairseq",
+        help="architecture to write: linformer_roberta, or roberta for the same model in fairseq",
     )
     add_model_options(parser, required=False)
     parser.set_defaults(run=_from_transformers)
@@ -122,7 +122,11 @@ MODEL_OPTIONS = (
 
 
 def add_model_options(parser: Any, required: bool) -> None:
-    """Add the options of the Linformer that an encoder is converted to; ``required`` is about k."""
+    """Add the options of the Linformer that an encoder is converted to.
+
+    Args:
+        required: whether ``--projected-dim`` is required; otherwise it is n / 4.
+    """
     default = "" if required else " (default: n / 4)"
     parser.add_argument(
         "--projected-dim",
@@ -221,7 +225,7 @@ def _summary(path: Path, checkpoint: dict) -> str:
     model = get_cfg_section(checkpoint, "model")
     names: tuple[str, ...] = ("max_positions", "projected_dim", "sharing", "projection", "local_window")
     epsilon = model.get("layer_norm_eps")
-    if epsilon not in (None, 1e-5):
+    if epsilon not in (None, LinformerConfig.layer_norm_eps):
         names += ("layer_norm_eps",)
     options = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) not in (None, 0)]
     return f"{path}: " + " ".join(options)

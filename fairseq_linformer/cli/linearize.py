@@ -14,20 +14,20 @@ def add_parser(commands: Any) -> None:
         commands,
         "linearize",
         "convert a Transformer to a Linformer, distill it, and report how much of it survives",
-        """linearize all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128 --projected-dim 32
+        """linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
         linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128 --minutes 60""",
     )
     parser.add_argument(
         "source",
         metavar="NAME|FOLDER|CHECKPOINT",
-        help="model on the hub, its folder, or fairseq checkpoint of a RoBERTa",
+        help="model on the hub, folder of transformers, or fairseq checkpoint of RoBERTa",
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, or to resume")
     parser.add_argument(
         "--text",
         required=True,
         metavar="DATA-BIN",
-        help="folder that `prepare pretraining` wrote with the model's tokenizer",
+        help="folder that `prepare pretraining` wrote, such as data/own/shard0, with the tokenizer of the source",
     )
     parser.add_argument(
         "--minutes",
@@ -39,7 +39,9 @@ def add_parser(commands: Any) -> None:
         "--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)"
     )
     parser.add_argument("--batch-size", type=int, default=16, metavar="B", help="blocks per update")
-    parser.add_argument("--max-update", type=int, default=1000, metavar="U", help="number of updates")
+    parser.add_argument(
+        "--max-update", type=int, default=1000, metavar="U", help="number of updates; 0 converts without training"
+    )
     parser.add_argument("--lr", type=float, default=4e-4, metavar="LR", help="peak learning rate")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
     add_model_options(parser, required=False)
@@ -53,9 +55,9 @@ def _linearize(options: argparse.Namespace) -> str:
 
     model = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
     names = ("tokens_per_sample", "batch_size", "max_update", "lr", "seed", "device")
-    what = Linearization(options.source, options.text, model, **{name: getattr(options, name) for name in names})
+    values = {name: getattr(options, name) for name in names}
     until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
-    report = linearize(what, options.out, until)
+    report = linearize(Linearization(options.source, options.text, model, **values), options.out, until)
     if report is None:
         return f"{options.out}: stopped at the time limit; rerun to resume"
     lines = [f"{options.out / 'model.pt'}: share of the teacher's variance that survives, by layer"]

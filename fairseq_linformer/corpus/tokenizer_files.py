@@ -12,12 +12,12 @@ TOKENIZER_FILES = (SENTENCEPIECE_FILE, *GPT2_FILES, WORDPIECE_FILE)
 TOKENIZER_FLAGS = {"gpt2": "--gpt2-bpe", "sentencepiece": "--sentencepiece-model", "wordpiece": "--wordpiece"}
 """The option of each kind of tokenizer."""
 FLAGS_TEXT = "--gpt2-bpe, --sentencepiece-model or --wordpiece"
-FILES_TEXT = f"{SENTENCEPIECE_FILE}, {' and '.join(GPT2_FILES)}, or {WORDPIECE_FILE}"
+FILES_TEXT = f"{SENTENCEPIECE_FILE}, {WORDPIECE_FILE}, or {' with '.join(GPT2_FILES)}"
 
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """Where a tokenizer is.
+    """Kind and path of a tokenizer.
 
     Attributes:
         kind: ``gpt2``, ``sentencepiece`` or ``wordpiece``.
@@ -29,7 +29,7 @@ class TokenizerFiles:
 
     @property
     def paths(self) -> list[Path]:
-        """The files."""
+        """Paths of its files."""
         return [self.path / name for name in GPT2_FILES] if self.kind == "gpt2" else [self.path]
 
 

@@ -6,6 +6,7 @@ its IDs those of the dictionary. Text is split as before, and ``transformers`` c
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 SPECIAL_TOKENS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
@@ -28,6 +29,16 @@ def list_tokens(content: bytes) -> list[str]:
     return sorted(vocab, key=vocab.__getitem__)
 
 
+def check_entries(tokens: Sequence[str], name) -> None:
+    """Raise ValueError if a token of the tokenizer ``name`` cannot be an entry of fairseq's dictionary."""
+    for token in tokens:
+        if token in SPECIAL_TOKENS.values() or token.split() != [token]:
+            raise ValueError(
+                f"tokens of {name} must have no white space, and not be {', '.join(SPECIAL_TOKENS.values())}, got "
+                f"{token!r}"
+            )
+
+
 def normalize(content: bytes, file) -> bytes:
     """Rewrite a ``tokenizer.json`` with fairseq's special tokens and token IDs; a normalized one is unchanged.
 
@@ -35,7 +46,8 @@ def normalize(content: bytes, file) -> bytes:
         file: its path, for messages.
 
     Raises:
-        ValueError: it is not a WordPiece tokenizer, or lacks a special token.
+        ValueError: it is not a WordPiece tokenizer, lacks a special token, or has an added token or one that
+            cannot be in ``dict.txt``.
     """
     try:
         settings = json.loads(content)
@@ -56,8 +68,7 @@ def normalize(content: bytes, file) -> bytes:
     others = [token for token in tokens if token not in names]
     *first, mask = names.values()
     order = [*first, *others, mask]
-    if wrong := next((t for t in others if t in SPECIAL_TOKENS.values() or t.split() != [t]), None):
-        raise ValueError(f"{file} has the token {wrong!r}, which cannot be in fairseq's dictionary")
+    check_entries(others, file)
     ids = {token: i for i, token in enumerate(order)}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     start, end = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("<s>", "</s>"))

@@ -5,7 +5,7 @@
     loss = hidden_weight * MSE of hidden states + logits_weight * KL of logits + task_weight * the task's loss
 
 It works with ``masked_lm`` and ``sentence_prediction``. As in fairseq's criterions of these tasks, gradients are
-averaged over masked tokens or sentences; the means of hidden states count as often as these.
+averaged over masked tokens or sentences; the mean over hidden states is multiplied by the same number.
 """
 
 import math
@@ -56,7 +56,7 @@ class DistillationConfig(FairseqDataclass):
 
 @register_criterion("linformer_distillation", dataclass=DistillationConfig)
 class DistillationCriterion(FairseqCriterion):
-    """Weighted sum of the losses towards a teacher and the task's loss.
+    """Weighted sum of two distillation losses and the task's loss.
 
     Raises:
         ValueError: a weight or the temperature is out of range, or the teacher does not fit the task.
@@ -72,72 +72,78 @@ class DistillationCriterion(FairseqCriterion):
         self.cfg = cfg
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
         self.teacher = Teacher(cfg.teacher, head)
-        self.teacher.check_task(task.source_dictionary, _longest(task), task.cfg.data)
+        self.teacher.check_task(task.source_dictionary, _get_max_positions(task), task.cfg.data)
         task.state.merge_state_dict({"teacher_sha256": self.teacher.sha256})  # checkpoints store the task's state
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """
         Returns:
-            The loss, times the sample size; the sample size; and values for the log.
+            Sum of the loss over the sample size; the sample size (masked tokens or sentences); and values for the log.
 
         Raises:
             ValueError: hidden states of teacher and student have different shapes.
         """
         weights = self._weights(model)
-        tokens, target = sample["net_input"]["src_tokens"], sample["target"]
-        real = tokens.ne(self.padding_idx)
-        options: dict[str, Any] = {"return_all_hiddens": weights["hidden"] > 0}
-        if self.is_classifier:
-            options |= {"features_only": True}
-            sample_size = target.size(0)
-            if weights["logits"] + weights["task"] > 0:
-                options |= {"classification_head_name": self.cfg.classification_head_name}
-        else:
-            masked = target.ne(self.padding_idx)
-            sample_size = int(masked.sum())
-            if self.cfg.unmasked:
-                tokens = torch.where(masked, target, tokens)
-            if weights["logits"] + weights["task"] > 0:
-                options |= {"masked_tokens": masked}
-            else:
-                options |= {"features_only": True}
-        if sample_size == 0:  # rare: no token is masked
-            sample_size, options = 1, {"features_only": True, "return_all_hiddens": weights["hidden"] > 0}
-            weights |= {"logits": 0.0, "task": 0.0}
-
+        tokens, sample_size, options = self._choose_outputs(sample, weights)
         output, extra = model(tokens, **options)
         terms: dict[str, Tensor] = {}
         if weights["hidden"] or weights["logits"]:
-            if self.is_classifier and not weights["logits"]:
-                options.pop("classification_head_name", None)
+            if not weights["logits"]:
+                options.pop("classification_head_name", None)  # the teacher may have none
             expected, expected_extra = self.teacher(tokens, **options)
         if weights["hidden"]:
-            ours, theirs = ([h.transpose(0, 1) for h in each["inner_states"][1:]] for each in (extra, expected_extra))
-            terms["hidden"] = hidden_loss(ours, theirs, real)
-        log: dict[str, Any] = {}
+            ours, theirs = (
+                [h.transpose(0, 1) for h in states["inner_states"][1:]] for states in (extra, expected_extra)
+            )
+            terms["hidden"] = hidden_loss(ours, theirs, tokens.ne(self.padding_idx))
         if weights["logits"]:
             if self.is_regression:
                 terms["logits"] = F.mse_loss(output.float(), expected.float())
             else:
                 terms["logits"] = logits_loss(output, expected, self.cfg.temperature)
+        log: dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         if weights["task"]:
-            terms["task"] = self._task_loss(output, target, log)
-        loss: Tensor = torch.stack([weights[name] * value for name, value in terms.items()]).sum() * sample_size
+            targets = self._targets(sample)
+            if self.is_regression:
+                terms["task"] = F.mse_loss(output.view(-1).float(), targets.float())
+            else:
+                terms["task"] = F.cross_entropy(output.float(), targets)
+                log["ncorrect" if self.is_classifier else "npredicted"] = (output.argmax(-1) == targets).sum()
+        # Without any term (no token of a batch is masked) gradients are zero.
+        loss = sum((weights[name] * value for name, value in terms.items()), output.float().sum() * 0) * sample_size
         log |= {f"{name}_loss": value.detach() * sample_size for name, value in terms.items()}
         log |= {"loss": loss.detach(), "sample_size": sample_size}
-        log |= {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         return loss, sample_size, log
 
-    def _task_loss(self, output: Tensor, target: Tensor, log: dict[str, Any]) -> Tensor:
-        """The mean loss of the task; adds the number of correct classes to the log."""
-        if self.is_regression:
-            return F.mse_loss(output.view(-1).float(), target.view(-1).float())
+    def _choose_outputs(self, sample: dict[str, Any], weights: dict[str, float]) -> tuple[Tensor, int, dict[str, Any]]:
+        """The tokens to read, the sample size, and the options of ``forward`` of both models.
+
+        If no token is masked, which is rare, the weights of logits and task become 0.
+        """
+        tokens, target = sample["net_input"]["src_tokens"], sample["target"]
+        options: dict[str, Any] = {"return_all_hiddens": weights["hidden"] > 0}
         if self.is_classifier:
-            target = target.view(-1)
-            log["ncorrect"] = (output.argmax(1) == target).sum()
-        else:
-            target = target[target.ne(self.padding_idx)]
-        return F.cross_entropy(output.float(), target)
+            if weights["logits"] or weights["task"]:
+                return (
+                    tokens,
+                    target.size(0),
+                    {**options, "classification_head_name": self.cfg.classification_head_name},
+                )
+            return tokens, target.size(0), {**options, "features_only": True}
+        masked = target.ne(self.padding_idx)
+        sample_size = int(masked.sum())
+        if sample_size == 0:
+            weights |= {"logits": 0.0, "task": 0.0}
+        if self.cfg.unmasked:
+            tokens = torch.where(masked, target, tokens)
+        if weights["logits"] or weights["task"]:
+            return tokens, sample_size, {**options, "masked_tokens": masked}
+        return tokens, max(sample_size, 1), {**options, "features_only": True}
+
+    def _targets(self, sample: dict[str, Any]) -> Tensor:
+        """The classes or scores (B,), or the masked tokens."""
+        target: Tensor = sample["target"]
+        return target.view(-1) if self.is_classifier else target[target.ne(self.padding_idx)]
 
     def _weights(self, model: Any) -> dict[str, float]:
         """The weight of each term for this student; ValueError if hidden states cannot be compared."""
@@ -152,11 +158,17 @@ class DistillationCriterion(FairseqCriterion):
                 f"hidden_weight must be 0: the student has {shape[0]} layers of {shape[1]}, the teacher "
                 f"{expected[0]} of {expected[1]}, got {hidden}"
             )
-        return {"hidden": hidden, "logits": self.cfg.logits_weight, "task": self.cfg.task_weight}
+        weights = {"hidden": hidden, "logits": self.cfg.logits_weight, "task": self.cfg.task_weight}
+        if not any(weights.values()):
+            raise ValueError(
+                f"logits_weight or task_weight must be above 0: the student has {shape[0]} layers of {shape[1]}, the "
+                f"teacher {expected[0]} of {expected[1]}, got 0 for both"
+            )
+        return weights
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Aggregate the logs of workers: losses in nats, except ``task_loss`` of masked_lm, whose ``ppl`` is logged."""
+        """Aggregate the logs of workers: losses in nats (fairseq's own criterions use bits), accuracy or perplexity."""
 
         def total(key: str) -> Any:
             return sum(log.get(key, 0) for log in logging_outputs)
@@ -168,7 +180,7 @@ class DistillationCriterion(FairseqCriterion):
                 metrics.log_scalar(f"{name}_loss", total(f"{name}_loss") / size, size, round=4)
         if any("ncorrect" in log for log in logging_outputs):
             metrics.log_scalar("accuracy", 100.0 * total("ncorrect") / total("nsentences"), size, round=1)
-        elif any("task_loss" in log for log in logging_outputs):
+        elif any("npredicted" in log for log in logging_outputs):
             metrics.log_derived(
                 "ppl", lambda meters: utils.get_perplexity(meters["task_loss"].avg / math.log(2)), priority=10
             )
@@ -187,6 +199,8 @@ def _check_options(cfg: DistillationConfig) -> None:
         raise ValueError("hidden_weight, logits_weight or task_weight must be above 0, got 0 for all")
     if not 0 < cfg.temperature < math.inf:
         raise ValueError(f"temperature must be above 0, got {cfg.temperature}")
+    if cfg.temperature != 1 and (cfg.logits_weight == 0 or cfg.regression_target):
+        raise ValueError(f"temperature must be 1 without probabilities to compare, got {cfg.temperature}")
     if cfg.unmasked and (cfg.logits_weight or cfg.task_weight):
         raise ValueError(
             "logits_weight and task_weight must be 0 with unmasked, which has no masked tokens to predict, got "
@@ -194,6 +208,6 @@ def _check_options(cfg: DistillationConfig) -> None:
         )
 
 
-def _longest(task: Any) -> int:
+def _get_max_positions(task: Any) -> int:
     n = task.max_positions()
     return int(n if n is not None else task.cfg.tokens_per_sample)

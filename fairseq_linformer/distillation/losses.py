@@ -35,7 +35,7 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> T
 
 
 class SurvivingVariance:
-    """Share of the variance of the teacher's features that a student keeps, by layer: 1 - residual / variance.
+    """Share of the variance of the teacher's features that a student keeps (R^2), by layer: 1 - residual / variance.
 
     1 means equal features, and 0 those of a student that always outputs their mean; it may be negative. Sums are in
     double precision.
@@ -60,6 +60,6 @@ class SurvivingVariance:
             self._residual[i] += (s - t).square().sum()
 
     def shares(self) -> list[float]:
-        """The share of each layer; NaN without data or variance."""
+        """The share of each layer; not finite without data or variance."""
         variance = self._squares - self._sum.square().sum(1) / max(self._count, 1)
         return (1 - self._residual / variance).tolist()

@@ -1,25 +1,21 @@
 """The teacher: a frozen model that is neither trained nor stored with its student."""
 
-import logging
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..checkpoints.files import is_fairseq_checkpoint
 from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.tokenizer_files import DICTIONARY
 from ..files import sha256
 from ..models.shapes import EMBEDDINGS, count_layers, head_names, max_positions
 
-logger = logging.getLogger(__name__)
-
 
 class Teacher:
     """A fairseq model in eval mode, without gradients; on a GPU in half precision.
 
-    It is not a module, so that a criterion that holds it has no parameters to train or to save.
+    It is not a module, so that its criterion neither trains nor saves its parameters.
 
     Args:
         path: checkpoint of RoBERTa or a Linformer.
@@ -27,15 +23,15 @@ class Teacher:
 
     Attributes:
         sha256: checksum of the file.
-        vocab_size, max_positions, layers, width: of the model.
+        vocab_size, max_positions, layers, width: V, n, L and d.
 
     Raises:
         ValueError: the file is missing or is not such a checkpoint, or it has no such head.
     """
 
     def __init__(self, path: str, head: str | None = None):
-        if not is_fairseq_checkpoint(path) or not Path(path).is_file():
-            raise ValueError(f"teacher {path} does not exist; expected a fairseq checkpoint")
+        if not Path(path).is_file():
+            raise ValueError(f"teacher must be a fairseq checkpoint, got {path}, which is not a file")
         checkpoint = open_checkpoint(path)
         state = checkpoint["model"]
         if head is not None and head not in head_names(state):
@@ -55,7 +51,7 @@ class Teacher:
             data: its folder, for messages.
 
         Raises:
-            ValueError: the dictionary differs, or the teacher's inputs are shorter.
+            ValueError: the dictionary differs, or n exceeds the teacher's ``max_positions``.
         """
         if len(dictionary) != self.vocab_size:
             raise ValueError(
@@ -75,7 +71,9 @@ class Teacher:
         """The outputs of ``RobertaModel.forward``, on the device of ``tokens``."""
         parameter = next(self._model.parameters())
         if parameter.device != tokens.device:
-            half = torch.bfloat16 if tokens.is_cuda and torch.cuda.is_bf16_supported() else torch.float16
-            self._model.to(tokens.device, dtype=half if tokens.is_cuda else torch.float32)
+            dtype = torch.float32
+            if tokens.is_cuda:
+                dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+            self._model.to(tokens.device, dtype)
         output: tuple[Tensor, dict[str, Any]] = self._model(tokens, **options)
         return output

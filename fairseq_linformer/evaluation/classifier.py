@@ -87,7 +87,7 @@ class FairseqClassifier:
         """
         check_dictionary(self._dictionary, self._vocab_size, self.path)
         if not (files := files or find_tokenizer_files(self.path.parent)):
-            raise ValueError(f"{self.path} needs {FILES_TEXT} next to it, or {FLAGS_TEXT}")
+            raise ValueError(f"there is no tokenizer ({FILES_TEXT}) next to {self.path}; pass {FLAGS_TEXT}")
         self._tokenizer = load_tokenizer(files, self._dictionary)
 
     def check_same_dictionary(self, path) -> None:

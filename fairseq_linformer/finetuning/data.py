@@ -103,7 +103,7 @@ def _check_options(
     if options == DataOptions():
         return
     if not manifest:
-        names = "--source, --truncation and the tokenizer"
+        names = f"--source, --truncation and {FLAGS_TEXT}"
         raise ValueError(f"{folder} has no {MANIFEST} to check options against; omit {names}")
     different = []
     if options.source and open_source(task, options.source).describe() != manifest.get("source"):

@@ -7,13 +7,13 @@ from typing import Any
 
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_architecture, get_cfg_section, read_checkpoint, write_checkpoint
-from ..checkpoints.models import EPS_ARCHITECTURE
 from ..checkpoints.provenance import collect_provenance
 from ..checkpoints.resize import resize
 from ..evaluation.classifier import DICTIONARY, check_dictionary
 from ..files import sha256
 from ..launching.training_job import quote
 from ..models.options import LinformerRobertaConfig
+from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, group_projections, head_names, max_positions, upgrade_names
 
 # Model options that belong to the recipe, to a machine, or to the loading of a checkpoint.

@@ -1,1 +1,1 @@
-"""A Transformer in, a Linformer with nearly the same features out."""
+"""Conversion of a Transformer to a Linformer, with distillation."""

@@ -1,6 +1,6 @@
-"""``fairseq-linformer linearize``: a Transformer in, a Linformer with nearly the same features out.
+"""Conversion of a Transformer to a Linformer, with distillation.
 
-OUT/teacher/       the Transformer for fairseq, if it is one of ``transformers``
+OUT/teacher/       the teacher as a fairseq checkpoint, if the source is a model of ``transformers``
 OUT/start.pt       the Linformer before training
 OUT/run/           the run folder of the distillation, as in launching/run_folder.py
 OUT/origin.json    source, text and options; only the same ones resume
@@ -10,29 +10,30 @@ OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 
 import json
 import shutil
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..checkpoints.files import get_cfg_section, is_fairseq_checkpoint, read_checkpoint, write_checkpoint
-from ..checkpoints.from_transformers import from_transformers
-from ..checkpoints.roberta import from_roberta
+from ..checkpoints.from_transformers import MODEL, linformer_of, read_transformers, write_model
+from ..checkpoints.resize import resize
+from ..checkpoints.transformers_encoder import find_weights
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
-from ..files import read_json, sha256, write_lines
+from ..files import check_new_folder, new_folder, read_json, sha256, write_lines
 from ..finetuning.initial_checkpoint import open_checkpoint
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import TrainingJob, quote
-from ..models.shapes import max_positions, upgrade_names
 from ..resources import CONFIGS
-from .survival import measure_survival
+from .survival import measure_survival, read_dictionary
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
-START, MODEL, REPORT, ORIGIN, LOG = "start.pt", "model.pt", "report.json", "origin.json", "distillation.txt"
+START, TEACHER, REPORT, ORIGIN, LOG = "start.pt", "teacher", "report.json", "origin.json", "distillation.txt"
 WARMUP = 0.05
-"""Share of the updates in which the learning rate rises."""
+"""Share of the updates with learning rate warmup."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,13 @@ class Linearization:
 
     Attributes:
         source: name on the hub, folder of ``transformers``, or fairseq checkpoint of a RoBERTa.
-        text: folder with ``dict.txt``, train and valid, of the source's tokenizer.
+        text: data folder of ``prepare pretraining`` (``dict.txt``, train and valid), with the source's tokenizer.
         model: options of the Linformer, as for ``from_roberta``.
-        tokens_per_sample: n of the training; None for the model's.
+        tokens_per_sample: tokens per block; None for the model's n.
         batch_size: blocks of n tokens per update.
-        max_update: updates; 0 to convert only.
+        max_update: number of updates; 0 converts without training.
         lr: peak learning rate; it decays linearly to 0.
-        seed: of new parameters and of the order of the text.
+        seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
 
     Raises:
@@ -74,7 +75,7 @@ class Linearization:
             raise ValueError(f"tokens_per_sample must be at least 2, got {self.tokens_per_sample}")
 
 
-def linearize(what: Linearization, out, until: float | None = None) -> dict[str, Any] | None:
+def linearize(options: Linearization, out, until: float | None = None) -> dict[str, Any] | None:
     """Convert, distill and measure; rerun to resume.
 
     Args:
@@ -90,108 +91,116 @@ def linearize(what: Linearization, out, until: float | None = None) -> dict[str,
     """
     out = Path(out).absolute()
     if (out / REPORT).is_file():
-        _check_origin(what, out)
+        _check_origin(options, out)
         report: dict[str, Any] = read_json(out / REPORT)
         return report
-    teacher = _prepare(what, out)
-    n = what.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
-    frozen = Teacher(str(teacher))
-    before = measure_survival(teacher, out / START, what.text, n)
-    last, seconds = out / START, 0.0
-    if what.max_update:
-        training = _training(what, out, teacher, n)
-        if not (training.folder / run_folder.DONE).exists():
-            started = time.monotonic()
-            if not local.train(training, LOG, what.max_update, until):
-                return None
-            seconds = time.monotonic() - started
-        last = training.folder / run_folder.CHECKPOINTS / LAST
+    teacher = _prepare(options, out)
+    n = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
+    before = measure_survival(teacher, out / START, options.text, n)
+    student = out / START
+    if options.max_update:
+        training = _build_job(options, out, teacher, n)
+        is_done = (training.folder / run_folder.DONE).exists()
+        if not is_done and not local.train(training, LOG, options.max_update, until):
+            return None
+        student = training.folder / run_folder.CHECKPOINTS / LAST
     report = {
-        "source": Path(what.source).name,
-        "teacher_sha256": frozen.sha256,
-        "options": {key: value for key, value in asdict(what).items() if key not in ("source", "text")},
-        "tokens": what.max_update * what.batch_size * n,
+        "source": Path(options.source).name,
+        "teacher_sha256": sha256(teacher),
+        "options": _values(options),
+        "tokens_at_most": options.max_update * options.batch_size * n,
         "variance_before": before,
-        "variance_after": measure_survival(teacher, last, what.text, n) if what.max_update else before,
-        "seconds_of_the_last_attempt": round(seconds, 1),
+        "variance_after": measure_survival(teacher, student, options.text, n) if options.max_update else before,
     }
-    _write_model(out, last, teacher, report)
+    _write_model(out, student, teacher, report)
     write_lines(out / REPORT, [json.dumps(report, indent=1)])
     return report
 
 
-def _prepare(what: Linearization, out: Path) -> Path:
-    """Write the teacher (unless it is a fairseq checkpoint) and the student's start; returns the teacher's path."""
-    import torch
+def _prepare(options: Linearization, out: Path) -> Path:
+    """Write the teacher, the student's start and the origin, unless they exist; returns the teacher's path.
 
-    if not Path(what.text).is_dir():
-        raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {what.text}")
-    is_own = is_fairseq_checkpoint(what.source)
-    teacher = Path(what.source).absolute() if is_own else out / "teacher" / MODEL
+    All are written, or none.
+    """
+    is_checkpoint = is_fairseq_checkpoint(options.source)
+    teacher = Path(options.source).absolute() if is_checkpoint else out / TEACHER / MODEL
     if (out / ORIGIN).is_file():
-        _check_origin(what, out)
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"OUT must be a new or empty folder, or that of an interrupted run, got {out}")
-    if not is_own and not teacher.is_file():
-        out.mkdir(parents=True, exist_ok=True)
-        from_transformers(what.source, teacher.parent, arch="roberta", max_positions=what.model.get("max_positions"))
-    if not (out / START).is_file():
-        torch.manual_seed(what.seed)
-        checkpoint = read_checkpoint(teacher)
-        n = what.model.get("max_positions", max_positions(upgrade_names(checkpoint["model"])))
-        start = from_roberta(checkpoint, **{"projected_dim": max(1, n // 4), **what.model})
-        out.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(start, out / START)
-    if not (out / ORIGIN).is_file():
-        write_lines(out / ORIGIN, [json.dumps(_origin(what, teacher), indent=1)])
+        _check_origin(options, out)
+        return teacher
+    if not Path(options.text).is_dir():
+        raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
+    check_new_folder(out)
+    if is_checkpoint:
+        checkpoint, vocabulary = read_checkpoint(options.source), None
+    else:
+        checkpoint, vocabulary = read_transformers(options.source)
+        if n := options.model.get("max_positions"):
+            checkpoint = resize(checkpoint, n)
+    torch.manual_seed(options.seed)
+    start = linformer_of(checkpoint, **options.model)
+    n = get_cfg_section(start, "model")["max_positions"]
+    if not 2 <= (options.tokens_per_sample or n) <= n:
+        raise ValueError(f"tokens_per_sample must be between 2 and the student's {n}, got {options.tokens_per_sample}")
+    with new_folder(out) as folder:
+        if vocabulary is not None:
+            (folder / TEACHER).mkdir()
+            write_model(folder / TEACHER, checkpoint, vocabulary)
+        frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL))
+        frozen.check_task(read_dictionary(options.text), n, options.text)
+        write_checkpoint(start, folder / START)
+        write_lines(folder / ORIGIN, [json.dumps(_describe_origin(options), indent=1)])
     return teacher
 
 
-def _origin(what: Linearization, teacher: Path) -> dict[str, Any]:
-    files = [Path(what.text) / name for name in (DICTIONARY, "train.idx")]
+def _describe_origin(options: Linearization) -> dict[str, Any]:
+    """Options and checksums of the inputs, as JSON holds them."""
+    weights = Path(options.source) if is_fairseq_checkpoint(options.source) else find_weights(options.source)
+    files = [Path(options.text) / name for name in (DICTIONARY, "train.idx")]
     text = {path.name: sha256(path) for path in files if path.is_file()}
-    values = {key: value for key, value in asdict(what).items() if key not in ("source", "text")}
-    return json.loads(json.dumps({**values, "teacher": sha256(teacher), "text": text}))
+    values: dict[str, Any] = json.loads(json.dumps({**_values(options), "source": sha256(weights), "text": text}))
+    return values
 
 
-def _check_origin(what: Linearization, out: Path) -> None:
+def _values(options: Linearization) -> dict[str, Any]:
+    return {key: value for key, value in asdict(options).items() if key not in ("source", "text")}
+
+
+def _check_origin(options: Linearization, out: Path) -> None:
     stored = read_json(out / ORIGIN)
-    teacher = out / "teacher" / MODEL
-    current = _origin(what, teacher if teacher.is_file() else Path(what.source))
-    for key, value in current.items():
+    for key, value in _describe_origin(options).items():
         if stored.get(key) != value:
-            raise ValueError(f"{out} has {key} {stored.get(key)}, got {value}; choose another OUT")
+            raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {value}; choose another OUT")
 
 
-def _training(what: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:
+def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:
     student = open_checkpoint(out / START, out)
     overrides = (
-        f"common.seed={what.seed}",
-        f"task.data={quote(str(Path(what.text).absolute()))}",
+        f"common.seed={options.seed}",
+        f"task.data={quote(str(Path(options.text).absolute()))}",
         f"task.tokens_per_sample={n}",
         f"checkpoint.finetune_from_model={quote(str(student.path))}",
         f"criterion.teacher={quote(str(teacher))}",
         *student.overrides,
         f"++model.max_positions={student.max_positions}",
-        f"dataset.batch_size={what.batch_size}",
-        f"optimization.lr=[{what.lr!r}]",
-        f"optimization.max_update={what.max_update}",
-        f"lr_scheduler.warmup_updates={round(WARMUP * what.max_update)}",
-        f"lr_scheduler.total_num_update={what.max_update}",
+        f"dataset.batch_size={options.batch_size}",
+        f"optimization.lr=[{options.lr!r}]",
+        f"optimization.max_update={options.max_update}",
+        f"lr_scheduler.warmup_updates={round(WARMUP * options.max_update)}",
+        f"lr_scheduler.total_num_update={options.max_update}",
     )
-    return TrainingJob(str(CONFIG), overrides, 1, what.device, str(out), "run")
+    return TrainingJob(str(CONFIG), overrides, 1, options.device, str(out), "run")
 
 
-def _write_model(out: Path, last: Path, teacher: Path, report: dict[str, Any]) -> None:
+def _write_model(out: Path, student: Path, teacher: Path, report: dict[str, Any]) -> None:
     """Write the student without optimizer state, with its origin, dictionary and tokenizer."""
-    trained = read_checkpoint(last)
-    trained.pop("last_optimizer_state", None)
+    checkpoint = read_checkpoint(student)
+    checkpoint.pop("last_optimizer_state", None)
     # The criterion of the checkpoint would need the teacher.
-    trained["cfg"] = {**trained["cfg"], "criterion": {"_name": "masked_lm", "tpu": False}}
-    earlier = read_checkpoint(teacher).get("provenance", {})
-    trained["provenance"] = {**earlier, "distilled": report}
+    checkpoint["cfg"] = {**checkpoint["cfg"], "criterion": {"_name": "masked_lm", "tpu": False}}
+    origin = read_checkpoint(teacher).get("provenance", {})
+    checkpoint["provenance"] = {**origin, "distilled": report}
     for name in (DICTIONARY, *TOKENIZER_FILES):
         if (teacher.parent / name).is_file():
             shutil.copyfile(teacher.parent / name, out / name)
     (out / MODEL).unlink(missing_ok=True)  # left by an attempt that was killed before the report
-    write_checkpoint(trained, out / MODEL)
+    write_checkpoint(checkpoint, out / MODEL)

@@ -3,44 +3,56 @@
 from pathlib import Path
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
+from ..corpus.tokenizer_files import DICTIONARY
 from ..distillation import Teacher
 from ..distillation.losses import SurvivingVariance
 from ..models.shapes import max_positions
 from ..progress import Progress
 
 
+def read_dictionary(data) -> Dictionary:
+    """The dictionary of masked language modeling on a folder; ValueError if it has none."""
+    path = Path(data) / DICTIONARY
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist; expected a folder that `prepare pretraining` wrote")
+    dictionary = Dictionary.load(str(path))
+    dictionary.add_symbol("<mask>")
+    return dictionary
+
+
 def measure_survival(teacher, student, data, n: int, tokens: int = 32768, split: str = "valid") -> list[float]:
     """Share of the variance of the teacher's features that the student keeps, by layer.
 
     Text is split into blocks of n tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode none``; nothing is
-    masked.
+    masked. The blocks are in a random order, with seed 1. It runs on the CPU in single precision.
 
     Args:
         teacher, student: fairseq checkpoints of equal width and number of layers.
         data: folder with ``dict.txt`` and the split.
-        tokens: at most so many, from the beginning of the split.
+        tokens: stop after the batch that reaches this number, padding included.
 
     Raises:
         ValueError: a file is missing, or the models or the data do not fit.
     """
     state = open_checkpoint(student)
-    own = max_positions(state["model"])
-    if not 2 <= n <= own:
-        raise ValueError(f"tokens_per_sample must be between 2 and the student's {own}, got {n}")
+    positions = max_positions(state["model"])
+    if not 2 <= n <= positions:
+        raise ValueError(f"tokens_per_sample must be between 2 and the student's {positions}, got {n}")
     task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=n, seed=1)))
-    frozen = Teacher(str(teacher))
-    frozen.check_task(task.source_dictionary, n, str(data))
+    teacher_model = Teacher(str(teacher))
+    teacher_model.check_task(task.source_dictionary, n, str(data))
     if not (Path(data) / f"{split}.idx").is_file():
         raise ValueError(f"{data} has no {split}.idx; expected a folder that `prepare pretraining` wrote")
     task.load_dataset(split)
     model = build_model(state).eval()
-    measured = SurvivingVariance(frozen.layers, frozen.width)
+    measured = SurvivingVariance(teacher_model.layers, teacher_model.width)
     iterator = task.get_batch_iterator(task.dataset(split), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
-    batches, done = iterator.next_epoch_itr(shuffle=False), 0
+    batches, num_tokens = iterator.next_epoch_itr(shuffle=False), 0
     with Progress("surviving variance", tokens, "tokens") as progress, torch.no_grad():
         for sample in batches:
             inputs, target = sample["net_input"]["src_tokens"], sample["target"]
@@ -48,11 +60,11 @@ def measure_survival(teacher, student, data, n: int, tokens: int = 32768, split:
             text = torch.where(target.ne(pad), target, inputs)
             ours, theirs = (
                 [h.transpose(0, 1) for h in run(text, features_only=True, return_all_hiddens=True)[1]["inner_states"]]
-                for run in (model, frozen)
+                for run in (model, teacher_model)
             )
             measured.add(ours[1:], theirs[1:], text.ne(pad))
-            done += text.numel()
+            num_tokens += text.numel()
             progress.add(text.numel())
-            if done >= tokens:
+            if num_tokens >= tokens:
                 break
     return measured.shares()

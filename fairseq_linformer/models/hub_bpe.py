@@ -1,6 +1,5 @@
 """Tokenizers of fairseq's hub interface: WordPiece, and the choice by the files of a folder."""
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +7,7 @@ from fairseq.data.encoders import register_bpe
 from fairseq.dataclass import FairseqDataclass
 
 from ..corpus.tokenizer import read_bytes
-from ..corpus.tokenizer_files import SENTENCEPIECE_FILE, WORDPIECE_FILE
+from ..corpus.tokenizer_files import find_tokenizer_files
 from ..corpus.wordpiece import load_normalized, normalize
 
 
@@ -38,20 +37,34 @@ class WordPieceBPE:
         return not token.startswith("##")
 
 
-def choose_bpe(folder, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of ``from_pretrained`` that choose the tokenizer of a folder: SentencePiece, WordPiece, else GPT-2's BPE.
+class HubTokenizer:
+    """``from_pretrained`` of fairseq's RoBERTa, with the tokenizer of the checkpoint's folder."""
 
-    Args:
-        options: options that the caller set.
-    """
+    @classmethod
+    def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs):
+        """fairseq's RoBERTa hub interface around a checkpoint of this model.
 
-    def exists(name: str) -> bool:
-        return os.path.exists(os.path.join(folder, name))
+        Args:
+            model_name_or_path: folder of the checkpoint.
+            checkpoint_file: file in it.
+            data_name_or_path: folder of ``dict.txt``; relative to the checkpoint's folder if it starts with ".".
+            bpe: tokenizer; None for that of ``sentencepiece_model`` or ``wordpiece_file`` if one is passed, else for
+                that of the files in the folder, else ``gpt2``.
+        """
+        if bpe is None:
+            bpe, files = _choose_bpe(model_name_or_path, kwargs)
+            kwargs = {**files, **kwargs}
+        return super().from_pretrained(  # of RobertaModel, the other base class
+            model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, **kwargs
+        )
 
-    if "sentencepiece_model" in options or exists(SENTENCEPIECE_FILE):
-        return {"bpe": "sentencepiece"}
-    if "wordpiece_file" in options:
-        return {"bpe": "wordpiece"}
-    if exists(WORDPIECE_FILE):
-        return {"bpe": "wordpiece", "wordpiece_file": os.path.join(folder, WORDPIECE_FILE)}
-    return {"bpe": "gpt2"}
+
+def _choose_bpe(folder, options: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Name of fairseq's BPE, and its options that are not passed already."""
+    for option, bpe in (("sentencepiece_model", "sentencepiece"), ("wordpiece_file", "wordpiece")):
+        if option in options:
+            return bpe, {}
+    files = find_tokenizer_files(folder)
+    if files is None:
+        return "gpt2", {}
+    return files.kind, {"wordpiece_file": str(files.path)} if files.kind == "wordpiece" else {}

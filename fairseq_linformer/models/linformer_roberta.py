@@ -27,7 +27,7 @@ from ..modules.projection import count_matrices
 from . import authors_plugin
 from .compatibility import RESIZABLE_FIELDS, describe_mismatch, find_differing_fields
 from .compilation import compile_layers
-from .hub_bpe import choose_bpe
+from .hub_bpe import HubTokenizer
 from .options import ARCHITECTURES, LinformerRobertaConfig, collect_options, resolve_options, to_linformer_config
 from .resize import fit_state_dict
 from .shapes import POSITIONS, count_layers, group_projections, infer_config, record_options
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 @register_model("linformer_roberta", dataclass=LinformerRobertaConfig)
-class LinformerRobertaModel(RobertaModel):
+class LinformerRobertaModel(HubTokenizer, RobertaModel):
     """RoBERTa whose self-attention is linear in the length of the input.
 
     It supports all of fairseq's RoBERTa: heads, hub interface, tasks and criterions; ``options.py`` lists the options.
@@ -62,21 +62,6 @@ class LinformerRobertaModel(RobertaModel):
         model = cls(args, encoder)
         model._cfg = cfg
         return model
-
-    @classmethod
-    def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs):
-        """fairseq's RoBERTa hub interface around a checkpoint of this model.
-
-        Args:
-            model_name_or_path: folder of the checkpoint.
-            checkpoint_file: file in it.
-            data_name_or_path: folder of ``dict.txt``; relative to the checkpoint's folder if it starts with ".".
-            bpe: tokenizer; None for that of the files in the checkpoint's folder: ``sentencepiece`` if it has a
-                ``sentencepiece.bpe.model`` or ``sentencepiece_model`` is passed, ``wordpiece`` if it has a
-                ``tokenizer.json`` or ``wordpiece_file`` is passed, else ``gpt2``.
-        """
-        choice = choose_bpe(model_name_or_path, kwargs) if bpe is None else {"bpe": bpe}
-        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **{**choice, **kwargs})
 
     def forward(
         self,
@@ -105,7 +90,8 @@ class LinformerRobertaModel(RobertaModel):
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         """Load a checkpoint of this model or of the authors' model.
 
-        ``encoder_layers_to_keep`` drops layers; ``resize_checkpoint`` resizes E, F and the position embeddings.
+        ``encoder_layers_to_keep`` drops layers; ``resize_checkpoint`` resizes E, F and the position embeddings, and
+        accepts another local window.
 
         Raises:
             ValueError: the checkpoint does not fit; the message names the difference.

@@ -11,19 +11,21 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from torch import nn
 
-from .hub_bpe import choose_bpe
+from .hub_bpe import HubTokenizer
 
+EPS_ARCHITECTURE = "roberta_eps"
 BERT_EPSILON = 1e-12
 
 
-@register_model("roberta_eps")
-class RobertaEpsModel(RobertaModel):
+@register_model(EPS_ARCHITECTURE)
+class RobertaEpsModel(HubTokenizer, RobertaModel):
     """fairseq's RoBERTa, whose option ``layer_norm_eps`` is the epsilon of all its layer norms."""
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
         RobertaModel.add_args(parser)
-        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="epsilon of the layer norms")
+        note = "epsilon of the layer norms (default: 1e-12, BERT's)"
+        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help=note)
 
     @classmethod
     def hub_models(cls) -> dict[str, str]:
@@ -33,23 +35,17 @@ class RobertaEpsModel(RobertaModel):
     def build_model(cls, args: Any, task: Any) -> "RobertaEpsModel":
         _roberta_eps(args)
         model: RobertaEpsModel = super().build_model(args, task)
-        set_layer_norm_eps(model, args.layer_norm_eps)
+        _set_layer_norm_eps(model, args.layer_norm_eps)
         return model
 
-    @classmethod
-    def from_pretrained(cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", bpe=None, **kwargs):
-        """Like ``LinformerRobertaModel.from_pretrained``."""
-        choice = choose_bpe(model_name_or_path, kwargs) if bpe is None else {"bpe": bpe}
-        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **{**choice, **kwargs})
 
-
-@register_model_architecture("roberta_eps", "roberta_eps")
+@register_model_architecture(EPS_ARCHITECTURE, EPS_ARCHITECTURE)
 def _roberta_eps(args: Any) -> None:
     args.layer_norm_eps = getattr(args, "layer_norm_eps", None) or BERT_EPSILON
     base_architecture(args)
 
 
-def set_layer_norm_eps(model: nn.Module, epsilon: float) -> None:
+def _set_layer_norm_eps(model: nn.Module, epsilon: float) -> None:
     """Set the epsilon of all layer norms, PyTorch's or apex's."""
     for module in model.modules():
         if hasattr(module, "normalized_shape"):

@@ -16,7 +16,8 @@ ATTENTION_HEADS, LOCAL_WINDOW, NORM_EPSILON = OPTION_BUFFERS = (
     "encoder.local_window",
     "encoder.log10_layer_norm_eps",
 )
-"""Buffers with the options that tensor shapes do not determine. A logarithm, because 1e-12 is 0 in half precision."""
+"""Buffers that record the options that tensor shapes do not determine. Epsilon is stored as a logarithm, because
+1e-12 is 0 in half precision."""
 EMBEDDINGS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "embed_positions.weight"
 OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
@@ -68,7 +69,7 @@ def infer_config(state: dict[str, Tensor], default: LinformerConfig | None = Non
     Pooling, which has nothing to share, has sharing ``none``.
 
     Args:
-        default: has the options that an older state dict does not record (``OPTION_BUFFERS``).
+        default: values for an older state dict, which does not record ``OPTION_BUFFERS``.
     """
     by_module: dict[str, list[dict[str, Tensor]]] = {}  # one item, or one per head
     for prefix, entries in group_projections(state).items():
@@ -93,7 +94,7 @@ def infer_config(state: dict[str, Tensor], default: LinformerConfig | None = Non
         options["attention_heads"] = int(state[ATTENTION_HEADS])
     if LOCAL_WINDOW in state:
         options["local_window"] = int(state[LOCAL_WINDOW])
-    if NORM_EPSILON in state:  # to the precision of a rounded logarithm
+    if NORM_EPSILON in state:  # one digit: bfloat16 stores the logarithm to about 0.03
         options["layer_norm_eps"] = float(f"{10 ** float(state[NORM_EPSILON]):.1g}")
     return LinformerConfig(
         vocab_size=state[EMBEDDINGS].size(0),

@@ -31,7 +31,7 @@ from .formulas import Batch, PlannedModel
 VOCAB_SIZE = 50265
 """Size of RoBERTa's dictionary, with <mask>."""
 ROBERTA_ARCHITECTURES = ("roberta", "roberta_base", "roberta_large", "roberta_prenorm", "roberta_eps")
-"""Architectures of fairseq's own RoBERTa, also with another epsilon, which has a default for every option."""
+"""fairseq's RoBERTa, and ``roberta_eps`` of this plugin; each has a default for every option."""
 UNSUPPORTED_MODEL_OPTIONS = """
     quant_noise_pq quant_noise_scalar encoder_layers_to_keep offload_activations encoder_layerdrop adaptive_input
     no_token_positional_embeddings

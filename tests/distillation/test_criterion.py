@@ -40,7 +40,7 @@ class State(dict):
 
 
 class Task:
-    """What the criterion reads of fairseq's task."""
+    """The attributes of fairseq's task that the criterion reads."""
 
     def __init__(self, data, n=16):
         self.source_dictionary = self.target_dictionary = Dictionary.load(str(Path(data) / "dict.txt"))
@@ -112,6 +112,17 @@ def test_teacher_is_its_own_student(teacher, mlm_data):
     assert float(loss.detach()) == pytest.approx(0, abs=1e-6) and "task_loss" not in log
 
 
+def test_batch_without_masked_tokens_learns_hidden_states_only(teacher, start, mlm_data):
+    batch, _ = sample()
+    batch["target"] = torch.ones_like(batch["target"])
+    loss, size, log = criterion(teacher, mlm_data)(build(start).eval(), batch)
+    assert size == 1 and "hidden_loss" in log and "logits_loss" not in log
+    torch.testing.assert_close(loss.detach(), log["hidden_loss"])
+    loss, _, _ = criterion(teacher, mlm_data, hidden_weight=0)(build(start).eval(), batch)
+    loss.backward()
+    assert float(loss.detach()) == 0
+
+
 def test_teacher_is_neither_trained_nor_stored(teacher, start, mlm_data, tmp_path):
     before = sha256(teacher)
     options = ["--unmasked", "--logits-weight", 0, "--task-weight", 0, "--dropout", 0, "--attention-dropout", 0]
@@ -139,6 +150,9 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     assert sum(losses[-3:]) < sum(losses[:3])
     with pytest.raises(Exception, match="hidden_weight must be 0: the student has 2 layers of 24, the teacher 2 of 16"):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
+    unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
+    with pytest.raises(Exception, match="logits_weight or task_weight must be above 0: the student has 2 layers of 24"):
+        train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
 def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
@@ -162,6 +176,7 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
         (dict(temperature=0), "temperature must be above 0, got 0"),
         (dict(hidden_weight=0, logits_weight=0, task_weight=0), "got 0 for all"),
         (dict(unmasked=True), "must be 0 with unmasked"),
+        (dict(temperature=2.0, logits_weight=0), "temperature must be 1 without"),
         (dict(n=32), "at least n = 32 positions, got 16"),
     ],
 )
@@ -171,7 +186,7 @@ def test_rejected_options(teacher, mlm_data, options, message):
 
 
 def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):
-    with pytest.raises(ValueError, match="moved.pt does not exist"):
+    with pytest.raises(ValueError, match="moved.pt, which is not a file"):
         criterion(tmp_path / "moved.pt", mlm_data)
     (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
     with pytest.raises(ValueError, match="must be that of the teacher .* got 7"):

@@ -52,7 +52,11 @@ def test_surviving_variance():
     rows = []
     for sentences in (2, 5):
         theirs = random_states(3, sentences, 6, 4, generator)
-        ours = [theirs[0], torch.zeros_like(theirs[1]), theirs[2] + 0.1 * torch.randn(theirs[2].shape)]
+        ours = [
+            theirs[0],
+            torch.zeros_like(theirs[1]),
+            theirs[2] + 0.1 * torch.randn(theirs[2].shape, generator=generator),
+        ]
         real = torch.rand(sentences, 6, generator=generator) < 0.7
         measured.add(ours, theirs, real)
         rows.append([(a[real].double(), b[real].double()) for a, b in zip(ours, theirs)])
@@ -65,7 +69,7 @@ def test_surviving_variance():
 
 
 def test_student_that_outputs_the_mean_keeps_nothing():
-    theirs = [torch.randn(4, 5, 3)]
+    theirs = [torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))]
     real = torch.ones(4, 5, dtype=torch.bool)
     measured = SurvivingVariance(1, 3)
     measured.add([theirs[0].mean((0, 1)).expand(4, 5, 3)], theirs, real)

@@ -50,16 +50,16 @@ def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
     report = json.loads((out / "report.json").read_text())
     before, after = report["variance_before"], report["variance_after"]
     assert len(before) == len(after) == 2 and before[-1] < after[-1] < 1
-    assert f"{after[-1]:.3f}" in printed and report["tokens"] == 60 * 4 * 16
+    assert f"{after[-1]:.3f}" in printed and report["tokens_at_most"] == 60 * 4 * 16
     teacher = out / "teacher" / "model.pt"
     assert report["teacher_sha256"] == sha256(teacher)
     model = read_checkpoint(out / "model.pt")
     assert model["provenance"]["imported"]["lm_head"] == "new, untrained" and "last_optimizer_state" not in model
     assert measure_survival(teacher, out / "model.pt", text, 16) == pytest.approx(after)
     build_model(open_checkpoint(out / "model.pt"))
-    before = (out / "model.pt").stat().st_mtime_ns
+    modified = (out / "model.pt").stat().st_mtime_ns
     run(encoder, out, text, *options)  # a finished one is only reported
-    assert capsys.readouterr().out == printed and (out / "model.pt").stat().st_mtime_ns == before
+    assert capsys.readouterr().out == printed and (out / "model.pt").stat().st_mtime_ns == modified
     main(["convert", "to-huggingface", str(out / "model.pt"), str(tmp_path / "hf")])
     with pytest.raises(SystemExit, match="max_update"):
         run(encoder, out, text, *options, "--max-update", 61)
@@ -68,14 +68,15 @@ def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
 def test_conversion_only(encoder, text, tmp_path):
     run(encoder, tmp_path / "a", text, "--max-update", 0)
     report = json.loads((tmp_path / "a" / "report.json").read_text())
-    assert report["variance_before"] == report["variance_after"]
+    start, teacher = (tmp_path / "a" / name for name in ("start.pt", "teacher/model.pt"))
+    assert report["variance_after"] == pytest.approx(measure_survival(teacher, start, text, 16))
     assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
     run(encoder, tmp_path / "b", text, "--max-update", 0, "--projected-dim", 16)  # k = n
     same = json.loads((tmp_path / "b" / "report.json").read_text())["variance_before"]
     assert same == pytest.approx([1, 1], abs=1e-6)
 
 
-def test_survival_of_the_teacher_itself_is_whole(encoder, text, tmp_path):
+def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
     from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
     path = tmp_path / "t" / "model.pt"
     assert measure_survival(path, path, text, 16) == [1, 1]
@@ -98,7 +99,7 @@ def test_survival_of_the_teacher_itself_is_whole(encoder, text, tmp_path):
 def test_wrong_options_are_rejected(encoder, text, tmp_path, options, message):
     with pytest.raises(SystemExit, match=message):
         run(encoder, tmp_path / "out", text, *options)
-    assert not (tmp_path / "out" / "model.pt").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
@@ -107,9 +108,14 @@ def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
     assert not (tmp_path / "out").exists()
     with pytest.raises(SystemExit, match="must be that of the teacher"):
         run(encoder, tmp_path / "other", mlm_data)
+    assert not (tmp_path / "other").exists()
+    run(encoder, tmp_path / "done", text, "--max-update", 0)
+    other = save_encoder(tmp_path / "bert", "bert", True)
+    with pytest.raises(SystemExit, match="source of .*done must be"):
+        run(other, tmp_path / "done", text, "--max-update", 0)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(SystemExit, match="OUT must be a new or empty folder"):
+    with pytest.raises(SystemExit, match="full must be a new or empty folder"):
         run(encoder, tmp_path / "full", text)
     with pytest.raises(SystemExit, match="moved.pt is not a file"):
         run(tmp_path / "moved.pt", tmp_path / "out", text)
