@@ -8,7 +8,7 @@ import fairseq
 import torch
 
 from .. import __version__
-from ..files import check_new_folder, new_folder, write_lines
+from ..files import check_can_be_written, check_new_folder, new_folder, write_lines
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, OUTPUT_EMBEDDINGS, max_positions, upgrade_names
 from .files import build_checkpoint
@@ -42,6 +42,7 @@ def from_transformers(name: str, out, *, arch: str = ARCHITECTURES[0], **options
         ValueError: the model or an option is not supported. Nothing is written.
         OSError: ``out`` cannot be written.
     """
+    check_can_be_written(out)
     check_new_folder(out)
     options = {key: value for key, value in options.items() if value is not None}
     if arch not in ARCHITECTURES:

@@ -3,6 +3,7 @@
 fairseq's RoBERTa has no segments: the embedding of the first one is added to the position embeddings.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import first_line, silence_transformers
-from ..files import sha256
+from ..errors import silence_transformers
+from ..files import fingerprint, read_json, sha256
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
 
@@ -123,7 +124,7 @@ class Encoder:
         state: state dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
         options: options of the model.
         has_lm_head: whether the masked LM head is the encoder's; otherwise it is new and untrained.
-        source: model type, name, and SHA-256 of the safetensors file, or of the index if there are several.
+        source: model type, name, and checksum of the weights (``hash_weights``).
     """
 
     state: dict[str, Tensor]
@@ -143,32 +144,23 @@ def read_encoder(name: str) -> Encoder:
     Raises:
         ValueError: it cannot be loaded, has no weights in safetensors, or is not supported.
     """
-    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForMaskedLM
 
     silence_transformers()
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"transformers cannot load {name}: {first_line(error)}") from None
+    config = load_from_transformers(AutoConfig, name)
     family = _check_supported(name, config)
-    weights = find_weights(name)
-    try:
-        model, info = AutoModelForMaskedLM.from_pretrained(
-            name, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ValueError(f"transformers cannot load {name}: {first_line(error)}") from None
-    # A tied decoder is not stored, and a missing bias of the head is that of a missing head.
-    prefixes = [prefix for prefix, fairseq in family.names if fairseq.startswith(_LM_HEAD)]
-    head = (*prefixes, "cls.predictions.", "lm_head.")
-    missing = sorted(info["missing_keys"])
-    if lacking := [key for key in missing if not key.startswith(head)]:
-        raise ValueError(f"the weights of {name} do not match its config.json: {lacking[0]} is missing")
-    if mismatched := sorted(info["mismatched_keys"]):
-        raise ValueError(f"the weights of {name} do not match its config.json: {mismatched[0]} has another shape")
+    checksum = hash_weights(name)
+    model, info = load_from_transformers(
+        AutoModelForMaskedLM,
+        name,
+        config=config,
+        use_safetensors=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # these are reported below
+        dtype=torch.float32,
+    )
+    has_lm_head = _check_weights(name, family, model, info)
     state = _to_fairseq(model.state_dict(), family, config)
-    has_lm_head = not any("dense" in key or "transform" in key for key in missing)
     if not has_lm_head:
         _add_lm_head(state)
     tied = torch.equal(state[OUTPUT_EMBEDDINGS], state[EMBEDDINGS])
@@ -184,12 +176,27 @@ def read_encoder(name: str) -> Encoder:
         "untie_weights_roberta": not tied,
     }
     options["activation_fn"] = _ACTIVATIONS[options["activation_fn"]]
-    source = {"name": Path(name).name, "model_type": config.model_type, "sha256": sha256(weights)}
+    source = {"name": Path(name).name, "model_type": config.model_type, "sha256": checksum}
     return Encoder(state, options, has_lm_head, source)
 
 
-def find_weights(name: str) -> Path:
-    """Path of the safetensors file of a model, or of the index of several; ValueError if there is none."""
+def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
+    """``auto_class.from_pretrained`` without remote code; ValueError with the reason if it fails in any way."""
+    if not os.path.isdir(name) and (os.path.isabs(name) or name.startswith(".") or name.count("/") > 1):
+        raise ValueError(f"{name} is not a folder, nor a name on the hub")
+    try:
+        return auto_class.from_pretrained(name, trust_remote_code=False, **options)
+    except Exception as error:  # damaged files and the network raise many types
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"transformers cannot load {name}: {reason}") from None
+
+
+def hash_weights(name: str) -> str:
+    """SHA-256 of the safetensors file of a model, or of the checksums of several.
+
+    Raises:
+        ValueError: a file is missing; only pickles may be there.
+    """
     from transformers.utils import cached_file
 
     def find(file: str) -> str | None:
@@ -198,14 +205,43 @@ def find_weights(name: str) -> Path:
         )
         return path
 
-    if path := find(WEIGHTS) or find(f"{WEIGHTS}.index.json"):
-        return Path(path)
+    if path := find(WEIGHTS):
+        return sha256(path)
+    if index := find(f"{WEIGHTS}.index.json"):
+        try:
+            shards = sorted(set(read_json(index)["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"{index} is not an index of safetensors") from None
+        paths = {shard: find(shard) for shard in shards}
+        if missing := [shard for shard, path in paths.items() if path is None]:
+            raise ValueError(f"{name} has no {missing[0]}, which is in {Path(index).name}")
+        return fingerprint({shard: sha256(path) for shard, path in paths.items()})
     if find("pytorch_model.bin"):
         raise ValueError(
             f"{name} has its weights as a pickle, which can contain code; if you trust it, convert it to safetensors "
             "with `AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)`"
         )
     raise ValueError(f"{name} has no {WEIGHTS}")
+
+
+def _check_weights(name: str, family: _Family, model: Any, info: dict[str, Any]) -> bool:
+    """Check that the stored weights are those of the configuration; returns whether they have a masked LM head."""
+    problem = f"the weights of {name} do not match its config.json"
+    prefixes = [prefix for prefix, fairseq in family.names if fairseq.startswith(_LM_HEAD)]
+    head_prefixes = (*prefixes, "cls.predictions.", "lm_head.")
+    head = {key for key in model.state_dict() if key.startswith(head_prefixes)}
+    if model.config.tie_word_embeddings:  # the decoder is not stored
+        head -= {key for key in head if key.endswith(("decoder.weight", "vocab_projector.weight"))}
+    missing = set(info["missing_keys"])
+    if lacking := sorted(missing - head):
+        raise ValueError(f"{problem}: {lacking[0]} is missing")
+    if mismatched := sorted(str(key[0] if isinstance(key, tuple) else key) for key in info["mismatched_keys"]):
+        raise ValueError(f"{problem}: {mismatched[0]} has another shape")
+    if unexpected := sorted(key for key in info["unexpected_keys"] if re.search(r"layer\.\d+\.", key)):
+        raise ValueError(f"{problem}: {unexpected[0]} is unexpected")
+    if missing and missing != head:
+        raise ValueError(f"the masked LM head of {name} is incomplete: {min(missing)} is missing")
+    return not missing
 
 
 def _check_supported(name: str, config: Any) -> _Family:
@@ -223,6 +259,8 @@ def _check_supported(name: str, config: Any) -> _Family:
     activation = getattr(config, family.settings["activation_fn"])
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation of {name} must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+    if getattr(config, "quantization_config", None):
+        raise ValueError(f"{name} must not be quantized, but its config.json has quantization_config")
     if getattr(config, "pruned_heads", None):
         raise ValueError(f"pruned_heads of {name} must be empty, got {config.pruned_heads}")
     if model_type == "roberta" and config.pad_token_id != PADDING_IDX:
@@ -241,7 +279,7 @@ def _to_fairseq(weights: dict[str, Tensor], family: _Family, config: Any) -> dic
                 state[new.format(*layer) + leaf] = value.clone()
     segments = next((value for key, value in weights.items() if key.endswith("token_type_embeddings.weight")), None)
     positions = state[POSITIONS][family.first_position :]
-    if segments is not None:
+    if segments is not None and len(segments):
         positions = positions + segments[0]
     padding = positions.new_zeros(PADDING_IDX + 1, config.hidden_size)
     state[POSITIONS] = torch.cat([padding, positions])

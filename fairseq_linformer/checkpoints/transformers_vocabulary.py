@@ -10,7 +10,7 @@ from torch import Tensor
 from ..corpus.tokenizer import bytes_of_symbols
 from ..corpus.tokenizer_files import GPT2_FILES, WORDPIECE_FILE
 from ..corpus.wordpiece import check_entries, normalize
-from ..errors import first_line
+from .transformers_encoder import load_from_transformers
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ def read_vocabulary(name: str, vocab_size: int) -> Vocabulary:
     """
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        content = json.loads(tokenizer.backend_tokenizer.to_str())
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"transformers cannot load the tokenizer of {name}: {first_line(error)}") from None
+    tokenizer = load_from_transformers(AutoTokenizer, name)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError(f"the tokenizer of {name} must be a fast one, with a tokenizer.json, got {type(tokenizer)}")
+    content = json.loads(backend.to_str())
     ids = tokenizer.get_vocab()
     if sorted(ids.values()) != list(range(vocab_size)):
         raise ValueError(
@@ -61,13 +61,20 @@ def read_vocabulary(name: str, vocab_size: int) -> Vocabulary:
     if kind == "WordPiece":
         entries = [names[i] for i in others]
         files = {WORDPIECE_FILE: normalize(json.dumps(content).encode(), f"the tokenizer of {name}")}
-    elif kind == "BPE" and (content["pre_tokenizer"] or {}).get("type") == "ByteLevel":
+    elif kind == "BPE" and _is_robertas(content):
         gpt2_ids, files = _to_gpt2(content["model"])
         entries = [str(gpt2_ids.get(names[i], names[i])) for i in others]
     else:
-        raise ValueError(f"the tokenizer of {name} must be a WordPiece or RoBERTa's byte-level BPE, got {kind}")
+        raise ValueError(f"the tokenizer of {name} must be a WordPiece or RoBERTa's byte-level BPE, got another {kind}")
     check_entries(entries, f"the tokenizer of {name}")
     return Vocabulary(torch.tensor([*first, *others, mask]), entries, files)
+
+
+def _is_robertas(content: dict[str, Any]) -> bool:
+    """Whether a byte-level BPE splits text as GPT-2's does."""
+    before = content["pre_tokenizer"] or {}
+    options = before.get("add_prefix_space"), before.get("use_regex", True)
+    return before.get("type") == "ByteLevel" and options == (False, True) and content["normalizer"] is None
 
 
 def _to_gpt2(model: dict[str, Any]) -> tuple[dict[str, int], dict[str, bytes]]:

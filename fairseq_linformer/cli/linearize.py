@@ -56,6 +56,8 @@ def _linearize(options: argparse.Namespace) -> str:
     model = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
     names = ("tokens_per_sample", "batch_size", "max_update", "lr", "seed", "device")
     values = {name: getattr(options, name) for name in names}
+    if options.minutes is not None and not 0 <= options.minutes < float("inf"):
+        raise ValueError(f"--minutes must be at least 0, got {options.minutes}")
     until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     report = linearize(Linearization(options.source, options.text, model, **values), options.out, until)
     if report is None:

@@ -171,7 +171,7 @@ class WordPiece(Tokenizer):
     def __init__(self, file, dictionary=None):
         content = read_bytes(Path(file), "the tokenizer.json of a WordPiece tokenizer is needed")
         content = wordpiece.normalize(content, file)
-        self._tokenizer = wordpiece.load_normalized(content)
+        self._tokenizer = wordpiece.load_normalized(content, file)
         tokens = wordpiece.list_tokens(content)
         entries = [f"{token} 1" for token in tokens[FIRST_ID:-1]]
         if dictionary is not None:

@@ -13,12 +13,22 @@ SPECIAL_TOKENS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<
 """Special token of BERT -> of fairseq, in the order of fairseq's dictionary; <mask> is its last entry."""
 
 
-def load_normalized(content: bytes) -> Any:
-    """The tokenizer of ``tokenizers`` for a normalized ``tokenizer.json``; special tokens in text are text."""
+def load_normalized(content: bytes, file) -> Any:
+    """The tokenizer of ``tokenizers`` for a normalized ``tokenizer.json``; names of special tokens are ordinary text.
+
+    Args:
+        file: its path, for messages.
+
+    Raises:
+        ValueError: ``tokenizers`` cannot read it.
+    """
     import tokenizers
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are processes
-    tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(content.decode())
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise ValueError(f"{file} is not a valid tokenizer.json: {' '.join(str(error).split())[:200]}") from None
     tokenizer.encode_special_tokens = True
     return tokenizer
 
@@ -52,17 +62,19 @@ def normalize(content: bytes, file) -> bytes:
     try:
         settings = json.loads(content)
         model = settings["model"]
-        kind = model["type"]
-    except (ValueError, KeyError, TypeError):
+        kind, vocab = model["type"], model.get("vocab")
+        added = [token["content"] for token in settings.get("added_tokens") or []]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{file} is not a tokenizer.json") from None
     if kind != "WordPiece":
         raise ValueError(f"{file} must have a WordPiece model, got {kind}")
+    if not isinstance(vocab, dict) or sorted(map(str, vocab.values())) != sorted(map(str, range(len(vocab)))):
+        raise ValueError(f"the token IDs of {file} must be 0 to V - 1, each once")
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
     # Names of a normalized file map to themselves.
     names = {name: name for name in SPECIAL_TOKENS.values()} if "<s>" in model["vocab"] else SPECIAL_TOKENS
     if missing := [token for token in names if token not in model["vocab"]]:
         raise ValueError(f"{file} must have the special tokens {', '.join(names)}, but has no {missing[0]}")
-    added = [token["content"] for token in settings.get("added_tokens") or []]
     if extra := [token for token in added if token not in names]:
         raise ValueError(f"{file} must have no added tokens other than {', '.join(names)}, got {extra[0]!r}")
     others = [token for token in tokens if token not in names]

@@ -9,6 +9,7 @@ OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
 
 import json
+import math
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,14 +20,16 @@ import torch
 from ..checkpoints.files import get_cfg_section, is_fairseq_checkpoint, read_checkpoint, write_checkpoint
 from ..checkpoints.from_transformers import MODEL, linformer_of, read_transformers, write_model
 from ..checkpoints.resize import resize
-from ..checkpoints.transformers_encoder import find_weights
+from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
-from ..files import check_new_folder, new_folder, read_json, sha256, write_lines
+from ..evaluation.encoded_rows import open_dataset
+from ..files import check_can_be_written, check_new_folder, new_folder, read_json, sha256, write_lines
 from ..finetuning.initial_checkpoint import open_checkpoint
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import TrainingJob, quote
+from ..models.shapes import head_names
 from ..resources import CONFIGS
 from .survival import measure_survival, read_dictionary
 
@@ -69,8 +72,12 @@ class Linearization:
         for name, lowest in (("batch_size", 1), ("max_update", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
-        if not self.lr > 0:
+        if not 0 < self.lr < math.inf:
             raise ValueError(f"lr must be above 0, got {self.lr}")
+        if not 0 <= self.seed < 1 << 32:
+            raise ValueError(f"seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
         if self.tokens_per_sample is not None and self.tokens_per_sample < 2:
             raise ValueError(f"tokens_per_sample must be at least 2, got {self.tokens_per_sample}")
 
@@ -129,9 +136,13 @@ def _prepare(options: Linearization, out: Path) -> Path:
         return teacher
     if not Path(options.text).is_dir():
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
+    check_can_be_written(out)
     check_new_folder(out)
+    for split in ("train", "valid"):
+        open_dataset(Path(options.text) / split)
     if is_checkpoint:
         checkpoint, vocabulary = read_checkpoint(options.source), None
+        _check_encoder(checkpoint, options.source)
     else:
         checkpoint, vocabulary = read_transformers(options.source)
         if n := options.model.get("max_positions"):
@@ -146,18 +157,30 @@ def _prepare(options: Linearization, out: Path) -> Path:
             (folder / TEACHER).mkdir()
             write_model(folder / TEACHER, checkpoint, vocabulary)
         frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL))
-        frozen.check_task(read_dictionary(options.text), n, options.text)
+        frozen.check_task(read_dictionary(options.text), options.tokens_per_sample or n, options.text)
         write_checkpoint(start, folder / START)
         write_lines(folder / ORIGIN, [json.dumps(_describe_origin(options), indent=1)])
     return teacher
 
 
+def _check_encoder(checkpoint: dict[str, Any], name: str) -> None:
+    """Raise ValueError unless a fairseq checkpoint has a dictionary next to it, and no classification head."""
+    if heads := head_names(checkpoint["model"]):
+        raise ValueError(
+            f"{name} must have no classification head, since `linearize` distills the encoder, got {', '.join(heads)}; "
+            "distill a finetuned model with the criterion linformer_distillation"
+        )
+    if not (Path(name).parent / DICTIONARY).is_file():
+        raise ValueError(f"{name} needs its {DICTIONARY} next to it")
+
+
 def _describe_origin(options: Linearization) -> dict[str, Any]:
     """Options and checksums of the inputs, as JSON holds them."""
-    weights = Path(options.source) if is_fairseq_checkpoint(options.source) else find_weights(options.source)
+    is_checkpoint = is_fairseq_checkpoint(options.source)
+    weights = sha256(options.source) if is_checkpoint else hash_weights(options.source)
     files = [Path(options.text) / name for name in (DICTIONARY, "train.idx")]
     text = {path.name: sha256(path) for path in files if path.is_file()}
-    values: dict[str, Any] = json.loads(json.dumps({**_values(options), "source": sha256(weights), "text": text}))
+    values: dict[str, Any] = json.loads(json.dumps({**_values(options), "source": weights, "text": text}))
     return values
 
 
@@ -166,7 +189,10 @@ def _values(options: Linearization) -> dict[str, Any]:
 
 
 def _check_origin(options: Linearization, out: Path) -> None:
-    stored = read_json(out / ORIGIN)
+    try:
+        stored = dict(read_json(out / ORIGIN))
+    except (ValueError, TypeError, OSError):
+        raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
     for key, value in _describe_origin(options).items():
         if stored.get(key) != value:
             raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {value}; choose another OUT")

@@ -24,7 +24,7 @@ class WordPieceBPE:
 
     def __init__(self, cfg: WordPieceConfig):
         path = cfg.wordpiece_file
-        self.tokenizer = load_normalized(normalize(read_bytes(path, "a WordPiece tokenizer is needed"), path))
+        self.tokenizer = load_normalized(normalize(read_bytes(path, "a WordPiece tokenizer is needed"), path), path)
 
     def encode(self, text: str) -> str:
         return " ".join(self.tokenizer.encode(text, add_special_tokens=False).tokens)

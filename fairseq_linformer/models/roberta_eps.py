@@ -41,7 +41,10 @@ class RobertaEpsModel(HubTokenizer, RobertaModel):
 
 @register_model_architecture(EPS_ARCHITECTURE, EPS_ARCHITECTURE)
 def _roberta_eps(args: Any) -> None:
-    args.layer_norm_eps = getattr(args, "layer_norm_eps", None) or BERT_EPSILON
+    if getattr(args, "layer_norm_eps", None) is None:
+        args.layer_norm_eps = BERT_EPSILON
+    if not 0 < args.layer_norm_eps < 1:
+        raise ValueError(f"layer_norm_eps must be above 0 and below 1, got {args.layer_norm_eps}")
     base_architecture(args)
 
 

@@ -96,6 +96,10 @@ BROKEN = {
     "other model": (lambda p: change(p, model={"type": "BPE", "vocab": {}, "merges": []}), "WordPiece model, got BPE"),
     "no mask": (lambda p: change(p, model={"type": "WordPiece", "vocab": {"[CLS]": 0}}), "has no .PAD."),
     "added token": (lambda p: change(p, added_tokens=[{"content": "<new>"}]), "got '<new>'"),
+    "no vocabulary": (lambda p: change(p, model={"type": "WordPiece"}), "0 to V - 1"),
+    "gap": (lambda p: change(p, model={"type": "WordPiece", "vocab": {"[CLS]": 0, "[PAD]": 2}}), "0 to V - 1"),
+    "added number": (lambda p: change(p, added_tokens=[1]), "not a tokenizer.json"),
+    "normalizer": (lambda p: change(p, normalizer={"type": "Unknown"}), "not a valid tokenizer.json"),
     "missing": (lambda p: p.unlink(), "does not exist"),
 }
 

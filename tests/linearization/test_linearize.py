@@ -1,6 +1,7 @@
 """``linearize``: convert, distill and measure in one command, interrupted and resumed."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -91,6 +92,14 @@ def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
     [
         (["--batch-size", 0], "batch_size must be at least 1, got 0"),
         (["--lr", 0], "lr must be above 0"),
+        (["--lr", "inf"], "lr must be above 0, got inf"),
+        (["--seed", -1], "seed must be between 0"),
+        (["--minutes", "nan"], "--minutes must be at least 0, got nan"),
+        pytest.param(
+            ["--device", "cuda"],
+            "device must be cpu",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
         (["--tokens-per-sample", 1], "tokens_per_sample must be at least 2"),
         (["--tokens-per-sample", 17], "between 2 and the student's 16, got 17"),
         (["--projected-dim", 17], "projected_dim"),
@@ -113,6 +122,12 @@ def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
     other = save_encoder(tmp_path / "bert", "bert", True)
     with pytest.raises(SystemExit, match="source of .*done must be"):
         run(other, tmp_path / "done", text, "--max-update", 0)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(text, damaged)
+    (damaged / "valid.bin").write_bytes(b"")
+    with pytest.raises(SystemExit, match="valid"):
+        run(encoder, tmp_path / "other", damaged)
+    assert not (tmp_path / "other").exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     with pytest.raises(SystemExit, match="full must be a new or empty folder"):
