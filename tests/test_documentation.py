@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_linformer.cli import build_parser, main
 
+from .checkpoints.encoders import save_encoder
 from .forked_worker import forked_workers
 from .task_data import files
 
@@ -55,6 +56,8 @@ def test_readme_is_short():
 
 # Smaller sizes, and sources without a network, for the commands of the quick start.
 SMALLER = {
+    "sentence-transformers/all-MiniLM-L6-v2 minilm --max-positions 128": "tiny-bert minilm --max-positions 32",
+    "--name sst-2-minilm --lr": "--name sst-2-minilm --source SST-2 --lr",
     "--vocab-size 8000": "--vocab-size 60",
     "+run=tiny": "+run=tiny optimization.max_update=2 checkpoint.save_interval_updates=2 lr_scheduler.warmup_updates=1",
     "--source hub": "--source SST-2 --max-epoch 1",
@@ -76,10 +79,11 @@ def test_quick_start(tmp_path, monkeypatch, capfd):
     documents = (" ".join(draw.choices(words, k=60)) for _ in range(4000))
     (tmp_path / "train.txt").write_text("\n\n".join(documents))
     (tmp_path / "reviews.txt").write_text("a fine film\na dull film\n")
+    save_encoder(tmp_path / "tiny-bert", "bert", False)
     (tmp_path / "SST-2").mkdir()
     files.write_tsv("sst-2", tmp_path / "SST-2")
     lines = [line for block in blocks(readme, "bash") for line in block.splitlines()]
-    assert len(lines) == 9
+    assert len(lines) == 12
     for old, new in SMALLER.items():
         assert sum(old in line for line in lines) == 1, old
         lines = [line.replace(old, new) for line in lines]
@@ -92,7 +96,8 @@ def test_quick_start(tmp_path, monkeypatch, capfd):
             module = words[0].replace("-", "_").replace("fairseq_", "fairseq_cli.", 1)
             subprocess.run([sys.executable, "-m", module, *words[1:]], check=True)
     assert "perplexity" in capfd.readouterr().out
-    assert len((tmp_path / "reviews.jsonl").read_text().splitlines()) == 2
+    for name in ("labels.jsonl", "reviews.jsonl"):
+        assert len((tmp_path / name).read_text().splitlines()) == 2
     (tmp_path / "checkpoints/tiny/sentencepiece.bpe.model").symlink_to(tmp_path / "data/spm/spm.model")
     first, second = blocks(readme, "python")
     assert first.count("4096") == 4
