@@ -12,6 +12,7 @@ from fairseq.models.roberta.model import base_architecture
 from torch import nn
 
 from .hub_bpe import HubTokenizer
+from .shapes import NORM_EPSILON, record_epsilon
 
 EPS_ARCHITECTURE = "roberta_eps"
 BERT_EPSILON = 1e-12
@@ -36,7 +37,16 @@ class RobertaEpsModel(HubTokenizer, RobertaModel):
         _roberta_eps(args)
         model: RobertaEpsModel = super().build_model(args, task)
         _set_layer_norm_eps(model, args.layer_norm_eps)
+        model.encoder.register_buffer(NORM_EPSILON.removeprefix("encoder."), record_epsilon(args.layer_norm_eps))
         return model
+
+    def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
+        """Load a checkpoint of this model; ValueError if it has another epsilon, or none."""
+        own, stored = record_epsilon(self.args.layer_norm_eps), state_dict.get(NORM_EPSILON)
+        if stored is None or abs(float(stored) - float(own)) > 0.1:
+            found = "none" if stored is None else f"{10 ** float(stored):.1g}"
+            raise ValueError(f"the checkpoint must have layer_norm_eps {self.args.layer_norm_eps}, got {found}")
+        return super().load_state_dict(state_dict, strict, model_cfg, args)
 
 
 @register_model_architecture(EPS_ARCHITECTURE, EPS_ARCHITECTURE)

@@ -59,8 +59,16 @@ def max_positions(state: dict[str, Tensor]) -> int:
 
 def record_options(config: LinformerConfig) -> dict[str, Tensor]:
     """The entries of a state dict that record the options which tensor shapes do not determine."""
-    values = config.attention_heads, config.local_window, math.log10(config.layer_norm_eps)
-    return {name: torch.tensor(float(value)) for name, value in zip(OPTION_BUFFERS, values)}
+    return {
+        ATTENTION_HEADS: torch.tensor(float(config.attention_heads)),
+        LOCAL_WINDOW: torch.tensor(float(config.local_window)),
+        NORM_EPSILON: record_epsilon(config.layer_norm_eps),
+    }
+
+
+def record_epsilon(epsilon: float) -> Tensor:
+    """The value of the buffer ``NORM_EPSILON``."""
+    return torch.tensor(math.log10(epsilon))
 
 
 def infer_config(state: dict[str, Tensor], default: LinformerConfig | None = None) -> LinformerConfig:
