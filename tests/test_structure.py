@@ -28,7 +28,7 @@ STANDS_ON = {
     "benchmark": ("planning", "corpus"),
     "finetuning": ("evaluation", "launching"),
     "linearization": ("finetuning",),
-    "reproduction": ("analysis", "benchmark", "finetuning"),
+    "reproduction": ("analysis", "benchmark", "linearization"),
     "cli": ("reproduction", "linearization"),
 }
 """Each package may import these, and all that those import. Files next to the packages, such as ``files.py``, are for

@@ -27,8 +27,11 @@ def add_parser(commands) -> None:
         metavar="NAME|list",
         help="experiment, such as figure-3a; or list, to show all of them with their cost and records",
     )
-    parser.add_argument("--scale", help="size of the experiment: smoke, cpu, gpu or paper (default: cpu)")
+    parser.add_argument("--scale", help="size of the experiment: smoke, cpu, encoder, gpu or paper (default: cpu)")
     parser.add_argument("--data", metavar="FOLDER", help="folder of text that `prepare pretraining` wrote")
+    parser.add_argument(
+        "--encoder", metavar="NAME|FOLDER", help="for survival: model of transformers on the hub or in a folder"
+    )
     add_runs(parser, None, " (default: runs/reproduce)")
     add_minutes(parser, "then checkpoint and exit")
     add_results(parser)
@@ -56,7 +59,7 @@ def _reproduce(options: argparse.Namespace) -> str:
 
     if options.minutes is not None and not 0 < options.minutes < math.inf:
         raise ValueError(f"--minutes must be a finite number above 0, got {options.minutes}")
-    inputs = Inputs(options.runs, options.data, options.tasks, options.minutes)
+    inputs = Inputs(options.runs, options.data, options.tasks, options.minutes, options.encoder)
     if options.verify is not None:
         from ..reproduction.verify import verify
 
@@ -76,7 +79,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     if options.experiment == "list":
         reject_options(
             options,
-            ("scale", "data", "minutes", "tasks", "runs", "dry_run", "replace"),
+            ("scale", "data", "encoder", "minutes", "tasks", "runs", "dry_run", "replace"),
             "cannot be used with list, which measures nothing",
         )
         return "\n".join(listing(options.results))
@@ -92,8 +95,12 @@ def _reproduce(options: argparse.Namespace) -> str:
 
 def _command(options: argparse.Namespace) -> str:
     """The command as records store it; paths are reduced to their last part."""
-    paths = {name: value for name in ("data", "tasks") if (value := getattr(options, name)) is not None}
-    folders = [word for name, value in paths.items() for word in (f"--{name}", Path(value).resolve().name)]
+    paths = {name: value for name in ("encoder", "data", "tasks") if (value := getattr(options, name)) is not None}
+    folders = [
+        word
+        for name, value in paths.items()
+        for word in (f"--{name}", Path(value).resolve().name if Path(value).exists() else value)
+    ]
     return shlex.join(["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale, *folders])
 
 

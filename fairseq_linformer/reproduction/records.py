@@ -18,7 +18,7 @@ from ..files import atomic, fingerprint, read_json, with_seal
 from ..machine import DIRTY, clean_commit, current_commit, provenance
 
 SCHEMA: Final = 2
-ScaleName = Literal["smoke", "cpu", "gpu", "paper"]
+ScaleName = Literal["smoke", "cpu", "encoder", "gpu", "paper"]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[tuple[Number, Number], Field(strict=False)]  # JSON has lists

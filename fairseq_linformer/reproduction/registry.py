@@ -41,6 +41,7 @@ MODULES = (
     "conversion",
     "speed",
     "recall",
+    "survival",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
 RUNS = "runs/reproduce"
@@ -103,12 +104,14 @@ class Inputs:
         data: folder written by ``prepare pretraining``.
         tasks: folder with one folder per task, written by ``prepare TASK``.
         minutes: time budget; None for no limit.
+        encoder: a model of ``transformers``, by its name on the hub or its folder.
     """
 
     runs: str | Path | None = None
     data: str | Path | None = None
     tasks: str | Path | None = None
     minutes: float | None = None
+    encoder: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -172,7 +175,7 @@ class Experiment(ABC):
         title: of its section in the report.
         claims: tested by it.
         scales: at which it can be run, some of ``scales.NAMES``.
-        reads: options it needs: ``data``, ``tasks``.
+        reads: options it needs: ``data``, ``tasks``, ``encoder``.
         shows: other experiments whose records its section shows too.
         paper_scale: how Slurm trains it at the paper's scale; None if it does not.
         has_run_folders: whether it writes runs or cells, which a rerun resumes.
@@ -363,6 +366,10 @@ def _check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
             raise ValueError(f"{name} needs --{option}, a folder written by `fairseq-linformer prepare {command}`")
         if value is not None and not needed:
             raise ValueError(f"{name} takes no --{option} at this scale, got {value}")
+    if "encoder" in reads and inputs.encoder is None:
+        raise ValueError(f"{name} needs --encoder, a model of transformers on the hub or in a folder")
+    if "encoder" not in reads and inputs.encoder is not None:
+        raise ValueError(f"{name} takes no --encoder, got {inputs.encoder}")
 
 
 def is_context(record: Record) -> bool:

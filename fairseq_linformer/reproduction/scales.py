@@ -119,7 +119,8 @@ SCALES: dict[str, Scale] = {
         precision="bf16",
     ),
 }
-NAMES = (*SCALES, "paper")
+NAMES = ("smoke", "cpu", "encoder", "gpu", "paper")
+"""All scales. ``encoder`` is that of experiments on a pretrained encoder, which have sizes of their own."""
 
 
 def scale_of(name: str) -> Scale:

@@ -27,7 +27,7 @@ def test_every_experiment_is_whole(experiment):
     assert find(experiment.name) is experiment and experiment.claims and experiment.title
     assert set(experiment.scales) <= set(NAMES) and "smoke" in experiment.scales
     assert all(len(experiment.cost(scale)) <= 60 for scale in experiment.scales)
-    assert set(experiment.reads) <= {"data", "tasks"} and all(find(other) for other in experiment.shows)
+    assert set(experiment.reads) <= {"data", "tasks", "encoder"} and all(find(other) for other in experiment.shows)
     assert ("paper" in experiment.scales) == (experiment.paper_scale is not None)
     for claim in experiment.claims:
         assert claims()[claim.identifier] is claim and claim.rule and claim.statement.endswith(".") and claim.where

@@ -17,7 +17,8 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_names():
-    assert NAMES == ("smoke", "cpu", "gpu", "paper") and list(SCALES) == list(SIZES) == list(NAMES[:3])
+    assert NAMES == ("smoke", "cpu", "encoder", "gpu", "paper")
+    assert list(SCALES) == list(SIZES) == ["smoke", "cpu", "gpu"]
     assert scale_of("cpu") is SCALES["cpu"]
     for name in ("paper", "huge"):
         with pytest.raises(ValueError, match=f"scale .*{name}"):
