@@ -6,6 +6,7 @@ from statistics import fmean
 from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
+from fairseq_linformer.reproduction.experiments.survival import last_shares
 from fairseq_linformer.reproduction.recall_runs import label as recall_label
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,16 @@ def costs():
     return lines
 
 
+def surviving(record):
+    """Share of the last layer: a row per n and k, a column per W."""
+    lines = ["| n | k | W = 0 | W = 4 | W = 16 |", "|---|---|---|---|---|"]
+    for n in (128, 512):
+        for k in (1, *(n // divisor for divisor in K_DIVISORS)):
+            shares = last_shares(record, n, k)
+            lines.append(f"| {n} | {k} | {' | '.join(f'{shares[reach]:.3f}' for reach in REACHES)} |")
+    return lines
+
+
 def cell(m):
     return f"{m.value:.3g}" + (f" [{m.interval[0]:.3g}, {m.interval[1]:.3g}]" if m.interval else "")
 
@@ -68,6 +79,7 @@ def cell(m):
 TABLES = {
     **{f"{name}-cpu": ratios for name in ("conversion", "conversion-long", "local-window", "local-window-long")},
     "recall-cpu": recalled,
+    "survival-encoder": surviving,
 }
 
 
