@@ -30,7 +30,7 @@ def add_parser(commands) -> None:
     parser.add_argument("--scale", help="size of the experiment: smoke, cpu, encoder, gpu or paper (default: cpu)")
     parser.add_argument("--data", metavar="FOLDER", help="folder of text that `prepare pretraining` wrote")
     parser.add_argument(
-        "--encoder", metavar="NAME|FOLDER", help="for survival: model of transformers on the hub or in a folder"
+        "--encoder", metavar="NAME|FOLDER", help="encoder to convert (survival): a model on the hub, or its folder"
     )
     add_runs(parser, None, " (default: runs/reproduce)")
     add_minutes(parser, "then checkpoint and exit")

@@ -38,7 +38,7 @@ def reproduce(capsys, monkeypatch, tmp_path, ledger):
 REFUSED = [
     (["figure-9"], "'figure-9'.*figure-3a.*table-2"),
     ([], "list"),
-    (["figure-3a", "--scale", "huge"], "--scale.*huge.*smoke, cpu, gpu, paper"),
+    (["figure-3a", "--scale", "huge"], "--scale.*huge.*smoke, cpu, encoder, gpu, paper"),
     (["figure-3a", "--minutes", "0"], "--minutes.*0"),
     (["figure-3a", "--minutes", "-1"], "--minutes.*-1"),
     (["figure-3a", "--minutes", "nan"], "--minutes.*nan"),
