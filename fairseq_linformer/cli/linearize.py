@@ -44,6 +44,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--lr", type=float, default=4e-4, metavar="LR", help="peak learning rate")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
+    parser.add_argument(
+        "--amp",
+        action="store_true",
+        help="train in mixed precision: fp16 on a GPU, bf16 on a CPU that has bf16 instructions",
+    )
     add_model_options(parser, required=False)
     parser.set_defaults(run=_linearize)
 
@@ -54,7 +59,7 @@ def _linearize(options: argparse.Namespace) -> str:
     from ..linearization.linearize import Linearization, linearize
 
     model = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
-    names = ("tokens_per_sample", "batch_size", "max_update", "lr", "seed", "device")
+    names = ("tokens_per_sample", "batch_size", "max_update", "lr", "seed", "device", "amp")
     values = {name: getattr(options, name) for name in names}
     if options.minutes is not None and not 0 <= options.minutes < float("inf"):
         raise ValueError(f"--minutes must be at least 0, got {options.minutes}")

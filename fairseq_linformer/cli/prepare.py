@@ -156,6 +156,10 @@ def _add_task(subcommands, task) -> None:
         metavar="SHARE",
         help="maximum share of rows of a split that may be skipped as unusable",
     )
+    for split in ("train", "valid"):
+        parser.add_argument(
+            f"--{split}-rows", type=int, metavar="R", help=f"rows of {split} to select at random (default: all)"
+        )
     parser.set_defaults(run=_task)
 
 
@@ -169,5 +173,6 @@ def _task(options: argparse.Namespace) -> str:
     assert files is not None  # one of the options is required
     tokenizer = load_tokenizer(files)
     limits = (options.max_positions, options.truncation, options.max_skipped)
-    manifest = prepare_task(task, options.out, options.source, tokenizer, *limits)
+    num_rows = {split: rows for split in ("train", "valid") if (rows := getattr(options, f"{split}_rows")) is not None}
+    manifest = prepare_task(task, options.out, options.source, tokenizer, *limits, num_rows)
     return summarize_task(task, options.out, manifest)

@@ -53,6 +53,7 @@ class Linearization:
         lr: peak learning rate; it decays linearly to 0.
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
+        amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
 
     Raises:
         ValueError: a value is out of range.
@@ -67,6 +68,7 @@ class Linearization:
     lr: float = 4e-4
     seed: int = 1
     device: str = "cpu"
+    amp: bool = False
 
     def __post_init__(self) -> None:
         for name, lowest in (("batch_size", 1), ("max_update", 0)):
@@ -202,6 +204,7 @@ def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> Trai
     student = open_checkpoint(out / START, out)
     overrides = (
         f"common.seed={options.seed}",
+        f"common.amp={str(options.amp).lower()}",
         f"task.data={quote(str(Path(options.text).absolute()))}",
         f"task.tokens_per_sample={n}",
         f"checkpoint.finetune_from_model={quote(str(student.path))}",

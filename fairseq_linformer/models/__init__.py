@@ -10,6 +10,7 @@ import omegaconf
 import torch
 from fairseq.distributed.utils import _TensorPlaceholder
 
+from .cpu_amp import patch_amp
 from .epoch_iterator import patch_epoch_iterator
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
@@ -40,6 +41,7 @@ torch.serialization.add_safe_globals(
     ]
 )
 
+patch_amp()
 patch_epoch_iterator()
 
 __all__ = [

@@ -28,6 +28,7 @@ def build_manifest(
     max_positions: int,
     truncation: str,
     max_skipped: float,
+    num_rows: dict[str, int],
 ) -> dict[str, Any]:
     """The manifest of a folder whose other files are finished. It has neither times nor local paths.
 
@@ -35,6 +36,7 @@ def build_manifest(
         source: ``--source`` of the command line.
         task_source: the opened source.
         splits: counts per split; ``labels`` lists the source's labels.
+        num_rows: selected rows by split, ``train`` or ``valid``.
     """
     packages = [_PACKAGES[tokenizer.name], *(["datasets"] if isinstance(task_source, ParquetSource) else [])]
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -42,6 +44,7 @@ def build_manifest(
     command += ["--source", "hub" if str(source) == "hub" else Path(source).absolute().name]
     command += [TOKENIZER_FLAGS[tokenizer.name], _PATHS[tokenizer.name]]
     command += ["--max-positions", str(max_positions), "--truncation", truncation, "--max-skipped", str(max_skipped)]
+    command += [word for split, number in sorted(num_rows.items()) for word in (f"--{split}-rows", str(number))]
     return {
         "task": task.name,
         "license": task.license,

@@ -11,8 +11,9 @@ fairseq's examples/roberta/preprocess_GLUE_tasks.sh writes the same, except that
 """
 
 import json
+import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
@@ -34,6 +35,8 @@ from .truncation import MAX_POSITIONS, TRUNCATIONS, check_truncation, truncate
 
 _BATCH_ROWS, _BATCH_CHARACTERS = 1000, 4_000_000  # tokenized per call
 _MAX_EXAMPLES = 3
+SAMPLE_SEED = 1
+"""Seed of the rows that ``num_rows`` selects."""
 
 
 def prepare_task(
@@ -44,6 +47,7 @@ def prepare_task(
     max_positions: int = MAX_POSITIONS,
     truncation: str = TRUNCATIONS[0],
     max_skipped: float = MAX_SKIPPED,
+    num_rows: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Prepare a task in a new or empty folder ``out``.
 
@@ -52,6 +56,8 @@ def prepare_task(
         max_positions: n; longer rows are truncated, see ``truncation.py``.
         truncation: ``head`` or ``head+tail``.
         max_skipped: limit on the share of a split's rows that are skipped because they are unusable.
+        num_rows: rows to select at random, in their order, of ``train`` and of each development set, ``valid``;
+            None for all.
 
     Returns:
         The manifest. It has neither times nor paths, so the same input gives the same bytes.
@@ -64,6 +70,10 @@ def prepare_task(
     check_new_folder(out)
     check_truncation(max_positions, task.num_inputs, truncation)
     check_max_skipped(max_skipped)
+    num_rows = dict(num_rows or {})
+    for name, number in num_rows.items():
+        if number < 1:
+            raise ValueError(f"--{name}-rows must be at least 1, got {number}")
     task_source = open_source(task, source)
     try:
         with new_folder(out) as folder:
@@ -72,7 +82,8 @@ def prepare_task(
                 with closing(_SplitWriter(task, name, folder, tokenizer, max_positions, truncation)) as split:
                     progress = Progress(f"{task.name} {name}", task_source.count_rows(name), "rows")
                     with closing(task_source.read_rows(name)) as rows, progress:  # type: ignore[type-var]
-                        split.add(rows, progress)
+                        kind = "train" if name == "train" else "valid"
+                        split.add(_sample(rows, kind, num_rows.get(kind)), progress)
                     split.check(source, max_skipped)
                     splits[name] = split.finish()
             for i in range(task.num_inputs):
@@ -81,12 +92,22 @@ def prepare_task(
                 (folder / name).write_bytes(content)
             if task.classes:
                 write_lines(folder / "label" / "dict.txt", sentencepiece_model.dictionary_lines(task.class_names))
-            limits = (max_positions, truncation, max_skipped)
+            limits = (max_positions, truncation, max_skipped, num_rows)
             manifest = build_manifest(task, folder, source, task_source, tokenizer, splits, *limits)
             write_lines(folder / MANIFEST, [json.dumps(manifest, indent=2)])
     except OSError as error:  # names a file of out or of the source
         raise OSError(f"preparing {out} failed, and it was removed: {error}") from None
     return manifest
+
+
+def _sample(rows: Iterator[Row], split: str, number: int | None) -> Iterator[Row]:
+    """All rows, or a random selection of this number of them; ValueError if there are fewer."""
+    if number is None:
+        return rows
+    every = list(rows)
+    if number > len(every):
+        raise ValueError(f"--{split}-rows must be at most {len(every)}, the rows of the source, got {number}")
+    return (every[i] for i in sorted(random.Random(SAMPLE_SEED).sample(range(len(every)), number)))
 
 
 class _SplitWriter:

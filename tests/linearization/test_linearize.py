@@ -66,6 +66,17 @@ def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
         run(encoder, out, text, *options, "--max-update", 61)
 
 
+def test_mixed_precision(encoder, text, tmp_path):
+    """The same data and parameters with another rounding learn as much."""
+    reports = []
+    for name, options in (("single", []), ("amp", ["--amp"])):
+        run(encoder, tmp_path / name, text, "--max-update", 60, "--lr", 0.002, "--projection-init", "normal", *options)
+        reports.append(json.loads((tmp_path / name / "report.json").read_text()))
+    single, amp = (report["variance_after"] for report in reports)
+    assert reports[0]["variance_before"] == reports[1]["variance_before"]
+    assert single != amp and single == pytest.approx(amp, abs=0.05)
+
+
 def test_conversion_only(encoder, text, tmp_path):
     run(encoder, tmp_path / "a", text, "--max-update", 0)
     report = json.loads((tmp_path / "a" / "report.json").read_text())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.progress import Progress
@@ -29,6 +30,8 @@ def test_rejected_options_and_output_folders(capsys, gpt2_files, tmp_path):
     for options, out, message in (
         (["--max-positions", 5], None, "got 5"),
         (["--max-skipped", 1], None, "got 1.0"),
+        (["--train-rows", 0], None, "--train-rows must be at least 1, got 0"),
+        (["--valid-rows", 99], None, "--valid-rows must be at most"),
         ([], tmp_path / "full", "but it has files"),
         ([], source / "train.tsv", "but it is not a folder"),
         ([], tmp_path / "link", "but it is a link"),
@@ -36,6 +39,27 @@ def test_rejected_options_and_output_folders(capsys, gpt2_files, tmp_path):
     ):
         assert message in error_of(capsys, gpt2_files, source, *options, task="qnli", out=out)
     assert os.listdir(tmp_path / "full") == ["x"]
+
+
+def test_selected_rows_are_rows_of_the_source_in_their_order(gpt2, tmp_path):
+    """All development sets are limited; the same number gives the same rows, and the manifest has the options."""
+    source = files.write_tsv("mnli", tmp_path / "MNLI")
+
+    def prepare_rows(name, **options):
+        manifest = prepare_task(TASKS["mnli"], tmp_path / name, source, gpt2, **options)
+        paths = {split: tmp_path / name / "input0" / split for split in TASKS["mnli"].splits}
+        return manifest, {
+            split: [row.tolist() for row in MMapIndexedDataset(str(path))] for split, path in paths.items()
+        }
+
+    _, every = prepare_rows("every")
+    manifest, selected = prepare_rows("selected", num_rows={"train": 3, "valid": 2})
+    assert {split: len(rows) for split, rows in selected.items()} == {"train": 3, "valid": 2, "valid1": 2}
+    for split, rows in selected.items():
+        at = [every[split].index(row) for row in rows]
+        assert at == sorted(at) and len(every[split]) > len(rows)
+    assert "--train-rows 3 --valid-rows 2" in manifest["command"]
+    assert prepare_rows("again", num_rows={"train": 3, "valid": 2})[1] == selected
 
 
 def test_error_names_the_missing_source_file(capsys, gpt2_files, tmp_path, monkeypatch):

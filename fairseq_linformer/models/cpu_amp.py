@@ -1,0 +1,60 @@
+"""fairseq's ``--amp`` on a CPU: forward passes in bf16 where PyTorch's autocast allows, parameters in single precision.
+
+fairseq uses CUDA's autocast and gradient scaler. Both are disabled on a CPU, so that ``--cpu --amp`` would train in
+single precision, and step with gradients that are not finite. bf16 has the range of single precision and needs no
+scaler. It pays on CPUs with bf16 instructions (AVX512-BF16, AMX), and only there.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import torch
+from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.tasks.fairseq_task import FairseqTask
+
+logger = logging.getLogger(__name__)
+
+
+def patch_amp() -> None:
+    """Train in bf16 with ``--cpu --amp``, and abort on non-finite gradients, as without ``--amp``."""
+    train_step, clip_grad_norm = FairseqTask.train_step, AMPOptimizer.clip_grad_norm
+
+    @wraps(train_step)
+    def train_step_on_cpu(
+        self: Any, sample: Any, model: Any, criterion: Any, optimizer: Any, *args: Any, **options: Any
+    ) -> Any:
+        if isinstance(optimizer, AMPOptimizer) and not next(model.parameters()).is_cuda:
+            criterion = _autocast(criterion)
+        return train_step(self, sample, model, criterion, optimizer, *args, **options)
+
+    @wraps(clip_grad_norm)
+    def clip_grad_norm_on_cpu(self: Any, max_norm: float, aggregate_norm_fn: Any = None) -> torch.Tensor:
+        if self.scaler.is_enabled():
+            norm: torch.Tensor = clip_grad_norm(self, max_norm, aggregate_norm_fn)
+            return norm
+        norm = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
+        if not torch.isfinite(norm).all():
+            raise FloatingPointError("gradients are Nan/Inf")  # fairseq's words
+        return norm
+
+    FairseqTask.train_step = train_step_on_cpu
+    AMPOptimizer.clip_grad_norm = clip_grad_norm_on_cpu
+
+
+def _autocast(criterion: Callable[..., Any]) -> Callable[..., Any]:
+    """The criterion in bf16, its backward pass outside of autocast, as PyTorch recommends."""
+    _warn_if_slow()
+
+    def run(model: Any, sample: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return criterion(model, sample)
+
+    return run
+
+
+@cache
+def _warn_if_slow() -> None:
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        logger.warning("this CPU has no bf16 instructions: --amp is slower than single precision")
