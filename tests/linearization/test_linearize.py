@@ -74,7 +74,8 @@ def test_mixed_precision(encoder, text, tmp_path):
         reports.append(json.loads((tmp_path / name / "report.json").read_text()))
     single, amp = (report["variance_after"] for report in reports)
     assert reports[0]["variance_before"] == reports[1]["variance_before"]
-    assert single != amp and single == pytest.approx(amp, abs=0.05)
+    # Only the first layer: the tiny encoder's last one hardly varies, and its share is the ratio of two small numbers.
+    assert single != amp and single[0] == pytest.approx(amp[0], abs=0.03) and amp[0] > reports[1]["variance_before"][0]
 
 
 def test_conversion_only(encoder, text, tmp_path):
