@@ -42,6 +42,7 @@ MODULES = (
     "speed",
     "recall",
     "survival",
+    "encoder_tasks",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
 RUNS = "runs/reproduce"

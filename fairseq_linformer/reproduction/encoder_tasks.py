@@ -1,0 +1,241 @@
+"""Finetuning of an encoder, and of the Linformers distilled from it, on the tasks of Table 2.
+
+RUNS/SCALE/models/                          as in ``encoder_models.py``
+RUNS/SCALE/encoder-tasks/TASK-MODEL-seedS/  as in ``finetuning/single_run.py``; of its checkpoints only the scored one
+                                            is kept, without optimizer state
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..checkpoints.files import read_checkpoint, write_checkpoint
+from ..checkpoints.from_transformers import MODEL
+from ..files import read_json
+from ..finetuning import data, finetune, single_run
+from ..finetuning.recipe import Recipe
+from ..launching.run_folder import CHECKPOINTS
+from ..task_data.tasks import TASKS
+from . import scoring
+from .encoder_models import MODELS, Distillation, EncoderModel, distill, plan, write_transformer
+from .finetuning_experiment import TOLERANCE, check_task
+from .finetuning_records import paper_cell, paper_row, record_of
+from .records import TRAINING, Record
+from .registry import Claim, Experiment, Inputs, Unfinished, is_past
+from .text import checksums, describe_text
+from .training import describe_reuse
+from .training_options import pack, training_options
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """
+    Attributes:
+        n: of the distilled models.
+        models: the encoder first.
+        longer: models that are also finetuned on ``longer_task`` with twice the n, by resizing.
+        distillation: of each Linformer.
+        recipes: learning rate, batch size and epochs of finetuning, by task.
+        seeds: of finetuning; each model is distilled once.
+    """
+
+    n: int
+    models: tuple[EncoderModel, ...]
+    longer: tuple[EncoderModel, ...]
+    distillation: Distillation
+    recipes: dict[str, tuple[float, int, int]]
+    seeds: tuple[int, ...]
+
+
+LONGER_TASK = "imdb"
+"""The task with inputs longer than n."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model that is finetuned on a task, with each seed; ``n`` is not the model's if it is resized."""
+
+    task: str
+    model: EncoderModel
+    n: int
+
+    @property
+    def name(self) -> str:
+        resized = f"-n{self.n}" if self.n != self.model.n else ""
+        return f"{self.task}-{self.model.name}{resized}"
+
+
+def members(sizes: Sizes) -> list[Member]:
+    every = [Member(task, model, sizes.n) for model in sizes.models for task in sizes.recipes]
+    return every + [Member(LONGER_TASK, model, 2 * sizes.n) for model in sizes.longer if LONGER_TASK in sizes.recipes]
+
+
+class EncoderTasks(Experiment):
+    """
+    Args:
+        sizes: by scale.
+    """
+
+    reads = ("data", "tasks", "encoder")
+
+    def __init__(self, name: str, title: str, claims: Sequence[Claim], sizes: dict[str, Sizes]):
+        self.name, self.title, self.claims, self.sizes = name, title, tuple(claims), sizes
+        self.scales = tuple(sizes)
+
+    def cost(self, scale: str) -> str:
+        sizes = self.sizes[scale]
+        linformers = [model for model in sizes.models if model.k is not None]
+        tokens = len(linformers) * sizes.distillation.updates * sizes.distillation.batch_size * sizes.n
+        return f"{tokens:,} tokens of distillation, {len(members(sizes)) * len(sizes.seeds)} finetunings"
+
+    def configuration(self, scale: str, member: Member, inputs: Inputs) -> dict[str, Any]:
+        """The plan stored in a record: only that of its model and task, so that others can be added later."""
+        sizes = self.sizes[scale]
+        return {
+            "seeds": list(sizes.seeds),
+            "recipe": list(sizes.recipes[member.task]),
+            "distilled": asdict(member.model),
+            "distillation": plan(sizes.distillation, checksums(inputs.data)),
+        }
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        member = self._member(record)
+        for key, value in json.loads(json.dumps(self.configuration(record.scale, member, inputs))).items():
+            if record.configuration.get(key) != value:
+                raise ValueError(f"{record.identifier} was measured with another {key}; use another --results")
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return all(self._finished(record, inputs))
+
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        folder = inputs.folder / scale
+        found = [*folder.glob(f"{MODELS}/*/{MODEL}"), *folder.glob(f"{self.name}/*/{single_run.RESULT}")]
+        return sorted(path.parent.name for path in found)
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        return self._measure(scale, inputs, command, members(self.sizes[scale]))
+
+    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+        self.check(record.scale, inputs)
+        self.check_same(record, inputs)
+        done = self._finished(record, inputs)
+        records = self._measure(record.scale, inputs, record.command, [self._member(record)], again=True)
+        return describe_reuse(done), records
+
+    def _member(self, record: Record) -> Member:
+        name = record.identifier.removeprefix(f"{self.name}-").removesuffix(f"-{record.scale}")
+        for member in members(self.sizes[record.scale]):
+            if member.name == name:
+                return member
+        raise ValueError(
+            f"{record.identifier} has a model or task that {self.name} no longer has at scale {record.scale}; check "
+            f"out its commit, {record.commit}, or use another --results"
+        )
+
+    def _finished(self, record: Record, inputs: Inputs) -> list[bool]:
+        folder, name = inputs.folder / record.scale / self.name, self._member(record).name
+        seeds = self.sizes[record.scale].seeds
+        return [(folder / f"{name}-seed{seed}" / single_run.RESULT).exists() for seed in seeds]
+
+    def _measure(
+        self, scale: str, inputs: Inputs, command: str, chosen: Sequence[Member], again: bool = False
+    ) -> list[Record]:
+        """
+        Args:
+            again: score finished finetunings again.
+
+        Raises:
+            Unfinished: the time budget is spent.
+            ValueError: an input is missing or does not fit, or a training failed.
+        """
+        sizes, until, folder = self.sizes[scale], inputs.deadline(), inputs.folder / scale
+        for task, n in dict.fromkeys((member.task, member.n) for member in chosen):
+            check_task(task, n, inputs.tasks, inputs.data)
+        transformer = write_transformer(str(inputs.encoder), sizes.n, folder)
+        models = list(dict.fromkeys(member.model for member in chosen))
+        rules = {m.name: scoring.rules_before_runs(self.name, self.claims, folder, m.name) for m in models}
+        reports = distill(models, sizes.distillation, inputs.data, folder, until)
+        jobs = {
+            (member, seed): self._job(sizes, member, seed, inputs, folder) for seed in sizes.seeds for member in chosen
+        }
+        self._finetune(list(jobs.values()), until)
+        imported = read_checkpoint(transformer)["provenance"]["imported"]
+        records = []
+        for member in chosen:
+            mine = [job for (each, _), job in jobs.items() if each is member]
+            trainings = [job.build_trainings(job.prepare())[0] for job in mine]
+            results = [single_run.read_result(training.folder / single_run.RESULT) for training in trainings]
+            if again:
+                results = [
+                    {**result, **single_run.evaluate_best(job.task, training)}
+                    for job, training, result in zip(mine, trainings, results)
+                ]
+            record = record_of(TASKS[member.task], results, member.name, command)
+            options = pack({"finetuning": training_options(trainings[0].requested_cfg)})
+            row = paper_row({**record.configuration["model"], "from_scratch": False})
+            configuration = {
+                **record.configuration,
+                **self.configuration(scale, member, inputs),
+                "encoder": imported,
+                "survival": reports.get(member.model.name),
+                TRAINING: options,
+            }
+            records.append(
+                record.copy_with(
+                    identifier=f"{self.name}-{member.name}-{scale}",
+                    experiment=self.name,
+                    made_by="reproduce",
+                    scale=scale,
+                    paper=paper_cell(member.task, None if member.model.local_window else row),
+                    data=f"{record.data}; distilled on: {describe_text(inputs.data)}",
+                    configuration=json.loads(json.dumps(configuration)),
+                    rules=rules[member.model.name],
+                    tolerance=TOLERANCE,
+                )
+            )
+        return records
+
+    def _job(self, sizes: Sizes, member: Member, seed: int, inputs: Inputs, folder: Path) -> finetune.FinetuningJob:
+        lr, batch_size, epochs = sizes.recipes[member.task]
+        amp = f"common.amp={str(sizes.distillation.amp).lower()}"
+        assert inputs.tasks is not None  # ``check`` requires it
+        return finetune.FinetuningJob(
+            TASKS[member.task],
+            str(folder / MODELS / member.model.name / MODEL),
+            [Recipe(lr, batch_size, epochs, seed)],
+            f"{member.name}-seed{seed}",
+            str(data.task_folder(Path(inputs.tasks), member.task, member.n)),
+            str(folder / self.name),
+            member.n if member.n != member.model.n else None,
+            device="cpu",
+            overrides=("dataset.num_workers=0", "optimizer._name=fused_adam", amp),
+        )
+
+    def _finetune(self, jobs: Sequence[finetune.FinetuningJob], until: float | None) -> None:
+        """Run all jobs that are not finished."""
+        missing = [job for job in jobs if not Path(job.runs, job.name, single_run.RESULT).exists()]
+        for i, job in enumerate(missing):
+            out_of_time = i > 0 and is_past(until)
+            if not out_of_time:
+                print(f"finetuning {i + 1} of {len(missing)}: {job.name}", file=sys.stderr)
+            if out_of_time or not finetune.finetune(job, until):
+                raise Unfinished(
+                    f"{self.name}: the time budget is spent; {len(missing) - i} of {len(jobs)} finetunings are left, "
+                    f"{job.name} first; rerun the command to resume"
+                )
+            _keep_scored(Path(job.runs, job.name))
+
+
+def _keep_scored(run: Path) -> None:
+    """Delete all checkpoints of a finished run but the scored one, and its optimizer state."""
+    scored = run / read_json(run / single_run.RESULT)["checkpoint"]
+    for path in (run / CHECKPOINTS).glob("*.pt"):
+        if path != scored:
+            path.unlink()
+    checkpoint = read_checkpoint(scored)
+    checkpoint.pop("last_optimizer_state", None)
+    scored.unlink()
+    write_checkpoint(checkpoint, scored)

@@ -1,0 +1,227 @@
+"""Table 2 on an encoder that has learned something: a pretrained Transformer, and Linformers distilled from it.
+
+Usage:
+
+    fairseq-linformer reproduce encoder-tasks --scale encoder --encoder NAME --data TEXT --tasks TASKS
+
+TEXT and TASKS are prepared with the encoder's tokenizer; the README of ``results`` lists the rows. The plan and the
+training are in ``encoder_tasks.py``.
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import mean
+
+from ..encoder_models import Distillation, EncoderModel
+from ..encoder_tasks import EncoderTasks, Member, Sizes, members
+from ..records import Record, select_reproduced
+from ..registry import Claim
+from ..report.tables import MISSING, Table
+from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Evaluate, Verdict, combine, not_measured
+
+NAME = "encoder-tasks"
+SHARINGS = ("headwise", "key-value", "layerwise")
+TASK_NAMES = ("sst-2", "imdb", "qnli", "qqp")
+WINDOW = 16
+"""W of the models with a local window."""
+HALF_KEEPS, QUARTER_KEEPS, WINDOW_KEEPS = 0.99, 0.98, 0.99
+"""Bounds on the share of the encoder's mean accuracy."""
+SST_2 = 89.0
+"""Bound on the accuracy on SST-2, in percent."""
+
+
+_ENCODER, _QUARTER, _CONTROL = (
+    EncoderModel(512),
+    EncoderModel(512, 128, local_window=WINDOW),
+    EncoderModel(512, 1, local_window=WINDOW),
+)
+SIZES: dict[str, Sizes] = {
+    "smoke": Sizes(
+        32,
+        (EncoderModel(32), EncoderModel(32, 8, local_window=4), EncoderModel(32, 1, local_window=4)),
+        (EncoderModel(32, 8, local_window=4),),
+        Distillation(2, 2, 4e-4, False),
+        {"imdb": (1e-3, 8, 1)},
+        (1,),
+    ),
+    "encoder": Sizes(
+        512,
+        (_ENCODER, *(EncoderModel(512, k, sharing) for k in (256, 128) for sharing in SHARINGS), _QUARTER, _CONTROL),
+        (_ENCODER, _QUARTER),
+        Distillation(1000, 4, 4e-4, True),
+        {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
+        (1, 2, 3),
+    ),
+}
+
+
+class Accuracies:
+    """Accuracies in percent, by task and model."""
+
+    def __init__(self, records: Sequence[Record], scale: str):
+        self.records, self.sizes = select_reproduced(records, NAME, scale), SIZES[scale]
+        self.by_name = {r.identifier.removeprefix(f"{NAME}-").removesuffix(f"-{scale}"): r for r in self.records}
+
+    def accuracy(self, task: str, model: EncoderModel) -> Estimate | Check:
+        record = self.by_name.get(Member(task, model, self.sizes.n).name)
+        if record is None:
+            return Check(UNDECIDED, f"{task}: {model.name} is not measured")
+        m = record.find("accuracy", split="valid")
+        if m is None or m.repetitions < MIN_SEEDS:
+            seeds = 0 if m is None else m.repetitions
+            return Check(UNDECIDED, f"{task}: {model.name} has {seeds} seeds; needs {MIN_SEEDS}")
+        return Estimate(m.value, m.low, m.high, f"{task}: {model.name}")
+
+    def average(self, model: EncoderModel) -> Estimate | list[Check]:
+        """The mean over the tasks, of the medians, of the lowest and of the highest; or what is missing."""
+        found = [self.accuracy(task, model) for task in self.sizes.recipes]
+        if missing := [each for each in found if isinstance(each, Check)]:
+            return missing
+        value, low, high = (mean(getattr(each, name) for each in found) for name in ("value", "low", "high"))
+        return Estimate(value, low, high, model.name)
+
+
+def kept(found: Accuracies, model: EncoderModel, bound: float) -> list[Check]:
+    """The model's mean accuracy over the encoder's, by medians; the range of all pairs of runs is reported."""
+    pair = [found.average(model), found.average(found.sizes.models[0])]
+    if missing := [check for each in pair if isinstance(each, list) for check in each]:
+        return missing
+    ours, theirs = (each for each in pair if isinstance(each, Estimate))
+    share = Estimate(
+        ours.value / theirs.value, ours.low / theirs.high, ours.high / theirs.low, f"{model.name} / {theirs.text}"
+    )
+    text = f"{share.text}: {share.value:.4f} [{share.low:.4f}, {share.high:.4f}]; needs ≥ {bound:g}"
+    return [Check(HOLDS if share.value >= bound else FAILS, text)]
+
+
+def half_keeps(found: Accuracies) -> list[Check]:
+    models = [m for m in found.sizes.models if m.k == found.sizes.n // 2]
+    return [check for model in models for check in kept(found, model, HALF_KEEPS)]
+
+
+def quarter_keeps(found: Accuracies) -> list[Check]:
+    models = [m for m in found.sizes.models if m.k == found.sizes.n // 4 and not m.local_window]
+    return [check for model in models for check in kept(found, model, QUARTER_KEEPS)]
+
+
+def _windowed(found: Accuracies) -> tuple[EncoderModel, EncoderModel]:
+    """k = n / 4 and the control, both with the local window."""
+    quarter, control = (m for m in found.sizes.models if m.local_window)
+    return quarter, control
+
+
+def window_keeps(found: Accuracies) -> list[Check]:
+    quarter, _ = _windowed(found)
+    accuracy = found.accuracy("sst-2", quarter)
+    if isinstance(accuracy, Check):
+        return [*kept(found, quarter, WINDOW_KEEPS), accuracy]
+    text = f"{accuracy.text}: {accuracy.value:.1f} [{accuracy.low:.1f}, {accuracy.high:.1f}] %; needs ≥ {SST_2:g}"
+    return [*kept(found, quarter, WINDOW_KEEPS), Check(HOLDS if accuracy.value >= SST_2 else FAILS, text)]
+
+
+def projections_help(found: Accuracies) -> list[Check]:
+    """On IMDB, whose inputs are longest, every run of k = n / 4 is above every run of the control."""
+    pair = [found.accuracy("imdb", model) for model in _windowed(found)]
+    if missing := [each for each in pair if isinstance(each, Check)]:
+        return missing
+    ours, control = (each for each in pair if isinstance(each, Estimate))
+    text = f"{ours.text} minus {control.text}"
+    return [Estimate(ours.value - control.value, ours.low - control.high, ours.high - control.low, text).more_than(0.0)]
+
+
+def rule_of(checks_of: Callable[[Accuracies], list[Check]]) -> Evaluate:
+    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
+        if scale not in SIZES or not (found := Accuracies(records, scale)).records:
+            return not_measured(f"of {NAME} at scale {scale}")
+        return combine(checks_of(found), found.records)
+
+    return evaluate
+
+
+_MEASURED = (
+    f" Medians over {MIN_SEEDS} seeds of finetuning, mean over SST-2, IMDB, QNLI and QQP, on rows that no choice was "
+    "made on; each model was distilled once. Not enough evidence where a model, task or seed is missing. (Written "
+    "before the first measurement.)"
+)
+
+
+def _claim(identifier: str, statement: str, rule: str, checks_of: Callable[[Accuracies], list[Check]]) -> Claim:
+    where = "this project: linearize, then finetune; Table 2's models"
+    return Claim(f"{NAME}-{identifier}", where, statement, rule + _MEASURED, rule_of(checks_of))
+
+
+CLAIMS = (
+    _claim(
+        "half",
+        "Distilled, a Linformer of k = n / 2 is as accurate as its encoder.",
+        f"Holds if with each sharing it keeps at least {HALF_KEEPS:.0%} of the encoder's accuracy; otherwise does not "
+        "hold.",
+        half_keeps,
+    ),
+    _claim(
+        "quarter",
+        "Distilled, a Linformer of k = n / 4 is almost as accurate as its encoder.",
+        f"Holds if with each sharing it keeps at least {QUARTER_KEEPS:.0%} of the encoder's accuracy; otherwise does "
+        "not hold.",
+        quarter_keeps,
+    ),
+    _claim(
+        "window",
+        "Distilled, a Linformer of k = n / 4 with a local window is as accurate as its encoder.",
+        f"Holds if with W = {WINDOW} it keeps at least {WINDOW_KEEPS:.0%} of the encoder's accuracy, and reaches "
+        f"{SST_2:g} % on SST-2; otherwise does not hold.",
+        window_keeps,
+    ),
+    _claim(
+        "projections",
+        "Next to a local window, E and F raise the accuracy on long inputs.",
+        f"On IMDB alone: holds if every run of k = n / 4 with W = {WINDOW} is above every run of k = 1 with the same "
+        "window; does not hold if none is.",
+        projections_help,
+    ),
+)
+
+
+class EncoderTable(EncoderTasks):
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """A row per model, with the paper's cells; then the longer inputs."""
+        return [table for scale in dict.fromkeys(r.scale for r in records) for table in _tables(records, scale)]
+
+
+def _tables(records: Sequence[Record], scale: str) -> list[Table]:
+    found, sizes = Accuracies(records, scale), SIZES[scale]
+    rows = []
+    for model in sizes.models:
+        cells = [_cell(found, Member(task, model, sizes.n)) for task in sizes.recipes]
+        average, full = found.average(model), found.average(sizes.models[0])
+        whole = [MISSING, ""]
+        if isinstance(average, Estimate):
+            whole = [f"{average.value:.2f}", ""]
+            if isinstance(full, Estimate):
+                whole[1] = f"{100 * average.value / full.value:.1f} %"
+        rows.append([model.name, *cells, *whole])
+    caption = (
+        f"{NAME}-{scale}: accuracy in percent, median over finetuning seeds (lowest to highest); in brackets the "
+        "paper's, of base size; kept: share of the encoder's mean"
+    )
+    tables = [Table(["model", *sizes.recipes, "mean", "kept"], rows, caption)]
+    longer = [member for member in members(sizes) if member.n != sizes.n]
+    if any(member.name in found.by_name for member in longer):
+        rows = []
+        for member in longer:
+            short = Member(member.task, member.model, sizes.n)
+            rows.append([member.model.name, member.task, _cell(found, short), _cell(found, member)])
+        heads = ["model", "task", f"n = {sizes.n}", f"n = {2 * sizes.n}, resized"]
+        tables.append(Table(heads, rows, f"{NAME}-{scale}: longer inputs, accuracy in percent"))
+    return tables
+
+
+def _cell(found: Accuracies, member: Member) -> str:
+    record = found.by_name.get(member.name)
+    m = record.find("accuracy", split="valid") if record else None
+    if record is None or m is None:
+        return MISSING
+    printed = record.paper.value
+    return f"{m.value:.1f} ({m.low:.1f} to {m.high:.1f})" + (f" [{printed}]" if printed is not None else "")
+
+
+EXPERIMENTS = (EncoderTable(NAME, "Table 2 on a distilled encoder", CLAIMS, SIZES),)

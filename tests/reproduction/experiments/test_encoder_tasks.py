@@ -1,0 +1,118 @@
+"""Tasks on an encoder and on distilled Linformers: measured on a tiny one, and the rules from both sides."""
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction.encoder_tasks import Member, members
+from fairseq_linformer.reproduction.experiments.encoder_tasks import CLAIMS, NAME, SIZES
+from fairseq_linformer.reproduction.records import Measurement
+from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
+
+from ...checkpoints.encoders import save_encoder
+from ...task_data import files
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """The options of the command."""
+    folder = tmp_path_factory.mktemp("tasks")
+    encoder = save_encoder(folder / "tiny-bert", "bert", False)
+    words = "the lowest tide was new newer slowly and told".split()
+    lines = (" ".join(words[(i * j) % len(words)] for j in range(3, 25)) + "\n\n" for i in range(60))
+    (folder / "train.txt").write_text("".join(lines))
+    tokenizer = ["--wordpiece", str(encoder / "tokenizer.json")]
+    text = [str(folder / "bin"), "--source", str(folder / "train.txt"), "--valid-share", "0.2"]
+    main(["prepare", "pretraining", *text, *tokenizer])
+    source = files.write_tsv("imdb", folder / "IMDB")
+    for name, n in (("imdb", 32), ("imdb-n64", 64)):
+        options = ["--source", str(source), "--max-positions", str(n)]
+        main(["prepare", "imdb", str(folder / "tasks" / name), *options, *tokenizer])
+    paths = {"encoder": encoder, "data": folder / "bin", "tasks": folder / "tasks", "runs": folder / "runs"}
+    return ["--scale", "smoke", *(word for name, path in paths.items() for word in (f"--{name}", str(path)))]
+
+
+@pytest.mark.slow
+def test_distilled_finetuned_and_measured_again(inputs, tmp_path, capsys):
+    """Stopped by its time budget, resumed, and verified from the kept checkpoints."""
+    command = ["reproduce", NAME, *inputs, "--results", str(tmp_path)]
+    main([*command, "--minutes", "0.0001"])
+    assert "rerun the command to resume" in capsys.readouterr().out and not list(tmp_path.glob("*.json"))
+    main(command)
+    records = ledger.read_folder(tmp_path)
+    assert {r.identifier for r in records} == {f"{NAME}-{member.name}-smoke" for member in members(SIZES["smoke"])}
+    resized = ledger.read(tmp_path / f"{NAME}-imdb-k8-headwise-w4-n64-smoke.json")
+    assert resized.configuration["model"]["max_positions"] == 64
+    assert resized.configuration["survival"]["options"]["model"]["local_window"] == 4
+    (table, longer) = find(NAME).tables(records)
+    assert [row[0] for row in table.rows] == ["transformer", "k8-headwise-w4", "k1-headwise-w4"]
+    assert len(longer.rows) == 1
+    capsys.readouterr()
+    main(["reproduce", "--verify", f"{NAME}-imdb-k1-headwise-w4-smoke", *inputs[2:], "--results", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "from 1 finished runs" in printed and "all are within their tolerance" in printed
+
+
+def accuracies(values, seeds=3):
+    """Records of every member, with the accuracy ``values(member)`` (90 if None) and a range of 0.2 points."""
+    records = []
+    for member in members(SIZES["encoder"]):
+        value = values(member) or 90.0
+        interval = (value - 0.1, value + 0.1) if seeds > 1 else None
+        accuracy = Measurement(
+            metric="accuracy", value=value, unit="%", interval=interval, repetitions=seeds, split="valid"
+        )
+        records.append(
+            ledger.Record(
+                identifier=f"{NAME}-{member.name}-encoder",
+                experiment=NAME,
+                made_by="reproduce",
+                claim="accuracy",
+                paper=ledger.Paper(where="Table 2"),
+                measurements=[accuracy],
+                commit="0" * 40,
+                configuration={"n": 512},
+                seconds=1.0,
+                hardware={"cpu": "x"},
+                versions={"torch": "2"},
+                date="2026-11-24",
+                scale="encoder",
+                data="rows",
+                command="reproduce",
+            )
+        )
+    return records
+
+
+ENCODER = SIZES["encoder"]
+# k = n / 2 with key-value sharing, n / 4 headwise, and both models with a local window.
+HALF, QUARTER, WINDOWED, CONTROL = (ENCODER.models[i] for i in (2, 4, 7, 8))
+
+
+@pytest.mark.parametrize(
+    "claim, model, task, holds, fails",
+    [
+        ("half", HALF, None, 89.11, 89.09),
+        ("quarter", QUARTER, None, 88.21, 88.19),
+        ("window", WINDOWED, None, 89.11, 89.09),
+        ("window", WINDOWED, "sst-2", 89.01, 88.99),
+        ("projections", CONTROL, "imdb", 89.79, 90.3),
+    ],
+)
+def test_rules(claim, model, task, holds, fails):
+    rule = next(each for each in CLAIMS if each.identifier == f"{NAME}-{claim}")
+
+    def outcome(value, **options):
+        def of_member(member: Member):
+            return value if member.model == model and task in (None, member.task) else None
+
+        return rule.evaluate(accuracies(of_member, **options), "encoder").outcome
+
+    assert outcome(holds) == HOLDS and outcome(fails) == FAILS
+    assert outcome(holds, seeds=2) == UNDECIDED
+    records = [r for r in accuracies(lambda member: None) if f"-{model.name}-" not in r.identifier]
+    assert rule.evaluate(records, "encoder").outcome == UNDECIDED
+    assert rule.evaluate([], "encoder").outcome == UNMEASURED
