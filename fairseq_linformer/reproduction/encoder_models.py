@@ -4,8 +4,6 @@ RUNS/SCALE/models/transformer/   the encoder as a fairseq checkpoint, with dicti
 RUNS/SCALE/models/NAME/          a Linformer, see ``linearization/linearize.py``
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,8 @@ from typing import Any
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
-from ..linearization.linearize import Linearization, linearize
-from .registry import Unfinished, is_past
+from ..linearization.linearize import REPORT, Linearization, linearize
+from .shared_work import Unit
 from .text import find_shards
 
 MODELS, TRANSFORMER, SOURCE = "models", "transformer", "source.json"
@@ -91,52 +89,47 @@ def write_transformer(encoder: str, n: int, folder: Path) -> Path:
     return path / MODEL
 
 
-def distill(
-    models: Sequence[EncoderModel], sizes: Distillation, text, folder: Path, until: float | None
-) -> dict[str, dict[str, Any]]:
-    """Distill each Linformer that is not distilled yet.
+@dataclass(frozen=True)
+class DistilledModel:
+    """A Linformer that is or will be distilled.
 
-    Args:
+    Attributes:
+        text: folder of ``prepare pretraining``.
         folder: RUNS/SCALE, with the Transformer.
-        until: value of ``time.monotonic()`` at which to stop.
-
-    Returns:
-        The report of ``linearize`` by the model's name.
-
-    Raises:
-        Unfinished: the time budget is spent.
-        ValueError: as ``linearize``.
     """
-    reports = {}
-    linformers = [model for model in models if model.k is not None]
-    for i, model in enumerate(linformers):
-        out = folder / MODELS / model.name
-        is_done = (out / MODEL).is_file()
-        if not is_done:
-            print(f"distilling {i + 1} of {len(linformers)}: {model.name}", file=sys.stderr)
-        report = None
-        if is_done or not is_past(until):
-            report = linearize(describe_distillation(model, sizes, text, folder), out, until)
-        if report is None:
-            raise Unfinished(
-                f"the time budget is spent; {len(linformers) - i} of {len(linformers)} models are left to distill, "
-                f"{model.name} first; rerun the command to resume"
-            )
-        reports[model.name] = report
-    return reports
 
+    model: EncoderModel
+    sizes: Distillation
+    text: Any
+    folder: Path
 
-def describe_distillation(model: EncoderModel, sizes: Distillation, text, folder: Path) -> Linearization:
-    source = folder / MODELS / TRANSFORMER / MODEL
-    return Linearization(
-        str(source),
-        str(find_shards(text)[0]),
-        model.options,
-        batch_size=sizes.batch_size,
-        max_update=sizes.updates,
-        lr=sizes.lr,
-        amp=sizes.amp,
-    )
+    @property
+    def out(self) -> Path:
+        return self.folder / MODELS / self.model.name
+
+    @property
+    def unit(self) -> Unit:
+        """The distillation."""
+        name, is_done = f"distill-{self.model.name}", (self.out / REPORT).is_file
+        return Unit(name, is_done, lambda: True, self._linearize)
+
+    def report(self) -> dict[str, Any]:
+        """The report of a finished distillation; ValueError if it had other options, or another text."""
+        report = self._linearize(None)
+        assert report is not None
+        return report
+
+    def _linearize(self, until: float | None) -> dict[str, Any] | None:
+        options = Linearization(
+            str(self.folder / MODELS / TRANSFORMER / MODEL),
+            str(find_shards(self.text)[0]),
+            self.model.options,
+            batch_size=self.sizes.batch_size,
+            max_update=self.sizes.updates,
+            lr=self.sizes.lr,
+            amp=self.sizes.amp,
+        )
+        return linearize(options, self.out, until)
 
 
 def plan(sizes: Distillation, text_checksums: dict[str, str]) -> dict[str, Any]:

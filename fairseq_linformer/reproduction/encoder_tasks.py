@@ -6,9 +6,9 @@ RUNS/SCALE/encoder-tasks/TASK-MODEL-seedS/  as in ``finetuning/single_run.py``; 
 """
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from ..finetuning.recipe import Recipe
 from ..launching.run_folder import CHECKPOINTS
 from ..task_data.tasks import TASKS
 from . import scoring
-from .encoder_models import MODELS, Distillation, EncoderModel, distill, plan, write_transformer
+from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, plan, write_transformer
 from .finetuning_experiment import TOLERANCE, check_task
 from .finetuning_records import paper_cell, paper_row, record_of
 from .records import TRAINING, Record
-from .registry import Claim, Experiment, Inputs, Unfinished, is_past
+from .registry import Claim, Experiment, Inputs, Unfinished
+from .shared_work import Unit, work_through
 from .text import checksums, describe_text
 from .training import describe_reuse
 from .training_options import pack, training_options
@@ -50,6 +51,8 @@ class Sizes:
     seeds: tuple[int, ...]
 
 
+NO_DROPOUT = ("model.dropout=0.0", "model.attention_dropout=0.0")
+"""A single epoch needs none, and without it attention is several times faster on a CPU."""
 LONGER_TASK = "imdb"
 """The task with inputs longer than n."""
 
@@ -157,14 +160,16 @@ class EncoderTasks(Experiment):
         transformer = write_transformer(str(inputs.encoder), sizes.n, folder)
         models = list(dict.fromkeys(member.model for member in chosen))
         rules = {m.name: scoring.rules_before_runs(self.name, self.claims, folder, m.name) for m in models}
-        reports = distill(models, sizes.distillation, inputs.data, folder, until)
+        distilled = {m: DistilledModel(m, sizes.distillation, inputs.data, folder) for m in models if m.k is not None}
         jobs = {
-            (member, seed): self._job(sizes, member, seed, inputs, folder) for seed in sizes.seeds for member in chosen
+            (member, seed): self._job(sizes, member, seed, inputs, folder) for member in chosen for seed in sizes.seeds
         }
-        self._finetune(list(jobs.values()), until)
+        units = [unit for m in models for unit in self._units(m, distilled.get(m), jobs)]
+        left = work_through(units, folder, until)
+        finished = [member for member in chosen if all(_is_done(jobs[member, seed]) for seed in sizes.seeds)]
         imported = read_checkpoint(transformer)["provenance"]["imported"]
         records = []
-        for member in chosen:
+        for member in finished:
             mine = [job for (each, _), job in jobs.items() if each is member]
             trainings = [job.build_trainings(job.prepare())[0] for job in mine]
             results = [single_run.read_result(training.folder / single_run.RESULT) for training in trainings]
@@ -180,7 +185,7 @@ class EncoderTasks(Experiment):
                 **record.configuration,
                 **self.configuration(scale, member, inputs),
                 "encoder": imported,
-                "survival": reports.get(member.model.name),
+                "survival": distilled[member.model].report() if member.model in distilled else None,
                 TRAINING: options,
             }
             records.append(
@@ -196,7 +201,28 @@ class EncoderTasks(Experiment):
                     tolerance=TOLERANCE,
                 )
             )
+        if left:
+            raise Unfinished(
+                f"{self.name}: {len(left)} of {len(units)} distillations and finetunings are left, or another process "
+                f"runs them, {left[0]} first; rerun the command to resume",
+                [] if again else records,
+            )
         return records
+
+    def _units(
+        self,
+        model: EncoderModel,
+        distilled: DistilledModel | None,
+        jobs: Mapping[tuple[Member, int], finetune.FinetuningJob],
+    ) -> list[Unit]:
+        """The distillation of a model, if it needs one, and its finetunings."""
+        units = [distilled.unit] if distilled else []
+        for (member, _), job in jobs.items():
+            if member.model == model:
+                units.append(
+                    Unit(job.name, partial(_is_done, job), Path(job.checkpoint).is_file, partial(_finetune, job))
+                )
+        return units
 
     def _job(self, sizes: Sizes, member: Member, seed: int, inputs: Inputs, folder: Path) -> finetune.FinetuningJob:
         lr, batch_size, epochs = sizes.recipes[member.task]
@@ -211,22 +237,17 @@ class EncoderTasks(Experiment):
             str(folder / self.name),
             member.n if member.n != member.model.n else None,
             device="cpu",
-            overrides=("dataset.num_workers=0", "optimizer._name=fused_adam", amp),
+            overrides=(amp, "dataset.num_workers=0", "optimizer._name=fused_adam", *NO_DROPOUT),
         )
 
-    def _finetune(self, jobs: Sequence[finetune.FinetuningJob], until: float | None) -> None:
-        """Run all jobs that are not finished."""
-        missing = [job for job in jobs if not Path(job.runs, job.name, single_run.RESULT).exists()]
-        for i, job in enumerate(missing):
-            out_of_time = i > 0 and is_past(until)
-            if not out_of_time:
-                print(f"finetuning {i + 1} of {len(missing)}: {job.name}", file=sys.stderr)
-            if out_of_time or not finetune.finetune(job, until):
-                raise Unfinished(
-                    f"{self.name}: the time budget is spent; {len(missing) - i} of {len(jobs)} finetunings are left, "
-                    f"{job.name} first; rerun the command to resume"
-                )
-            _keep_scored(Path(job.runs, job.name))
+
+def _is_done(job: finetune.FinetuningJob) -> bool:
+    return Path(job.runs, job.name, single_run.RESULT).exists()
+
+
+def _finetune(job: finetune.FinetuningJob, until: float | None) -> None:
+    if finetune.finetune(job, until):
+        _keep_scored(Path(job.runs, job.name))
 
 
 def _keep_scored(run: Path) -> None:

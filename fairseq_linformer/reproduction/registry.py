@@ -49,7 +49,15 @@ RUNS = "runs/reproduce"
 
 
 class Unfinished(Exception):
-    """The time budget is spent. The message names what is left; rerunning the command resumes."""
+    """The time budget is spent. The message names what is left; rerunning the command resumes.
+
+    Attributes:
+        records: of what is finished.
+    """
+
+    def __init__(self, message: str, records: Sequence[Record] = ()):
+        super().__init__(message)
+        self.records = list(records)
 
 
 @dataclass(frozen=True)
@@ -312,7 +320,8 @@ class Experiment(ABC):
         try:
             found = self.measure(scale, inputs, command)
         except Unfinished as left:
-            return str(left)
+            finished = left.records if replace is None else []  # earlier records are replaced by all new ones, or none
+            return "\n".join([*(f"ledger: {ledger.put(record, folder)}" for record in finished), str(left)])
         text = self.publish(found, scale, folder, replace)
         superseded.end(runs, self.name)
         return text

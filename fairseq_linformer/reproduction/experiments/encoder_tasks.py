@@ -29,11 +29,8 @@ SST_2 = 89.0
 """Bound on the accuracy on SST-2, in percent."""
 
 
-_ENCODER, _QUARTER, _CONTROL = (
-    EncoderModel(512),
-    EncoderModel(512, 128, local_window=WINDOW),
-    EncoderModel(512, 1, local_window=WINDOW),
-)
+_ENCODER, _QUARTER = EncoderModel(512), EncoderModel(512, 128, local_window=WINDOW)
+_SHARED = tuple(EncoderModel(512, k, sharing) for sharing in SHARINGS for k in (256, 128))
 SIZES: dict[str, Sizes] = {
     "smoke": Sizes(
         32,
@@ -45,7 +42,7 @@ SIZES: dict[str, Sizes] = {
     ),
     "encoder": Sizes(
         512,
-        (_ENCODER, *(EncoderModel(512, k, sharing) for k in (256, 128) for sharing in SHARINGS), _QUARTER, _CONTROL),
+        (_ENCODER, _QUARTER, EncoderModel(512, 1, local_window=WINDOW), *_SHARED),
         (_ENCODER, _QUARTER),
         Distillation(1000, 4, 4e-4, True),
         {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},

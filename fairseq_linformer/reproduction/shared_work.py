@@ -1,0 +1,72 @@
+"""Units of work that several processes on one machine share: start the same command once per core."""
+
+import fcntl
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .registry import is_past
+
+LOCKS = "locks"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work that a rerun resumes.
+
+    Attributes:
+        name: unique among the units of a folder; a valid file name.
+        is_done: whether its result exists.
+        is_ready: whether the results that it reads exist.
+        run: start or resume it, until the ``time.monotonic()`` of the argument, if any.
+    """
+
+    name: str
+    is_done: Callable[[], bool]
+    is_ready: Callable[[], bool]
+    run: Callable[[float | None], object]
+
+
+def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> list[str]:
+    """Run the units that are not done, in order, except those that another process is running.
+
+    At least one is started, also if ``until`` is past.
+
+    Args:
+        folder: of the locks.
+
+    Returns:
+        The names of the units that are still not done.
+    """
+    has_run, made_progress = False, True
+    while made_progress:  # what was not ready may be now
+        made_progress = False
+        for unit in units:
+            if unit.is_done() or not unit.is_ready() or (has_run and is_past(until)):
+                continue
+            with lock(folder / LOCKS / unit.name) as is_mine:
+                if is_mine and not unit.is_done():
+                    left = sum(not each.is_done() for each in units)
+                    print(f"{unit.name}: {left} of {len(units)} units are left", file=sys.stderr)
+                    unit.run(until)
+                    has_run = True
+                    made_progress = made_progress or unit.is_done()
+    return [unit.name for unit in units if not unit.is_done()]
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[bool]:
+    """Lock a file while in the block, unless another process has locked it; yields whether it is locked here.
+
+    The lock ends with the process. The file stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,46 @@
+"""Units of work: order, time budget, and locks that other processes hold."""
+
+import time
+from pathlib import Path
+
+from fairseq_linformer.reproduction.shared_work import LOCKS, Unit, lock, work_through
+
+
+def build_units(folder: Path, needs: dict[str, str], ran: list[str]) -> list[Unit]:
+    """A unit per name; each creates a file, and is ready if the file of the unit that it needs exists."""
+
+    def run(name):
+        ran.append(name)
+        (folder / name).touch()
+
+    return [
+        Unit(
+            name,
+            (folder / name).exists,
+            lambda need=need: not need or (folder / need).exists(),
+            lambda until, name=name: run(name),
+        )
+        for name, need in needs.items()
+    ]
+
+
+def test_what_becomes_ready_runs_and_what_is_done_does_not(tmp_path):
+    ran: list[str] = []
+    units = build_units(tmp_path, {"b": "a", "a": "", "c": "missing"}, ran)
+    assert work_through(units, tmp_path, None) == ["c"] and ran == ["a", "b"]
+    assert work_through(units, tmp_path, None) == ["c"] and ran == ["a", "b"]
+
+
+def test_a_spent_budget_starts_one_unit(tmp_path):
+    ran: list[str] = []
+    units = build_units(tmp_path, {"a": "", "b": ""}, ran)
+    assert work_through(units, tmp_path, time.monotonic()) == ["b"] and ran == ["a"]
+
+
+def test_units_of_another_process_are_left_to_it(tmp_path):
+    """flock belongs to the open file, so that this process can play the other one."""
+    ran: list[str] = []
+    units = build_units(tmp_path, {"a": "", "b": ""}, ran)
+    with lock(tmp_path / LOCKS / "a") as is_mine:
+        assert is_mine and work_through(units, tmp_path, None) == ["a"]
+    assert work_through(units, tmp_path, None) == [] and ran == ["b", "a"]
