@@ -30,7 +30,13 @@ def add_parser(commands) -> None:
     parser.add_argument("--scale", help="size of the experiment: smoke, cpu, encoder, gpu or paper (default: cpu)")
     parser.add_argument("--data", metavar="FOLDER", help="folder of text that `prepare pretraining` wrote")
     parser.add_argument(
-        "--encoder", metavar="NAME|FOLDER", help="encoder to convert (survival): a model on the hub, or its folder"
+        "--encoder", metavar="NAME|FOLDER", help="encoder for --scale encoder: a model on the hub, or its folder"
+    )
+    parser.add_argument(
+        "--source",
+        action="append",
+        metavar="SOURCE",
+        help="text for encoder-spectrum, as for `prepare pretraining`; repeat for several",
     )
     add_runs(parser, None, " (default: runs/reproduce)")
     add_minutes(parser, "then checkpoint and exit")
@@ -59,7 +65,8 @@ def _reproduce(options: argparse.Namespace) -> str:
 
     if options.minutes is not None and not 0 < options.minutes < math.inf:
         raise ValueError(f"--minutes must be a finite number above 0, got {options.minutes}")
-    inputs = Inputs(options.runs, options.data, options.tasks, options.minutes, options.encoder)
+    source = None if options.source is None else tuple(options.source)
+    inputs = Inputs(options.runs, options.data, options.tasks, options.minutes, options.encoder, source)
     if options.verify is not None:
         from ..reproduction.verify import verify
 
@@ -79,7 +86,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     if options.experiment == "list":
         reject_options(
             options,
-            ("scale", "data", "encoder", "minutes", "tasks", "runs", "dry_run", "replace"),
+            ("scale", "data", "encoder", "source", "minutes", "tasks", "runs", "dry_run", "replace"),
             "cannot be used with list, which measures nothing",
         )
         return "\n".join(listing(options.results))
@@ -95,10 +102,12 @@ def _reproduce(options: argparse.Namespace) -> str:
 
 def _command(options: argparse.Namespace) -> str:
     """The command as records store it; paths are reduced to their last part."""
-    paths = {name: value for name in ("encoder", "data", "tasks") if (value := getattr(options, name)) is not None}
+    paths = [(name, getattr(options, name)) for name in ("encoder", "data", "tasks")]
+    paths += [("source", value) for value in options.source or ()]
     folders = [
         word
-        for name, value in paths.items()
+        for name, value in paths
+        if value is not None
         for word in (f"--{name}", Path(value).resolve().name if Path(value).exists() else value)
     ]
     return shlex.join(["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale, *folders])

@@ -42,6 +42,7 @@ MODULES = (
     "speed",
     "recall",
     "survival",
+    "encoder_spectrum",
     "encoder_tasks",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
@@ -114,6 +115,7 @@ class Inputs:
         tasks: folder with one folder per task, written by ``prepare TASK``.
         minutes: time budget; None for no limit.
         encoder: a model of ``transformers``, by its name on the hub or its folder.
+        source: raw texts, as for ``prepare pretraining --source``.
     """
 
     runs: str | Path | None = None
@@ -121,6 +123,7 @@ class Inputs:
     tasks: str | Path | None = None
     minutes: float | None = None
     encoder: str | None = None
+    source: tuple[str, ...] | None = None
 
     @property
     def folder(self) -> Path:
@@ -184,7 +187,7 @@ class Experiment(ABC):
         title: of its section in the report.
         claims: tested by it.
         scales: at which it can be run, some of ``scales.NAMES``.
-        reads: options it needs: ``data``, ``tasks``, ``encoder``.
+        reads: options it needs: ``data``, ``tasks``, ``encoder``, ``source``.
         shows: other experiments whose records its section shows too.
         paper_scale: how Slurm trains it at the paper's scale; None if it does not.
         has_run_folders: whether it writes runs or cells, which a rerun resumes.
@@ -376,10 +379,12 @@ def _check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
             raise ValueError(f"{name} needs --{option}, a folder written by `fairseq-linformer prepare {command}`")
         if value is not None and not needed:
             raise ValueError(f"{name} takes no --{option} at this scale, got {value}")
-    if "encoder" in reads and inputs.encoder is None:
-        raise ValueError(f"{name} needs --encoder, a model of transformers on the hub or in a folder")
-    if "encoder" not in reads and inputs.encoder is not None:
-        raise ValueError(f"{name} takes no --encoder, got {inputs.encoder}")
+    for option, kind in (("encoder", "a model of transformers on the hub or in a folder"), ("source", "a text")):
+        value, needed = getattr(inputs, option), option in reads
+        if needed and value is None:
+            raise ValueError(f"{name} needs --{option}, {kind}")
+        if value is not None and not needed:
+            raise ValueError(f"{name} takes no --{option}, got {value if option == 'encoder' else ', '.join(value)}")
 
 
 def is_context(record: Record) -> bool:
