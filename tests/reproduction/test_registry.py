@@ -27,7 +27,9 @@ def test_every_experiment_is_whole(experiment):
     assert find(experiment.name) is experiment and experiment.claims and experiment.title
     assert set(experiment.scales) <= set(NAMES) and "smoke" in experiment.scales
     assert all(len(experiment.cost(scale)) <= 60 for scale in experiment.scales)
-    assert set(experiment.reads) <= {"data", "tasks", "encoder"} and all(find(other) for other in experiment.shows)
+    assert set(experiment.reads) <= {"data", "tasks", "encoder", "source"} and all(
+        find(other) for other in experiment.shows
+    )
     assert ("paper" in experiment.scales) == (experiment.paper_scale is not None)
     for claim in experiment.claims:
         assert claims()[claim.identifier] is claim and claim.rule and claim.statement.endswith(".") and claim.where
@@ -58,6 +60,9 @@ def test_names_are_unique():
         ("theorem-2", "cpu", Inputs(minutes=3), "--minutes.* 3"),
         ("operations", "cpu", Inputs(minutes=3), "--minutes.* 3"),
         ("operations", "cpu", Inputs(runs="somewhere"), "--runs.* somewhere"),
+        ("survival", "encoder", Inputs(data="t"), "survival needs --encoder"),
+        ("encoder-spectrum", "encoder", Inputs(encoder="e"), "encoder-spectrum needs --source"),
+        ("figure-1", "cpu", Inputs(data="t", source=("a", "b")), "takes no --source, got a, b"),
     ],
 )
 def test_inputs_are_checked(name, scale, inputs, option):
