@@ -26,7 +26,8 @@ from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections,
 from .authors import from_authors
 from .files import build_checkpoint, get_architecture, get_cfg_section, read_checkpoint, resolve_model
 from .huggingface_state import CLASSIFIER, add_window_options, choose_head, find_mismatch, to_fairseq, to_transformers
-from .provenance import build_model_card, collect_provenance
+from .model_card import build_model_card
+from .provenance import ORIGINS, collect_provenance, read_finetuning
 from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
 
 WEIGHTS = "model.safetensors"
@@ -148,7 +149,7 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
         tie_word_embeddings=not args.untie_weights_roberta,
         pooler_activation_fn=args.pooler_activation_fn,
         pooler_dropout=args.pooler_dropout,
-        fairseq=collect_provenance(data),
+        fairseq={**collect_provenance(data), **read_finetuning(path)},
         dtype=str(state[EMBEDDINGS].dtype).removeprefix("torch."),
         architectures=["LinformerForMaskedLM"],
     )
@@ -242,8 +243,7 @@ def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.
     if "num_classes" in cfg["task"] and any(key.startswith(CLASSIFICATION_HEADS) for key in state):
         cfg["task"] = {**cfg["task"], "num_classes": config.num_labels}
     provenance = dict(details["versions"])
-    if details.get("imported"):
-        provenance["imported"] = details["imported"]
+    provenance |= {key: details[key] for key in ORIGINS if key in details}
     checkpoint = build_checkpoint(cfg, state, details["num_updates"] or 0, details["epoch"] or 1, provenance)
     checkpoint["extra_state"].update(val_loss=details["val_loss"], best=details["best"])
     return checkpoint

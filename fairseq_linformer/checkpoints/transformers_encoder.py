@@ -124,7 +124,8 @@ class Encoder:
         state: state dict of fairseq's RoBERTa; rows of the embeddings are in the order of ``transformers``.
         options: options of the model.
         has_lm_head: whether the masked LM head is the encoder's; otherwise it is new and untrained.
-        source: model type, name, and checksum of the weights (``hash_weights``).
+        source: model type, name, and checksum of the weights (``hash_weights``); ``hub``, the whole name if it is on
+            the hub, and ``license`` if the model card states one.
     """
 
     state: dict[str, Tensor]
@@ -177,7 +178,25 @@ def read_encoder(name: str) -> Encoder:
     }
     options["activation_fn"] = _ACTIVATIONS[options["activation_fn"]]
     source = {"name": Path(name).name, "model_type": config.model_type, "sha256": checksum}
+    if not os.path.isdir(name):
+        source["hub"] = name
+    if license := read_license(name):
+        source["license"] = license
     return Encoder(state, options, has_lm_head, source)
+
+
+def read_license(name: str) -> str | None:
+    """The license in the model card of a folder or a model on the hub; None without one."""
+    from huggingface_hub import ModelCard
+
+    path = Path(name) / "README.md"
+    if os.path.isdir(name) and not path.is_file():
+        return None
+    try:
+        license = ModelCard.load(path if path.is_file() else name, ignore_metadata_errors=True).data.license
+    except Exception:  # there is no card, it is damaged, or the network fails
+        return None
+    return license if isinstance(license, str) else None
 
 
 def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:

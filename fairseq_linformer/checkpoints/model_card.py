@@ -1,0 +1,124 @@
+"""The model card, README.md of an exported folder."""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def build_model_card(
+    details: dict[str, Any], shape: Any, head: str | None, labels: list[str], has_tokenizer: bool
+) -> str:
+    """Build the model card, README.md of an exported folder.
+
+    Args:
+        details: from ``collect_provenance``.
+        shape: the ``LinformerConfig``.
+        head: name of the exported classification head, or None.
+        labels: its labels.
+        has_tokenizer: the folder contains a tokenizer.
+    """
+    cfg = details["cfg"]
+    task, dataset, optimization = (cfg.get(name, {}) for name in ("task", "dataset", "optimization"))
+    imported, distilled = (details.get(name) or {} for name in ("imported", "distilled"))
+    rows = [
+        ("architecture", cfg["model"]["_name"]),
+        ("n, the longest input", shape.max_positions),
+        ("k, the projected dimension", shape.projected_dim),
+        ("sharing of E and F", shape.sharing),
+        ("layers, embedding dimension, heads", f"{shape.layers}, {shape.embed_dim}, {shape.attention_heads}"),
+        ("dictionary", f"{shape.vocab_size} entries"),
+        ("classification head", head and f"{head}: {', '.join(labels)}"),
+        ("task", task.get("_name")),
+        ("data", task.get("data")),
+        ("updates", details["num_updates"]),
+        ("epoch", details["epoch"]),
+        ("validation loss", details["val_loss"]),
+        (f"best {cfg.get('checkpoint', {}).get('best_checkpoint_metric', 'value')}", details["best"]),
+        ("optimizer", cfg.get("optimizer", {}).get("_name")),
+        ("learning rate", optimization.get("lr")),
+        ("schedule", cfg.get("lr_scheduler", {}).get("_name")),
+        ("sentences per batch", dataset.get("batch_size")),
+        ("maximum tokens per batch", dataset.get("max_tokens")),
+        ("batches per update", optimization.get("update_freq")),
+        ("processes", cfg.get("distributed_training", {}).get("distributed_world_size")),
+        ("seed", cfg.get("common", {}).get("seed")),
+        ("imported from", imported.get("name")),
+        ("license of the imported weights", imported.get("license")),
+        ("masked LM head", imported.get("lm_head")),
+        ("tokens of distillation, at most", distilled.get("tokens_at_most")),
+        ("share of the Transformer's variance kept, last layer", _last_share(distilled)),
+        *_score_rows(details.get("finetuned") or {}),
+        ("fairseq", details["versions"]["fairseq"]),
+        ("fairseq-linformer", details["versions"]["fairseq_linformer"]),
+    ]
+    pipeline = "text-classification" if head else "fill-mask"
+    auto = "AutoModelForSequenceClassification" if head else "AutoModelForMaskedLM"
+    lines = [
+        "---",
+        "library_name: transformers",
+        f"pipeline_tag: {pipeline}",
+        "tags:",
+        "- linformer",
+        "- fairseq",
+        *([f"license: {imported['license']}"] if imported.get("license") else []),
+        *([f"base_model: {imported['hub']}"] if imported.get("hub") else []),
+        "---",
+        "",
+        "# Linformer",
+        "",
+        "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with "
+        "fairseq and converted by fairseq-linformer. The model code is in this folder.",
+        "",
+        "    from transformers import " + auto + ", pipeline",
+        "",
+        f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
+    ]
+    if has_tokenizer:
+        lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
+    lines += ["", "| | |", "|---|---|"]
+    lines += [f"| {name} | {_format_cell(value)} |" for name, value in rows if value not in (None, "")]
+    lines += [
+        "",
+        "Values that are not listed were not in the checkpoint. `config.json` has all settings under `fairseq`.",
+    ]
+    if imported:
+        lines += ["", *_describe_origin(imported)]
+    return "\n".join(lines) + "\n"
+
+
+def _last_share(distilled: dict[str, Any]) -> str | None:
+    shares = distilled.get("variance_after")
+    return f"{shares[-1]:.3f}" if shares else None
+
+
+def _score_rows(finetuned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Rows of the scores on each development set, with their 95 % intervals, and of the data."""
+    for split, result in finetuned.get("splits", {}).items():
+        for name, score in result["scores"].items():
+            low, high = score["interval"]
+            text = f"{score['value']:.4f} ({low:.4f} to {high:.4f}), {result['rows']:,} rows"
+            yield f"{finetuned['task']} {split}, {name}", text
+    if finetuned:
+        yield "data of finetuning", finetuned["data"]
+        yield "commit of the code", finetuned["commit"]
+
+
+def _describe_origin(imported: dict[str, Any]) -> list[str]:
+    """The citation of imported weights."""
+    name = imported.get("hub") or imported["name"]
+    where = f"[{name}](https://huggingface.co/{name})" if imported.get("hub") else name
+    return [
+        f"The weights come from {where} (SHA-256 {imported['sha256']}); its license and its authors' citation apply to "
+        "this model. The attention is that of the Linformer:",
+        "",
+        "    @article{wang2020linformer,",
+        "      title={Linformer: Self-Attention with Linear Complexity},",
+        "      author={Wang, Sinong and Li, Belinda Z. and Khabsa, Madian and Fang, Han and Ma, Hao},",
+        "      journal={arXiv preprint arXiv:2006.04768},",
+        "      year={2020}",
+        "    }",
+    ]
+
+
+def _format_cell(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")

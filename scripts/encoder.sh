@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# From an encoder on the hub to a Linformer that classifies, as a folder for transformers.
+#
+#   scripts/encoder.sh [FOLDER]         # output folder (default: data/encoder)
+#
+# Downloads the encoder, converts it to a Linformer with a local window, distills it on text, finetunes it on a task, and
+# exports it with a model card: what survives of the encoder, the accuracy, and the encoder's license. Each step resumes;
+# rerun to continue, and delete the folder to start over.
+#
+#   ENCODER   encoder: name on the hub, or folder    (default: sentence-transformers/all-MiniLM-L6-v2)
+#   TEXT      text to distill on, as for `prepare pretraining --source`  (default: WikiText-103 on the hub)
+#   TASK      task to finetune on                    (default: sst-2)
+#   SOURCE    its files: hub, or a path              (default: hub)
+#   MAX_POSITIONS, PROJECTED_DIM, LOCAL_WINDOW       (default: 512, 128, 16)
+#   UPDATES   updates of distillation, of 4 blocks of n tokens          (default: 2000)
+#   MINUTES   time budget of the distillation of one call; then checkpoint and exit  (default: no limit)
+#   LR, MAX_EPOCH                                    of finetuning      (default: 1e-4, 1)
+set -euo pipefail
+
+if [ -z "${VIRTUAL_ENV:-}" ] || ! [ -x "$VIRTUAL_ENV/bin/fairseq-linformer" ]; then
+    [ -z "${1:-}" ] || set -- "$(mkdir -p "$1" && cd "$1" && pwd)"
+    cd "$(dirname "$0")/.."
+    scripts/setup.sh
+    source .venv/bin/activate
+fi
+out=${1:-data/encoder}
+encoder=${ENCODER:-sentence-transformers/all-MiniLM-L6-v2}
+task=${TASK:-sst-2}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+mkdir -p "$out"
+
+# bf16 where the CPU has instructions for it.
+amp=() finetune_amp=()
+if python -c 'import sys, torch; sys.exit(not torch.ops.mkldnn._is_mkldnn_bf16_supported())'; then
+    amp=(--amp) finetune_amp=(common.amp=true)
+fi
+
+# Each command below writes its output completely or not at all.
+[ -e "$out/transformer" ] ||
+    fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
+# A killed `prepare` keeps its parts, which the next call reuses.
+[ -e "$out/text/shard0/train.idx" ] ||
+    fairseq-linformer prepare pretraining "$out/text" --wordpiece "$out/transformer/tokenizer.json" \
+        --source "${TEXT:-hub:Salesforce/wikitext,config=wikitext-103-raw-v1,rows=1000}"
+fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
+    --max-positions "${MAX_POSITIONS:-512}" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
+    --batch-size 4 --max-update "${UPDATES:-2000}" ${MINUTES:+--minutes "$MINUTES"} "${amp[@]}"
+[ -e "$out/linformer/report.json" ] || exit 0   # the time budget is spent
+fairseq-linformer finetune "$task" "$out/linformer/model.pt" --data "$out/$task" --source "${SOURCE:-hub}" --runs "$out/runs" \
+    --name "$task" --lr "${LR:-1e-4}" --max-epoch "${MAX_EPOCH:-1}" --device cpu dataset.num_workers=0 \
+    optimizer._name=fused_adam model.dropout=0.0 model.attention_dropout=0.0 "${finetune_amp[@]}"
+[ -e "$out/export" ] ||
+    fairseq-linformer convert to-huggingface "$out/runs/$task/checkpoints/checkpoint_best.pt" "$out/export"
+echo "$out/export: the model, with its card in README.md; open it with"
+echo "    from transformers import pipeline"
+echo "    classify = pipeline(\"text-classification\", \"$out/export\", trust_remote_code=True)"
+echo "    classify(\"a gripping, beautifully shot film\")"

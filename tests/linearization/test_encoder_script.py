@@ -1,0 +1,59 @@
+"""scripts/encoder.sh: from an encoder to a folder that transformers opens, stopped by its budget and resumed."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import transformers
+
+from ..checkpoints.encoders import save_encoder
+from ..task_data import files
+
+ROOT = Path(__file__).parents[2]
+LICENSE = "---\nlicense: apache-2.0\n---\n"
+
+
+def run(out, cwd, **options):
+    """The script in an active environment; returns what it printed."""
+    bin_folder = Path(sys.executable).parent
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    environment |= {"VIRTUAL_ENV": str(bin_folder.parent), "PATH": path, "OMP_NUM_THREADS": "1"}
+    environment |= {name: str(value) for name, value in options.items()}
+    command = [ROOT / "scripts" / "encoder.sh", out]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_from_an_encoder_to_an_export(tmp_path):
+    encoder = save_encoder(tmp_path / "tiny-bert", "bert", False)
+    (encoder / "README.md").write_text(LICENSE)
+    words = "the lowest tide was new newer slowly and told".split()
+    lines = (" ".join(random.Random(i).choices(words, k=22)) for i in range(3000))
+    (tmp_path / "text.txt").write_text("\n\n".join(lines))
+    options = {
+        "ENCODER": encoder,
+        "TEXT": tmp_path / "text.txt",
+        "SOURCE": files.write_tsv("sst-2", tmp_path / "SST-2"),
+        "MAX_POSITIONS": 32,
+        "PROJECTED_DIM": 8,
+        "LOCAL_WINDOW": 4,
+        "UPDATES": 4,
+    }
+    out = tmp_path / "out"
+    assert "rerun to resume" in run(out, tmp_path, MINUTES=0, **options) and not (out / "runs").exists()
+    assert "pipeline" in run(out, tmp_path, **options)
+    classify = transformers.pipeline("text-classification", str(out / "export"), trust_remote_code=True)
+    assert classify("a new tide")[0]["label"] in ("negative", "positive")
+    card = (out / "export" / "README.md").read_text()
+    assert card.startswith("---\n") and "license: apache-2.0" in card and "@article{wang2020linformer" in card
+    for row in ("imported from | tiny-bert", "share of the Transformer's variance kept", "sst-2 valid, accuracy | "):
+        assert row in card
