@@ -8,10 +8,10 @@
 #   NODES=2 NODE_RANK=0 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
 #   NODES=2 NODE_RANK=1 MASTER_ADDR=node0 scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
 #
-# Arguments and the variables CONFIG, DEVICE, RUNS, NAME and PYTHON are as in scripts/slurm/train.sbatch. NPROC_PER_NODE
-# is the number of processes per node (default: the number of GPUs). Output goes to RUNS/NAME, which all nodes must
-# share. On INT, TERM or USR1 the current update is finished, a checkpoint is saved, and the exit status is 75, within
-# SHUTDOWN_TIMEOUT (600) seconds. Rerun the command to resume.
+# Arguments and the variables CONFIG, DEVICE, RUNS, NAME, COLLECTIVE_TIMEOUT and PYTHON are as in
+# scripts/slurm/train.sbatch. NPROC_PER_NODE is the number of processes per node (default: the number of GPUs). Output
+# goes to RUNS/NAME, which all nodes must share. On INT, TERM or USR1 the current update is finished, a checkpoint is
+# saved, and the exit status is 75, within SHUTDOWN_TIMEOUT (600) seconds. Rerun the command to resume.
 set -euo pipefail
 root=$(dirname "$0")/..
 [ ! -d "$root/fairseq_linformer" ] || cd "$root" # in a source tree; an installed script stays in the current folder

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..evaluation.encoded_rows import is_prepared
-from ..launching.arguments import BASE, check_run_name
+from ..launching.arguments import BASE, COLLECTIVE_TIMEOUT, check_run_name
 from ..launching.run_folder import DONE, check_run
 from ..launching.slurm import submit_array
 from ..launching.training_job import TrainingJob
@@ -142,6 +142,7 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
         nodes=1,
         ntasks_per_node=1,
         dry_run=dry_run,
+        collective_timeout=COLLECTIVE_TIMEOUT,
         array="finetune-" + job.name.replace("/", "-"),
     )
     return submit_array(options, members, sbatch_options)

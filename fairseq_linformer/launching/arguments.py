@@ -1,6 +1,7 @@
 """Command-line arguments of a training job; environment variables set their defaults."""
 
 import argparse
+import math
 import os
 import shlex
 import sys
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from .training_job import TrainingJob
 
 BASE = "configs/pretrain/base.yaml"
+COLLECTIVE_TIMEOUT = 30.0
+"""Minutes; PyTorch's 10 are too few for rank 0 to write a large checkpoint to a busy file system."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--name",
         default=default("NAME", ""),
         help="name of the run folder (default: derived from the configuration and its overrides)",
+    )
+    parser.add_argument(
+        "--collective-timeout",
+        type=float,
+        default=default("COLLECTIVE_TIMEOUT") or str(COLLECTIVE_TIMEOUT),
+        metavar="MINUTES",
+        help="time in which all processes must join a collective operation, such as waiting for rank 0 to write a "
+        "checkpoint, before they abort (default: %(default)s)",
     )
 
 
@@ -82,6 +93,8 @@ def build_training_job(options: argparse.Namespace, processes: int) -> "Training
         raise ValueError(f"unknown --device {options.device!r}; choose from {', '.join(DEVICES)}")
     if not options.runs:
         raise ValueError("--runs must name a folder, got ''")
+    if not 0 < options.collective_timeout < math.inf:
+        raise ValueError(f"--collective-timeout must be above 0 minutes, got {options.collective_timeout:g}")
     if processes < 1:
         raise ValueError(f"the number of processes must be at least 1, got {processes}")
     for word in options.overrides:

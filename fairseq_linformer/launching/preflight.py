@@ -72,7 +72,11 @@ def find_problems(folder: Path, processes: int) -> Iterator[str]:
         yield f"torch {torch.__version__} finds no GPU; to train on CPUs, set DEVICE=cpu"
         return
     if torch.cuda.device_count() not in (1, processes):  # 1 if the scheduler restricts each process to its GPU
-        yield f"visible GPUs must be as many as processes ({processes}), got {torch.cuda.device_count()}"
+        chosen = ",".join(map(str, range(processes)))
+        hint = (
+            f"; to use some of them, set CUDA_VISIBLE_DEVICES={chosen}" if torch.cuda.device_count() > processes else ""
+        )
+        yield f"visible GPUs must be as many as processes ({processes}), got {torch.cuda.device_count()}{hint}"
     try:
         torch.ones(1, device="cuda").add(1).item()  # fails if torch has no kernels for this GPU
     except RuntimeError as error:

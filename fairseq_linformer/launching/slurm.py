@@ -120,6 +120,7 @@ def _sbatch(
         *arguments,
         f"--device={options.device}",
         f"--runs={options.runs}",
+        f"--collective-timeout={options.collective_timeout:g}",
         *options.overrides,
     ]
     python = os.environ.get("PYTHON", sys.executable)

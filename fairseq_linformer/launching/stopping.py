@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 
@@ -17,10 +18,12 @@ import torch.distributed as dist
 from fairseq import checkpoint_utils
 from fairseq_cli import train
 
+from ..errors import first_line
 from .run_folder import MAX_STOPS_AT_ONE_UPDATE, mark_stopped
 
 logger = logging.getLogger(__name__)
 
+SECONDS_FOR_PEERS = 30.0
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 
@@ -49,6 +52,14 @@ class StopRequest:
         return bool(received)
 
 
+def wait_for_peers(seconds: float = SECONDS_FOR_PEERS) -> None:
+    """Wait until all processes are here, for this long at most: a sender may return before its receivers have heard."""
+    try:
+        dist.barrier(async_op=True).wait(timedelta(seconds=seconds))
+    except RuntimeError as error:
+        logger.warning("exiting before all processes confirmed the stop: %s", first_line(error))
+
+
 def stop_after_update(request: StopRequest, folder: Path) -> None:
     """Patch fairseq's training loop to check ``request`` after each update.
 
@@ -67,6 +78,7 @@ def stop_after_update(request: StopRequest, folder: Path) -> None:
         if dist.get_rank() == 0 and not mark_stopped(folder, updates):
             has_advanced.zero_()
         dist.broadcast(has_advanced, 0)  # no process exits before the checkpoint is written
+        wait_for_peers()
         if has_advanced:
             raise SystemExit(0)
         logger.error(

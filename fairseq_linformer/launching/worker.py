@@ -15,7 +15,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import wraps
+from datetime import timedelta
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -29,6 +30,7 @@ from omegaconf import DictConfig
 from ..errors import first_line
 from .arguments import build_training_job, parse_job_arguments
 from .checkpoints import save_with_retries
+from .out_of_memory import end_when_out_of_memory
 from .run_folder import CONFIG, is_new, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
@@ -64,6 +66,8 @@ def main(words: list[str] | None = None) -> int:
     try:
         options = parse_job_arguments(argparse.ArgumentParser(description=__doc__), words)
         training = build_training_job(options, options.processes)
+        if training.device == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # otherwise PyTorch and fairseq reserve memory of the first GPU
         rank = read_rank()
         if rank.world_size != training.processes:
             raise ValueError(f"{rank}: --processes must equal WORLD_SIZE, got {training.processes}")
@@ -76,7 +80,8 @@ def main(words: list[str] | None = None) -> int:
         return 1
     stop_after_update(request, folder)
     checkpoint_utils._torch_persistent_save = save_with_retries
-    Trainer.train_step = _add_update_to_error(Trainer.train_step)
+    Trainer.train_step = end_when_out_of_memory(_add_update_to_error(Trainer.train_step))
+    dist.init_process_group = partial(dist.init_process_group, timeout=timedelta(minutes=options.collective_timeout))
     hydra_train.pre_main = _guard(hydra_train.pre_main, rank, folder)
     try:
         hydra_train.cli_main()

@@ -53,7 +53,8 @@ def test_problems_of_a_node_are_reported(mlm_data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "ones", without_kernels)
     counted, failed = problems(8)
-    assert "(8)" in counted and "got 4" in counted
+    assert "(8)" in counted and counted.endswith("got 4")
+    assert problems(2)[0].endswith("got 4; to use some of them, set CUDA_VISIBLE_DEVICES=0,1")
     assert "a V100 (sm_70): CUDA error: no kernel image is available;" in failed and "constraints-v100.txt" in failed
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # the scheduler restricts each process to its GPU
     monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))

@@ -59,3 +59,36 @@ def test_root_cause_of_a_failure():
             raise ValueError("second") from None
     except ValueError as error:
         assert str(worker._root_cause(error)) == "second"
+
+
+@pytest.mark.parametrize("options, minutes", [([], 30), (["--collective-timeout=90"], 90)])
+def test_timeout_and_hidden_gpus(options, minutes, torchrun, mlm_data, tmp_path, monkeypatch):
+    """A run on the CPU of a GPU node must not reserve memory of its first GPU."""
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(worker.dist, "init_process_group", worker.dist.init_process_group)  # restored at the end
+    for owner, name in (
+        (worker.Trainer, "train_step"),
+        (worker.hydra_train, "pre_main"),
+        (worker, "stop_after_update"),
+    ):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    monkeypatch.setattr(worker.StopRequest, "listen", lambda self: None)
+    monkeypatch.setattr(worker, "stop_after_update", lambda *_: None)
+    monkeypatch.setattr(worker.hydra_train, "cli_main", lambda: None)
+    create_or_resume(
+        TrainingJob("configs/pretrain/base.yaml", tuple(overrides(mlm_data)), 1, "cpu", str(tmp_path), "run")
+    )
+    words = [*overrides(mlm_data), "--device=cpu", f"--runs={tmp_path}", "--name=run", "--processes=1", *options]
+    assert worker.main(words) == 0
+    assert worker.dist.init_process_group.keywords["timeout"].total_seconds() == 60 * minutes
+    assert worker.os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_timeout_is_checked(value, torchrun, mlm_data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(worker.StopRequest, "listen", lambda self: None)
+    monkeypatch.setenv("COLLECTIVE_TIMEOUT", value)
+    assert worker.main([*overrides(mlm_data), "--device=cpu", "--processes=4"]) == 1
+    assert "--collective-timeout must be above 0 minutes" in capsys.readouterr().err

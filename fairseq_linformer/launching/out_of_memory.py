@@ -1,0 +1,70 @@
+"""Training that runs out of memory ends with one sentence. fairseq would skip each batch that does not fit, forever."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import torch
+
+from ..planning.configs import build_run
+from ..planning.gpus import GIB, GPUS
+from ..planning.plan import largest_micro_batch
+
+_REQUEST = re.compile(r"Tried to allocate ([\d.]+ \w+)")
+
+
+class OutOfMemory(RuntimeError):
+    """A batch does not fit. The message has no ``out of memory``, which fairseq would catch."""
+
+
+def end_when_out_of_memory(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.train_step``."""
+
+    @wraps(train_step)
+    def wrapped(trainer: Any, samples: Sequence[Any], raise_oom: bool = False) -> Any:
+        try:
+            return train_step(trainer, samples, raise_oom=True)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one
+            if "out of memory" not in str(error):
+                raise
+            raise OutOfMemory(_explain(trainer, samples, str(error))) from None
+
+    return wrapped
+
+
+def _explain(trainer: Any, samples: Sequence[Any], error: str) -> str:
+    """What was requested for which batch, what fits, and which options help."""
+    found = _REQUEST.search(error)
+    request = f"{found[1]} more are needed" if found else "more memory is needed"
+    shapes = [
+        tuple(sample["net_input"]["src_tokens"].shape) for sample in samples if isinstance(sample, dict) and sample
+    ]
+    batch = ""
+    if shapes:
+        sequences, length = max(shapes, key=lambda shape: shape[0] * shape[1])
+        batch = f" for a micro-batch of {sequences} sequences of {length:,} tokens"
+    return (
+        f"update {trainer.get_num_updates() + 1}: the memory is full: {request}{batch}{_describe_plan(trainer)}; lower "
+        "dataset.batch_size and raise optimization.update_freq by the same factor, or set "
+        "+model.checkpoint_activations=true"
+    )
+
+
+def _describe_plan(trainer: Any) -> str:
+    """The largest micro-batch for this GPU by the planner; empty without a GPU, or if the planner does not cover the
+    configuration."""
+    if not trainer.cuda:
+        return ""
+    device = torch.cuda.get_device_properties(trainer.device)
+    gpu = replace(next(iter(GPUS.values())), name=device.name, memory=device.total_memory / GIB)
+    try:
+        run = build_run(trainer.cfg)
+        plain, recomputed = (largest_micro_batch(run, gpu, run.gpus, each) for each in (False, True))
+    except ValueError:
+        return ""
+    return (
+        f"; on {device.name} ({gpu.memory:.0f} GiB) the planner expects {plain} to fit, and {recomputed} with "
+        "checkpoint_activations"
+    )
