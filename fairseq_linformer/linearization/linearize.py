@@ -54,6 +54,7 @@ class Linearization:
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
+        measure_at: updates after which the share is measured too, in rising order; their checkpoints are kept.
 
     Raises:
         ValueError: a value is out of range.
@@ -69,11 +70,14 @@ class Linearization:
     seed: int = 1
     device: str = "cpu"
     amp: bool = False
+    measure_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name, lowest in (("batch_size", 1), ("max_update", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
+        if any(not 0 < update < self.max_update for update in self.measure_at):
+            raise ValueError(f"measure_at must be between 1 and max_update - 1, got {self.measure_at}")
         if not 0 < self.lr < math.inf:
             raise ValueError(f"lr must be above 0, got {self.lr}")
         if not 0 <= self.seed < 1 << 32:
@@ -113,17 +117,26 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         if not is_done and not local.train(training, LOG, options.max_update, until):
             return None
         student = training.folder / run_folder.CHECKPOINTS / LAST
+    at = {update: _find_checkpoint(student.parent, update) for update in options.measure_at}
     report = {
         "source": Path(options.source).name,
         "teacher_sha256": sha256(teacher),
         "options": _values(options),
         "tokens_at_most": options.max_update * options.batch_size * n,
         "variance_before": before,
+        **({"variance_at": {u: measure_survival(teacher, at[u], options.text, n) for u in at}} if at else {}),
         "variance_after": measure_survival(teacher, student, options.text, n) if options.max_update else before,
     }
     _write_model(out, student, teacher, report)
     write_lines(out / REPORT, [json.dumps(report, indent=1)])
     return report
+
+
+def _find_checkpoint(folder: Path, update: int) -> Path:
+    """The checkpoint after a number of updates, which fairseq names ``checkpoint_EPOCH_UPDATE.pt``."""
+    if found := sorted(folder.glob(f"checkpoint_*_{update}.pt")):
+        return found[0]
+    raise ValueError(f"measure_at must not be the end of an epoch, which has no such checkpoint, got {update}")
 
 
 def _prepare(options: Linearization, out: Path) -> Path:
@@ -187,7 +200,8 @@ def _describe_origin(options: Linearization) -> dict[str, Any]:
 
 
 def _values(options: Linearization) -> dict[str, Any]:
-    return {key: value for key, value in asdict(options).items() if key not in ("source", "text")}
+    omitted = ("source", "text") if options.measure_at else ("source", "text", "measure_at")
+    return {key: value for key, value in asdict(options).items() if key not in omitted}
 
 
 def _check_origin(options: Linearization, out: Path) -> None:
@@ -217,6 +231,9 @@ def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> Trai
         f"lr_scheduler.warmup_updates={round(WARMUP * options.max_update)}",
         f"lr_scheduler.total_num_update={options.max_update}",
     )
+    if options.measure_at:
+        interval = math.gcd(*options.measure_at)
+        overrides += (f"checkpoint.save_interval_updates={interval}", "checkpoint.keep_interval_updates=-1")
     return TrainingJob(str(CONFIG), overrides, 1, options.device, str(out), "run")
 
 

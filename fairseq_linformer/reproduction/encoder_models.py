@@ -60,12 +60,14 @@ class Distillation:
         updates, batch_size: number of updates, and blocks of n tokens per update.
         lr: peak learning rate.
         amp: train in mixed precision.
+        measure_at: updates after which the share of variance is measured too.
     """
 
     updates: int
     batch_size: int
     lr: float
     amp: bool
+    measure_at: tuple[int, ...] = ()
 
 
 def write_transformer(encoder: str, n: int, folder: Path) -> Path:
@@ -128,10 +130,12 @@ class DistilledModel:
             max_update=self.sizes.updates,
             lr=self.sizes.lr,
             amp=self.sizes.amp,
+            measure_at=self.sizes.measure_at,
         )
         return linearize(options, self.out, until)
 
 
 def plan(sizes: Distillation, text_checksums: dict[str, str]) -> dict[str, Any]:
     """What the distilled models depend on, for records."""
-    return {**asdict(sizes), "text": text_checksums}
+    values = {name: value for name, value in asdict(sizes).items() if name != "measure_at"}
+    return {**values, "text": text_checksums}

@@ -42,6 +42,7 @@ MODULES = (
     "speed",
     "recall",
     "survival",
+    "distillation",
     "encoder_spectrum",
     "encoder_tasks",
 )
