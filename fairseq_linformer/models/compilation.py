@@ -9,10 +9,12 @@ import os
 import shutil
 from argparse import Namespace
 from collections.abc import Iterable
+from functools import cache
 
 import torch
 from torch import nn
 
+from ..errors import first_line
 from ..modules import LinformerEncoderLayer
 
 RECOMPILE_LIMIT = 64
@@ -43,6 +45,22 @@ def check_compile_options(args: Namespace) -> None:
 
         if not has_triton():
             raise ValueError("compile needs triton on a GPU, which is not installed or does not support this GPU")
+        _check_gpu()
+
+
+@cache
+def _check_gpu() -> None:
+    """Compile a small function: triton may be installed, and have no kernels for an older GPU.
+
+    Raises:
+        ValueError: it fails.
+    """
+    try:
+        torch.compile(torch.nn.functional.gelu)(torch.ones(8, device="cuda"))
+    except Exception as error:  # compilers and drivers raise many types
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        name = torch.cuda.get_device_name()
+        raise ValueError(f"compile must be off on {name}, where torch.compile fails: {reason}") from None
 
 
 def compile_layers(layers: Iterable[nn.Module]) -> None:

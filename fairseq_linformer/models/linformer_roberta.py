@@ -28,6 +28,7 @@ from . import authors_plugin
 from .compatibility import RESIZABLE_FIELDS, describe_mismatch, find_differing_fields
 from .compilation import compile_layers
 from .hub_bpe import HubTokenizer
+from .lm_head import AlignedLMHead
 from .options import ARCHITECTURES, LinformerRobertaConfig, collect_options, resolve_options, to_linformer_config
 from .resize import fit_state_dict
 from .shapes import POSITIONS, count_layers, group_projections, infer_config, record_options
@@ -185,6 +186,9 @@ class LinformerRobertaEncoder(RobertaEncoder):
         if args.compile:
             compile_layers(encoder.layers)
         return encoder
+
+    def build_lm_head(self, embed_dim, output_dim, activation_fn, weight):
+        return AlignedLMHead(embed_dim, output_dim, activation_fn, weight)
 
     def forward(
         self, src_tokens, features_only=False, return_all_hiddens=False, masked_tokens=None, positions=None, **kwargs

@@ -8,7 +8,7 @@ import torch
 from fairseq.optim.adam import FairseqAdam
 from torch import nn
 
-from fairseq_linformer.models import FusedAdam
+from fairseq_linformer.models import FusedAdam, compilation
 from fairseq_linformer.models.compilation import check_compile_options, compile_layers
 from fairseq_linformer.modules import LinformerEncoder
 
@@ -93,6 +93,34 @@ def test_refused_without_a_compiler_and_under_sharding(monkeypatch):
         check_compile_options(args)
     with pytest.raises(ValueError, match="Sequential"):
         compile_layers([nn.Sequential(build().layers[0])])
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_gpu_that_cannot_run_compiled_code_is_rejected(works, monkeypatch):
+    """Compiling is tried: triton may be installed, and have no kernels for an older GPU."""
+    from torch.utils import _triton
+
+    def compile_function(function):
+        def run(x):
+            if not works:
+                raise RuntimeError("Found Tesla V100 which is too old\nmore")
+            return x
+
+        return run
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla V100")
+    monkeypatch.setattr(_triton, "has_triton", lambda: True)
+    monkeypatch.setattr(torch, "ones", lambda *shape, device: torch.zeros(shape))
+    monkeypatch.setattr(torch, "compile", compile_function)
+    compilation._check_gpu.cache_clear()
+    args = argparse.Namespace(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False)
+    if works:
+        check_compile_options(args)
+    else:
+        with pytest.raises(ValueError, match="off on Tesla V100, where torch.compile fails: .* too old$"):
+            check_compile_options(args)
+    compilation._check_gpu.cache_clear()
 
 
 def test_fused_adam_takes_the_steps_of_adam():
