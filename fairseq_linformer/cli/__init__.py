@@ -15,6 +15,8 @@ from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, 
 from .parsers import HelpFormatter, Parser, reject_empty_folders, reject_renamed
 
 NAME = "fairseq-linformer"
+SPIN_COUNT = "1000"
+"""Checks of a waiting OpenMP thread before it sleeps: microseconds. GNU's default is 300,000."""
 _INSTALL = {"fairseq": "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1 (after torch and Cython)"}
 """Install commands for packages that are not plain dependencies; see setup.py."""
 
@@ -64,6 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)
     # Without a network, each request would log 20 lines about its retries before the error.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    limit_spinning()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
     try:
@@ -85,6 +88,16 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
     except Exception as error:  # damaged files and full disks can raise anything anywhere
         sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {first_line(error)}")
+
+
+def limit_spinning() -> None:
+    """Let threads of PyTorch sleep soon while they wait for each other, here and in processes that this one starts.
+
+    By default GNU OpenMP spins for milliseconds. Next to other work the thread that is waited for may not run
+    meanwhile, and training takes several times as long. Variables of the user are kept. PyTorch must not be imported.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
 
 
 @contextmanager
