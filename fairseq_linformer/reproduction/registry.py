@@ -44,6 +44,7 @@ MODULES = (
     "survival",
     "distillation",
     "encoder_spectrum",
+    "encoder_speed",
     "encoder_tasks",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
