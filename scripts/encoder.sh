@@ -4,8 +4,8 @@
 #   scripts/encoder.sh [FOLDER]         # output folder (default: data/encoder)
 #
 # Downloads the encoder, converts it to a Linformer with a local window, distills it on text, finetunes it on a task, and
-# exports it with a model card: what survives of the encoder, the accuracy, and the encoder's license. Each step resumes;
-# rerun to continue, and delete the folder to start over.
+# exports it with a model card: what survives of the encoder, the accuracy, and the encoder's license. Rerun the command
+# to resume; delete the folder to start over.
 #
 #   ENCODER   encoder: name on the hub, or folder    (default: sentence-transformers/all-MiniLM-L6-v2)
 #   TEXT      text to distill on, as for `prepare pretraining --source`  (default: WikiText-103 on the hub)
@@ -17,6 +17,11 @@
 #   LR, MAX_EPOCH                                    of finetuning      (default: 1e-4, 1)
 set -euo pipefail
 
+absolute() { if [ -e "$1" ]; then realpath "$1"; else printf '%s' "$1"; fi; }  # a name on the hub stays
+encoder=$(absolute "${ENCODER:-sentence-transformers/all-MiniLM-L6-v2}")
+text=$(absolute "${TEXT:-hub:Salesforce/wikitext,config=wikitext-103-raw-v1,rows=1000}")
+source=$(absolute "${SOURCE:-hub}")
+task=${TASK:-sst-2}
 if [ -z "${VIRTUAL_ENV:-}" ] || ! [ -x "$VIRTUAL_ENV/bin/fairseq-linformer" ]; then
     [ -z "${1:-}" ] || set -- "$(mkdir -p "$1" && cd "$1" && pwd)"
     cd "$(dirname "$0")/.."
@@ -24,14 +29,17 @@ if [ -z "${VIRTUAL_ENV:-}" ] || ! [ -x "$VIRTUAL_ENV/bin/fairseq-linformer" ]; t
     source .venv/bin/activate
 fi
 out=${1:-data/encoder}
-encoder=${ENCODER:-sentence-transformers/all-MiniLM-L6-v2}
-task=${TASK:-sst-2}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 mkdir -p "$out"
 
+if [ -e "$out/encoder.txt" ] && [ "$(cat "$out/encoder.txt")" != "$encoder" ]; then
+    echo "encoder.sh: ENCODER must be $(cat "$out/encoder.txt") in $out, got $encoder; use another folder" >&2
+    exit 1
+fi
+echo "$encoder" > "$out/encoder.txt"
 # bf16 where the CPU has instructions for it.
 amp=() finetune_amp=()
-if python -c 'import sys, torch; sys.exit(not torch.ops.mkldnn._is_mkldnn_bf16_supported())'; then
+if python -c 'import sys; from fairseq_linformer.models.cpu_amp import has_bf16_instructions as has; sys.exit(not has())'; then
     amp=(--amp) finetune_amp=(common.amp=true)
 fi
 
@@ -40,18 +48,17 @@ fi
     fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
 # A killed `prepare` keeps its parts, which the next call reuses.
 [ -e "$out/text/shard0/train.idx" ] ||
-    fairseq-linformer prepare pretraining "$out/text" --wordpiece "$out/transformer/tokenizer.json" \
-        --source "${TEXT:-hub:Salesforce/wikitext,config=wikitext-103-raw-v1,rows=1000}"
+    fairseq-linformer prepare pretraining "$out/text" --source "$text" --wordpiece "$out/transformer/tokenizer.json"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
     --max-positions "${MAX_POSITIONS:-512}" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
     --batch-size 4 --max-update "${UPDATES:-2000}" ${MINUTES:+--minutes "$MINUTES"} "${amp[@]}"
 [ -e "$out/linformer/report.json" ] || exit 0   # the time budget is spent
-fairseq-linformer finetune "$task" "$out/linformer/model.pt" --data "$out/$task" --source "${SOURCE:-hub}" --runs "$out/runs" \
+fairseq-linformer finetune "$task" "$out/linformer/model.pt" --data "$out/$task" --source "$source" --runs "$out/runs" \
     --name "$task" --lr "${LR:-1e-4}" --max-epoch "${MAX_EPOCH:-1}" --device cpu dataset.num_workers=0 \
     optimizer._name=fused_adam model.dropout=0.0 model.attention_dropout=0.0 "${finetune_amp[@]}"
-[ -e "$out/export" ] ||
-    fairseq-linformer convert to-huggingface "$out/runs/$task/checkpoints/checkpoint_best.pt" "$out/export"
-echo "$out/export: the model, with its card in README.md; open it with"
+scored=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["checkpoint"])' "$out/runs/$task/result.json")
+[ -e "$out/export-$task" ] || fairseq-linformer convert to-huggingface "$out/runs/$task/$scored" "$out/export-$task"
+echo "$out/export-$task: the model, with its card in README.md; open it with"
 echo "    from transformers import pipeline"
-echo "    classify = pipeline(\"text-classification\", \"$out/export\", trust_remote_code=True)"
+echo "    classify = pipeline(\"text-classification\", \"$out/export-$task\", trust_remote_code=True)"
 echo "    classify(\"a gripping, beautifully shot film\")"

@@ -182,6 +182,12 @@ def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
         torch.save(checkpoint, file)
 
 
+def replace_checkpoint(checkpoint: dict[str, Any], path) -> None:
+    """Write a checkpoint atomically, replacing the file if it exists."""
+    with atomic(path, "wb") as file:
+        torch.save(checkpoint, file)
+
+
 def check_new_file(path) -> None:
     """Raise ValueError if ``path`` exists, or its folder does not."""
     if os.path.lexists(path):

@@ -103,7 +103,7 @@ def _score_rows(finetuned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _describe_origin(imported: dict[str, Any]) -> list[str]:
-    """The citation of imported weights."""
+    """Name, checksum and license notice of imported weights, and the Linformer's citation."""
     name = imported.get("hub") or imported["name"]
     where = f"[{name}](https://huggingface.co/{name})" if imported.get("hub") else name
     return [

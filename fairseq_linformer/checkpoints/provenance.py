@@ -59,7 +59,7 @@ def collect_provenance(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_finetuning(checkpoint) -> dict[str, Any]:
-    """What ``finetune`` measured of a checkpoint, if it is the scored one of a run folder.
+    """The scores of ``finetune``, if this is the checkpoint that it scored.
 
     Returns:
         ``finetuned``: ``task``, ``splits`` with the scores, ``data``, ``hardware`` and ``commit``; and the origins of

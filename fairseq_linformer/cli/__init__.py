@@ -16,7 +16,7 @@ from .parsers import HelpFormatter, Parser, reject_empty_folders, reject_renamed
 
 NAME = "fairseq-linformer"
 SPIN_COUNT = "1000"
-"""Checks of a waiting OpenMP thread before it sleeps: microseconds. GNU's default is 300,000."""
+"""How often a waiting OpenMP thread checks before it sleeps: for microseconds. GNU's default is 300,000."""
 _INSTALL = {"fairseq": "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1 (after torch and Cython)"}
 """Install commands for packages that are not plain dependencies; see setup.py."""
 
@@ -91,10 +91,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def limit_spinning() -> None:
-    """Let threads of PyTorch sleep soon while they wait for each other, here and in processes that this one starts.
+    """Make waiting OpenMP threads sleep early, here and in child processes.
 
-    By default GNU OpenMP spins for milliseconds. Next to other work the thread that is waited for may not run
-    meanwhile, and training takes several times as long. Variables of the user are kept. PyTorch must not be imported.
+    By default GNU OpenMP spins for milliseconds; if other work keeps the awaited thread off its core, training becomes
+    several times slower. Values that the user has set are kept. Call it before PyTorch is imported.
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT

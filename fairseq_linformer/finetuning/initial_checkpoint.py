@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.authors import from_authors
-from ..checkpoints.files import get_architecture, get_cfg_section, read_checkpoint, write_checkpoint
+from ..checkpoints.files import get_architecture, get_cfg_section, read_checkpoint, replace_checkpoint
 from ..checkpoints.provenance import collect_provenance
 from ..checkpoints.resize import resize
 from ..evaluation.classifier import DICTIONARY, check_dictionary
@@ -89,7 +89,7 @@ def _open_version(original: Path, runs: Path, n: int | None, version: Any) -> In
         path = runs / "starts" / f"{original.stem}-{digest[:12]}-n{max_positions(state)}.pt"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_checkpoint(data, path)
+            replace_checkpoint(data, path)  # another process may write the same
     is_linformer = bool(group_projections(state))
     options = {
         key: value

@@ -94,7 +94,9 @@ def build_training_job(options: argparse.Namespace, processes: int) -> "Training
     if not options.runs:
         raise ValueError("--runs must name a folder, got ''")
     if not 0 < options.collective_timeout < math.inf:
-        raise ValueError(f"--collective-timeout must be above 0 minutes, got {options.collective_timeout:g}")
+        raise ValueError(
+            f"--collective-timeout must be a finite number of minutes above 0, got {options.collective_timeout:g}"
+        )
     if processes < 1:
         raise ValueError(f"the number of processes must be at least 1, got {processes}")
     for word in options.overrides:

@@ -1,4 +1,6 @@
-"""Training that runs out of memory ends with one sentence. fairseq would skip each batch that does not fit, forever."""
+"""Training that runs out of GPU memory ends with one sentence. fairseq would skip every batch that does not fit, and
+never end. (A CPU's allocator fails with other words, which fairseq does not catch.)
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -37,7 +39,7 @@ def end_when_out_of_memory(train_step: Callable[..., Any]) -> Callable[..., Any]
 def _explain(trainer: Any, samples: Sequence[Any], error: str) -> str:
     """What was requested for which batch, what fits, and which options help."""
     found = _REQUEST.search(error)
-    request = f"{found[1]} more are needed" if found else "more memory is needed"
+    request = f"allocating {found[1]} failed" if found else "an allocation failed"
     shapes = [
         tuple(sample["net_input"]["src_tokens"].shape) for sample in samples if isinstance(sample, dict) and sample
     ]
@@ -48,7 +50,7 @@ def _explain(trainer: Any, samples: Sequence[Any], error: str) -> str:
     return (
         f"update {trainer.get_num_updates() + 1}: the memory is full: {request}{batch}{_describe_plan(trainer)}; lower "
         "dataset.batch_size and raise optimization.update_freq by the same factor, or set "
-        "+model.checkpoint_activations=true"
+        "++model.checkpoint_activations=true"
     )
 
 
@@ -62,7 +64,7 @@ def _describe_plan(trainer: Any) -> str:
     try:
         run = build_run(trainer.cfg)
         plain, recomputed = (largest_micro_batch(run, gpu, run.gpus, each) for each in (False, True))
-    except ValueError:
+    except Exception:  # it must not hide the reason for the failure
         return ""
     return (
         f"; on {device.name} ({gpu.memory:.0f} GiB) the planner expects {plain} to fit, and {recomputed} with "

@@ -24,6 +24,7 @@ from .run_folder import MAX_STOPS_AT_ONE_UPDATE, mark_stopped
 logger = logging.getLogger(__name__)
 
 SECONDS_FOR_PEERS = 30.0
+"""Limit on the time that a stopping process waits for the others."""
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 
@@ -53,7 +54,8 @@ class StopRequest:
 
 
 def wait_for_peers(seconds: float = SECONDS_FOR_PEERS) -> None:
-    """Wait until all processes are here, for this long at most: a sender may return before its receivers have heard."""
+    """Wait at most this long until all processes get here: a broadcast may return on the sender before the others have
+    received it."""
     try:
         dist.barrier(async_op=True).wait(timedelta(seconds=seconds))
     except RuntimeError as error:
@@ -78,8 +80,9 @@ def stop_after_update(request: StopRequest, folder: Path) -> None:
         if dist.get_rank() == 0 and not mark_stopped(folder, updates):
             has_advanced.zero_()
         dist.broadcast(has_advanced, 0)  # no process exits before the checkpoint is written
+        advanced = bool(has_advanced)  # on a GPU the broadcast has only now ended
         wait_for_peers()
-        if has_advanced:
+        if advanced:
             raise SystemExit(0)
         logger.error(
             "stopped at update %d %d times in a row; the time limit is too short for an update",

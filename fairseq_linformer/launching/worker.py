@@ -81,7 +81,10 @@ def main(words: list[str] | None = None) -> int:
     stop_after_update(request, folder)
     checkpoint_utils._torch_persistent_save = save_with_retries
     Trainer.train_step = end_when_out_of_memory(_add_update_to_error(Trainer.train_step))
-    dist.init_process_group = partial(dist.init_process_group, timeout=timedelta(minutes=options.collective_timeout))
+    # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
+    timeout = timedelta(minutes=options.collective_timeout)
+    dist.init_process_group = partial(dist.init_process_group, timeout=timeout)
+    dist.new_group = partial(dist.new_group, timeout=timeout)
     hydra_train.pre_main = _guard(hydra_train.pre_main, rank, folder)
     try:
         hydra_train.cli_main()

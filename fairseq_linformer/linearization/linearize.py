@@ -17,7 +17,13 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.files import get_cfg_section, is_fairseq_checkpoint, read_checkpoint, write_checkpoint
+from ..checkpoints.files import (
+    get_cfg_section,
+    is_fairseq_checkpoint,
+    read_checkpoint,
+    replace_checkpoint,
+    write_checkpoint,
+)
 from ..checkpoints.from_transformers import MODEL, linformer_of, read_transformers, write_model
 from ..checkpoints.resize import resize
 from ..checkpoints.transformers_encoder import hash_weights
@@ -76,8 +82,8 @@ class Linearization:
         for name, lowest in (("batch_size", 1), ("max_update", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
-        if any(not 0 < update < self.max_update for update in self.measure_at):
-            raise ValueError(f"measure_at must be between 1 and max_update - 1, got {self.measure_at}")
+        if list(self.measure_at) != sorted({u for u in self.measure_at if 0 < u < self.max_update}):
+            raise ValueError(f"measure_at must rise between 1 and max_update - 1, got {self.measure_at}")
         if not 0 < self.lr < math.inf:
             raise ValueError(f"lr must be above 0, got {self.lr}")
         if not 0 <= self.seed < 1 << 32:
@@ -124,7 +130,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         "options": _values(options),
         "tokens_at_most": options.max_update * options.batch_size * n,
         "variance_before": before,
-        **({"variance_at": {u: measure_survival(teacher, at[u], options.text, n) for u in at}} if at else {}),
+        **({"variance_at": {str(u): measure_survival(teacher, at[u], options.text, n) for u in at}} if at else {}),
         "variance_after": measure_survival(teacher, student, options.text, n) if options.max_update else before,
     }
     _write_model(out, student, teacher, report)
@@ -133,10 +139,14 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
 
 
 def _find_checkpoint(folder: Path, update: int) -> Path:
-    """The checkpoint after a number of updates, which fairseq names ``checkpoint_EPOCH_UPDATE.pt``."""
+    """The checkpoint after a number of updates: fairseq names it ``checkpoint_EPOCH_UPDATE.pt``, or at the end of an
+    epoch ``checkpointEPOCH.pt``."""
     if found := sorted(folder.glob(f"checkpoint_*_{update}.pt")):
         return found[0]
-    raise ValueError(f"measure_at must not be the end of an epoch, which has no such checkpoint, got {update}")
+    for path in folder.glob("checkpoint[0-9]*.pt"):
+        if read_checkpoint(path)["optimizer_history"][-1]["num_updates"] == update:
+            return path
+    raise ValueError(f"{folder} has no checkpoint after update {update}; delete {folder.parent} to train again")
 
 
 def _prepare(options: Linearization, out: Path) -> Path:
@@ -206,7 +216,7 @@ def _values(options: Linearization) -> dict[str, Any]:
 
 def _check_origin(options: Linearization, out: Path) -> None:
     try:
-        stored = dict(read_json(out / ORIGIN))
+        stored = {"amp": False, **read_json(out / ORIGIN)}  # earlier versions had no amp
     except (ValueError, TypeError, OSError):
         raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
     for key, value in _describe_origin(options).items():
@@ -232,8 +242,11 @@ def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> Trai
         f"lr_scheduler.total_num_update={options.max_update}",
     )
     if options.measure_at:
-        interval = math.gcd(*options.measure_at)
-        overrides += (f"checkpoint.save_interval_updates={interval}", "checkpoint.keep_interval_updates=-1")
+        overrides += (
+            f"checkpoint.save_interval_updates={math.gcd(*options.measure_at)}",
+            "checkpoint.keep_interval_updates=-1",
+            "checkpoint.no_epoch_checkpoints=false",
+        )
     return TrainingJob(str(CONFIG), overrides, 1, options.device, str(out), "run")
 
 
@@ -248,5 +261,4 @@ def _write_model(out: Path, student: Path, teacher: Path, report: dict[str, Any]
     for name in (DICTIONARY, *TOKENIZER_FILES):
         if (teacher.parent / name).is_file():
             shutil.copyfile(teacher.parent / name, out / name)
-    (out / MODEL).unlink(missing_ok=True)  # left by an attempt that was killed before the report
-    write_checkpoint(checkpoint, out / MODEL)
+    replace_checkpoint(checkpoint, out / MODEL)  # an attempt may have been killed before its report

@@ -1,8 +1,8 @@
 """fairseq's ``--amp`` on a CPU: forward passes in bf16 where PyTorch's autocast allows, parameters in single precision.
 
-fairseq uses CUDA's autocast and gradient scaler. Both are disabled on a CPU, so that ``--cpu --amp`` would train in
-single precision, and step with gradients that are not finite. bf16 has the range of single precision and needs no
-scaler. It pays on CPUs with bf16 instructions (AVX512-BF16, AMX), and only there.
+fairseq uses CUDA's autocast, which does not apply to a CPU, so that ``--cpu --amp`` would train in single precision;
+and a gradient scaler, with which a non-finite gradient would not end training. bf16 has the range of single precision
+and needs no scaler. It is faster only on CPUs with bf16 instructions (AVX512-BF16, AMX).
 """
 
 import logging
@@ -27,6 +27,8 @@ def patch_amp() -> None:
     ) -> Any:
         if isinstance(optimizer, AMPOptimizer) and not next(model.parameters()).is_cuda:
             criterion = _autocast(criterion)
+            if optimizer.scaler.is_enabled():  # on a machine with a GPU
+                optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)
         return train_step(self, sample, model, criterion, optimizer, *args, **options)
 
     @wraps(clip_grad_norm)
@@ -54,7 +56,12 @@ def _autocast(criterion: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def has_bf16_instructions() -> bool:
+    """Whether the CPU multiplies in bf16; PyTorch's ``mkldnn`` also accepts CPUs on which it is emulated."""
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
 @cache
 def _warn_if_slow() -> None:
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if not has_bf16_instructions():
         logger.warning("this CPU has no bf16 instructions: --amp is slower than single precision")

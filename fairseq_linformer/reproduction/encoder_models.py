@@ -12,7 +12,9 @@ from ..checkpoints.from_transformers import MODEL, read_transformers, write_mode
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
 from ..linearization.linearize import REPORT, Linearization, linearize
-from .shared_work import Unit
+from .records import Record
+from .registry import Inputs
+from .shared_work import LOCKS, Unit, lock
 from .text import find_shards
 
 MODELS, TRANSFORMER, SOURCE = "models", "transformer", "source.json"
@@ -71,23 +73,24 @@ class Distillation:
 
 
 def write_transformer(encoder: str, n: int, folder: Path) -> Path:
-    """Convert the encoder to RUNS/SCALE/models/transformer, unless it exists; returns its checkpoint.
+    """Convert the encoder to FOLDER/models/transformer, unless it exists; returns its checkpoint.
 
     Raises:
         ValueError: as ``read_transformers``; the folder has another encoder; or the encoder has fewer than n positions.
     """
     path, weights = folder / MODELS / TRANSFORMER, hash_weights(encoder)
-    if path.exists():
-        if (stored := read_json(path / SOURCE)) != weights:
-            raise ValueError(f"{path} has other weights ({stored}) than --encoder {encoder}; use another --runs")
-        return path / MODEL
-    checkpoint, vocabulary = read_transformers(encoder)
-    if (positions := checkpoint["cfg"]["model"].max_positions) < n:
-        raise ValueError(f"--encoder must have at least {n} positions, got {positions}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with new_folder(path) as new:
-        write_model(new, checkpoint, vocabulary)
-        write_lines(new / SOURCE, [f'"{weights}"'])
+    with lock(folder / LOCKS / TRANSFORMER, wait=True):
+        if path.exists():
+            if (stored := read_json(path / SOURCE)) != weights:
+                raise ValueError(f"{path} has other weights ({stored}) than --encoder {encoder}; use another --runs")
+            return path / MODEL
+        checkpoint, vocabulary = read_transformers(encoder)
+        if (positions := checkpoint["cfg"]["model"].max_positions) < n:
+            raise ValueError(f"--encoder must have at least {n} positions, got {positions}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(path) as new:
+            write_model(new, checkpoint, vocabulary)
+            write_lines(new / SOURCE, [f'"{weights}"'])
     return path / MODEL
 
 
@@ -97,7 +100,7 @@ class DistilledModel:
 
     Attributes:
         text: folder of ``prepare pretraining``.
-        folder: RUNS/SCALE, with the Transformer.
+        folder: FOLDER, with the Transformer.
     """
 
     model: EncoderModel
@@ -133,6 +136,16 @@ class DistilledModel:
             measure_at=self.sizes.measure_at,
         )
         return linearize(options, self.out, until)
+
+
+def check_encoder(record: Record, inputs: Inputs) -> None:
+    """
+    Raises:
+        ValueError: the record is of an encoder with other weights than ``--encoder``.
+    """
+    encoder = record.configuration["encoder"]
+    if encoder["sha256"] != hash_weights(str(inputs.encoder)):
+        raise ValueError(f"{record.identifier} was measured on {encoder['name']}; --encoder has other weights")
 
 
 def plan(sizes: Distillation, text_checksums: dict[str, str]) -> dict[str, Any]:

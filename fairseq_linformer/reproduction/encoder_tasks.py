@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.files import read_checkpoint, write_checkpoint
+from ..checkpoints.files import read_checkpoint, replace_checkpoint
 from ..checkpoints.from_transformers import MODEL
 from ..files import read_json
 from ..finetuning import data, finetune, single_run
@@ -20,11 +20,11 @@ from ..finetuning.recipe import Recipe
 from ..launching.run_folder import CHECKPOINTS
 from ..task_data.tasks import TASKS
 from . import scoring
-from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, plan, write_transformer
+from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, check_encoder, plan, write_transformer
 from .finetuning_experiment import TOLERANCE, check_task
 from .finetuning_records import paper_cell, paper_row, record_of
 from .records import TRAINING, Record
-from .registry import Claim, Experiment, Inputs, Unfinished
+from .registry import Claim, Experiment, Inputs, Unfinished, check_configuration
 from .shared_work import Unit, work_through
 from .text import checksums, describe_text
 from .training import describe_reuse
@@ -106,9 +106,12 @@ class EncoderTasks(Experiment):
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         member = self._member(record)
-        for key, value in json.loads(json.dumps(self.configuration(record.scale, member, inputs))).items():
-            if record.configuration.get(key) != value:
-                raise ValueError(f"{record.identifier} was measured with another {key}; use another --results")
+        check_task(member.task, member.n, inputs.tasks, inputs.data)
+        check_encoder(record, inputs)
+        check_configuration(record, self.configuration(record.scale, member, inputs))
+        task = data.describe_data(data.task_folder(inputs.tasks, member.task, member.n))
+        if record.data != (here := _describe_data(f"{member.task}: {task}", inputs)):
+            raise ValueError(f"{record.identifier} was measured on {record.data}, not on {here}; use another --results")
 
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
         return all(self._finished(record, inputs))
@@ -170,6 +173,8 @@ class EncoderTasks(Experiment):
         imported = read_checkpoint(transformer)["provenance"]["imported"]
         records = []
         for member in finished:
+            for seed in sizes.seeds:
+                _keep_scored(Path(jobs[member, seed].runs, jobs[member, seed].name))
             mine = [job for (each, _), job in jobs.items() if each is member]
             trainings = [job.build_trainings(job.prepare())[0] for job in mine]
             results = [single_run.read_result(training.folder / single_run.RESULT) for training in trainings]
@@ -195,7 +200,7 @@ class EncoderTasks(Experiment):
                     made_by="reproduce",
                     scale=scale,
                     paper=paper_cell(member.task, None if member.model.local_window else row),
-                    data=f"{record.data}; distilled on: {describe_text(inputs.data)}",
+                    data=_describe_data(record.data, inputs),
                     configuration=json.loads(json.dumps(configuration)),
                     rules=rules[member.model.name],
                     tolerance=TOLERANCE,
@@ -217,11 +222,10 @@ class EncoderTasks(Experiment):
     ) -> list[Unit]:
         """The distillation of a model, if it needs one, and its finetunings."""
         units = [distilled.unit] if distilled else []
+        is_ready = distilled.unit.is_done if distilled else lambda: True
         for (member, _), job in jobs.items():
             if member.model == model:
-                units.append(
-                    Unit(job.name, partial(_is_done, job), Path(job.checkpoint).is_file, partial(_finetune, job))
-                )
+                units.append(Unit(job.name, partial(_is_done, job), is_ready, partial(_finetune, job)))
         return units
 
     def _job(self, sizes: Sizes, member: Member, seed: int, inputs: Inputs, folder: Path) -> finetune.FinetuningJob:
@@ -241,22 +245,24 @@ class EncoderTasks(Experiment):
         )
 
 
+def _describe_data(task: str, inputs: Inputs) -> str:
+    return f"{task}; distilled on: {describe_text(inputs.data)}"
+
+
 def _is_done(job: finetune.FinetuningJob) -> bool:
     return Path(job.runs, job.name, single_run.RESULT).exists()
 
 
 def _finetune(job: finetune.FinetuningJob, until: float | None) -> None:
-    if finetune.finetune(job, until):
-        _keep_scored(Path(job.runs, job.name))
+    finetune.finetune(job, until)
 
 
 def _keep_scored(run: Path) -> None:
     """Delete all checkpoints of a finished run but the scored one, and its optimizer state."""
     scored = run / read_json(run / single_run.RESULT)["checkpoint"]
-    for path in (run / CHECKPOINTS).glob("*.pt"):
-        if path != scored:
-            path.unlink()
+    others = [path for path in (run / CHECKPOINTS).glob("*.pt") if path != scored]
     checkpoint = read_checkpoint(scored)
-    checkpoint.pop("last_optimizer_state", None)
-    scored.unlink()
-    write_checkpoint(checkpoint, scored)
+    if checkpoint.pop("last_optimizer_state", None) is not None:
+        replace_checkpoint(checkpoint, scored)
+    for path in others:
+        path.unlink()

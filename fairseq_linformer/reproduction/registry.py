@@ -3,13 +3,15 @@
 Every command, the report and the Slurm arrays iterate over this list; nothing else knows an experiment by its name.
 """
 
+import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from ..files import check_can_be_written
 from . import records as ledger
@@ -387,6 +389,16 @@ def _check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
             raise ValueError(f"{name} needs --{option}, {kind}")
         if value is not None and not needed:
             raise ValueError(f"{name} takes no --{option}, got {value if option == 'encoder' else ', '.join(value)}")
+
+
+def check_configuration(record: Record, current: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        ValueError: a value of the current configuration, as JSON holds it, is not the record's.
+    """
+    for key, value in json.loads(json.dumps(current)).items():
+        if record.configuration.get(key) != value:
+            raise ValueError(f"{record.identifier} was measured with another {key}; use another --results")
 
 
 def is_context(record: Record) -> bool:

@@ -32,7 +32,7 @@ class Unit:
 def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> list[str]:
     """Run the units that are not done, in order, except those that another process is running.
 
-    At least one is started, also if ``until`` is past.
+    At least one is started, even if ``until`` has passed.
 
     Args:
         folder: of the locks.
@@ -57,15 +57,18 @@ def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> li
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[bool]:
+def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     """Lock a file while in the block, unless another process has locked it; yields whether it is locked here.
 
     The lock ends with the process. The file stays.
+
+    Args:
+        wait: for the other process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             yield False
             return

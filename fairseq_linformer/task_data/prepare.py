@@ -80,9 +80,10 @@ def prepare_task(
             splits = {}
             for name in task.splits:
                 with closing(_SplitWriter(task, name, folder, tokenizer, max_positions, truncation)) as split:
-                    progress = Progress(f"{task.name} {name}", task_source.count_rows(name), "rows")
+                    kind = "train" if name == "train" else "valid"
+                    total = num_rows.get(kind) or task_source.count_rows(name)
+                    progress = Progress(f"{task.name} {name}", total, "rows")
                     with closing(task_source.read_rows(name)) as rows, progress:  # type: ignore[type-var]
-                        kind = "train" if name == "train" else "valid"
                         split.add(_sample(rows, kind, num_rows.get(kind)), progress)
                     split.check(source, max_skipped)
                     splits[name] = split.finish()

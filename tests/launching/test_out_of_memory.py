@@ -35,9 +35,9 @@ def test_training_ends_at_the_first_batch(mlm_data, tmp_path, monkeypatch):
     with pytest.raises(OutOfMemory) as caught:
         train(mlm_data, tmp_path)
     assert str(caught.value) == (
-        "update 1: the memory is full: 2.50 GiB more are needed for a micro-batch of 8 sequences of 16 tokens; lower "
+        "update 1: the memory is full: allocating 2.50 GiB failed for a micro-batch of 8 sequences of 16 tokens; lower "
         "dataset.batch_size and raise optimization.update_freq by the same factor, or set "
-        "+model.checkpoint_activations=true"
+        "++model.checkpoint_activations=true"
     )
     assert len(batches) == 1
 

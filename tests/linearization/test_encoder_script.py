@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 LICENSE = "---\nlicense: apache-2.0\n---\n"
 
 
-def run(out, cwd, **options):
+def run(out, cwd, status=0, **options):
     """The script in an active environment; returns what it printed."""
     bin_folder = Path(sys.executable).parent
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -28,8 +28,8 @@ def run(out, cwd, **options):
     environment |= {name: str(value) for name, value in options.items()}
     command = [ROOT / "scripts" / "encoder.sh", out]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -40,8 +40,8 @@ def test_from_an_encoder_to_an_export(tmp_path):
     lines = (" ".join(random.Random(i).choices(words, k=22)) for i in range(3000))
     (tmp_path / "text.txt").write_text("\n\n".join(lines))
     options = {
-        "ENCODER": encoder,
-        "TEXT": tmp_path / "text.txt",
+        "ENCODER": encoder.name,  # relative to the current folder
+        "TEXT": "text.txt",
         "SOURCE": files.write_tsv("sst-2", tmp_path / "SST-2"),
         "MAX_POSITIONS": 32,
         "PROJECTED_DIM": 8,
@@ -51,9 +51,10 @@ def test_from_an_encoder_to_an_export(tmp_path):
     out = tmp_path / "out"
     assert "rerun to resume" in run(out, tmp_path, MINUTES=0, **options) and not (out / "runs").exists()
     assert "pipeline" in run(out, tmp_path, **options)
-    classify = transformers.pipeline("text-classification", str(out / "export"), trust_remote_code=True)
+    assert "ENCODER must be" in run(out, tmp_path, status=1, **{**options, "ENCODER": "another"})
+    classify = transformers.pipeline("text-classification", str(out / "export-sst-2"), trust_remote_code=True)
     assert classify("a new tide")[0]["label"] in ("negative", "positive")
-    card = (out / "export" / "README.md").read_text()
+    card = (out / "export-sst-2" / "README.md").read_text()
     assert card.startswith("---\n") and "license: apache-2.0" in card and "@article{wang2020linformer" in card
     for row in ("imported from | tiny-bert", "share of the Transformer's variance kept", "sst-2 valid, accuracy | "):
         assert row in card

@@ -50,6 +50,15 @@ def test_forward_is_bf16_and_gradients_are_single_precision():
     assert model.dtype == torch.float32
 
 
+def test_a_scaler_is_disabled():
+    """fairseq enables it where PyTorch sees a GPU, also for ``--cpu``."""
+    model = Model()
+    optimizer = build_optimizer(model.weight)
+    optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=True)
+    FairseqTask(None).train_step(torch.ones(4, 4), model, criterion, optimizer, 0)
+    assert not optimizer.scaler.is_enabled() and model.weight.grad.eq(4).all()
+
+
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_non_finite_gradients_raise(value):
     model = Model()

@@ -20,9 +20,9 @@ from ...checkpoints.files import read_checkpoint, training_seconds
 from ...launching.checkpoints import LAST
 from ...launching.run_folder import CHECKPOINTS
 from .. import scoring
-from ..encoder_models import Distillation, DistilledModel, EncoderModel, plan, write_transformer
+from ..encoder_models import Distillation, DistilledModel, EncoderModel, check_encoder, plan, write_transformer
 from ..records import Curve, Measurement, Paper, Record, ScaleName, select_reproduced, significant
-from ..registry import Claim, Experiment, Inputs, Unfinished
+from ..registry import Claim, Experiment, Inputs, Unfinished, check_configuration
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
 from ..shared_work import work_through
@@ -193,11 +193,8 @@ class DistillationExperiment(Experiment):
         return distilled.unit.is_done()
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        model = _model_of(record)
-        current = _configuration(SIZES[record.scale], model, inputs)
-        for key, value in json.loads(json.dumps(current)).items():
-            if record.configuration.get(key) != value:
-                raise ValueError(f"{record.identifier} was measured with another {key}; use another --results")
+        check_encoder(record, inputs)
+        check_configuration(record, _configuration(SIZES[record.scale], _model_of(record), inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         return self._measure(scale, inputs, command, SIZES[scale].models)
@@ -212,19 +209,20 @@ class DistillationExperiment(Experiment):
     def _distilled(self, scale: str, inputs: Inputs, models: Sequence[EncoderModel]) -> list[DistilledModel]:
         sizes = SIZES[scale]
         return [
-            DistilledModel(model, sizes.distillation(model), inputs.data, _folder(scale, inputs, model))
+            DistilledModel(model, sizes.distillation(model), inputs.data, _folder(scale, inputs, model.n))
             for model in models
         ]
 
     def _measure(self, scale: str, inputs: Inputs, command: str, models: Sequence[EncoderModel]) -> list[Record]:
         folder = inputs.folder / scale
-        for model in models:
-            transformer = write_transformer(str(inputs.encoder), model.n, _folder(scale, inputs, model))
+        written = {
+            n: write_transformer(str(inputs.encoder), n, _folder(scale, inputs, n)) for n in {m.n for m in models}
+        }
         rules = scoring.rules_before_runs(NAME, CLAIMS, folder)
         distilled = self._distilled(scale, inputs, models)
         units = [replace(each.unit, name=f"distill {label(each.model)}") for each in distilled]
         left = work_through(units, folder / NAME, inputs.deadline())
-        imported = read_checkpoint(transformer)["provenance"]["imported"]
+        imported = read_checkpoint(next(iter(written.values())))["provenance"]["imported"]
         records = [_record(each, scale, inputs, command, rules, imported) for each in distilled if each.unit.is_done()]
         if left:
             raise Unfinished(
@@ -249,8 +247,8 @@ class DistillationExperiment(Experiment):
         return charts
 
 
-def _folder(scale: str, inputs: Inputs, model: EncoderModel) -> Path:
-    return inputs.folder / scale / NAME / f"n{model.n}"
+def _folder(scale: str, inputs: Inputs, n: int) -> Path:
+    return inputs.folder / scale / NAME / f"n{n}"
 
 
 def _model_of(record: Record) -> EncoderModel:

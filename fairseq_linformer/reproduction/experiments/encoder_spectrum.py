@@ -25,7 +25,7 @@ from ...analysis.spectrum_result import Spectrum
 from ...machine import current_commit
 from ..cells import rule
 from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances
-from ..registry import Claim, Experiment, Inputs
+from ..registry import Claim, Experiment, Inputs, check_configuration
 from ..report.charts import Chart, Heat
 from ..report.tables import Table
 from .figure_1 import (
@@ -86,6 +86,9 @@ class EncoderSpectrum(Experiment):
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
         inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
+        names = [Path(source.partition(",")[0]).name for source in inputs.source or ()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"--source must have different names, got {', '.join(names)}")
 
     def cost(self, scale: str) -> str:
         n, sentences = SIZES[scale]
@@ -99,10 +102,9 @@ class EncoderSpectrum(Experiment):
     def check_same(self, record: Record, inputs: Inputs) -> None:
         n, _ = SIZES[record.scale]
         model = load_model(inputs.encoder)
-        current = _identify(model, [read_sentences(source, model, n) for source in inputs.source or ()])
-        for key, value in json.loads(json.dumps(current)).items():
-            if record.configuration[key] != value:
-                raise ValueError(f"{record.identifier} was measured on another {key}; use another --results")
+        check_configuration(
+            record, _identify(model, [read_sentences(source, model, n) for source in inputs.source or ()])
+        )
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         start, (n, num_sentences) = time.monotonic(), SIZES[scale]

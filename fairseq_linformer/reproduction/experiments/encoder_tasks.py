@@ -78,7 +78,8 @@ class Accuracies:
 
 
 def kept(found: Accuracies, model: EncoderModel, bound: float) -> list[Check]:
-    """The model's mean accuracy over the encoder's, by medians; the range of all pairs of runs is reported."""
+    """The model's mean accuracy over the encoder's, by medians. The interval divides the mean of the lowest accuracies
+    by the mean of the highest, and vice versa."""
     pair = [found.average(model), found.average(found.sizes.models[0])]
     if missing := [check for each in pair if isinstance(each, list) for check in each]:
         return missing

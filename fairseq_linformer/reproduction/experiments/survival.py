@@ -18,11 +18,11 @@ from typing import Any, cast
 from ...checkpoints.files import write_checkpoint
 from ...checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ...checkpoints.roberta import from_roberta
-from ...checkpoints.transformers_encoder import hash_weights
 from ...linearization.survival import measure_survival
 from ...machine import current_commit
+from ..encoder_models import check_encoder
 from ..records import Measurement, Paper, Record, ScaleName, circumstances, select_reproduced, significant
-from ..registry import Claim, Experiment, Inputs
+from ..registry import Claim, Experiment, Inputs, check_configuration
 from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..statistics import FAILS, HOLDS, Check, Evaluate, Verdict, combine_records, not_measured
@@ -186,13 +186,8 @@ class SurvivalExperiment(Experiment):
         return cast(dict[str, Any], json.loads(json.dumps({**sizes, "encoder": encoder, "text": text})))
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        encoder = record.configuration["encoder"]
-        if encoder["sha256"] != hash_weights(str(inputs.encoder)):
-            raise ValueError(f"{record.identifier} was measured on {encoder['name']}; --encoder has other weights")
-        current = self.configuration(record.scale, inputs, encoder)
-        for key, value in record.configuration.items():
-            if current.get(key) != value:
-                raise ValueError(f"{record.identifier} was measured with another {key}; use another --results")
+        check_encoder(record, inputs)
+        check_configuration(record, self.configuration(record.scale, inputs, record.configuration["encoder"]))
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
         self.check(record.scale, inputs)

@@ -46,8 +46,10 @@ def test_record(record, inputs, tmp_path, capsys):
     ledger.put(record, tmp_path)
     main(["reproduce", "--verify", record.identifier, *inputs[2:], "--results", str(tmp_path)])
     assert "all are within their tolerance" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="measured on another sources"):
+    with pytest.raises(SystemExit, match="measured with another sources"):
         main(["reproduce", "--verify", record.identifier, *inputs[2:6], "--results", str(tmp_path)])
+    with pytest.raises(SystemExit, match="different names, got wiki.txt, wiki.txt"):
+        main(["reproduce", NAME, *inputs[:4], *2 * inputs[4:6], "--results", str(tmp_path)])
     (table,) = find(NAME).tables([record])
     assert table.head == ["layer", "tiny-bert, wiki.txt", "tiny-bert, reviews.jsonl"] and len(table.rows) == 2
     assert len(find(NAME).charts([record])) == 2
