@@ -206,8 +206,15 @@ LONGEST_EVIDENCE = 110
 
 
 def readme_table(sections: Sequence[Section]) -> Table:
-    """A short line per claim: its verdict and the first decisive number, if that is short."""
-    claims = [each for section in sections for each in section.claims]
+    """A short line per claim: its verdict and the first decisive number, if that is short. Claims of this project are
+    omitted until they are measured; the paper's are not."""
+    every = [each for section in sections for each in section.claims]
+    claims = [
+        each
+        for each in every
+        if not each.claim.where.startswith("this project")
+        or any(each_verdict.verdict.outcome != UNMEASURED for each_verdict in each.verdicts)
+    ]
     rows = []
     for each in claims:
         evidence = next((each_verdict.verdict.deciding[:1] for each_verdict in each.verdicts), [])
