@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..files import write_lines
 from ..resources import find_file
-from .arguments import BASE, build_training_job, parse_member
+from .arguments import BASE, COLLECTIVE_TIMEOUT, build_training_job, parse_member
 from .run_folder import DONE, LOGS, check_run
 
 SCRIPT = find_file("scripts/slurm/train.sbatch")
@@ -110,6 +110,8 @@ def _sbatch(
         checks: lines to print before the command.
     """
     gpus = options.ntasks_per_node if options.device == "cuda" else 0
+    minutes = options.collective_timeout
+    timeout = [f"--collective-timeout={minutes:g}"] if minutes != COLLECTIVE_TIMEOUT else []
     command = [
         "sbatch",
         f"--nodes={options.nodes}",
@@ -120,7 +122,7 @@ def _sbatch(
         *arguments,
         f"--device={options.device}",
         f"--runs={options.runs}",
-        f"--collective-timeout={options.collective_timeout:g}",
+        *timeout,
         *options.overrides,
     ]
     python = os.environ.get("PYTHON", sys.executable)
@@ -131,7 +133,7 @@ def _sbatch(
         raise ValueError("sbatch is not installed; run submit on a Slurm login node, or use scripts/torchrun.sh")
     write_files()
     # Environment variables must not change the options that were checked here.
-    environment = {**os.environ, "PYTHON": python, "NAME": "", "CONFIG": BASE}
+    environment = {**os.environ, "PYTHON": python, "NAME": "", "CONFIG": BASE, "COLLECTIVE_TIMEOUT": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise ValueError(f"sbatch rejected the job: {' '.join(done.stderr.split())}")

@@ -75,10 +75,13 @@ def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_pat
 
 def test_environment_variables_equal_options(submit, mlm_data, monkeypatch):
     words = ["+run=n512-roberta", f"task.data={mlm_data}", "--dry-run"]
-    by_flags = submit(*words, "--nodes=4", "--ntasks-per-node=4", "--device=cpu", "--name=mine")
-    for name, value in {"NODES": "4", "NTASKS_PER_NODE": "4", "DEVICE": "cpu", "NAME": "mine"}.items():
+    by_flags = submit(
+        *words, "--nodes=4", "--ntasks-per-node=4", "--device=cpu", "--name=mine", "--collective-timeout=90"
+    )
+    variables = {"NODES": "4", "NTASKS_PER_NODE": "4", "DEVICE": "cpu", "NAME": "mine", "COLLECTIVE_TIMEOUT": "90"}
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert submit(*words) == by_flags
+    assert submit(*words) == by_flags and " --collective-timeout=90 " in by_flags
     assert "--gpus-per-node=0" in by_flags and "runs/mine/logs" in by_flags
 
 
