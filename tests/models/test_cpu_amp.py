@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.optim.adam import FairseqAdamConfig
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.tasks.fairseq_task import FairseqTask
 from omegaconf import OmegaConf
 
-import fairseq_linformer.models  # noqa: F401  (what --user-dir imports)
+from fairseq_linformer.models import cpu_amp
 
 from ..fairseq_commands import load, train
 
@@ -50,6 +51,23 @@ def test_forward_is_bf16_and_gradients_are_single_precision():
     assert model.dtype == torch.float32
 
 
+@pytest.mark.parametrize("keyword", [False, True])
+def test_attention_is_single_precision(keyword):
+    q, k, v = torch.randn(3, 2, 1, 5, 4).bfloat16().unbind()
+    mask = torch.zeros(5, 5).bfloat16()
+    expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask.float())
+    attend = cpu_amp._autocast(
+        lambda q, k: (
+            F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            if keyword
+            else F.scaled_dot_product_attention(q, k, v, mask)
+        )
+    )
+    context = attend(q, k)
+    assert context.dtype == torch.float32 and torch.equal(context, expected)
+    assert F.scaled_dot_product_attention(q, k, v, mask).dtype == torch.bfloat16  # without autocast
+
+
 def test_a_scaler_is_disabled():
     """fairseq enables it where PyTorch sees a GPU, also for ``--cpu``."""
     model = Model()
@@ -71,7 +89,7 @@ def test_non_finite_gradients_raise(value):
 
 @pytest.mark.slow
 def test_training_is_close_to_single_precision_and_resumes_bit_identically(mlm_data, tmp_path):
-    options = ["--sharing", "layerwise", "--lr", "0.03"]
+    options = ["--sharing", "layerwise", "--local-window", "2", "--checkpoint-activations", "--lr", "0.03"]
     single = train(mlm_data, tmp_path / "single", *options, "--no-save", updates=10)
     losses = train(mlm_data, tmp_path / "amp", *options, "--amp", updates=10)
     assert losses != single and losses == pytest.approx(single, abs=0.05)
