@@ -118,7 +118,7 @@ class LinformerConfig:
         "learning rate of E and F relative to that of the other weights, above 0 and at most 1 "
         "(default: 16 / n, or 16 / window length for conv, but at most 1)",
     )
-    """See ``modules/rate.py``."""
+    """See ``modules/rate.py``. Weight decay pulls E and F toward their start."""
     freeze_projections: bool = setting(False, "do not train E and F")
     window_sizes: str | None = setting(
         None,

@@ -25,7 +25,15 @@ from ..models.options import from_linformer_config
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections, max_positions
 from .authors import from_authors
 from .files import build_checkpoint, get_architecture, get_cfg_section, read_checkpoint, resolve_model
-from .huggingface_state import CLASSIFIER, add_window_options, choose_head, find_mismatch, to_fairseq, to_transformers
+from .huggingface_state import (
+    CLASSIFIER,
+    ENCODER_PREFIX,
+    choose_head,
+    find_mismatch,
+    to_fairseq,
+    to_transformers,
+    upgrade_projections,
+)
 from .model_card import build_model_card
 from .provenance import ORIGINS, collect_provenance, read_finetuning
 from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
@@ -73,7 +81,9 @@ def to_huggingface(
     elif labels is not None and name is None:
         raise ValueError(f"labels must be unset, because {checkpoint} has no classification head, got {labels}")
     config = _build_config(data, checkpoint, name, labels)
-    weights = to_transformers(add_window_options(data["model"]), name, config.tie_word_embeddings)
+    weights = to_transformers(
+        upgrade_projections(data["model"], config.to_linformer_config()), name, config.tie_word_embeddings
+    )
     if mismatch := _find_mismatch(weights, config):
         raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
     if tokenizer:
@@ -114,7 +124,8 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     """
     check_new_folder(out)
     folder = Path(folder)
-    config, weights = _read_config(folder), add_window_options(_read_weights(folder))
+    config = _read_config(folder)
+    weights = upgrade_projections(_read_weights(folder), config.to_linformer_config(), ENCODER_PREFIX)
     if mismatch := _find_mismatch(weights, config):
         raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
     state = to_fairseq(

@@ -3,12 +3,13 @@
 Only prefixes differ. In ``transformers`` tied tensors are stored once, and options only in the configuration.
 """
 
-import re
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
+from ..models.resize import projection_prefixes
 from ..models.shapes import (
     CLASSIFICATION_HEADS,
     EMBEDDINGS,
@@ -18,19 +19,20 @@ from ..models.shapes import (
     head_names,
     record_options,
 )
+from ..modules.encoder_layer import build_projection
 
 CLASSIFIER = "classifier."
 """Prefix of the classification head in ``transformers``."""
 
 State = dict[str, Tensor]
 
-# The first group is the prefix of E or F, or of one head's; each projection has exactly one of these entries.
-_PROJECTION = re.compile(r"(.*\.[EF]\.(?:heads\.\d+\.)?)(?:weight|mean_pool|max_pool)")
+ENCODER_PREFIX = "linformer.encoder."
+"""Prefix of the encoder in ``transformers``."""
 
 
 def _prefixes(head: str | None) -> list[tuple[str, str]]:
     """Pairs of prefixes, fairseq's first. Heads other than ``head`` have the same names in both."""
-    pairs = [(ENCODER, "linformer.encoder."), ("encoder.lm_head.", "lm_head.")]
+    pairs = [(ENCODER, ENCODER_PREFIX), ("encoder.lm_head.", "lm_head.")]
     if head is not None:
         pairs.append((f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER))
     return [*pairs, (CLASSIFICATION_HEADS, CLASSIFICATION_HEADS)]
@@ -57,16 +59,25 @@ def choose_head(state: State, requested: str | None) -> str | None:
     return name
 
 
-def add_window_options(state: State) -> State:
-    """Add the options of windows that a state dict of version 0.2 lacks; all are off (see ``WindowedProjection``).
+def upgrade_projections(state: State, config: LinformerConfig, encoder: str = ENCODER) -> State:
+    """Store E and F as a model of this configuration does, whatever the version that saved them.
+
+    Entries that are incomplete or of other shapes stay as they are.
 
     Args:
-        state: named as in fairseq or ``transformers``; not modified.
+        state: not modified.
+        encoder: prefix of the encoder.
     """
     new = dict(state)
-    for key, value in state.items():
-        if match := _PROJECTION.fullmatch(key):
-            new.setdefault(match[1] + "window_options", torch.zeros(3, dtype=value.dtype))
+    for prefix, (layer, which) in projection_prefixes(config, encoder).items():
+        entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+        if not entries:
+            continue
+        module = build_projection(config, layer, which).to(next(iter(entries.values())).dtype)
+        with suppress(RuntimeError):
+            module.load_state_dict(entries)
+            new = {key: value for key, value in new.items() if not key.startswith(prefix)}
+            new.update({prefix + key: value for key, value in module.state_dict().items()})
     return new
 
 

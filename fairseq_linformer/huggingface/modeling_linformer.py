@@ -11,15 +11,17 @@ those of fairseq's ``linformer_roberta`` with other prefixes:
 """
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
-from transformers.utils import can_return_tuple
+from transformers.utils import SAFE_WEIGHTS_NAME, cached_file, can_return_tuple
 
 from ..modules.encoder import LinformerEncoder, init_bert_weights
 from ..modules.encoder_layer import ACTIVATION_FUNCTIONS
@@ -27,7 +29,9 @@ from ..modules.projection import WindowedProjection
 from .configuration_linformer import LinformerPreTrainedConfig
 
 _LEARNING_OPTIONS = ("freeze_projections", "projection_lr_scale")
-"""Options that determine how a file stores E and F: as a matrix, or as ``start``, ``scale`` and ``weight``."""
+"""Options that determine how a file stores E and F: as a matrix, or as ``start``, ``scale`` and ``delta``."""
+_PROJECTION = re.compile(r"\.[EF]\.(?:heads\.\d+\.)?\w+$")
+_OLD_MATRIX = re.compile(r"\.[EF]\.(?:heads\.\d+\.)?weight$")
 _LOCATION_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 
 
@@ -62,10 +66,22 @@ class LinformerPreTrainedModel(PreTrainedModel):
                 setattr(config, name, getattr(saved, name))
         else:
             options = {name: kwargs.pop(name) for name in _LEARNING_OPTIONS if name in kwargs}
-        loaded = super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **kwargs)
-        if isinstance(loaded, tuple):  # with a report of missing and unexpected tensors
-            return loaded[0]._with_options(options), *loaded[1:]
-        return loaded._with_options(options)
+        wants_report = kwargs.pop("output_loading_info", False)
+        model, report = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, config=config, output_loading_info=True, **kwargs
+        )
+        if any(_OLD_MATRIX.search(key) for key in report["unexpected_keys"]):
+            location = {name: kwargs[name] for name in _LOCATION_OPTIONS if name in kwargs}
+            model._load_old_projections(cached_file(pretrained_model_name_or_path, SAFE_WEIGHTS_NAME, **location))
+        model = model._with_options(options)
+        return (model, report) if wants_report else model
+
+    def _load_old_projections(self, path: str) -> None:
+        """Load E and F of version 0.2, which stored ``weight``, ``start`` and ``scale``, from a safetensors file."""
+        state = {key.removeprefix("linformer."): value for key, value in load_file(path).items()}
+        self.base_model.load_state_dict(
+            {key: value for key, value in state.items() if _PROJECTION.search(key)}, strict=False
+        )
 
     def _with_options(self, options: dict[str, Any]):
         """This model, or a copy with other options and the same E and F."""

@@ -13,6 +13,7 @@ from .shapes import (
     POSITIONS,
     group_projections,
     infer_config,
+    is_projection_entry,
 )
 
 _COMPARED_FIELDS = (
@@ -76,6 +77,5 @@ def describe_mismatch(model: dict[str, Tensor], checkpoint: dict[str, Tensor], t
 
 
 def _may_be_missing(key: str) -> bool:
-    """Whether a key is optional: heads, entries that a plain matrix lacks, and recorded options."""
-    optional = (".start", ".scale", ".windows", ".window_options")
-    return key.startswith(CLASSIFICATION_HEADS) or key.endswith(optional) or key in OPTION_BUFFERS
+    """Whether a key is optional: heads, entries of E and F, which are stored in several ways, and recorded options."""
+    return key.startswith(CLASSIFICATION_HEADS) or is_projection_entry(key) or key in OPTION_BUFFERS

@@ -13,7 +13,9 @@ from .shapes import ENCODER, PADDING_IDX, POSITIONS, group_projections, infer_co
 def scale_projected_dims(state: dict[str, Tensor], n: int) -> list[Dim]:
     """k of each layer that keeps the features of short inputs with ``n`` positions."""
     windowed = all(
-        "weight" not in entries or "conv" in entries or float(entries.get("windows", NO_WINDOWS)) != NO_WINDOWS
+        not entries.keys() & {"weight", "delta"}
+        or "conv" in entries
+        or float(entries.get("windows", NO_WINDOWS)) != NO_WINDOWS
         for entries in group_projections(state).values()
     )
 
@@ -38,7 +40,7 @@ def fit_state_dict(state: dict[str, Tensor], config: LinformerConfig) -> dict[st
     new[POSITIONS] = resize_positions(state[POSITIONS], config.max_positions, PADDING_IDX)
     new.update(record_options(config))
     old_config = infer_config(state, config) if old_prefixes else None
-    for prefix, (layer, which) in _projection_prefixes(config).items():
+    for prefix, (layer, which) in projection_prefixes(config).items():
         module = build_projection(config, layer, which)
         entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
         if entries and old_config is not None:
@@ -52,9 +54,13 @@ def fit_state_dict(state: dict[str, Tensor], config: LinformerConfig) -> dict[st
     return new
 
 
-def _projection_prefixes(config: LinformerConfig) -> dict[str, tuple[int, str]]:
-    """Prefix in the state dict -> layer and name of each projection."""
+def projection_prefixes(config: LinformerConfig, encoder: str = ENCODER) -> dict[str, tuple[int, str]]:
+    """Prefix in the state dict -> layer and name of each projection.
+
+    Args:
+        encoder: prefix of the encoder.
+    """
     if config.has_single_projection:
-        return {f"{ENCODER}E.": (0, "E")}
+        return {f"{encoder}E.": (0, "E")}
     names = "EF" if config.has_separate_values else "E"
-    return {f"{ENCODER}layers.{i}.self_attn.{name}.": (i, name) for i in range(config.layers) for name in names}
+    return {f"{encoder}layers.{i}.self_attn.{name}.": (i, name) for i in range(config.layers) for name in names}

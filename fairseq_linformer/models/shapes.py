@@ -42,6 +42,16 @@ def group_projections(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return groups
 
 
+def is_projection_entry(key: str) -> bool:
+    """Whether a key of a state dict belongs to E or F."""
+    return _PROJECTION.fullmatch(key) is not None
+
+
+def stored_matrix(entries: dict[str, Tensor]) -> Tensor:
+    """The entry of a learned or random projection that has the shape of E (see ``LearnedProjection``)."""
+    return entries["delta"] if "delta" in entries else entries["weight"]
+
+
 def head_names(state: dict[str, Tensor]) -> list[str]:
     """Names of the classification heads, in order."""
     return list(dict.fromkeys(key.split(".")[1] for key in state if key.startswith(CLASSIFICATION_HEADS)))
@@ -87,7 +97,7 @@ def infer_config(state: dict[str, Tensor], default: LinformerConfig | None = Non
     layer_entries = [shared or by_module[f"{ENCODER}layers.{i}.self_attn.E."] for i in range(layers)]
     first = layer_entries[0]
     kind = next((kind for buffer, kind in _KIND_BUFFERS.items() if buffer in first[0]), "linear")
-    if kind in POOLS or len(first) > 1 or first[0]["weight"].dim() == 3:
+    if kind in POOLS or len(first) > 1 or stored_matrix(first[0]).dim() == 3:
         sharing = "none"
     elif shared:
         sharing = "layerwise"
@@ -122,7 +132,7 @@ def _projected_dim(head_entries: list[dict[str, Tensor]]) -> Dim:
     dims = []
     for entries in head_entries:
         buffer = next((entries[name] for name in _KIND_BUFFERS if name in entries), None)
-        dims.append(entries["weight"].size(-2) if buffer is None else buffer.size(0))
+        dims.append(stored_matrix(entries).size(-2) if buffer is None else buffer.size(0))
     return tuple(dims) if len(dims) > 1 else dims[0]
 
 

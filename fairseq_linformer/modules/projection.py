@@ -190,18 +190,23 @@ class WindowedProjection(Projection):
 
 
 class LearnedProjection(WindowedProjection):
-    """A projection with a parameter that learns slowly: E = start + scale * (weight - start).
+    """A projection with a parameter that learns slowly: E = start + scale * delta, with delta = 0 at first.
 
     ``rate.py`` explains the rate. It is part of the parametrization, so it works with flags, YAML and any kind of data
-    parallelism: ``weight`` starts at E and receives the gradient of E. The optimizer updates it as it would update E,
-    and E moves ``scale`` times as far. For every optimizer this multiplies the learning rate by ``scale``, even if the
-    step depends on the size of the parameter (LAMB, Adafactor's ``--scale-parameter``), and likewise weight decay.
+    parallelism: ``delta`` receives the gradient of E, the optimizer updates it as it would update E, and E moves
+    ``scale`` times as far. Half precision, which would round a small step of an average of 0.5 to nothing, keeps one of
+    delta. Weight decay pulls E toward its start, and optimizers whose step depends on the size of a parameter (LAMB,
+    Adafactor's ``--scale-parameter``) treat delta like a bias, which also starts from zero.
 
-    The state dict has ``start`` and ``scale`` in addition to ``weight``. Loading a checkpoint with another scale, or
-    without one (a plain matrix), keeps its E, which then learns at the rate of this module.
+    A frozen matrix, and one without windows at the full rate, as in the authors' code, is a plain ``weight``. The
+    others have ``start``, ``scale`` and ``delta`` in the state dict. Any of these, and those of versions before 0.3
+    (``start``, ``scale`` and ``weight``, where delta is weight - start), load into each other: E stays the same. If
+    the scale differs, the loaded E is the new start.
     """
 
     heads: int | None
+    weight: nn.Parameter | None
+    delta: nn.Parameter | None
     start: Tensor
     scale: Tensor
 
@@ -217,49 +222,65 @@ class LearnedProjection(WindowedProjection):
     ):
         super().__init__(n, k, windows, proportional)
         self.lr_scale = lr_scale
-        self.weight = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
-        self._is_scaled = not frozen and lr_scale != 1
-        if self._is_scaled:
+        is_plain = frozen or (windows is None and lr_scale == 1)
+        parameter = nn.Parameter(torch.zeros(shape), requires_grad=not frozen)
+        self.register_parameter("weight", parameter if is_plain else None)
+        self.register_parameter("delta", None if is_plain else parameter)
+        if not is_plain:
             self.register_buffer("start", torch.zeros(shape))
             self.register_buffer("scale", torch.tensor(float(lr_scale)))
 
+    @property
+    def parameter(self) -> nn.Parameter:
+        """``delta`` or ``weight``, of the shape of E."""
+        parameter = self.weight if self.delta is None else self.delta
+        assert parameter is not None
+        return parameter
+
     def forward(self) -> Tensor:
         """E: (k, N) or (H, k, N); the kernel of a convolution."""
-        if not self._is_scaled:
-            return self.weight
-        value = effective_value(self.weight.detach(), self.start, self.scale)
-        return value + (self.weight - self.weight.detach())  # the gradient of E is that of the weight
+        if self.delta is None:
+            return self.parameter
+        delta = self.delta.detach()
+        return self.start + self.scale * delta + (self.delta - delta)  # the gradient of E is that of delta
 
     def set_(self, value: Tensor) -> None:
-        """Set the matrix or kernel, of each head, to ``value``."""
+        """Set the matrix or kernel, of each head, to ``value``, from which it learns."""
         with torch.no_grad():
-            self.weight.copy_(value.expand_as(self.weight))
-            if self._is_scaled:
-                self.start.copy_(self.weight)
+            if self.delta is None:
+                self.parameter.copy_(value.expand_as(self.parameter))
+            else:
+                self.start.copy_(value.expand_as(self.start))
+                self.delta.zero_()
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        scale = state_dict.get(prefix + "scale")
-        same = self._is_scaled and scale is not None and float(scale) == float(self.scale)
-        if prefix + "weight" in state_dict and not same:
-            start = state_dict.pop(prefix + "start", None)
-            state_dict.pop(prefix + "scale", None)
-            state_dict[prefix + "weight"] = effective_value(state_dict[prefix + "weight"], start, scale)
-            if self._is_scaled:
-                state_dict[prefix + "start"], state_dict[prefix + "scale"] = state_dict[prefix + "weight"], self.scale
+        names = [name for name in _ENTRIES if prefix + name in state_dict]
+        entries = self._convert_entries({name: state_dict.pop(prefix + name) for name in names})
+        state_dict.update({prefix + name: value for name, value in entries.items()})
         super()._load_from_state_dict(state_dict, prefix, *args)
 
+    def _convert_entries(self, entries: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The entries of this module, of the same E; incomplete entries are returned as they are."""
+        if "weight" in entries and "start" in entries:
+            entries = {**entries, "delta": entries["weight"] - entries["start"]}
+            del entries["weight"]
+        has_delta = entries.keys() == {"start", "scale", "delta"}
+        if not has_delta and entries.keys() != {"weight"}:
+            return entries
+        if has_delta and self.delta is not None and float(entries["scale"]) == float(self.scale):
+            return entries
+        E = entries["start"] + entries["scale"] * entries["delta"] if has_delta else entries["weight"]
+        if self.delta is None:
+            return {"weight": E}
+        return {"start": E, "scale": self.scale, "delta": torch.zeros_like(E)}
+
     def extra_repr(self) -> str:
-        state = f"lr_scale={self.lr_scale:g}" if self.weight.requires_grad else "frozen"
-        return f"{tuple(self.weight.shape)}, {state}"
+        state = f"lr_scale={self.lr_scale:g}" if self.parameter.requires_grad else "frozen"
+        return f"{tuple(self.parameter.shape)}, {state}"
 
 
-def effective_value(weight: Tensor, start: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
-    """E from the entries of a state dict, which are not modified.
-
-    It is computed from ``start``: computed from ``weight``, the learned part of E (``scale`` times the difference)
-    would be a small difference of much larger numbers, which half precision loses.
-    """
-    return weight.clone() if start is None or scale is None else start + scale * (weight - start)
+_ENTRIES = ("weight", "start", "scale", "delta")
+"""Names that ``LearnedProjection`` has had in state dicts."""
 
 
 class LinearProjection(LearnedProjection):

@@ -66,10 +66,10 @@ def resize_projection(old: Projection, new: Projection) -> None:
                 resize_matrix(E, head.k, head.n, each.layout, windows, each.fills, each.overlaps)
                 for E, each in matrices_of_head
             ]
-            entries["weight"] = torch.stack(values).reshape(head.weight.shape)
+            entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
         elif isinstance(head, Convolution):
             values = [resize_kernel(kernel, head.layout.width) for kernel, _ in matrices_of_head]
-            entries["weight"] = torch.stack(values).reshape(head.weight.shape)
+            entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
         head.load_state_dict(entries, strict=False)
 
 

@@ -75,7 +75,7 @@ def count_parameters(model: PlannedModel) -> ParameterCounts:
     c, encoder = model.shape, model.encoder
     head = c.embed_dim * (c.embed_dim + 3) + c.vocab_size + model.untied * c.vocab_size * c.embed_dim
     trainable = sum(p.numel() for p in encoder.parameters() if p.requires_grad)
-    projections = sum(p.weight.numel() for p in learned_projections(encoder) if p.weight.requires_grad)
+    projections = sum(p.parameter.numel() for p in learned_projections(encoder) if p.parameter.requires_grad)
     frozen = [p for p in encoder.parameters() if not p.requires_grad]
     buffers = encoder.buffers() if model.linear else ()
     return ParameterCounts(trainable + head, projections, sum(t.numel() for t in [*frozen, *buffers]))

@@ -96,7 +96,7 @@ def _saved_by_head(model: PlannedModel, element: int, batch: Batch) -> int:
 
 def _computed_entries(module: nn.Module) -> int:
     """Number of values in E and F that are computed from a parameter and its start, and so are extra tensors."""
-    return sum(p.weight.numel() for p in learned_projections(module) if hasattr(p, "start"))
+    return sum(p.delta.numel() for p in learned_projections(module) if p.delta is not None)
 
 
 class _Layer:

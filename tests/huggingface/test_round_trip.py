@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
 from fairseq_linformer.huggingface import LinformerPreTrainedConfig
@@ -84,6 +84,40 @@ def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
     tokens = torch.tensor([0, 5, 6, 2])
     again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
     assert again.equal(hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens))
+
+
+@pytest.mark.parametrize("sharing", ["none", "headwise", "layerwise"])
+def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
+    """Before version 0.3, E = start + scale * (weight - start) was stored."""
+    checkpoint = fairseq_commands.load(train_checkpoint("--sharing", sharing, "--projection-lr-scale", "0.25"))
+    (tmp_path / "new").mkdir()
+    torch.save(checkpoint, tmp_path / "new" / "checkpoint_last.pt")
+    tokens = torch.tensor([[0, 5, 6, 2]])
+    expected = hub(tmp_path / "new", mlm_data, bpe="characters").extract_features(tokens)
+    old = dict(checkpoint["model"])
+    for key in [key for key in old if key.endswith(".delta")]:
+        delta, start = old.pop(key), old[key.replace("delta", "start")]
+        assert delta.abs().max() > 0
+        old[key.replace("delta", "weight")] = start + delta
+    assert old.keys() != checkpoint["model"].keys()
+    (tmp_path / "old").mkdir()
+    torch.save({**checkpoint, "model": old}, tmp_path / "old" / "checkpoint_last.pt")
+    loaded = hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens)
+    torch.testing.assert_close(loaded, expected, rtol=0, atol=1e-6)
+
+    to_huggingface(tmp_path / "new" / "checkpoint_last.pt", tmp_path / "hf", tokenizer=False)
+    weights = {
+        key: value for key, value in load_file(tmp_path / "hf" / "model.safetensors").items() if ".delta" not in key
+    }
+    matrices = {key: value for key, value in old.items() if re.search(r"\.[EF]\.weight", key)}
+    weights |= {key.replace("encoder.sentence_encoder", "linformer.encoder"): matrices[key] for key in matrices}
+    save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
+    for model_class in (AutoModel, AutoModelForMaskedLM):
+        model = model_class.from_pretrained(tmp_path / "hf").base_model.eval()
+        torch.testing.assert_close(model(tokens).last_hidden_state, expected, rtol=0, atol=1e-5)
+    from_huggingface(tmp_path / "hf", tmp_path / "back")
+    again = hub(tmp_path / "back", mlm_data, bpe="characters", name="model.pt").extract_features(tokens)
+    torch.testing.assert_close(again, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -243,16 +277,20 @@ def test_changes_in_transformers_are_imported(masked_lm_folder, tmp_path):
             {"freeze_projections": True, "projection_lr_scale": None},
             {"weight": False},
         ),
-        (["--projection-lr-scale", "0.25"], {"projection_lr_scale": 1.0}, {"weight": True}),
+        (
+            ["--projection-lr-scale", "0.25"],
+            {"projection_lr_scale": 1.0},
+            {"delta": True, "start": False, "scale": False},
+        ),
         (
             ["--projection-lr-scale", "0.25"],
             {"projection_lr_scale": 0.5},
-            {"weight": True, "start": False, "scale": False},
+            {"delta": True, "start": False, "scale": False},
         ),
         (
             ["--freeze-projections"],
             {"freeze_projections": False, "projection_lr_scale": 0.25},
-            {"weight": True, "start": False, "scale": False},
+            {"delta": True, "start": False, "scale": False},
         ),
     ],
 )

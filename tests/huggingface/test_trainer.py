@@ -62,7 +62,7 @@ def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
     for key, value in model.state_dict().items():
         if key.startswith("linformer.encoder."):
             assert after[key.replace("linformer.encoder.", "encoder.sentence_encoder.")].equal(value)
-    for name in ("E.weight", "F.weight", "q_proj.weight"):
+    for name in ("E.delta", "F.delta", "q_proj.weight"):
         key = f"encoder.sentence_encoder.layers.0.self_attn.{name}"
         assert not after[key].equal(before[key])
     assert (tmp_path / "back" / "sentencepiece.bpe.model").is_file()

@@ -129,7 +129,7 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     assert slurm.wait_for(f"{array}_0", "CANCELLED")["Restarts"] == "0"
     assert "cancelled, or already requeued" in (tmp_path / "-0.out").read_text()
     assert (cancelled / "stops.txt").read_text() == "4\n"
-    name = "encoder.sentence_encoder.layers.0.self_attn.E.weight"
+    name = "encoder.sentence_encoder.layers.0.self_attn.E.delta"
     assert jobs.parameters(cancelled)[name].shape == (2, 16)
 
     slurm.wait_until(lambda: "received a signal to stop; saving at update 4" in jobs.rank_logs(run)[0])

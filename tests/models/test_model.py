@@ -66,7 +66,7 @@ def test_number_of_matrices_at_base_size(sharing, expected):
     )
     assert count_matrices(model) == expected
     state = model.state_dict()
-    saved = [v for key, v in state.items() if key.endswith((".E.weight", ".F.weight"))]
+    saved = [v for key, v in state.items() if key.endswith((".E.delta", ".F.delta"))]
     assert sum(v.numel() for v in saved) == expected * 6 * 16
     pointers = [v.data_ptr() for key, v in state.items() if "lm_head.weight" not in key and v.numel()]
     assert len(set(pointers)) == len(pointers)
@@ -110,7 +110,7 @@ def test_parameter_names_are_robertas_plus_projections():
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
     E = "encoder.sentence_encoder.E."
     assert ours.keys() - theirs.keys() == {
-        E + "weight",
+        E + "delta",
         E + "start",
         E + "scale",
         E + "windows",
@@ -204,7 +204,7 @@ def test_padding_does_not_change_features_after_training(sharing):
     """A sentence by itself, and in a batch padded to n, after 200 steps with a learning rate that changes E and F."""
     model = build(sharing=sharing, projection_lr_scale=1.0)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    start = {key: p.clone() for key, p in model.named_parameters() if key.endswith("E.weight")}
+    start = {key: p.clone() for key, p in model.named_parameters() if key.endswith("E.delta")}
     for _step in range(200):
         batch = tokens(16, 12, 5, 9)
         masked = (torch.rand(batch.shape) < 0.3) & batch.ne(1)

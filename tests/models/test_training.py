@@ -251,7 +251,7 @@ def test_pruned_checkpoint_resumes_and_validates(mlm_data, tmp_path):
     keep = [*deep, "--encoder-layers-to-keep", "0,2", "--finetune-from-model", tmp_path / "deep" / "checkpoint_last.pt"]
     train(mlm_data, tmp_path / "kept", *keep, "--lr", "0", "--stop-min-lr", "-1", updates=1)
     old, new = load(tmp_path / "deep")["model"], load(tmp_path / "kept")["model"]
-    for name in ("fc1.weight", "self_attn.E.weight", "self_attn.q_proj.bias"):
+    for name in ("fc1.weight", "self_attn.E.delta", "self_attn.q_proj.bias"):
         for now, before in ((0, 0), (1, 2)):
             key = "encoder.sentence_encoder.layers.{}." + name
             assert torch.equal(new[key.format(now)], old[key.format(before)])

@@ -62,8 +62,8 @@ def make(
     if init == "random":
         for module in [*E.modules(), *(F.modules() if F else ())]:
             if isinstance(module, LearnedProjection):
-                torch.nn.init.normal_(module.weight, std=0.5)
-                if module.weight.requires_grad:  # not the same as what it started from
+                torch.nn.init.normal_(module.parameter, std=0.5)
+                if module.delta is not None:
                     torch.nn.init.normal_(module.start, std=0.5)
     for module in [*E.modules(), *(F.modules() if F else ())]:
         if isinstance(module, WindowedProjection):
@@ -261,7 +261,7 @@ def test_windows_go_on_to_matter_after_training():
     before, weights = attention(x, need_weights=True)
     assert weights.size(-1) == 3  # windows start at 0, 1, 3, ...
     with torch.no_grad():
-        attention.E.weight += 1e-9
+        attention.E.delta += 1e-9
     torch.testing.assert_close(attention(x)[0], before, rtol=0, atol=1e-6)
 
 
