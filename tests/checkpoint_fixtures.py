@@ -29,6 +29,18 @@ def shake(path, seed: int = 0) -> None:
     torch.save(checkpoint, path)
 
 
+def predict_several_classes(folder: Path, pieces) -> None:
+    """Shift the biases of a classifier so that the logits of each class have a mean of 0 over ``TEXT``."""
+    path = folder / "checkpoint_last.pt"
+    model = hub(folder, pieces)
+    (head,) = model.model.classification_heads
+    with torch.no_grad():
+        logits = torch.cat([model.predict(head, model.encode(text), return_logits=True) for text in TEXT])
+    checkpoint = torch.load(path, weights_only=True)
+    checkpoint["model"][f"classification_heads.{head}.out_proj.bias"] -= logits.mean(0)
+    torch.save(checkpoint, path)
+
+
 def hub(folder: Path, data, bpe=None, name="checkpoint_last.pt"):
     """fairseq's own interface to a checkpoint."""
     return LinformerRobertaModel.from_pretrained(str(folder), name, str(data), bpe=bpe).eval()
@@ -127,6 +139,7 @@ def finetune_classifier(pieces, folder, *options, classes=2, data=None):
     shake(Path(folder) / "checkpoint_last.pt")
     for name in ("dict.txt", "sentencepiece.bpe.model"):
         shutil.copy(pieces / name, folder)
+    predict_several_classes(Path(folder), pieces)
     return Path(folder)
 
 
