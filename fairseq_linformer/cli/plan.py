@@ -31,7 +31,8 @@ def add_parser(commands) -> None:
         "--utilization",
         type=float,
         metavar="SHARE",
-        help="share of the GPU's peak that matrix products reach (default: 0.3)",
+        help="share of the GPU's peak that matrix products reach (default: the published range of the GPU, which makes "
+        "times ranges)",
     )
     parser.add_argument(
         "--network-gbit",
@@ -56,7 +57,7 @@ def add_parser(commands) -> None:
 def _plan(options: argparse.Namespace) -> str:
     from ..planning.configs import read_run
     from ..planning.gpus import find_gpu
-    from ..planning.plan import UTILIZATION, build_plan
+    from ..planning.plan import build_plans
     from ..planning.report import check_runs, format_plan
 
     words = options.config + options.more  # argparse collects only adjacent positional arguments
@@ -68,13 +69,12 @@ def _plan(options: argparse.Namespace) -> str:
     if options.vocab_size is not None and options.vocab_size < 6:
         raise ValueError(f"--vocab-size must be at least 6 (special symbols and a token), got {options.vocab_size}")
     gpu = find_gpu(options.gpu)
-    utilization = UTILIZATION if options.utilization is None else options.utilization
     if options.check:
         if words:
             raise ValueError(f"--check cannot be used with overrides, got {words[0]}")
-        return check_runs(config, gpu, options.gpus, utilization, options.network_gbit)
+        return check_runs(config, gpu, options.gpus, options.utilization, options.network_gbit)
     run = read_run(config, words, options.vocab_size)
-    return format_plan(build_plan(run, gpu, options.gpus, utilization, options.network_gbit))
+    return format_plan(*build_plans(run, gpu, options.gpus, options.utilization, options.network_gbit))
 
 
 def _is_override(word: str) -> bool:

@@ -17,10 +17,6 @@ from .formulas import count_parameters, num_embedding_parameters, step_flops
 from .gpus import GIB, GPUS, LATENCY, Gpu
 from .memory import Memory, activation_memory, element_size, model_states, num_gathered_parameters
 
-UTILIZATION = 0.3
-"""ASSUMED share of a GPU's peak that matrix products reach. Shoeybi et al. 2019 ("Megatron-LM", section 5.1) measured
-0.30 on one V100 with a model ten times as large; a small micro-batch reaches less."""
-
 
 @dataclass(frozen=True)
 class UpdateTime:
@@ -72,7 +68,7 @@ class RunPlan:
     @property
     def peak(self) -> float:
         """Peak of the GPU in the run's precision, 10^12 operations per second."""
-        return self.gpu.single_tflops if self.run.precision == "fp32" else self.gpu.half_tflops
+        return self.gpu.peak(self.run.precision)
 
     @cached_property
     def time(self) -> UpdateTime:
@@ -117,7 +113,7 @@ def build_plan(
     run: PlannedRun,
     gpu: Gpu,
     gpus: int | None = None,
-    utilization: float = UTILIZATION,
+    utilization: float | None = None,
     network: float | None = None,
     checkpoint_activations: bool | None = None,
 ) -> RunPlan:
@@ -125,7 +121,8 @@ def build_plan(
 
     Args:
         gpus, checkpoint_activations: None for those of the run.
-        utilization, network: as in ``RunPlan``.
+        utilization: share of the GPU's peak; None for the slowest published (``gpus.py``).
+        network: as in ``RunPlan``.
 
     Raises:
         ValueError: the GPUs do not divide an update, one sequence does not fit, the GPU does not support the
@@ -133,6 +130,8 @@ def build_plan(
     """
     gpus = run.gpus if gpus is None else gpus
     checkpoint_activations = run.checkpoint_activations if checkpoint_activations is None else checkpoint_activations
+    if utilization is None:
+        utilization, _ = gpu.utilization(run.precision)
     if not 0 < utilization <= 1:
         raise ValueError(f"utilization must be above 0 and at most 1, got {utilization}")
     if network is not None and not 0 < network < math.inf:
@@ -144,6 +143,24 @@ def build_plan(
         raise ValueError(_explain_no_fit(run, gpu, gpus, checkpoint_activations))
     sequences = next(s for s in range(min(share, largest), 0, -1) if share % s == 0 and run.accepts_batch(s))
     return RunPlan(run, gpu, gpus, checkpoint_activations, sequences, share // sequences, utilization, network)
+
+
+def build_plans(
+    run: PlannedRun,
+    gpu: Gpu,
+    gpus: int | None = None,
+    utilization: float | None = None,
+    network: float | None = None,
+    checkpoint_activations: bool | None = None,
+) -> tuple[RunPlan, RunPlan]:
+    """The slowest and the fastest plan: at both ends of the GPU's published utilization, or twice at ``utilization``.
+
+    Args and Raises:
+        as for ``build_plan``.
+    """
+    slowest = build_plan(run, gpu, gpus, utilization, network, checkpoint_activations)
+    fastest = gpu.utilization(run.precision)[1] if utilization is None else utilization
+    return slowest, replace(slowest, utilization=fastest)
 
 
 def sequences_per_gpu(run: PlannedRun, gpus: int) -> int:

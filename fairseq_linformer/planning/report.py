@@ -1,21 +1,25 @@
 """The output of ``fairseq-linformer plan``: one run in detail, or a checked table of all runs in a folder."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .configs import VOCAB_SIZE, PlannedRun, build_run, compose_config, count_built_parameters, split_config
 from .formulas import count_parameters
 from .gpus import GIB, LINK_SHARE, Gpu
 from .memory import Memory
-from .plan import RunPlan, build_plan, largest_micro_batch, micro_batch_memory
+from .plan import RunPlan, build_plan, build_plans, largest_micro_batch, micro_batch_memory
 
 PAPER_GPUS = 64
 
 
-def format_plan(plan: RunPlan) -> str:
-    """Model, memory and time of a run, and the overrides for the planned micro-batch."""
-    parts = [_heading(plan), _memory(plan), _time(plan), _overrides(plan)]
+def format_plan(slowest: RunPlan, fastest: RunPlan) -> str:
+    """Model, memory and time of a run, and the overrides for the planned micro-batch.
+
+    Args:
+        slowest, fastest: plans that differ in their utilization only (``build_plans``).
+    """
+    parts = [_heading(slowest), _memory(slowest), _time(slowest, fastest), _overrides(slowest)]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
@@ -51,24 +55,39 @@ def _memory(plan: RunPlan) -> Iterator[str]:
     yield f"{'micro-batches per update':56}" + "".join(f"{frequency:>11}" for frequency in frequencies)
 
 
-def _time(plan: RunPlan) -> Iterator[str]:
-    t, gbit = plan.time, plan.gpu.network if plan.network is None else plan.network
+def _time(slowest: RunPlan, fastest: RunPlan) -> Iterator[str]:
+    plan, both = slowest, (slowest, fastest)
+    gbit = plan.gpu.network if plan.network is None else plan.network
     kind = "recomputed" if plan.checkpoint_activations else "stored"
     yield (
-        f"{plan.sequences} sequences per micro-batch, activations {kind}; assuming {plan.utilization:g} of "
-        f"{plan.peak:g} TFLOPS, and {LINK_SHARE:g} of NVLink and of {gbit:g} Gbit/s per node:"
+        f"{plan.sequences} sequences per micro-batch, activations {kind}; assuming "
+        f"{format_range([p.utilization for p in both], 'g')} of {plan.peak:g} TFLOPS, and {LINK_SHARE:g} of NVLink and "
+        f"of {gbit:g} Gbit/s per node:"
     )
+    if (slowest.utilization, fastest.utilization) == plan.gpu.utilization(plan.run.precision):
+        yield f"  utilization as published for {', to '.join(plan.gpu.sources(plan.run.precision))}"
     if plan.gpus > 1:
         kind = "gather and scatter" if plan.run.is_sharded else "all-reduce"
         yield (
             f"  {kind} of {plan.all_reduce_bytes / 1e6:,.0f} MB in {plan.buckets} buckets: "
-            f"{1000 * t.communication:.1f} ms, {1000 * t.exposed:.1f} ms of them not hidden"
+            f"{1000 * plan.time.communication:.1f} ms, {format_range([1000 * p.time.exposed for p in both], '.1f')} "
+            "ms of them not hidden"
         )
     yield (
-        f"  {t.total:.3f} s per update: computation {t.compute:.3f}, communication {t.exposed:.3f}, "
-        f"optimizer {t.step:.3f}"
+        f"  {format_range([p.time.total for p in both], '.3f')} s per update: "
+        f"computation {format_range([p.time.compute for p in both], '.3f')}, "
+        f"communication {format_range([p.time.exposed for p in both], '.3f')}, optimizer {plan.time.step:.3f}"
     )
-    yield f"  {plan.tokens_per_second:,.0f} tokens per second, {plan.hours:,.1f} hours, {plan.gpu_hours:,.0f} GPU-hours"
+    yield (
+        f"  {format_range([p.tokens_per_second for p in both], ',.0f')} tokens per second, "
+        f"{format_range([p.hours for p in both], ',.1f')} hours, "
+        f"{format_range([p.gpu_hours for p in both], ',.0f')} GPU-hours"
+    )
+
+
+def format_range(values: Sequence[float], spec: str) -> str:
+    """``LOW to HIGH`` in a format specification, or one number if both read the same."""
+    return " to ".join(dict.fromkeys(format(value, spec) for value in sorted(values)))
 
 
 def _overrides(plan: RunPlan) -> Iterator[str]:
@@ -87,12 +106,13 @@ _NAMED = re.compile(r"n\d+-(k\d+-.+|roberta)")
 """Names of the paper's runs, which contain their values."""
 
 
-def check_runs(config, gpu: Gpu, gpus: int | None, utilization: float, network: float | None) -> str:
+def check_runs(config, gpu: Gpu, gpus: int | None, utilization: float | None, network: float | None) -> str:
     """A table with one line per run, the base first. Each model is built on fake tensors.
 
     Args:
         config: the base, or any run.
         gpus: number of GPUs; None for the paper's 64.
+        utilization: share of the GPU's peak; None for its published range.
 
     Raises:
         ValueError: a configuration contradicts its name or the base; the message has one line per problem.
@@ -102,7 +122,7 @@ def check_runs(config, gpu: Gpu, gpus: int | None, utilization: float, network: 
     reference = build_run(compose_config(base), VOCAB_SIZE)
     lines = [
         f"{'run':24}{'parameters':>13}{'tokens per update':>18}{'batch_size':>12}{f'on {gpus} x {gpu.name}:':>24}"
-        f"{'GiB':>7}{'recomputed':>12}{'hours':>8}{'GPU-hours':>11}"
+        f"{'GiB':>7}{'recomputed':>12}{'hours':>18}{'GPU-hours':>20}"
     ]
     problems = list(_conflicting_gpus(reference, base, base))
     for path in [base, *sorted(base.parent.glob("run/*.yaml"), key=_by_numbers)]:
@@ -170,10 +190,12 @@ def _by_numbers(path: Path) -> tuple:
     return (not numbers, numbers, path.stem)
 
 
-def _line(run: PlannedRun, name: str, gpu: Gpu, gpus: int, utilization: float, network: float | None) -> str:
+def _line(run: PlannedRun, name: str, gpu: Gpu, gpus: int, utilization: float | None, network: float | None) -> str:
     start = f"{name:24}{count_parameters(run.model).trainable:>13,}{run.tokens_per_update:>18,}{run.sequences:>12}"
     if run.cpu:
         return f"{start}{'(on a CPU)':>24}"
     stored, recomputed = (micro_batch_memory(run, run.sequences, gpus, i == 1).total / GIB for i in (0, 1))
-    plan = build_plan(run, gpu, gpus, utilization, network)
-    return f"{start}{'':24}{stored:>7.2f}{recomputed:>12.2f}{plan.hours:>8,.1f}{plan.gpu_hours:>11,.0f}"
+    plans = build_plans(run, gpu, gpus, utilization, network)
+    hours = format_range([plan.hours for plan in plans], ",.1f")
+    gpu_hours = format_range([plan.gpu_hours for plan in plans], ",.0f")
+    return f"{start}{'':24}{stored:>7.2f}{recomputed:>12.2f}{hours:>18}{gpu_hours:>20}"

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from fairseq_linformer.planning.formulas import count_parameters, num_embedding_parameters, step_flops
-from fairseq_linformer.planning.gpus import GIB, GPUS, LATENCY, find_gpu
+from fairseq_linformer.planning.gpus import GIB, GPUS, LATENCY, SINGLE_UTILIZATION, find_gpu
 from fairseq_linformer.planning.plan import (
     RunPlan,
     all_reduce_seconds,
     build_plan,
+    build_plans,
     largest_micro_batch,
     micro_batch_memory,
     sequences_per_gpu,
@@ -120,6 +121,18 @@ def test_hours_grow_with_n_only_with_full_attention():
     assert hours["layerwise", 32768] < hours["layerwise", 512] < hours[None, 512] < hours[None, 32768] / 5
 
 
+def test_times_are_a_range_without_a_utilization():
+    """From the slowest to the fastest published for the GPU; of fp32 for a run in fp32."""
+    slowest, fastest = build_plans(base_run(), H100, 8)
+    assert (slowest.utilization, fastest.utilization) == H100.half_utilization == (0.10, 0.33)
+    assert slowest.time.compute == pytest.approx(3.3 * fastest.time.compute) and slowest.memory == fastest.memory
+    assert slowest == build_plan(base_run(), H100, 8)
+    single = build_plans(replace(base_run(), precision="fp32"), H100, 8)
+    assert tuple(plan.utilization for plan in single) == SINGLE_UTILIZATION
+    chosen = build_plans(base_run(), H100, 8, utilization=0.2)
+    assert chosen[0] == chosen[1] and chosen[0].utilization == 0.2
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -160,24 +173,3 @@ def test_unsupported_bf16_is_rejected():
 def test_slowest_link():
     assert V100.slowest_link(8) == pytest.approx(120e9) and V100.slowest_link(16) == pytest.approx(40e9)
     assert V100.slowest_link(8, network=1) == V100.slowest_link(8) > V100.slowest_link(9, network=1)
-
-
-def test_gpus_equal_their_data_sheets():
-    """GiB, TFLOPS in fp16 and fp32, GB/s of the memory, GB/s of NVLink in one direction, Gbit/s of a DGX."""
-    sheets = {
-        "v100": (125, 15.7, 900, 150, 400),
-        "a100": (312, 19.5, None, 300, 1600),
-        "h100": (989, 67, 3350, 450, 3200),
-        "h200": (989, 67, 4800, 450, 3200),
-    }
-    for name, gpu in GPUS.items():
-        kind, memory = name.split("-")
-        half, single, bandwidth, link, network = sheets[kind]
-        assert (gpu.half_tflops, gpu.single_tflops, gpu.link, gpu.network) == (half, single, link, network)
-        assert gpu.bandwidth == (bandwidth or {"40gb": 1555, "80gb": 2039}[memory])
-        assert f"{gpu.memory:g}gb" == memory and gpu.bf16 == (kind != "v100")
-
-
-def test_unknown_gpu_is_rejected():
-    with pytest.raises(ValueError, match="v200.*h200-141gb"):
-        find_gpu("v200")

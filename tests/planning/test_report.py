@@ -6,8 +6,9 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.planning import report
-from fairseq_linformer.planning.configs import VOCAB_SIZE, build_run, compose_config
+from fairseq_linformer.planning.configs import VOCAB_SIZE, build_run, compose_config, read_run
 from fairseq_linformer.planning.gpus import GPUS
+from fairseq_linformer.planning.plan import build_plans
 
 from .runs import PRETRAIN
 
@@ -28,6 +29,12 @@ def test_command(capsys):
     for column, total in enumerate(table["total, of 14.2"]):
         assert sum(float(table[part][column]) for part in parts) == pytest.approx(float(total), abs=0.04)
     assert "all-reduce of 256 MB in 10 buckets" in time and "100 Gbit/s" in time
+    slowest, fastest = build_plans(read_run(config), V100, 64, network=100)
+    assert "0.08 to 0.22 of 125 TFLOPS" in time and all(source in time for source in V100.utilization_sources)
+    assert f" {fastest.hours:,.1f} to {slowest.hours:,.1f} hours" in time and slowest.hours > 2 * fastest.hours
+    main(["plan", config, "--gpu", "v100-16gb", "--gpus", "64", "--network-gbit", "100", "--utilization", "0.22"])
+    time = capsys.readouterr().out.split("\n\n")[2]
+    assert "assuming 0.22 of 125" in time and f" {fastest.hours:,.1f} hours" in time and "published" not in time
     expected = "dataset.batch_size=16 optimization.update_freq=[1] distributed_training.distributed_world_size=64"
     assert overrides.split("\n")[1].strip() == expected
 
@@ -45,8 +52,10 @@ def test_run_that_fits_only_with_recomputation(capsys):
 
 
 def test_all_configurations_agree():
-    table = report.check_runs(PRETRAIN / "base.yaml", V100, None, 0.3, None).splitlines()
+    table = report.check_runs(PRETRAIN / "base.yaml", V100, None, None, None).splitlines()
     names = [line.split()[0] for line in table]
+    base = build_plans(read_run(str(PRETRAIN / "base.yaml")), V100, 64)
+    assert f" {base[1].hours:,.1f} to {base[0].hours:,.1f} " in table[1]
     assert names[:3] == ["run", "base", "n512-roberta"] and names[-2:] == ["tiny", "all"]  # in the order of n and k
     assert set(names[2:-1]) == {path.stem for path in PRETRAIN.glob("run/*.yaml")}
 
