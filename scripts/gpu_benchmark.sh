@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Benchmark the modules on a GPU: Table 3 of the paper, and training steps in bf16, fp16 and fp32. Requires only PyTorch
-# and this checkout. Takes up to 8 minutes; rerun to resume.
+# Benchmark the modules on a GPU: Table 3 of the paper, then training steps, in bf16, then fp16, then fp32. Requires only
+# PyTorch and this checkout. Takes up to 8 minutes, in which an H100 completes at least one precision; rerun to resume.
 #
 #   scripts/gpu_benchmark.sh OUT [--commit COMMIT] [OPTION...]     # options: python -m fairseq_linformer.benchmark --help
+#   scripts/gpu_benchmark.sh OUT --dry-run h100-80gb               # what is missing, and its predicted time, without a GPU
 #
 # OUT is a folder of JSON files, from which `fairseq-linformer benchmark report OUT` writes records where the whole
 # package is installed.
@@ -11,4 +12,4 @@ set -euo pipefail
 out=$(realpath -m "$1")
 shift
 cd "$(dirname "$0")/.."
-exec python3 -m fairseq_linformer.benchmark "$out" --device cuda --minutes 6 "$@"
+exec python3 -m fairseq_linformer.benchmark "$out" --device cuda --minutes 7 "$@"

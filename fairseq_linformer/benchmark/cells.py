@@ -20,7 +20,7 @@ from ..config import LinformerConfig
 from ..files import atomic, check_can_be_written, read_json, with_seal, without_seal
 from ..machine import hardware, versions
 from . import fused_attention
-from .flops import measure_peak, peak_fields
+from .flops import find_data_sheet, measure_peak, peak_fields
 from .grouping import MACHINE, cell_kind, check_same_record, record_id
 from .memory import NO_MEMORY
 from .timing import choose_clock, time_interleaved
@@ -28,6 +28,9 @@ from .timing import choose_clock, time_interleaved
 SLOWDOWN = 2.5
 """ASSUMED ratio of a model's time to that of one large matrix product with as many operations, to predict whether a
 cell fits into the time budget."""
+HOST_SECONDS = 10.0
+"""An upper bound of the processor time of a cell on a GPU at base size: with kernels that take no time it was at most 8
+seconds on an AMD EPYC core, of which most replaces the kernels (``tests/benchmark/test_on_gpu.py``)."""
 LOCAL_PATH = "path"
 """Metadata key of a field that holds a local path, which the measurement does not depend on."""
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -35,6 +38,8 @@ REQUIRED_KEYS = ("name", "configuration", "measured", "seconds", "date", "commit
 """Keys of every cell's file."""
 REQUIRED_OPTIONS = ("device", "dtype", "layers")
 """Keys of a cell's ``configuration`` that the identifier of its record needs."""
+ALL_MODELS = "all models"
+"""Key of ``failed`` in a cell that ran out of memory as a whole."""
 MINIMUM = {"rounds": 1, "layers": 1, "embed_dim": 1, "heads": 1, "n": 1, "tokens": 1, "warm_up": 0}
 
 
@@ -82,6 +87,10 @@ class BenchmarkCell:
         """The approximate floating-point operations of the measurement."""
         raise NotImplementedError
 
+    def score_bytes(self) -> float:
+        """Bytes of materialized n x n attention weights that the measurement reads and writes."""
+        return 0.0
+
     def measure(self) -> dict[str, Any]:
         """Take the measurement and return it as JSON."""
         raise NotImplementedError
@@ -103,8 +112,10 @@ class BenchmarkCell:
             attention_heads=self.heads,
         )
 
-    def to_device(self, module: nn.Module) -> nn.Module:
-        """Move a module to the cell's device and precision."""
+    def build(self, build: Callable[[], nn.Module]) -> nn.Module:
+        """Build a module on the cell's device and in its precision. A CPU would take seconds to initialize it."""
+        with torch.device(self.device):
+            module = build()
         return module.to(device=self.device, dtype=DTYPES[self.dtype])
 
     def random_tokens(self, batch: int, n: int) -> Tensor:
@@ -112,8 +123,19 @@ class BenchmarkCell:
         return torch.randint(5, self.vocabulary, (batch, n), device=self.device)
 
     def time_rounds(self, runs: Mapping[str, Callable[[], object]], warm_up: int) -> dict[str, list[float]]:
-        """Seconds of each run in each round, after ``warm_up`` rounds."""
+        """Seconds of each run in each round, after ``warm_up`` rounds, without runs that exceed the GPU's memory."""
         return time_interleaved(runs, self.rounds, warm_up, self.clock, self.device)
+
+    def time_all(self, runs: Mapping[str, Callable[[], object]], warm_up: int) -> dict[str, list[float]]:
+        """As ``time_rounds``, where a comparison needs every run.
+
+        Raises:
+            torch.OutOfMemoryError: a run exceeds the GPU's memory.
+        """
+        seconds = self.time_rounds(runs, warm_up)
+        if lost := runs.keys() - seconds.keys():
+            raise torch.OutOfMemoryError(f"{NO_MEMORY}: {', '.join(sorted(lost))}")
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -133,7 +155,8 @@ def recorded_options(cell: BenchmarkCell) -> dict[str, Any]:
 def measure_cells(
     cells: Sequence[BenchmarkCell], folder: Path, provenance: Provenance, minutes: float | None = None
 ) -> list[str]:
-    """Measure the cells that are not in the folder yet.
+    """Measure the cells that are not in the folder yet. One that runs out of memory gets a file that says so, and is
+    not measured again.
 
     Args:
         minutes: start no cell that is predicted to end later; the first is always started.
@@ -151,12 +174,14 @@ def measure_cells(
     torch.set_float32_matmul_precision("highest")  # without TF32, which some containers turn on
     start, any_started, remaining = time.monotonic(), False, []
     peaks: dict[tuple[str, str], float] = {}
+    gpu = find_data_sheet(torch.cuda.get_device_name()) if torch.cuda.is_available() else None
+    bandwidth = 1e9 * gpu.bandwidth if gpu is not None else math.inf
     overheads: dict[str, float] = {}  # seconds by kind outside the operations: building models, counting bytes
     for cell in _missing_cells(cells, folder):
         key = (cell.device, cell.dtype)
         if key not in peaks:
             peaks[key] = measure_peak(cell.device, DTYPES[cell.dtype])
-        kind, computing = cell_kind(cell.name), SLOWDOWN * cell.operations() / peaks[key]
+        kind, computing = cell_kind(cell.name), predict_seconds(cell, peaks[key] / SLOWDOWN, bandwidth)
         predicted = computing + overheads.get(kind, 0.0)
         cell_start = time.monotonic()
         if minutes is not None and any_started and cell_start - start + predicted > 60 * minutes:
@@ -167,8 +192,7 @@ def measure_cells(
         try:
             measured = cell.measure()
         except torch.OutOfMemoryError:
-            print(f"{cell.name}: not measured, {NO_MEMORY}", flush=True)
-            continue
+            measured = {"failed": {ALL_MODELS: NO_MEMORY}}
         finally:
             if cell.device != "cpu":
                 torch.cuda.empty_cache()  # for the processes of the next cell
@@ -185,8 +209,23 @@ def measure_cells(
         }
         with atomic(folder / f"{cell.name}.json") as file:
             file.write(json.dumps(with_seal(content), indent=1) + "\n")
-        print(f"{cell.name}: {seconds:.0f} s", flush=True)
+        print(f"{cell.name}: {seconds:.0f} s" + f", {NO_MEMORY}" * is_out_of_memory(content), flush=True)
     return remaining
+
+
+def predict_seconds(cell: BenchmarkCell, operations_per_second: float, bandwidth: float = math.inf) -> float:
+    """Seconds that the device computes, without the host's.
+
+    Args:
+        operations_per_second: of the models, not the peak.
+        bandwidth: of the device's memory, bytes per second.
+    """
+    return cell.operations() / operations_per_second + cell.score_bytes() / bandwidth
+
+
+def is_out_of_memory(content: dict[str, Any]) -> bool:
+    """Whether a cell's file says that the whole measurement ran out of memory, so that it has no numbers."""
+    return ALL_MODELS in content["measured"].get("failed", {})
 
 
 def _circumstances(cell: BenchmarkCell) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..planning.gpus import GPUS
+from ..planning.gpus import GPUS, Gpu
 from .timing import choose_clock, time_call
 
 
@@ -37,17 +37,20 @@ def utilization(operations: float, seconds: float, peak: float) -> float:
     return operations / (seconds * peak)
 
 
-def data_sheet_peak(name: str, dtype: torch.dtype) -> float | None:
-    """Peak operations per second that the vendor states for a GPU (``planning/gpus.py``), without TF32 in fp32.
+def find_data_sheet(name: str) -> Gpu | None:
+    """A GPU's values by its vendor (``planning/gpus.py``), except its memory; None if it is not in the table.
 
-    None for a GPU that is not in the table. The table has SXM boards; PCIe cards with the same chips are slower.
+    The table has SXM boards; PCIe cards with the same chips are slower.
     """
     if "pcie" in name.lower() or "nvl" in name.lower():
         return None
-    for gpu in GPUS.values():
-        if gpu.name.split("-")[0] in name.lower():
-            return 1e12 * (gpu.single_tflops if dtype is torch.float32 else gpu.half_tflops)
-    return None
+    return next((gpu for gpu in GPUS.values() if gpu.name.split("-")[0] in name.lower()), None)
+
+
+def data_sheet_peak(name: str, dtype: torch.dtype) -> float | None:
+    """Peak operations per second that the vendor states for a GPU, without TF32 in fp32; None as above."""
+    gpu = find_data_sheet(name)
+    return None if gpu is None else 1e12 * (gpu.single_tflops if dtype is torch.float32 else gpu.half_tflops)
 
 
 def measure_peak(device: str = "cpu", dtype: torch.dtype = torch.float32, size: int | None = None) -> float:

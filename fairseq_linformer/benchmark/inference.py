@@ -4,7 +4,7 @@ B sentences of n random tokens each, projected to k; every ratio is Transformer 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -15,9 +15,10 @@ from torch import nn
 from ..modules import LinformerEncoder
 from ..modules.encoder_layer import CHUNK_ROWS
 from ..planning.formulas import Batch, PlannedModel, layer_flops
+from . import fused_attention
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES, build_transformer
-from .memory import GIB, NO_MEMORY, extrapolate_batch_size, fits_on_gpu, fixed_bytes, forward_peak_bytes
+from .memory import GIB, NO_MEMORY, extrapolate_batch_size, fixed_bytes, forward_peak_bytes, peak_bytes_on_gpu
 from .models import FAIRSEQ_MODELS, MODELS, check_models
 
 LENGTHS = tuple(2**i for i in range(9, 17))
@@ -60,8 +61,13 @@ class InferenceCell(BenchmarkCell):
 
     @property
     def sentences(self) -> int:
-        """Bytes are counted for batches of this size and of twice this size."""
+        """The smaller of ``counted_batches``."""
         return math.ceil(MIN_COUNTED_TOKENS / self.n)
+
+    @property
+    def counted_batches(self) -> tuple[int, int]:
+        """The batches whose bytes are counted."""
+        return self.sentences, 2 * self.sentences
 
     def builders(self) -> dict[str, Callable[..., nn.Module]]:
         """Builder of each model."""
@@ -75,33 +81,58 @@ class InferenceCell(BenchmarkCell):
         batch = Batch(self.batch, self.n, self.n)
         models = [PlannedModel(self.build_config(self.n, 1), linear=False)] * len(BASELINES)
         models += [PlannedModel(self.build_config(self.n, k)) for k in self.dimensions]
-        forward = sum(layer_flops(model, batch, 0).forward for model in models)
-        return (self.rounds + self.warm_up) * self.layers * forward
+        forward = [layer_flops(model, batch, 0).forward for model in models]
+        if not self._eager_fits():
+            forward[BASELINES.index("eager")] = 0
+        return self._num_forwards() * self.layers * sum(forward)
+
+    def score_bytes(self) -> float:
+        """Each score is written by the product and by the softmax, and read by the softmax and by the product."""
+        scores = self.layers * self.heads * self.batch * self.n**2
+        return 4 * DTYPES[self.dtype].itemsize * scores * self._num_forwards() * self._eager_fits()
+
+    def _num_forwards(self) -> float:
+        """Forward passes of each model, in batches: the rounds, and on a GPU two of each counted batch and at most
+        those of the attention kernels to select from, in one layer."""
+        counted = sum(self.counted_batches) / self.batch if self.device != "cpu" else 0.0
+        selected = len(fused_attention.FUSED) * (1 + fused_attention.ROUNDS) / self.layers
+        return self.rounds + self.warm_up + counted * (2 + selected)
+
+    def _eager_fits(self) -> bool:
+        """Whether ``usable_gib`` can contain one batch's scores and their softmax of a layer."""
+        return 2 * self.heads * self.batch * self.n**2 * DTYPES[self.dtype].itemsize <= self.usable_gib * GIB
 
     def measure(self) -> dict[str, Any]:
         """
         Returns:
             ``seconds`` of each model in each round; ``failed``, why other models do not fit; peak ``bytes`` with
             ``sentences`` and with twice as many; ``counted``, models too large for the GPU, whose bytes come from fake
-            tensors; ``largest`` batches; ``fixed`` bytes of parameters and buffers.
+            tensors (on a CPU all do); ``largest`` batches; ``fixed`` bytes of parameters and buffers.
         """
-        peak_bytes, largest, fixed, counted = {}, {}, {}, []
-        batches = (self.sentences, 2 * self.sentences)
-        for name, build in self.builders().items():
-            fixed[name] = fixed_bytes(build, DTYPES[self.dtype])
-            peak_bytes[name] = [self._bytes(build, batch, "cpu") for batch in batches]
-            if self.device != "cpu":
-                allocated = self._bytes_on_gpu(build, batches, predicted=fixed[name] + peak_bytes[name][1])
-                if allocated is None:
-                    counted.append(name)
-                peak_bytes[name] = allocated or peak_bytes[name]
-            memory = self.memory_gib * GIB
-            largest[name] = extrapolate_batch_size(memory, fixed[name], self.sentences, *peak_bytes[name])
-        seconds, failed = self._seconds(peak_bytes, fixed)
+        on_gpu, builders = self.device != "cpu", self.builders()
+        embed_tokens = self.build(partial(nn.Embedding, self.vocabulary, self.embed_dim, 1))  # shared by all models
+        modules: dict[str, nn.Module] = {}
+        peaks, largest, fixed, counted = {}, {}, {}, []
+        for name, build in builders.items():
+            fixed[name], allocated = fixed_bytes(build, DTYPES[self.dtype]), None
+            if on_gpu:
+                modules[name] = self._build(build, embed_tokens)
+                allocated = self._allocated_bytes(modules[name], fixed[name])
+                counted += [name] * (allocated is None)
+            peaks[name] = allocated or [self._count_bytes(build, batch) for batch in self.counted_batches]
+            largest[name] = extrapolate_batch_size(self.memory_gib * GIB, fixed[name], self.sentences, *peaks[name])
+        failed = {name: reason for name in builders if (reason := self._lacks_memory(fixed[name], *peaks[name]))}
+        for name in builders:
+            if name not in failed and name not in modules:
+                modules[name] = self._build(builders[name], embed_tokens)
+        tokens = self.random_tokens(self.batch, self.n)
+        with torch.inference_mode():
+            runs = {name: partial(compute_features, modules[name], tokens) for name in builders if name not in failed}
+            seconds = self.time_rounds(runs, self.warm_up)
         return {
             "seconds": seconds,
-            "failed": failed,
-            "bytes": peak_bytes,
+            "failed": failed | {name: NO_MEMORY for name in runs if name not in seconds},
+            "bytes": peaks,
             "counted": counted,
             "fixed": fixed,
             "largest": largest,
@@ -109,43 +140,33 @@ class InferenceCell(BenchmarkCell):
             "sentences": self.sentences,
         }
 
-    def _bytes(self, build: Callable[[], nn.Module], batch: int, device: str) -> int:
+    def _build(self, build: Callable[..., nn.Module], embed_tokens: nn.Module) -> nn.Module:
+        return self.build(partial(build, embed_tokens=embed_tokens)).eval()
+
+    def _count_bytes(self, build: Callable[[], nn.Module], batch: int) -> int:
         is_chunked = self.device == "cpu"  # a GPU's bytes are counted as a GPU computes
-        return forward_peak_bytes(build, compute_features, batch, self.n, device, DTYPES[self.dtype], is_chunked)
+        return forward_peak_bytes(build, compute_features, batch, self.n, DTYPES[self.dtype], is_chunked)
 
-    def _bytes_on_gpu(self, build, batches: Sequence[int], predicted: int) -> list[int] | None:
-        """Bytes as the allocator counts them; None if the larger batch does not fit."""
-        if predicted > self.usable_gib * GIB:
-            return None
-        try:
-            return [self._bytes(build, batch, self.device) for batch in batches]
-        except torch.OutOfMemoryError:
-            return None
-        finally:
-            torch.cuda.empty_cache()
+    def _allocated_bytes(self, module: nn.Module, fixed: int) -> list[int] | None:
+        """Bytes of ``counted_batches`` as a GPU's allocator counts them; None if the larger one does not fit."""
+        peaks: list[int] = []
+        for batch in self.counted_batches:
+            if peaks and fixed + 2 * peaks[0] > self.usable_gib * GIB:
+                return None
+            tokens = self.random_tokens(batch, self.n)
+            try:
+                with torch.no_grad():
+                    peaks.append(peak_bytes_on_gpu(partial(compute_features, module, tokens)))
+            except torch.OutOfMemoryError:
+                return None
+        return peaks
 
-    def _seconds(
-        self, peak_bytes: dict[str, list[int]], fixed: dict[str, int]
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Seconds of the models whose batch fits, and why the others do not."""
-        embed_tokens = nn.Embedding(self.vocabulary, self.embed_dim, 1)  # shared by all models
-        runs: dict[str, Callable[[], object]] = {}
-        failed, builders = {}, self.builders()
-        tokens = self.random_tokens(self.batch, self.n)
-        with torch.inference_mode():
-            for name, (single, double) in peak_bytes.items():
-                needed = fixed[name] + single + (self.batch / self.sentences - 1) * (double - single)
-                if needed > self.usable_gib * GIB:
-                    failed[name] = f"the batch needs {needed / GIB:.3g} GiB, more than usable_gib ({self.usable_gib:g})"
-                    continue
-                run = partial(
-                    compute_features, self.to_device(builders[name](embed_tokens=embed_tokens).eval()), tokens
-                )
-                if self.device != "cpu" and not fits_on_gpu(run):
-                    failed[name] = NO_MEMORY
-                else:
-                    runs[name] = run
-            return self.time_rounds(runs, self.warm_up), failed
+    def _lacks_memory(self, fixed: int, single: int, double: int) -> str | None:
+        """Why a model is not timed; None if its batch fits ``usable_gib``."""
+        needed = fixed + single + (self.batch / self.sentences - 1) * (double - single)
+        if needed <= self.usable_gib * GIB:
+            return None
+        return f"the batch needs {needed / GIB:.3g} GiB, more than usable_gib ({self.usable_gib:g})"
 
 
 def compute_features(module: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
@@ -160,7 +181,7 @@ def count_largest_batch(cell: InferenceCell, build: Callable[[], nn.Module]) -> 
     """
     dtype = DTYPES[cell.dtype]
     single, double = (
-        forward_peak_bytes(build, compute_features, batch, cell.n, "cpu", dtype, chunked=False) for batch in (1, 2)
+        forward_peak_bytes(build, compute_features, batch, cell.n, dtype, chunked=False) for batch in (1, 2)
     )
     return (
         extrapolate_batch_size(cell.memory_gib * GIB, fixed_bytes(build, dtype), 1, single, double),
@@ -211,11 +232,12 @@ class WholeModelCell(BenchmarkCell):
         return self._row().operations()
 
     def measure(self) -> dict[str, Any]:
-        """``seconds`` of each model in each round."""
+        """``seconds`` of each model in each round, and ``failed``: why others have none."""
         tokens, config = self.random_tokens(self._row().batch, self.n), self.build_config(self.n, self.k)
         modules = {
-            name: self.to_device(MODELS[name](config, False).get_submodule("model").eval()) for name in self.models
+            name: self.build(partial(MODELS[name], config, False)).get_submodule("model").eval() for name in self.models
         }
         with torch.inference_mode():
             runs = {name: partial(module, tokens, features_only=True) for name, module in modules.items()}
-            return {"seconds": self.time_rounds(runs, self.warm_up)}
+            seconds = self.time_rounds(runs, self.warm_up)
+        return {"seconds": seconds, "failed": {name: NO_MEMORY for name in runs if name not in seconds}}

@@ -15,7 +15,7 @@ from ..modules import LinformerEncoder
 from ..planning.formulas import Batch, PlannedModel, layer_flops, step_flops
 from .cells import BenchmarkCell
 from .encoders import MaskedLM
-from .memory import peak_bytes
+from .memory import peak_bytes, peak_bytes_on_gpu
 from .training import MASK_PROB, build_optimizer
 
 
@@ -73,13 +73,13 @@ class LocalStepCell(LocalWindowCell):
     def measure(self) -> dict[str, Any]:
         """``seconds`` of a step in each round and its peak ``bytes``, by reach."""
         steps = {str(reach): self._build_step(reach) for reach in self.reaches}
-        seconds = self.time_rounds({reach: step for reach, (step, _) in steps.items()}, self.warm_up)
+        seconds = self.time_all({reach: step for reach, (step, _) in steps.items()}, self.warm_up)
         return {"seconds": seconds, "bytes": {reach: count_bytes() for reach, (_, count_bytes) in steps.items()}}
 
     def _build_step(self, reach: int) -> tuple[Callable[[], None], Callable[[], int]]:
         """A training step, and its peak bytes without parameters and gradients."""
         (n,) = self.lengths
-        model = self.to_device(MaskedLM(LinformerEncoder(self.config(n, reach))).train())
+        model = self.build(lambda: MaskedLM(LinformerEncoder(self.config(n, reach)))).train()
         optimizer = build_optimizer(model.parameters())
         tokens = self.random_tokens(self.batch, n)
         masked = torch.rand(self.batch, n, device=self.device).argsort(1)[:, : round(MASK_PROB * n)].sort(1).values
@@ -90,7 +90,8 @@ class LocalStepCell(LocalWindowCell):
             optimizer.step()
             optimizer.zero_grad(set_to_none=False)
 
-        return step, lambda: peak_bytes(lambda: model(*inputs).backward(), model, inputs, self.device)
+        run = lambda: model(*inputs).backward()  # noqa: E731
+        return step, lambda: peak_bytes(run, model, inputs) if self.device == "cpu" else peak_bytes_on_gpu(run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,7 @@ class LocalPerTokenCell(LocalWindowCell):
         for n in self.lengths:
             tokens = self.random_tokens(self.tokens // n, n)
             for reach in self.reaches:
-                encoder = self.to_device(LinformerEncoder(self.config(n, reach)).eval())
+                encoder = self.build(partial(LinformerEncoder, self.config(n, reach))).eval()
                 runs[f"{n} {reach}"] = partial(encoder, tokens, padded=False)
-        seconds = self.time_rounds(runs, self.warm_up)
+        seconds = self.time_all(runs, self.warm_up)
         return {"seconds": {str(n): {str(w): seconds[f"{n} {w}"] for w in self.reaches} for n in self.lengths}}

@@ -18,22 +18,13 @@ GIB = 2**30
 NO_MEMORY = "out of memory"
 
 
-def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Tensor] = (), device: str = "cpu") -> int:
-    """The peak bytes of ``run``.
+def peak_bytes(run: Callable[[], object], module: nn.Module, inputs: Iterable[Tensor] = ()) -> int:
+    """The peak bytes of ``run`` on a CPU.
 
     Args:
         run: computes with ``module`` and ``inputs``. Before a backward pass allocate the gradients, as in all steps but
             the first; otherwise they are counted too.
-        device: ``cpu`` or ``cuda``.
     """
-    if device != "cpu":
-        run()  # libraries allocate workspaces once
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated() - before
     from torch.distributed._tools.mem_tracker import MemTracker
 
     inputs = list(inputs)
@@ -52,25 +43,21 @@ def forward_peak_bytes(
     call: Callable[[nn.Module, Tensor], object],
     batch: int,
     n: int,
-    device="cpu",
     dtype=torch.float32,
     chunked: bool = True,
 ) -> int:
-    """The peak bytes of a forward pass of (batch, n) tokens without gradients; on a CPU with fake tensors.
+    """The peak bytes of a forward pass of (batch, n) tokens without gradients, counted with fake tensors.
 
     Args:
         build: builds the model.
         call: applies it to tokens.
-        chunked: on a CPU, compute the feed-forward in chunks, as inference there does; or whole, as a GPU does.
+        chunked: compute the feed-forward in chunks, as inference on a CPU does; or whole, as a GPU does.
     """
-    fake = FakeTensorMode() if device == "cpu" else nullcontext()
-    with fake, torch.no_grad(), nullcontext() if chunked else whole_feed_forward():
+    with FakeTensorMode(), torch.no_grad(), nullcontext() if chunked else whole_feed_forward():
         with default_dtype(dtype):  # a fake module cannot be cast
             module = build().eval()
-        if device != "cpu":
-            module.to(device)
-        tokens = torch.full((batch, n), 5, device=device)
-        return peak_bytes(lambda: call(module, tokens), module, [tokens], device)
+        tokens = torch.full((batch, n), 5)
+        return peak_bytes(lambda: call(module, tokens), module, [tokens])
 
 
 @contextmanager
@@ -95,20 +82,27 @@ def default_dtype(dtype: torch.dtype):
         torch.set_default_dtype(before)
 
 
-def fits_on_gpu(run: Callable[[], object]) -> bool:
-    """Call ``run`` once; False if the GPU runs out of memory."""
+def peak_bytes_on_gpu(run: Callable[[], object]) -> int:
+    """The peak bytes of ``run`` as the allocator of the GPU counts them.
+
+    Raises:
+        torch.OutOfMemoryError: the GPU runs out of memory.
+    """
     try:
+        run()  # libraries allocate workspaces once
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
         run()
-    except torch.OutOfMemoryError:
-        return False
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
     finally:
         torch.cuda.empty_cache()
-    return True
 
 
 def fixed_bytes(build: Callable[[], nn.Module], dtype: torch.dtype) -> int:
     """Bytes of the parameters and buffers of a model."""
-    with FakeTensorMode():
+    with torch.device("meta"):
         module = build()
     return dtype.itemsize * sum(t.numel() for t in [*module.parameters(), *module.buffers()])
 

@@ -15,7 +15,7 @@ import torch
 from ..planning.formulas import Batch, PlannedModel, layer_flops
 from .cells import DTYPES, BenchmarkCell
 from .families import FAMILIES
-from .memory import GIB
+from .memory import GIB, NO_MEMORY
 
 LENGTHS = tuple(2**i for i in range(9, 15))
 
@@ -55,7 +55,7 @@ class ScalingCell(BenchmarkCell):
 
     def build_run(self, name: str) -> Callable[[], object]:
         """The forward pass of a model, after a first run on one sentence."""
-        module = self.to_device(FAMILIES[name](self.build_config(self.n, self.k)).eval())
+        module = self.build(partial(FAMILIES[name], self.build_config(self.n, self.k))).eval()
         tokens = self.random_tokens(self.tokens // self.n, self.n)
         module(tokens[:1])
         return partial(module, tokens)
@@ -73,7 +73,8 @@ class ScalingCell(BenchmarkCell):
                 runs[name] = self.build_run(name)
             except (RuntimeError, ValueError) as error:  # an unsupported length or precision
                 failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-        return {"seconds": self.time_rounds(runs, self.warm_up), "failed": failed}
+        seconds = self.time_rounds(runs, self.warm_up)
+        return {"seconds": seconds, "failed": failed | {name: NO_MEMORY for name in runs if name not in seconds}}
 
 
 def build_cells(lengths=LENGTHS, tokens: int | None = None, **options) -> list[ScalingCell]:
@@ -118,7 +119,7 @@ class PerTokenCell(BenchmarkCell):
     def measure(self) -> dict[str, Any]:
         """``seconds`` of each length in each round, at equal tokens."""
         runs = {str(row.n): row.build_run("linformer") for row in self._rows()}
-        return {"seconds": self.time_rounds(runs, self.warm_up)}
+        return {"seconds": self.time_all(runs, self.warm_up)}
 
 
 def exponent(lengths: Sequence[int], seconds: Sequence[float]) -> float:

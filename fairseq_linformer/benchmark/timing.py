@@ -87,12 +87,21 @@ def time_interleaved(
 ) -> dict[str, list[float]]:
     """Seconds of each run in each of ``rounds``, after ``warm_up`` rounds that are not recorded.
 
+    A run that exceeds the memory of the GPU in any round is not repeated and not in the result.
+
     Raises:
         ValueError: as for ``alternate`` and ``time_call``.
     """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for i, name in alternate(list(runs), rounds, warm_up):
-        elapsed = time_call(runs[name], clock, device)
+        if name not in seconds:
+            continue
+        try:
+            elapsed = time_call(runs[name], clock, device)
+        except torch.OutOfMemoryError:
+            del seconds[name]
+            torch.cuda.empty_cache()
+            continue
         if i >= 0:
             seconds[name].append(elapsed)
     return seconds

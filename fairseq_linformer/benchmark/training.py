@@ -17,7 +17,7 @@ from ..machine import free_memory
 from ..planning.formulas import Batch, Flops, PlannedModel, count_parameters, head_flops, layer_flops
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES
-from .memory import GIB, NO_MEMORY, fits_on_gpu, peak_bytes
+from .memory import GIB, NO_MEMORY, peak_bytes, peak_bytes_on_gpu
 from .models import FAIRSEQ_MODELS, FIXED_LENGTH_MODELS, MODELS, PYPI_MODELS, PYTORCH_MODELS, check_models
 
 MASK_PROB = 0.15
@@ -88,8 +88,17 @@ class TrainingCell(BenchmarkCell):
         return step.forward + step.backward
 
     def operations(self) -> float:
-        steps = 2 if self.memory else self.rounds + self.warm_up
-        return steps * sum(self.step_operations(name) for name in self.models)
+        return self._num_steps() * sum(self.step_operations(name) for name in self.models)
+
+    def score_bytes(self) -> float:
+        """Forward, each score is written by product, softmax and dropout and read by softmax, dropout and product;
+        backward, the five steps read or write it ten times."""
+        scores = self.layers * self.heads * self.batch * self.n**2
+        passes = 16 * ("transformer-eager" in self.models)
+        return passes * DTYPES[self.dtype].itemsize * scores * self._num_steps()
+
+    def _num_steps(self) -> int:
+        return 2 if self.memory else self.rounds + self.warm_up
 
     def measure(self) -> dict[str, Any]:
         """
@@ -107,11 +116,8 @@ class TrainingCell(BenchmarkCell):
             counts = {name: self._bytes(name) for name in names}
             result["bytes"] = {name: count for name, count in counts.items() if count is not None}
         else:
-            inputs, steps = self._inputs(), {}
-            for name in names:
-                step = self._step(self._build(name), inputs)
-                if self.device == "cpu" or fits_on_gpu(step):
-                    steps[name] = step
+            inputs = self._inputs()
+            steps = {name: self._step(self._build(name), inputs) for name in names}
             result["seconds"] = self.time_rounds(steps, self.warm_up)
         values = result["bytes" if self.memory else "seconds"]
         return {**result, "failed": failed | {name: NO_MEMORY for name in names if name not in values}}
@@ -140,7 +146,7 @@ class TrainingCell(BenchmarkCell):
         return f"{reason} {needed / GIB:.3g} GiB, but {free / GIB:.3g} are free" if needed > free else None
 
     def _build(self, name: str) -> nn.Module:
-        return self.to_device(MODELS[name](self.config(), self.classify).train())
+        return self.build(lambda: MODELS[name](self.config(), self.classify)).train()
 
     def _inputs(self) -> list[torch.Tensor]:
         tokens = self.random_tokens(self.batch, self.n)
@@ -167,7 +173,10 @@ class TrainingCell(BenchmarkCell):
             if p.requires_grad:
                 p.grad = torch.zeros_like(p)
         run = lambda: module(*inputs).backward()  # noqa: E731
-        peak = peak_bytes(run, module, inputs, self.device) if self.device == "cpu" or fits_on_gpu(run) else None
+        try:
+            peak = peak_bytes(run, module, inputs) if self.device == "cpu" else peak_bytes_on_gpu(run)
+        except torch.OutOfMemoryError:
+            peak = None
         # The tracker's hooks keep the module (1 GiB at base size), so free its memory for the next cells.
         for p in module.parameters():
             p.grad, p.data = None, p.data.new_empty(0)

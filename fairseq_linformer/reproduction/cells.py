@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..benchmark import grouping
-from ..benchmark.cells import Provenance, measure_cells, read_cells
+from ..benchmark.cells import Provenance, is_out_of_memory, measure_cells, read_cells
 from ..benchmark.timing import Spread
 from ..launching.run_folder import lock_folder
 from ..machine import current_commit
@@ -62,12 +62,13 @@ class CellKind:
                 )
 
     def read(self, cell: Cell) -> list[Measurement]:
-        """
+        """The measurements of a cell; none if it ran out of memory.
+
         Raises:
             ValueError: a cell lacks a number of its kind.
         """
         try:
-            return list(self.measurements(cell))
+            return [] if is_out_of_memory(cell) else list(self.measurements(cell))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"{cell['name']}.json is damaged: {type(error).__name__}: {error}") from None
 
@@ -89,7 +90,10 @@ class CellKind:
             made_by="benchmark",
             claim=self.claim,
             paper=Paper(value=self.paper, where=self.where),
-            measurements=[*(m for cell in cells for m in self.read(cell)), *self.summary(cells)],
+            measurements=[
+                *(m for cell in cells for m in self.read(cell)),
+                *self.summary([cell for cell in cells if not is_out_of_memory(cell)]),
+            ],
             scale="cpu" if first["configuration"]["device"] == "cpu" else "gpu",
             hardware=first["hardware"],
             versions=first["versions"],

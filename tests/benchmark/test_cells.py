@@ -10,8 +10,9 @@ import torch
 
 from fairseq_linformer.benchmark import cells
 from fairseq_linformer.benchmark.grouping import options_slug, record_id
+from fairseq_linformer.benchmark.scaling import PerTokenCell
 from fairseq_linformer.benchmark.training import TrainingCell
-from fairseq_linformer.reproduction.cells import kinds, records_in
+from fairseq_linformer.reproduction.cells import failures_in, kinds, records_in
 
 PROVENANCE = cells.Provenance("abc", "command")
 
@@ -22,6 +23,7 @@ class Counts:
 
     n: int
     work: float = 0
+    traffic: float = 0
     layers: int = 1
     device: str = "cpu"
     dtype: str = "fp32"
@@ -34,6 +36,9 @@ class Counts:
 
     def operations(self):
         return self.work
+
+    def score_bytes(self):
+        return self.traffic
 
     def measure(self):
         self.measured.append(self.n)
@@ -61,7 +66,7 @@ def test_cells_are_measured_once_within_the_time_budget(tmp_path, measured):
     # The first missing cell is always measured.
     assert cells.measure_cells(row, tmp_path, PROVENANCE, minutes=1) == [] and measured == [1, 3, 2]
     cell = cells.read_cell(tmp_path / "counts-n3.json")
-    assert cell["configuration"] == {"n": 3, "work": 0, "layers": 1, "device": "cpu", "dtype": "fp32"}
+    assert cell["configuration"] == {"n": 3, "work": 0, "traffic": 0, "layers": 1, "device": "cpu", "dtype": "fp32"}
     assert cell["commit"] == "abc" and cell["clock"] == "sun"
     assert cell["measured"] == {"n": 3} and set(cells.REQUIRED_KEYS) <= set(cell)
 
@@ -76,17 +81,38 @@ def test_overhead_of_a_cell_is_predicted_for_the_next(tmp_path, monkeypatch):
     ] and now == [50]
 
 
-def test_cell_out_of_memory_is_reported_and_skipped(tmp_path, monkeypatch, capsys):
-    def measure(self):
-        if self.n == 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return {"n": self.n}
+def test_cell_out_of_memory_is_recorded_as_such(tmp_path, monkeypatch, capsys, measured):
+    """It has no numbers, is not measured again, and the other cells still form a record."""
+    shape = dict(k=8, layers=1, embed_dim=64, heads=4, vocabulary=100, models=("ours-modules",), rounds=1)
+    row = [TrainingCell(n, 1, positions=n, **shape) for n in (16, 32)]
+    time_rounds = TrainingCell.time_rounds
 
-    monkeypatch.setattr(Counts, "measure", measure)
-    assert cells.measure_cells([Counts(1), Counts(2)], tmp_path, PROVENANCE) == [] and [
-        path.name for path in tmp_path.iterdir()
-    ] == ["counts-n2.json"]
-    assert "counts-n1: not measured" in capsys.readouterr().out
+    def fail(self, runs, warm_up):
+        measured.append(self.n)
+        if self.n == 16:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return time_rounds(self, runs, warm_up)
+
+    monkeypatch.setattr(TrainingCell, "time_rounds", fail)
+    for _ in range(2):
+        assert cells.measure_cells(row, tmp_path, PROVENANCE) == [] and measured == [16, 32]
+    assert "n16-bare: 0 s, out of memory" in capsys.readouterr().out
+    lost, found = (cells.read_cell(tmp_path / f"{cell.name}.json") for cell in row)
+    assert cells.is_out_of_memory(lost) and not cells.is_out_of_memory(found)
+    assert lost["measured"] == {"failed": {"all models": "out of memory"}}
+    (record,) = records_in(tmp_path)
+    assert {m.n for m in record.measurements} == {32} and failures_in(tmp_path) == [
+        f"{row[0].name}: all models: out of memory"
+    ]
+    (tmp_path / f"{row[1].name}.json").unlink()
+    assert records_in(tmp_path) == []
+
+
+def test_comparison_that_needs_all_runs_is_out_of_memory_without_one(monkeypatch):
+    cell = PerTokenCell((16, 32), k=8, tokens=32, layers=1, embed_dim=64, heads=1)
+    monkeypatch.setattr(PerTokenCell, "time_rounds", lambda self, runs, warm_up: {"16": [1.0]})
+    with pytest.raises(torch.OutOfMemoryError, match="32"):
+        cell.measure()
 
 
 @pytest.mark.parametrize(

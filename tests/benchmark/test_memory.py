@@ -16,6 +16,8 @@ from fairseq_linformer.benchmark.memory import (
 )
 from fairseq_linformer.modules import LinformerEncoder, encoder_layer
 
+from .simulated_gpu import simulate_gpu
+
 
 class AllocatingModule(nn.Module):
     """Allocates at most 1,000 + 3,000 + 500 numbers besides its parameters, all at the same time."""
@@ -80,9 +82,11 @@ def test_bytes_of_a_gpu_that_does_not_hold_them_are_without_chunks(monkeypatch):
     """As its allocator would count them."""
     options = dict(tokens=4096, layers=1, embed_dim=64, heads=4, vocabulary=100, rounds=1, warm_up=0)
     cpu, gpu = (InferenceCell(4096, (16,), device=device, **options) for device in ("cpu", "cuda"))
-    monkeypatch.setattr(InferenceCell, "_bytes_on_gpu", lambda *arguments, **keywords: None)
-    monkeypatch.setattr(InferenceCell, "_seconds", lambda *arguments: ({}, {}))
-    chunked, whole = cpu.measure()["bytes"]["k=16"], gpu.measure()["bytes"]["k=16"]
+    monkeypatch.setattr(InferenceCell, "_allocated_bytes", lambda *arguments: None)
+    monkeypatch.setattr(InferenceCell, "time_rounds", lambda self, runs, warm_up: {name: [1.0] for name in runs})
+    chunked = cpu.measure()["bytes"]["k=16"]
+    with simulate_gpu():
+        whole = gpu.measure()["bytes"]["k=16"]
     assert whole[0] > 1.5 * chunked[0]
 
 

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import torch
 
 from fairseq_linformer.benchmark import timing
 from fairseq_linformer.benchmark.timing import (
@@ -33,6 +34,18 @@ def test_runs_alternate_and_warm_up_is_not_recorded(monkeypatch):
     for rounds, warm_up in ((0, 0), (1, -1)):
         with pytest.raises(ValueError, match=f"{rounds} and {warm_up}"):
             list(alternate("a", rounds, warm_up))
+
+
+def test_run_that_exceeds_the_memory_is_dropped():
+    calls = []
+
+    def fail_later():
+        calls.append("a")
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    seconds = time_interleaved({"a": fail_later, "b": lambda: None}, rounds=3, warm_up=1)
+    assert list(seconds) == ["b"] and len(seconds["b"]) == 3 and len(calls) == 2
 
 
 def test_ratios_are_computed_within_rounds():
