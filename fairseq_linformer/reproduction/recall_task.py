@@ -26,6 +26,8 @@ from torch import Tensor, nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
+from ..modules.projection import Projection
+from ..modules.resize import resize_positions, resize_projection
 
 START, PADDING, MASK, NUM_SPECIAL = 0, 1, 2, 3
 """Token IDs; values follow, then keys, then noise."""
@@ -190,6 +192,21 @@ def build_model(seed: int, *arguments, **options) -> RecallModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return RecallModel(*arguments, **options)
+
+
+def grow(old: RecallModel, new: RecallModel) -> None:
+    """Give a model of a longer n the weights of a shorter one, of which n and k may differ: position embeddings are
+    repeated, and E and F resized. Frozen ones, of full attention, stay."""
+    with torch.no_grad():
+        state = old.state_dict()
+        name = "encoder.embed_positions.weight"
+        state[name] = resize_positions(state[name], new.encoder.config.max_positions, PADDING)
+        projections = {key: module for key, module in new.named_modules() if isinstance(module, Projection)}
+        new.load_state_dict({k: v for k, v in state.items() if not k.startswith(tuple(projections))}, strict=False)
+        for key, module in projections.items():
+            source = old.get_submodule(key)
+            if isinstance(source, Projection) and any(p.requires_grad for p in module.parameters()):
+                resize_projection(source, module)
 
 
 def train(

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fairseq_linformer.modules.resize import resize_projection
 from fairseq_linformer.reproduction.recall_task import (
     MASK,
     NUM_SPECIAL,
@@ -10,6 +11,7 @@ from fairseq_linformer.reproduction.recall_task import (
     RecallTask,
     build_model,
     count_recalled,
+    grow,
     train,
 )
 
@@ -152,3 +154,28 @@ def test_a_constant_answer_is_a_guess():
             return torch.tensor([0.0, 1.0, 0.0, 0.0]).expand(tokens.size(0), positions.numel(), 4)
 
     assert abs(count_recalled(Constant(), TASK, 3, 4000, 256) / 4000 - TASK.chance) < 0.03
+
+
+def test_full_attention_grows_exactly():
+    """On a text in the first half of twice the n, the grown model computes what the short one does."""
+    short = small_model(k=64)
+    long = small_model(RecallTask(128, distance=48, num_pairs=4, num_keys=6, num_noise=5), k=128, seed=2)
+    grow(short, long)
+    tokens, _ = draw(batch=3)
+    with torch.no_grad():
+        torch.testing.assert_close(long(tokens, TASK.queries), short(tokens, TASK.queries))
+
+
+def test_growing_keeps_what_projections_learned():
+    short = small_model(k=16)
+    longer = RecallTask(128, distance=48, num_pairs=4, num_keys=6, num_noise=5)
+    fresh, long = (small_model(longer, k=32, seed=seed) for seed in (1, 2))
+    E, grown = (model.encoder.layers[0].self_attn.E for model in (short, long))
+    with torch.no_grad():
+        E.delta += torch.randn_like(E.delta)
+    grow(short, long)
+    resize_projection(E, expected := fresh.encoder.layers[0].self_attn.E)
+    torch.testing.assert_close(grown(), expected())
+    assert (grown() - grown.layout.average()).norm() > 0.5 * E.scale * E.delta.norm()  # not a fresh start
+    for layer, other in zip(short.encoder.layers, long.encoder.layers):
+        assert torch.equal(layer.fc1.weight, other.fc1.weight)

@@ -3,6 +3,9 @@
 Usage:
 
     fairseq-linformer reproduce recall --scale cpu --minutes 30
+    fairseq-linformer reproduce recall-long --scale cpu --minutes 30
+
+Start the command once per core; the processes share the runs.
 """
 
 import json
@@ -18,14 +21,15 @@ import numpy as np
 import torch
 from scipy import stats
 
-from ...launching.run_folder import lock_folder
 from ...machine import current_commit
 from ..recall_runs import (
     EVALUATION_SEED,
     FULL,
+    LONG_SIZES,
     SIZES,
     STARTS,
     RecallRun,
+    Sizes,
     build_task,
     describe_run,
     label,
@@ -35,11 +39,12 @@ from ..recall_runs import (
     write_run,
 )
 from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances, select_reproduced
-from ..registry import Claim, Experiment, Inputs, Unfinished, is_past
+from ..registry import Claim, Experiment, Inputs, Unfinished
 from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..runs import default_start
 from ..scoring import rules_before_runs
+from ..shared_work import Unit, work_through
 from ..statistics import (
     CONFIDENCE,
     FAILS,
@@ -56,7 +61,7 @@ from ..statistics import (
 )
 from ..training import check_same_plan
 
-NAME = "recall"
+NAME, LONG = "recall", "recall-long"
 DATA = "none: random sequences, seeds in the configuration"
 RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01
 """Accuracy that full attention needs, how far above a guess the control may be, and how much less than a smaller k a
@@ -75,6 +80,10 @@ def accuracies(record: Record, **places: Any) -> list[Measurement]:
 
 def lengths_of(record: Record) -> list[int]:
     return sorted({m.n for m in record.select("accuracy")})
+
+
+def starts_of(record: Record) -> list[str | None]:
+    return record.configuration.get("starts", list(STARTS))
 
 
 def estimate(m: Measurement) -> Estimate:
@@ -107,7 +116,7 @@ def increase_checks(record: Record, n: int) -> list[Check]:
     """No k is a point less accurate than the one before it, and the largest is clearly more accurate than k = 1."""
     configuration, checks = record.configuration, []
     for window in configuration["windows"]:
-        for start in STARTS:
+        for start in starts_of(record):
             larger = [label(n // part, window, start) for part in configuration["parts"]]
             chain = [accuracies(record, model=model, n=n) for model in (label(1, window, None), *larger)]
             for before, after in [*pairwise(chain), (chain[0], chain[-1])]:
@@ -124,8 +133,8 @@ def increase_checks(record: Record, n: int) -> list[Check]:
     return checks
 
 
-def rule(checks_of, needs_full: bool = True) -> Evaluate:
-    """A rule on the records of this experiment.
+def rule(name: str, checks_of, needs_full: bool = True) -> Evaluate:
+    """A rule on the records of an experiment.
 
     Args:
         checks_of: (record, n) to checks.
@@ -145,68 +154,82 @@ def rule(checks_of, needs_full: bool = True) -> Evaluate:
         return found
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, NAME, scale)
-        return combine_records(found, checks) if found else not_measured(f"{NAME}-{scale}")
+        found = select_reproduced(records, name, scale)
+        return combine_records(found, checks) if found else not_measured(f"{name}-{scale}")
 
     return evaluate
 
 
 _PRECONDITION = (
-    " Not enough evidence at an n where full attention does not recall (recall-full): the task or the budget is then "
+    " Not enough evidence at an n where full attention does not recall ({}-full): the task or the budget is then "
     "unsuitable."
 )
-CLAIMS = (
-    Claim(
-        "recall-full",
-        "this project: far-token recall",
-        "Full attention recalls values that are far away.",
-        "Accuracy on new sequences, one query of each, 95 % interval by Wilson: holds if with every seed, at every n, "
-        "the interval is above 95 %; does not hold if with one it is at most 95 %; otherwise not enough evidence.",
-        rule(full_checks, needs_full=False),
-    ),
-    Claim(
-        "recall-control",
-        "this project: far-token recall",
-        "With k = 1, a model guesses, whatever its local window: the task requires distance.",
-        "Accuracy as in recall-full: holds if with every seed, n and local window the upper end of the interval of "
-        "k = 1 is at most 5 points above a guess; does not hold if with one the lower end is more; otherwise not "
-        f"enough evidence.{_PRECONDITION}",
-        rule(control_checks),
-    ),
-    Claim(
-        "recall-k",
-        "this project: far-token recall",
-        "Accuracy increases with k.",
-        "For each n, local window and start of E and F, in the order k = 1 (default start), n / 32, n / 8, n / 4, "
-        "n / 2: mean over seeds of the difference in accuracy to the k before, and of n / 2 to k = 1, with Student's "
-        "95 % interval. Holds if no interval is below -1 point, and that of n / 2 to k = 1 is above 0; does not hold "
-        "if one is below -1 point, or that of n / 2 to k = 1 at or below 0; otherwise, or with fewer than "
-        f"{MIN_SEEDS} seeds, not enough evidence."
-        f"{_PRECONDITION}",
-        rule(increase_checks),
-    ),
-)
+
+
+def claims(name: str, where: str, order: str) -> tuple[Claim, ...]:
+    """
+    Args:
+        order: of k in the third rule, from k = 1 to n / 2.
+    """
+    return (
+        Claim(
+            f"{name}-full",
+            where,
+            "Full attention recalls values that are far away.",
+            "Accuracy on new sequences, one query of each, 95 % interval by Wilson: holds if with every seed, at every "
+            "n, the interval is above 95 %; does not hold if with one it is at most 95 %; otherwise not enough "
+            "evidence.",
+            rule(name, full_checks, needs_full=False),
+        ),
+        Claim(
+            f"{name}-control",
+            where,
+            "With k = 1, a model guesses, whatever its local window: the task requires distance.",
+            f"Accuracy as in {name}-full: holds if with every seed, n and local window the upper end of the interval "
+            "of k = 1 is at most 5 points above a guess; does not hold if with one the lower end is more; otherwise "
+            f"not enough evidence.{_PRECONDITION.format(name)}",
+            rule(name, control_checks),
+        ),
+        Claim(
+            f"{name}-k",
+            where,
+            "Accuracy increases with k.",
+            f"For each n, local window and start of E and F, in the order k = 1 (default start), {order}: mean over "
+            f"seeds of the difference in accuracy to the k before, and of n / 2 to k = 1, with Student's "
+            f"95 % interval. Holds if no interval is below -1 point, and that of n / 2 to k = 1 is above "
+            f"0; does not hold if one is below -1 point, or that of n / 2 to k = 1 at or below 0; "
+            f"otherwise, or with fewer than {MIN_SEEDS} seeds, not enough evidence.{_PRECONDITION.format(name)}",
+            rule(name, increase_checks),
+        ),
+    )
 
 
 class RecallExperiment(Experiment):
     """Trains a small encoder per model and seed; each run is a file, so that a rerun resumes.
 
-    RUNS/SCALE/recall/NAME.json    a finished run: its plan, commit, result and seal
+    RUNS/SCALE/NAME/    as in ``recall_runs.py``
+
+    Args:
+        sizes: by scale.
     """
 
-    name, title, claims, scales = NAME, "Far-token recall", CLAIMS, tuple(SIZES)
+    def __init__(self, name: str, title: str, claims: Sequence[Claim], sizes: dict[str, Sizes]):
+        self.name, self.title, self.claims, self.sizes = name, title, tuple(claims), sizes
+        self.scales = tuple(sizes)
 
     def cost(self, scale: str) -> str:
-        sizes = SIZES[scale]
-        runs = plan_runs(sizes)
-        tokens = sum(run.n for run in runs) * sizes.updates * sizes.batch
-        return f"{len(runs)} runs, {len(runs) * sizes.updates:,} updates, {tokens / 1e6:,.1f} M tokens"
+        sizes = self.sizes[scale]
+        updates = [(run.num_updates(sizes), run.n) for run in plan_runs(sizes)]
+        tokens = sum(count * n for count, n in updates) * sizes.batch
+        return f"{len(updates)} runs, {sum(count for count, _ in updates):,} updates, {tokens / 1e6:,.1f} M tokens"
 
     def configuration(self, scale: str) -> dict[str, Any]:
-        """All that the numbers depend on."""
-        sizes = SIZES[scale]
+        """All that the numbers depend on. Sizes that earlier records lack are omitted if they have the same value."""
+        sizes = self.sizes[scale]
         tasks = [build_task(n) for n in sizes.lengths]
-        plan = {**asdict(sizes), "tasks": [asdict(task) for task in tasks], "chance": tasks[0].chance}
+        earlier = {"starts": STARTS, "grown": 0}
+        values = {name: value for name, value in asdict(sizes).items() if earlier.get(name) != value}
+        plan = {**values, "tasks": [asdict(task) for task in tasks], "chance": tasks[0].chance}
         plan |= {"evaluation_seed": EVALUATION_SEED, "default_start": default_start()}
         return cast(dict[str, Any], json.loads(json.dumps(plan)))
 
@@ -214,44 +237,46 @@ class RecallExperiment(Experiment):
         check_same_plan(record, self.configuration(record.scale), DATA)
 
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return len(self.finished_runs(record.scale, inputs)) == len(plan_runs(SIZES[record.scale]))
+        return len(self.finished_runs(record.scale, inputs)) == len(plan_runs(self.sizes[record.scale]))
 
     def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        return [run.name for run in plan_runs(SIZES[scale]) if self._path(run, scale, inputs).exists()]
+        return [run.name for run in plan_runs(self.sizes[scale]) if self._path(run, scale, inputs).exists()]
 
     def _path(self, run: RecallRun, scale: str, inputs: Inputs) -> Path:
-        return inputs.folder / scale / NAME / f"{run.name}.json"
+        return inputs.folder / scale / self.name / f"{run.name}.json"
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        sizes, until = SIZES[scale], inputs.deadline()
+        sizes = self.sizes[scale]
         if sizes.device == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"--scale {scale} needs a GPU, but PyTorch finds none")
         runs = plan_runs(sizes)
-        folder = inputs.folder / scale / NAME
-        folder.mkdir(parents=True, exist_ok=True)
-        rules = rules_before_runs(NAME, self.claims, inputs.folder / scale)
-        with lock_folder(folder):
-            self._train([run for run in runs if not self._path(run, scale, inputs).exists()], scale, inputs, until)
+        rules = rules_before_runs(self.name, self.claims, inputs.folder / scale)
+        units = [self._unit(run, scale, inputs) for run in runs]
+        left = work_through(units, inputs.folder / scale / self.name, inputs.deadline())
+        if left:
+            raise Unfinished(
+                f"{self.name}: {len(left)} of {len(runs)} runs are left, or another process trains them, {left[0]} "
+                "first; rerun the command to resume"
+            )
         finished = {run: read_run(self._path(run, scale, inputs), describe_run(run, sizes)) for run in runs}
         return [self._record(scale, finished, rules, command)]
 
-    def _train(self, missing: Sequence[RecallRun], scale: str, inputs: Inputs, until: float | None) -> None:
-        for i, run in enumerate(missing):
-            if i and is_past(until):
-                raise Unfinished(
-                    f"{NAME}: the time budget is spent; {len(missing) - i} runs are left, {run.name} first; "
-                    f"rerun the command to resume"
-                )
-            found = measure_run(run, SIZES[scale])
-            share = found["recalled"] / SIZES[scale].sequences
-            print(f"run {i + 1} of {len(missing)}: {run.name}: {share:.1%}, {found['seconds']:.0f} s", file=sys.stderr)
-            plan = describe_run(run, SIZES[scale])
-            write_run(self._path(run, scale, inputs), {"plan": plan, "commit": current_commit(), **found})
+    def _unit(self, run: RecallRun, scale: str, inputs: Inputs) -> Unit:
+        sizes, path = self.sizes[scale], self._path(run, scale, inputs)
+        origin = run.origin(sizes)
+        is_ready = self._path(origin, scale, inputs).exists if origin else lambda: True
+
+        def train(until: float | None) -> None:
+            found = measure_run(run, sizes, path.parent)
+            print(f"{run.name}: {found['recalled'] / sizes.sequences:.1%}, {found['seconds']:.0f} s", file=sys.stderr)
+            write_run(path, {"plan": describe_run(run, sizes), "commit": current_commit(), **found})
+
+        return Unit(run.name, path.exists, is_ready, train)
 
     def _record(
         self, scale: str, finished: dict[RecallRun, dict[str, Any]], rules: dict[str, str], command: str
     ) -> Record:
-        trials, measurements, curves = SIZES[scale].sequences, [], []
+        trials, measurements, curves = self.sizes[scale].sequences, [], []
         for run, found in finished.items():
             share = found["recalled"] / trials
             low, high = wilson(share, trials)
@@ -271,8 +296,8 @@ class RecallExperiment(Experiment):
             )
             curves.append(Curve(metric="loss", points=found["loss"], model=run.model, n=run.n, seed=run.seed))
         return Record(
-            identifier=f"{NAME}-{scale}",
-            experiment=NAME,
+            identifier=f"{self.name}-{scale}",
+            experiment=self.name,
             made_by="reproduce",
             claim="Accuracy of recalling the value of a key from far away, of models trained from scratch",
             paper=Paper(where="not in the paper"),
@@ -289,7 +314,7 @@ class RecallExperiment(Experiment):
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
         self.check(record.scale, inputs)
         self.check_same(record, inputs)
-        reused, total = len(self.finished_runs(record.scale, inputs)), len(plan_runs(SIZES[record.scale]))
+        reused, total = len(self.finished_runs(record.scale, inputs)), len(plan_runs(self.sizes[record.scale]))
         found = self.measure(record.scale, inputs, record.command)
         return f"{total - reused} of {total} runs trained again" if reused else "trained again", found
 
@@ -313,7 +338,7 @@ def accuracy_table(record: Record, n: int) -> Table:
 
     rows = [[FULL, *[""] * len(every_k), cell(FULL)]]
     for window in c["windows"]:
-        for start in STARTS:
+        for start in starts_of(record):
             name = f"W = {window}, {start or 'default start'}"
             rows.append([name, *(cell(label(k, window, start)) for k in every_k), ""])
     task = next(task for task in c["tasks"] if task["n"] == n)
@@ -328,7 +353,7 @@ def accuracy_chart(record: Record, n: int) -> Chart:
     """Accuracy over k: a line per local window and start, and per seed."""
     c, series = record.configuration, []
     for color, window in enumerate(c["windows"]):
-        for start in STARTS:
+        for start in starts_of(record):
             models = [label(1, window, None), *(label(n // part, window, start) for part in c["parts"])]
             found = [m for model in models for m in accuracies(record, model=model, n=n)]
             runs = [[(float(m.k), m.value) for m in found if m.seed == seed] for seed in c["seeds"]]
@@ -339,4 +364,13 @@ def accuracy_chart(record: Record, n: int) -> Chart:
     return Chart(f"accuracy-{record.identifier}-n{n}", title, "k", "accuracy", series, levels, log_x=True)
 
 
-EXPERIMENTS = (RecallExperiment(),)
+_WHERE = "this project: far-token recall"
+EXPERIMENTS = (
+    RecallExperiment(NAME, "Far-token recall", claims(NAME, _WHERE, "n / 32, n / 8, n / 4, n / 2"), SIZES),
+    RecallExperiment(
+        LONG,
+        "Far-token recall over longer distances",
+        claims(LONG, f"{_WHERE}, n = 128 to 1,024", "n / 8, n / 2"),
+        LONG_SIZES,
+    ),
+)

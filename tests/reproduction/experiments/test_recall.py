@@ -1,11 +1,13 @@
 """Far-token recall: the rules on made-up records, and a run at the smoke scale."""
 
 import json
+from pathlib import Path
 
 import pytest
+import torch
 
 from fairseq_linformer.reproduction import recall_runs
-from fairseq_linformer.reproduction.experiments.recall import NAME, RecallExperiment
+from fairseq_linformer.reproduction.experiments.recall import NAME
 from fairseq_linformer.reproduction.recall_runs import FULL, SIZES, RecallRun, label, plan_runs
 from fairseq_linformer.reproduction.records import Measurement, read
 from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
@@ -22,6 +24,7 @@ CONFIGURATION = {
     "seeds": [1, 2, 3],
     "tasks": [{"n": N, "distance": 24}],
 }
+RESULTS = Path(__file__).parents[3] / "results"
 USUAL = {FULL: 0.99, "k=1, W=4": 0.12}
 for _start in (None, "normal"):
     USUAL |= {label(8, 4, _start): 0.3, label(16, 4, _start): 0.5, label(32, 4, _start): 0.9}
@@ -220,12 +223,12 @@ def test_a_rerun_resumes(runs_of_a_second, tmp_path, monkeypatch):
     trained = []
     real = recall_runs.measure_run
     module = "fairseq_linformer.reproduction.experiments.recall"
-    monkeypatch.setattr(f"{module}.measure_run", lambda run, sizes: trained.append(run) or real(run, sizes))
+    monkeypatch.setattr(f"{module}.measure_run", lambda run, *options: trained.append(run) or real(run, *options))
     for expected in (1, 2, 3):
-        with pytest.raises(Unfinished, match=f"{4 - expected} runs are left"):
-            RecallExperiment().measure("smoke", Inputs(tmp_path, minutes=1e-9), "c")
+        with pytest.raises(Unfinished, match=f"{4 - expected} of 4 runs are left"):
+            find("recall").measure("smoke", Inputs(tmp_path, minutes=1e-9), "c")
         assert len(trained) == expected
-    assert RecallExperiment().measure("smoke", Inputs(tmp_path, minutes=1e-9), "c") and len(trained) == 4
+    assert find("recall").measure("smoke", Inputs(tmp_path, minutes=1e-9), "c") and len(trained) == 4
     assert [run.model for run in trained] == [FULL, "k=1, W=4", "k=32, W=4", "k=32, W=4, normal"]
 
 
@@ -238,22 +241,63 @@ def test_a_rerun_resumes(runs_of_a_second, tmp_path, monkeypatch):
     ],
 )
 def test_an_edited_run_is_rejected(runs_of_a_second, tmp_path, change, message):
-    RecallExperiment().measure("smoke", Inputs(tmp_path), "c")
+    find("recall").measure("smoke", Inputs(tmp_path), "c")
     path = tmp_path / "smoke" / "recall" / "n64-k1-w4-seed1.json"
     path.write_text(change(path.read_text()))
     with pytest.raises(ValueError, match=f"{path.name} .*{message}"):
-        RecallExperiment().measure("smoke", Inputs(tmp_path), "c")
+        find("recall").measure("smoke", Inputs(tmp_path), "c")
 
 
 def test_a_run_of_another_plan_is_rejected(runs_of_a_second, tmp_path, monkeypatch):
-    RecallExperiment().measure("smoke", Inputs(tmp_path), "c")
+    find("recall").measure("smoke", Inputs(tmp_path), "c")
     path = tmp_path / "smoke" / "recall" / "n64-k64-w0-seed1.json"
     content = json.loads(path.read_text())
     content.pop("seal")
     content["plan"]["updates"] = 3
     recall_runs.write_run(path, content)
     with pytest.raises(ValueError, match=f"{path.name} was trained with another plan"):
-        RecallExperiment().measure("smoke", Inputs(tmp_path), "c")
+        find("recall").measure("smoke", Inputs(tmp_path), "c")
+
+
+LONG = recall_runs.Sizes((64, 128), (4,), (2,), (1, 2), updates=3, batch=2, sequences=6, starts=(None,), grown=1)
+
+
+def test_a_longer_model_grows_from_the_one_of_half_its_length(tmp_path, monkeypatch):
+    experiment = find("recall-long")
+    monkeypatch.setitem(experiment.sizes, "smoke", LONG)
+    with pytest.raises(Unfinished, match="11 of 12 runs are left.*n64-k1-w4-seed1 first"):
+        experiment.measure("smoke", Inputs(tmp_path, minutes=1e-9), "c")
+    (written,) = experiment.measure("smoke", Inputs(tmp_path), "c")
+    assert [(m.n, m.k, m.seed) for m in written.measurements[:6]] == [
+        (64, 64, 1), (64, 1, 1), (64, 32, 1), (128, 128, 1), (128, 1, 1), (128, 64, 1)
+    ]  # fmt: skip
+    assert [curve.points[-1][0] for curve in written.curves[:6]] == [3, 3, 3, 1, 1, 1]
+    assert written.configuration["grown"] == 1 and written.configuration["starts"] == [None]
+    folder = tmp_path / "smoke" / "recall-long"
+    run = json.loads((folder / "n128-k64-w4-seed2.json").read_text())
+    assert run["plan"]["grown_from"] == "n64-k32-w4-seed2"
+    assert len(list(folder.glob("n64-*.pt"))) == 6 and not list(folder.glob("n128-*.pt"))
+    assert {table.rows[0][0] for table in experiment.tables([written])} == {FULL}
+
+
+def test_growing_starts_from_the_trained_weights(tmp_path):
+    short = RecallRun(64, 32, 4, None, 1)
+    recall_runs.measure_run(short, LONG, tmp_path)
+    path = tmp_path / f"{short.name}.pt"
+    trained = torch.load(path, weights_only=True)
+    found = recall_runs.measure_run(RecallRun(128, 64, 4, None, 1), LONG, tmp_path)
+    torch.save({key: value + 1 if key == "output.bias" else value for key, value in trained.items()}, path)
+    assert recall_runs.measure_run(RecallRun(128, 64, 4, None, 1), LONG, tmp_path)["loss"] == found["loss"]
+    trained["output.bias"][0] += 1
+    torch.save(trained, path)
+    assert recall_runs.measure_run(RecallRun(128, 64, 4, None, 1), LONG, tmp_path)["loss"] != found["loss"]
+
+
+def test_rules_of_the_record_are_those_of_the_claims():
+    """The record of ``recall`` is older than its second length."""
+    stored = read(RESULTS / "recall-cpu.json")
+    assert stored.rules == {claim.identifier: claim.rule for claim in find("recall").claims}
+    find("recall").check_same(stored, Inputs())
 
 
 def test_the_plan_names_what_a_default_stands_for():
@@ -265,6 +309,6 @@ def test_the_plan_names_what_a_default_stands_for():
 def test_the_scale_gpu_needs_a_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ValueError, match="--scale gpu needs a GPU"):
-        RecallExperiment().measure("gpu", Inputs(tmp_path), "c")
+        find("recall").measure("gpu", Inputs(tmp_path), "c")
     with pytest.raises(ValueError, match="--data"):
-        RecallExperiment().check("cpu", Inputs(tmp_path, data="text"))
+        find("recall").check("cpu", Inputs(tmp_path, data="text"))
