@@ -83,6 +83,7 @@ class EncoderTasks(Experiment):
     """
 
     reads = ("data", "tasks", "encoder")
+    resumes_from_records = True
 
     def __init__(self, name: str, title: str, claims: Sequence[Claim], sizes: dict[str, Sizes]):
         self.name, self.title, self.claims, self.sizes = name, title, tuple(claims), sizes
@@ -122,7 +123,8 @@ class EncoderTasks(Experiment):
         return sorted(path.parent.name for path in found)
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        return self._measure(scale, inputs, command, members(self.sizes[scale]))
+        chosen = [each for each in members(self.sizes[scale]) if self._identifier(each, scale) not in inputs.recorded]
+        return self._measure(scale, inputs, command, chosen) if chosen else []
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
         self.check(record.scale, inputs)
@@ -131,10 +133,12 @@ class EncoderTasks(Experiment):
         records = self._measure(record.scale, inputs, record.command, [self._member(record)], again=True)
         return describe_reuse(done), records
 
+    def _identifier(self, member: Member, scale: str) -> str:
+        return f"{self.name}-{member.name}-{scale}"
+
     def _member(self, record: Record) -> Member:
-        name = record.identifier.removeprefix(f"{self.name}-").removesuffix(f"-{record.scale}")
         for member in members(self.sizes[record.scale]):
-            if member.name == name:
+            if self._identifier(member, record.scale) == record.identifier:
                 return member
         raise ValueError(
             f"{record.identifier} has a model or task that {self.name} no longer has at scale {record.scale}; check "
@@ -195,7 +199,7 @@ class EncoderTasks(Experiment):
             }
             records.append(
                 record.copy_with(
-                    identifier=f"{self.name}-{member.name}-{scale}",
+                    identifier=self._identifier(member, scale),
                     experiment=self.name,
                     made_by="reproduce",
                     scale=scale,

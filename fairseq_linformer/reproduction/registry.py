@@ -120,6 +120,7 @@ class Inputs:
         minutes: time budget; None for no limit.
         encoder: a model of ``transformers``, by its name on the hub or its folder.
         source: raw texts, as for ``prepare pretraining --source``.
+        recorded: identifiers of records that need no measurement; see ``Experiment.resumes_from_records``.
     """
 
     runs: str | Path | None = None
@@ -128,6 +129,11 @@ class Inputs:
     minutes: float | None = None
     encoder: str | None = None
     source: tuple[str, ...] | None = None
+    recorded: tuple[str, ...] = ()
+
+    def with_recorded(self, records: Iterable[Record]) -> "Inputs":
+        """These inputs, without a measurement of these records."""
+        return replace(self, recorded=tuple(record.identifier for record in records))
 
     @property
     def folder(self) -> Path:
@@ -195,6 +201,8 @@ class Experiment(ABC):
         shows: other experiments whose records its section shows too.
         paper_scale: how Slurm trains it at the paper's scale; None if it does not.
         has_run_folders: whether it writes runs or cells, which a rerun resumes.
+        resumes_from_records: whether it measures only what has no record yet, so that hours of work can be spread over
+            machines that share the ledger but not the runs. Each of its records is of one model.
     """
 
     name: str
@@ -205,6 +213,7 @@ class Experiment(ABC):
     shows: tuple[str, ...] = ()
     paper_scale: PaperScale | None = None
     has_run_folders: bool = True
+    resumes_from_records: bool = False
 
     @abstractmethod
     def cost(self, scale: str) -> str:
@@ -284,7 +293,7 @@ class Experiment(ABC):
         """
         for record in ledger.select_reproduced(records, self.name, scale):
             self.check_same(record, inputs)
-            if not self.has_runs(record, inputs):
+            if not self.resumes_from_records and not self.has_runs(record, inputs):
                 raise ValueError(
                     f"{record.identifier} exists, but some of its runs are missing from {inputs.folder}; "
                     f"measure it again with --verify {record.identifier}, or use another --results"
@@ -318,10 +327,12 @@ class Experiment(ABC):
         """
         self.check(scale, inputs)
         records, runs = ledger.read_folder(folder), inputs.folder / scale if self.has_run_folders else None
+        earlier = ledger.select_reproduced(records, self.name, scale)
         if replace is None:
             self.check_ledger(scale, inputs, records)
+            if self.resumes_from_records:
+                inputs = inputs.with_recorded(earlier)
         else:
-            earlier = ledger.select_reproduced(records, self.name, scale)
             superseded.begin(earlier, self.finished_runs(scale, inputs), runs, self.name)
         check_can_be_written(inputs.folder)
         try:

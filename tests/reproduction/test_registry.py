@@ -208,6 +208,8 @@ def test_check_ledger():
     experiment.here = False
     with pytest.raises(ValueError, match="toy-cpu .*runs.*--verify toy-cpu"):
         experiment.check_ledger("cpu", Inputs("runs"), [record])
+    experiment.resumes_from_records = True
+    experiment.check_ledger("cpu", Inputs("runs"), [record])
     others = [
         record.copy_with(scale="smoke"),
         record.copy_with(experiment="other"),

@@ -180,6 +180,7 @@ class DistillationExperiment(Experiment):
 
     name, title, claims, scales = NAME, "Distillation of an encoder", CLAIMS, tuple(SIZES)
     reads = ("data", "encoder")
+    resumes_from_records = True
 
     def cost(self, scale: str) -> str:
         sizes = SIZES[scale]
@@ -197,7 +198,8 @@ class DistillationExperiment(Experiment):
         check_configuration(record, _configuration(SIZES[record.scale], _model_of(record), inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        return self._measure(scale, inputs, command, SIZES[scale].models)
+        models = [model for model in SIZES[scale].models if identifier(model, scale) not in inputs.recorded]
+        return self._measure(scale, inputs, command, models) if models else []
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
         """A finished run is reported again, not measured again: its report has the shares."""

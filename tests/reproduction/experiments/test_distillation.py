@@ -43,6 +43,17 @@ def test_record(tmp_path, capsys):
     main(verify)
     assert "all are within their tolerance" in capsys.readouterr().out
 
+    # On another machine, with the records but not the runs, only the model without a record is distilled.
+    (results / f"{identifier(models[1], 'smoke')}.json").unlink()
+    inputs[-1] = str(tmp_path / "other-runs")
+    main(["reproduce", NAME, "--scale", "smoke", *inputs, "--results", str(results)])
+    assert {r.identifier for r in ledger.read_folder(results)} == {r.identifier for r in records}
+    distilled = sorted(path.parent.name for path in (tmp_path / "other-runs").glob("smoke/*/*/*/*/report.json"))
+    assert distilled == [models[1].name]
+    inputs[-1] = str(tmp_path / "empty")
+    main(["reproduce", NAME, "--scale", "smoke", *inputs, "--results", str(results)])
+    assert not list((tmp_path / "empty").glob("smoke/*/*/models/*"))
+
 
 def synthetic(shares):
     """A record per model with ``shares(model)`` in the last layer."""
