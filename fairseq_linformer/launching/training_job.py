@@ -16,6 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from torch._subclasses import FakeTensorMode
 
 from ..errors import first_line
+from ..models.fully_sharded import BACKEND as SHARDED
+from ..models.fully_sharded import check_sharding
 from ..models.stub_task import StubTask
 from ..planning.configs import VOCAB_SIZE, compose_config, split_config
 from ..resources import PLUGIN
@@ -112,11 +114,17 @@ class TrainingJob:
                 for key in PATH_OPTIONS
                 if (paths := OmegaConf.select(self.requested_cfg, key))
             },
-            **DEVICES[self.device],
+            **self._device_overrides(),
             "common.user_dir": str(PLUGIN),
             "distributed_training.distributed_world_size": self.processes,
             "optimization.update_freq": [self._share(count) for count in _micro_batches(self.requested_cfg)],
         }
+
+    def _device_overrides(self) -> dict[str, Any]:
+        """``DEVICES``; sharding also works on CPUs."""
+        is_sharded = self.requested_cfg.distributed_training.ddp_backend == SHARDED
+        backend = {"distributed_training.ddp_backend": SHARDED} if is_sharded else {}
+        return {**DEVICES[self.device], **backend}
 
     def _share(self, micro_batches: int) -> int:
         if micro_batches % self.processes == 0:
@@ -244,8 +252,10 @@ def _check_paths(cfg: DictConfig) -> None:
 
 
 def check_buildable(cfg: DictConfig) -> None:
-    """Build the model (with fake tensors), optimizer and schedule; ValueError with their options if fairseq fails."""
-    _check_model(OmegaConf.to_yaml(cfg.model), cfg.task.get("tokens_per_sample") or cfg.task.get("max_positions"))
+    """Build the model (with fake tensors), optimizer and schedule; ValueError with their options if fairseq fails, or
+    if the model cannot be sharded as configured."""
+    positions = cfg.task.get("tokens_per_sample") or cfg.task.get("max_positions")
+    check_sharding(cfg, _build_fake_model(OmegaConf.to_yaml(cfg.model), positions))
     try:
         optimizer = build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
         build_lr_scheduler(cfg.lr_scheduler, optimizer)
@@ -257,11 +267,12 @@ def check_buildable(cfg: DictConfig) -> None:
 
 
 @cache  # many members of an array share a model
-def _check_model(options: str, positions: int) -> None:
+def _build_fake_model(options: str, positions: int) -> torch.nn.Module:
     model = OmegaConf.create(options)
     try:
         with FakeTensorMode():
-            build_model(model, StubTask(VOCAB_SIZE, positions))
+            built: torch.nn.Module = build_model(model, StubTask(VOCAB_SIZE, positions))
+            return built
     except ValueError:
         raise
     except Exception as error:

@@ -12,6 +12,7 @@ from fairseq.distributed.utils import _TensorPlaceholder
 
 from .cpu_amp import patch_amp
 from .epoch_iterator import patch_epoch_iterator
+from .fully_sharded import patch_fully_sharded
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
@@ -43,6 +44,7 @@ torch.serialization.add_safe_globals(
 
 patch_amp()
 patch_epoch_iterator()
+patch_fully_sharded()
 
 __all__ = [
     "ARCHITECTURES",

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from ..errors import first_line
-from ..modules import LinformerEncoderLayer
 
 RECOMPILE_LIMIT = 64
 """Past its default limit of 8 variants of a layer, PyTorch silently stops compiling."""
@@ -64,19 +63,9 @@ def _check_gpu() -> None:
 
 
 def compile_layers(layers: Iterable[nn.Module]) -> None:
-    """Compile layers in place; compilation runs at the first batch.
-
-    Raises:
-        ValueError: a layer is wrapped for fully sharded data parallelism.
-    """
+    """Compile layers in place; compilation runs at the first batch."""
     import torch._dynamo
 
-    layers = list(layers)
-    for layer in layers:
-        if not isinstance(layer, LinformerEncoderLayer):
-            raise ValueError(
-                f"compile needs unwrapped layers (another --ddp-backend than fully_sharded), got {type(layer).__name__}"
-            )
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
     for layer in layers:
         layer.compile()

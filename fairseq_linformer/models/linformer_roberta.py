@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from fairseq.checkpoint_utils import prune_state_dict
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.modules import LayerNorm
@@ -180,7 +179,6 @@ class LinformerRobertaEncoder(RobertaEncoder):
             embed_tokens,
             linear=lambda inputs, outputs: noisy(nn.Linear(inputs, outputs)),
             layer_norm=LayerNorm,  # apex's if apex and a GPU are available
-            wrap_layer=partial(fsdp_wrap, min_num_params=0 if args.checkpoint_activations else args.min_params_to_wrap),
             embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
         if args.compile:

@@ -73,8 +73,8 @@ class LinformerRobertaConfig(_DeclaredOptions):
     )
     min_params_to_wrap: int = setting(
         DEFAULT_MIN_PARAMS_TO_WRAP,
-        "minimum number of params for a layer to be wrapped with FSDP() when training with "
-        "--ddp-backend=fully_sharded; 0 with --checkpoint-activations",
+        "minimum number of params for a layer to be gathered on its own with --ddp-backend fully_sharded; 0 with "
+        "--checkpoint-activations",
     )
     mha_reg_scale_factor: float = setting(
         0.0, "scaling factor for regularization of attention heads, in sentence_prediction", at_least=0

@@ -3,7 +3,6 @@
 B sentences, n positions, m positions whose output is needed, d width
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -26,7 +25,6 @@ class LinformerEncoder(nn.Module):
         config: shape of the encoder.
         embed_tokens: (vocab_size, d) embedding to use; None builds one.
         linear, layer_norm: build the parts of a layer, as in ``LinformerEncoderLayer``.
-        wrap_layer: wraps each layer (sharding).
         embedding_noise: applied to the embeddings; fairseq's quantization noise.
     """
 
@@ -36,7 +34,6 @@ class LinformerEncoder(nn.Module):
         embed_tokens: nn.Embedding | None = None,
         linear: LinearFactory = nn.Linear,
         layer_norm: LayerNormFactory = nn.LayerNorm,
-        wrap_layer: Callable[[nn.Module], nn.Module] = lambda layer: layer,
         embedding_noise: nn.Module | None = None,
     ):
         super().__init__()
@@ -52,7 +49,7 @@ class LinformerEncoder(nn.Module):
         self.dropout_module = Dropout(config.dropout)
         self.E = build_projection(config) if config.has_single_projection else None
         self.layers = nn.ModuleList(
-            wrap_layer(LinformerEncoderLayer(config, i, self.E, linear, layer_norm)) for i in range(config.layers)
+            LinformerEncoderLayer(config, i, self.E, linear, layer_norm) for i in range(config.layers)
         )
         self.layer_norm = norm() if config.normalize_before else None
         self.apply(init_bert_weights)

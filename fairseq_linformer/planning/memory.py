@@ -20,14 +20,7 @@ from torch import nn
 from ..modules.local_window import chunk_size
 from ..modules.order import Order
 from ..modules.pooling import Convolution, MaxPool
-from .formulas import (
-    Batch,
-    PlannedModel,
-    count_parameters,
-    learned_projections,
-    num_embedding_parameters,
-    plan_attention,
-)
+from .formulas import Batch, PlannedModel, count_parameters, learned_projections, plan_attention
 
 INDEX_BYTES, STATISTIC_BYTES = 8, 4
 """Bytes of an integer (token, position, target), and of a mean, a deviation or a log-sum-exp."""
@@ -250,31 +243,27 @@ def model_states(model: PlannedModel, precision: str, gpus: int = 1, gathered: i
 
     Args:
         gathered: number of parameters that fully sharded data parallelism gathers on each GPU, with their gradients;
-            the rest takes 16 P / G [zero, stage 3]. None without sharding.
+            of the others a GPU has 1 / G [zero, stage 3]. None without sharding.
     """
     p, e = count_parameters(model), element_size(precision)
-    if gathered is not None:
-        shard = FP32_BYTES * p.trainable // gpus
-        return Memory(
-            e * gathered + shard + FP32_BYTES * p.frozen, shard, 2 * shard, e * gathered * (gpus > 1), 0, shard
-        )
+    shards = 1 if gathered is None else gpus
+    trainable, reduced = p.trainable // shards, p.trainable if gathered is None else gathered
     copies = precision in ("fp16", "bf16")
-    largest = model.shape.vocab_size * model.shape.embed_dim
+    largest = model.shape.vocab_size * model.shape.embed_dim // shards
     # Adam's denominator, and the copies that it casts.
-    step = FP32_BYTES * (p.trainable if copies else largest * (1 if e == FP32_BYTES else 3))
-    optimizer = FP32_BYTES * p.trainable * (4 if copies else 2)
-    return Memory(e * (p.trainable + p.frozen), e * p.trainable, optimizer, e * p.trainable * (gpus > 1), 0, step)
+    step = FP32_BYTES * (trainable if copies else largest * (1 if e == FP32_BYTES else 3))
+    optimizer = FP32_BYTES * trainable * (4 if copies else 2)
+    weights = e * (trainable + p.frozen + (gathered or 0))
+    return Memory(weights, e * trainable, optimizer, e * reduced * (gpus > 1), 0, step)
 
 
 def num_gathered_parameters(model: PlannedModel, min_params_to_wrap: int) -> int:
-    """Number of parameters that fully sharded data parallelism gathers at a time: those of the embeddings, a layer and
-    a shared E; all if a layer has fewer than ``min_params_to_wrap`` parameters (0 with activation checkpointing)."""
-    encoder = model.encoder
-    sizes = [sum(p.numel() for p in layer.parameters()) for layer in encoder.layers]
-    if min(sizes) < min_params_to_wrap:
-        return count_parameters(model).trainable
-    shared = 0 if encoder.E is None else sum(p.numel() for p in encoder.E.parameters())
-    return num_embedding_parameters(model) + shared + max(sizes)
+    """Number of parameters that fully sharded data parallelism gathers at a time: those of a layer, of the next one,
+    which is gathered in advance, and of all that is not in a layer. All, if a layer has fewer than
+    ``min_params_to_wrap`` parameters (0 with activation checkpointing)."""
+    total = count_parameters(model).trainable
+    sizes = sorted(sum(p.numel() for p in layer.parameters() if p.requires_grad) for layer in model.encoder.layers)
+    return total if sizes[0] < min_params_to_wrap else total - sum(sizes[:-2])
 
 
 def element_size(precision: str) -> int:

@@ -83,9 +83,10 @@ class RunPlan:
         step = step_bytes / (self.gpu.bandwidth * 1e9)
         if run.is_sharded:
             # Parameters are gathered for forward and for backward, and gradients scattered: 1.5 times an all-reduce
-            # [zero], per micro-batch (fairseq). It overlaps between layers, but not if the model is one unit.
-            per_batch = 1.5 * reduce
+            # [zero], per micro-batch (fairseq). It overlaps between layers. If the model is one unit, it is gathered
+            # once, and nothing overlaps.
             is_one_unit = _num_gathered(run, self.checkpoint_activations) == count_parameters(run.model).trainable
+            per_batch = (1.0 if is_one_unit else 1.5) * reduce
             hidden = 0.0 if is_one_unit else min(compute / freq, per_batch - per_batch / (run.model.shape.layers + 1))
             return UpdateTime(compute, freq * per_batch, freq * (per_batch - hidden), step)
         if run.ddp in ("legacy_ddp", "no_c10d"):

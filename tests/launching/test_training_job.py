@@ -119,6 +119,15 @@ def test_device_overrides(mlm_data):
     assert not gpu.common.cpu and gpu.common.fp16 and gpu.distributed_training.distributed_backend == "nccl"
 
 
+def test_sharding_is_kept_on_cpus_and_checked_before_the_job_starts(mlm_data):
+    sharded = (f"task.data={mlm_data}", "+run=tiny", "distributed_training.ddp_backend=fully_sharded")
+    cfg = TrainingJob(BASE, sharded, 1, "cpu").cfg
+    assert cfg.distributed_training.ddp_backend == "fully_sharded"
+    check_buildable(cfg)
+    with pytest.raises(ValueError, match="encoder_layerdrop .* 0.5"):
+        check_buildable(TrainingJob(BASE, (*sharded, "+model.encoder_layerdrop=0.5"), 1, "cpu").cfg)
+
+
 def test_fairseq_receives_the_composed_configuration(mlm_data):
     from fairseq_linformer.planning.configs import compose_config
 

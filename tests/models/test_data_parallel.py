@@ -23,8 +23,9 @@ OPTIONS = [
 ]
 
 
-def process(rank, port, log, arguments):
+def process(rank, port, log, backend, arguments):
     """In a copy of this process, which has imported all that takes time."""
+    torch.set_num_threads(1)
     logging.basicConfig(filename=log, level=logging.INFO, force=True)
     command(
         "train",
@@ -32,7 +33,7 @@ def process(rank, port, log, arguments):
         "--distributed-backend",
         "gloo",
         "--ddp-backend",
-        "legacy_ddp",
+        backend,
         "--distributed-no-spawn",
         "--distributed-init-method",
         f"tcp://127.0.0.1:{port}",
@@ -43,8 +44,8 @@ def process(rank, port, log, arguments):
     )
 
 
-def run(data, save_dir, *options, updates):
-    """Two processes, to the end."""
+def run(data, save_dir, *options, updates, backend="legacy_ddp"):
+    """Two processes, to the end. Returns the log of each."""
     port = free_port()
     arguments = [
         data,
@@ -63,7 +64,7 @@ def run(data, save_dir, *options, updates):
     ]
     logs = [save_dir.with_name(f"{save_dir.name}-{updates}-{rank}.log") for rank in (0, 1)]
     ranks = [
-        multiprocessing.get_context("fork").Process(target=process, args=(rank, port, log, arguments))
+        multiprocessing.get_context("fork").Process(target=process, args=(rank, port, log, backend, arguments))
         for rank, log in enumerate(logs)
     ]
     for rank in ranks:
@@ -74,6 +75,7 @@ def run(data, save_dir, *options, updates):
     assert [rank.exitcode for rank in ranks] == [0, 0], "\n".join(text[-3000:] for text in said)
     # fairseq ends with status 0 where nothing was distributed, too.
     assert all(re.search(f"initialized host .* as rank {i}", text) for i, text in enumerate(said)), said
+    return said
 
 
 @pytest.mark.slow

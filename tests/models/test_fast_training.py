@@ -9,7 +9,7 @@ from fairseq.optim.adam import FairseqAdam
 from torch import nn
 
 from fairseq_linformer.models import FusedAdam, compilation
-from fairseq_linformer.models.compilation import check_compile_options, compile_layers
+from fairseq_linformer.models.compilation import check_compile_options
 from fairseq_linformer.modules import LinformerEncoder
 
 from ..fairseq_commands import BASE_ADAM, hydra_train, load, train
@@ -86,13 +86,11 @@ def test_refused_by_name(options):
         check_compile_options(args)
 
 
-def test_refused_without_a_compiler_and_under_sharding(monkeypatch):
+def test_refused_without_a_compiler(monkeypatch):
     args = argparse.Namespace(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False)
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ValueError, match="no-such-compiler"):
         check_compile_options(args)
-    with pytest.raises(ValueError, match="Sequential"):
-        compile_layers([nn.Sequential(build().layers[0])])
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -106,7 +106,7 @@ def test_activations_on_a_gpu_in_half_precision(options):
     compare(built, model, Batch(8, 512, 77), element=2, saved=0.1, peak=0.1, measure=cuda_bytes)
 
 
-def build_countable_model(**options):
+def build_countable_model(layers=1, **options):
     """Parameters: embeddings 20 + 12, norm 4; attention 24, feed-forward 9 + 8, norms 8; head 6 + 4 + 10; E and F 8
     each."""
     return PlannedModel(
@@ -114,7 +114,7 @@ def build_countable_model(**options):
             vocab_size=10,
             max_positions=4,
             projected_dim=2,
-            layers=1,
+            layers=layers,
             embed_dim=2,
             ffn_embed_dim=3,
             attention_heads=1,
@@ -140,12 +140,12 @@ def test_states_of_a_countable_model():
 
 @pytest.mark.parametrize("sharing", ["headwise", "layerwise"])
 def test_sharded_states_of_a_countable_model(sharing):
-    model = build_countable_model(sharing=sharing)
-    trainable = 36 + 49 + 20 + (16 if sharing == "headwise" else 8)
+    model = build_countable_model(sharing=sharing, layers=4)
+    layer, rest = 49 + 16 * (sharing == "headwise"), 36 + 20 + 8 * (sharing == "layerwise")
+    trainable = rest + 4 * layer
     gathered = num_gathered_parameters(model, 0)
-    assert gathered == 32 + 49 + (16 if sharing == "headwise" else 8)  # embeddings, the layer, E and F
+    assert gathered == rest + 2 * layer
     assert num_gathered_parameters(model, 10**6) == trainable  # layers are not wrapped
-    s = model_states(model, "fp16", 2, gathered)
-    shard = 4 * trainable // 2
-    assert s.weights == 2 * gathered + shard + 4 * count_parameters(model).frozen
-    assert (s.gradients, s.optimizer, s.buckets, s.workspace) == (shard, 2 * shard, 2 * gathered, shard)
+    s, shard = model_states(model, "fp16", 2, gathered), trainable // 2
+    assert s.weights == 2 * (gathered + shard + count_parameters(model).frozen)
+    assert (s.gradients, s.optimizer, s.buckets, s.workspace) == (2 * shard, 16 * shard, 2 * gathered, 4 * shard)
