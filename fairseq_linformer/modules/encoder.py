@@ -3,6 +3,7 @@
 B sentences, n positions, m positions whose output is needed, d width
 """
 
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -94,7 +95,7 @@ class LinformerEncoder(nn.Module):
             padding_mask = None
         projection = None if self.E is None else self.E()
 
-        hiddens = [x]
+        hiddens = [x] if return_all_hiddens else []  # a list of one would keep it in memory
         layers = self._select_layers()
         for i, layer in enumerate(layers, start=1):
             x = self._run(layer, x, padding_mask, projection, positions if i == len(layers) else None)
@@ -128,11 +129,11 @@ class LinformerEncoder(nn.Module):
         output: Tensor
         if not (self.config.checkpoint_activations and self.training and torch.is_grad_enabled()):
             output = layer(x, *inputs)
-        elif not self.config.offload_activations:
-            output = checkpoint(layer, x, *inputs, use_reentrant=False)
         else:
-            with torch.autograd.graph.save_on_cpu(pin_memory=x.is_cuda):
-                output = checkpoint(layer, x, *inputs, use_reentrant=False)
+            # Only x is stored, or offloaded, for each layer: the other inputs are those of all layers.
+            offload = torch.autograd.graph.save_on_cpu(pin_memory=x.is_cuda)
+            with offload if self.config.offload_activations else nullcontext():
+                output = checkpoint(lambda x: layer(x, *inputs), x, use_reentrant=False)
         return output
 
 

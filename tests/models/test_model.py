@@ -318,6 +318,24 @@ def test_checkpointing_and_offloading_keep_the_gradients():
             torch.testing.assert_close(a, b)
 
 
+def test_offloading_moves_the_input_of_each_layer_and_nothing_else(monkeypatch):
+    """Not the matrix that all layers share, which would be copied for each."""
+    offloaded = []
+
+    class Spy(torch.autograd.graph.saved_tensors_hooks):
+        def __init__(self, pin_memory):
+            super().__init__(lambda tensor: (offloaded.append(tensor), tensor)[1], lambda tensor: tensor)
+
+    monkeypatch.setattr(torch.autograd.graph, "save_on_cpu", Spy)
+    model, inputs = build(sharing="layerwise", encoder_layers=3, offload_activations=True).train(), []
+    for layer in model.encoder.sentence_encoder.layers:
+        layer.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
+    model(tokens(16, 9))[0].sum().backward()
+    moved = [tensor for tensor in offloaded if tensor.numel()]
+    assert len(moved) == 3 and len(inputs) == 6  # each layer runs again in the backward pass
+    assert all(tensor is given or torch.equal(tensor, given) for tensor, given in zip(moved, inputs))
+
+
 def test_layerdrop_skips_layers_only_in_training():
     model = build(encoder_layers=8, encoder_layerdrop=0.5)
     calls = []

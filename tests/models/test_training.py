@@ -1,11 +1,13 @@
 """fairseq with the plugin: training, resuming, validation and finetuning, with flags and YAML."""
 
 import logging
+from unittest import mock
 
 import pytest
 import torch
 
 from fairseq_linformer.models import authors_plugin
+from fairseq_linformer.modules import LinformerEncoderLayer
 
 from .. import fairseq_commands
 from ..fairseq_commands import PLUGIN, TINY, command, last_number, load, train
@@ -211,6 +213,19 @@ def test_update_freq_accumulates_gradients(mlm_data, tmp_path):
     halves, whole = load(tmp_path / "halves")["model"], load(tmp_path / "whole")["model"]
     for key in whole:
         torch.testing.assert_close(halves[key], whole[key], rtol=0, atol=1e-6)
+
+
+def test_checkpointing_and_offloading_train_the_same_model(mlm_data, tmp_path):
+    """With dropout, which is repeated; each layer runs twice per update."""
+    saved = {}
+    for flag in ("", "--checkpoint-activations", "--offload-activations"):
+        with mock.patch.object(
+            LinformerEncoderLayer, "forward", autospec=True, side_effect=LinformerEncoderLayer.forward
+        ) as forward:
+            train(mlm_data, tmp_path / f"run{flag}", *([flag] * bool(flag)), "--local-window", "2", updates=3)
+        assert forward.call_count == 3 * 2 * (2 if flag else 1)
+        saved[flag] = load(tmp_path / f"run{flag}")
+        assert_equal_models(saved[""], saved[flag])
 
 
 @pytest.mark.parametrize("flags", [["--memory-efficient-fp16"], ["--fp16", "--fp16-no-flatten-grads"]])
