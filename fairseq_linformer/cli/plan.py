@@ -1,10 +1,11 @@
-"""``fairseq-linformer plan``: estimated memory, time and cost of a pretraining run."""
+"""``fairseq-linformer plan``: estimated memory, time and cost of a pretraining run, and its attention kernels."""
 
 import argparse
 
-from .parsers import add_command
+from .parsers import add_command, reject_options
 
-DEFAULT = "configs/pretrain/base.yaml"
+DEFAULT, DEFAULT_GPU = "configs/pretrain/base.yaml", "v100-16gb"
+KERNELS_IGNORE = ("gpu", "gpus", "utilization", "network_gbit", "vocab_size", "check")
 
 
 def add_parser(commands) -> None:
@@ -16,8 +17,10 @@ def add_parser(commands) -> None:
         "plan",
         "estimate memory, time and cost of a pretraining run",
         """plan configs/pretrain/base.yaml --gpu v100-16gb --gpus 64
-        plan +run=n1024-k256-layerwise +model.checkpoint_activations=true --gpu a100-80gb --gpus 8""",
-        description="Everything is computed, nothing is measured.",
+        plan +run=n1024-k256-layerwise +model.checkpoint_activations=true --gpu a100-80gb --gpus 8
+        plan --kernels +run=n4096-k256-headwise""",
+        description="Everything is computed, nothing is measured. With --kernels, show which attention kernels PyTorch "
+        "uses on this machine instead.",
     )
     parser.add_argument(
         "config",
@@ -25,7 +28,7 @@ def add_parser(commands) -> None:
         metavar="CONFIG|OVERRIDE",
         help=f"YAML configuration of fairseq-hydra-train (default: {DEFAULT}), then hydra overrides",
     )
-    parser.add_argument("--gpu", default="v100-16gb", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)}")
+    parser.add_argument("--gpu", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)} (default: {DEFAULT_GPU})")
     parser.add_argument("--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's)")
     parser.add_argument(
         "--utilization",
@@ -51,6 +54,11 @@ def add_parser(commands) -> None:
         action="store_true",
         help="build every run next to CONFIG and check the formulas; exit with status 1 on a mismatch",
     )
+    parser.add_argument(
+        "--kernels",
+        action="store_true",
+        help="show the scaled_dot_product_attention kernel of each shape, on this machine's GPU, or CPU without one",
+    )
     parser.set_defaults(run=_plan, takes_more=True)
 
 
@@ -68,13 +76,25 @@ def _plan(options: argparse.Namespace) -> str:
         raise ValueError(f"plan takes one configuration, then overrides, got a second configuration: {wrong[0]}")
     if options.vocab_size is not None and options.vocab_size < 6:
         raise ValueError(f"--vocab-size must be at least 6 (special symbols and a token), got {options.vocab_size}")
-    gpu = find_gpu(options.gpu)
+    if options.kernels:
+        reject_options(options, KERNELS_IGNORE, "cannot be used with --kernels, which uses this machine's device")
+        return _show_kernels(config, words)
+    gpu = find_gpu(options.gpu or DEFAULT_GPU)
     if options.check:
         if words:
             raise ValueError(f"--check cannot be used with overrides, got {words[0]}")
         return check_runs(config, gpu, options.gpus, options.utilization, options.network_gbit)
     run = read_run(config, words, options.vocab_size)
     return format_plan(*build_plans(run, gpu, options.gpus, options.utilization, options.network_gbit))
+
+
+def _show_kernels(config: str, overrides: list[str]) -> str:
+    import torch
+
+    from ..planning.configs import compose_config
+    from ..planning.kernels import format_kernels
+
+    return format_kernels(compose_config(config, overrides), "cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _is_override(word: str) -> bool:
