@@ -8,6 +8,7 @@ import torch
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 from fairseq_linformer.models.fully_sharded import ShardedModel, check_sharding
 
@@ -59,6 +60,33 @@ def test_flat_parameters_of_fp16_equal_those_of_other_backends(mlm_data, tmp_pat
     whole = load(tmp_path / "legacy_ddp")
     assert len(whole["last_optimizer_state"]["state"]) == 1
     assert_equal_checkpoints(load(tmp_path / "fully_sharded"), whole, 1e-6)
+
+
+@pytest.fixture
+def group(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/init", rank=0, world_size=1)
+    yield torch.distributed.group.WORLD
+    torch.distributed.destroy_process_group()
+
+
+LAYER_SIZE = sum(p.numel() for p in build().encoder.sentence_encoder.layers[0].parameters())
+
+
+@pytest.mark.parametrize(
+    "options, is_alone",
+    [
+        (dict(min_params_to_wrap=LAYER_SIZE), True),
+        (dict(min_params_to_wrap=LAYER_SIZE + 1), False),
+        (dict(min_params_to_wrap=LAYER_SIZE + 1, checkpoint_activations=True), True),
+    ],
+    ids=str,
+)
+def test_layers_of_min_params_to_wrap_are_gathered_on_their_own(group, options, is_alone):
+    model = build(**options)
+    settings = SimpleNamespace(fp32_reduce_scatter=False, no_reshard_after_forward=False)
+    ShardedModel(model, settings, group, torch.device("cpu")).shard()
+    layers = model.encoder.sentence_encoder.layers
+    assert [isinstance(layer, FSDPModule) for layer in layers] == [is_alone] * 2 and isinstance(model, FSDPModule)
 
 
 def build_config(**changes):

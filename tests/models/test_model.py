@@ -352,20 +352,6 @@ def test_layerdrop_skips_layers_only_in_training():
     torch.testing.assert_close(everything_dropped(batch, masked_tokens=masked)[0], everything_dropped(batch)[0][masked])
 
 
-def test_fsdp_wraps_layers_of_min_params_to_wrap(monkeypatch):
-    """fairseq's wrapper is called with the right threshold; the wrapper itself needs several GPUs."""
-    asked = []
-
-    def wrap(module, min_num_params=None, **kwargs):
-        asked.append((type(module).__name__, min_num_params))
-        return module
-
-    monkeypatch.setattr("fairseq_linformer.models.linformer_roberta.fsdp_wrap", wrap)
-    build(min_params_to_wrap=123)
-    build(min_params_to_wrap=123, checkpoint_activations=True)
-    assert asked == [("LinformerEncoderLayer", 123)] * 2 + [("LinformerEncoderLayer", 0)] * 2
-
-
 def test_spectral_norm_head_and_head_pruning_regularization():
     model = build(spectral_norm_classification_head=True, mha_reg_scale_factor=0.1, ffn_reg_scale_factor=0.1)
     model.register_classification_head("topic", num_classes=3)
