@@ -22,6 +22,7 @@ import torch
 from fairseq import utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models.roberta import RobertaModel
+from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
@@ -36,7 +37,7 @@ _UNSUPPORTED_MODEL_OPTIONS = """
     encoder_layerdrop quant_noise_pq quant_noise_scalar spectral_norm_classification_head mha_reg_scale_factor
     ffn_reg_scale_factor
 """.split()
-"""Ranks may drop different layers; the others access weights outside of ``forward``."""
+"""Ranks may drop different layers, and the others access weights outside of ``forward``."""
 
 
 class ShardedModel(nn.Module):
@@ -77,7 +78,7 @@ class ShardedModel(nn.Module):
         options, args = self._options, self.module.args
         mesh = DeviceMesh.from_group(self._group, self._device.type)
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32 if options.fp32_reduce_scatter else None)
-        smallest = 0 if getattr(args, "checkpoint_activations", False) else args.min_params_to_wrap
+        smallest = 0 if getattr(args, "checkpoint_activations", False) else min_params_to_wrap(args)
         layers = self.module.encoder.sentence_encoder.layers
         large = [layer for layer in layers if sum(p.numel() for p in layer.parameters()) >= smallest]
         for layer in large:
@@ -191,6 +192,12 @@ class ShardedModel(nn.Module):
         return torch.distributed.get_rank(self._group)
 
 
+def min_params_to_wrap(args: Any) -> int:
+    """The option of this name, whose default is missing in a YAML configuration of ``roberta``."""
+    value = getattr(args, "min_params_to_wrap", None)
+    return DEFAULT_MIN_PARAMS_TO_WRAP if value is None else int(value)
+
+
 def check_sharding(cfg: Any, model: nn.Module, criterion: nn.Module | None = None) -> None:
     """Check a run with ``ddp_backend=fully_sharded``; others pass.
 
@@ -233,9 +240,11 @@ def patch_fully_sharded() -> None:
         return ShardedModel(model, options, process_group, device)
 
     @wraps(init)
-    def init_checked(trainer: Any, cfg: Any, task: Any, model: nn.Module, criterion: nn.Module, *args: Any) -> None:
+    def init_checked(
+        trainer: Any, cfg: Any, task: Any, model: nn.Module, criterion: nn.Module, *args: Any, **options: Any
+    ) -> None:
         check_sharding(cfg, model, criterion)
-        init(trainer, cfg, task, model, criterion, *args)
+        init(trainer, cfg, task, model, criterion, *args, **options)
 
     @wraps(build_optimizer)
     def build_sharded_optimizer(trainer: Any) -> None:

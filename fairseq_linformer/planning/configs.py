@@ -22,6 +22,7 @@ from torch._subclasses import FakeTensorMode
 
 from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
 from ..config import LinformerConfig
+from ..models.fully_sharded import min_params_to_wrap
 from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve_options, to_linformer_config
 from ..models.shapes import PADDING_IDX
 from ..models.stub_task import StubTask
@@ -177,7 +178,7 @@ def build_run(cfg: DictConfig, vocab_size: int | None = None) -> PlannedRun:
         checkpoint_activations=bool(resolved.checkpoint_activations),
         ddp=str(cfg.distributed_training.ddp_backend),
         bucket_mb=cfg.distributed_training.bucket_cap_mb,
-        min_params_to_wrap=getattr(resolved, "min_params_to_wrap", None) or 0,
+        min_params_to_wrap=min_params_to_wrap(resolved),
         cpu=bool(cfg.common.cpu),
     )
     if not run.accepts_batch(run.sequences):

@@ -5,14 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.models import build_model
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 from fairseq_linformer.models.fully_sharded import ShardedModel, check_sharding
+from fairseq_linformer.models.stub_task import StubTask
+from fairseq_linformer.planning.configs import compose_config
 
-from ..fairseq_commands import load, train
+from ..fairseq_commands import CONFIGS, load, train
 from .test_data_parallel import OPTIONS, run
 from .test_model import build
 
@@ -82,11 +85,22 @@ LAYER_SIZE = sum(p.numel() for p in build().encoder.sentence_encoder.layers[0].p
     ids=str,
 )
 def test_layers_of_min_params_to_wrap_are_gathered_on_their_own(group, options, is_alone):
-    model = build(**options)
+    assert find_gathered_layers(build(**options), group) == [is_alone] * 2
+
+
+def test_roberta_of_a_yaml_has_the_default_of_min_params_to_wrap(group):
+    """fairseq defines it for flags only."""
+    small = ("encoder_layers=2", "encoder_embed_dim=16", "encoder_ffn_embed_dim=32", "encoder_attention_heads=2")
+    cfg = compose_config(CONFIGS / "pretrain/run/n512-roberta.yaml", [f"+model.{option}" for option in small])
+    assert find_gathered_layers(build_model(cfg.model, StubTask(64, 16)), group) == [False] * 2
+
+
+def find_gathered_layers(model, group):
+    """Whether each layer is gathered on its own."""
     settings = SimpleNamespace(fp32_reduce_scatter=False, no_reshard_after_forward=False)
     ShardedModel(model, settings, group, torch.device("cpu")).shard()
-    layers = model.encoder.sentence_encoder.layers
-    assert [isinstance(layer, FSDPModule) for layer in layers] == [is_alone] * 2 and isinstance(model, FSDPModule)
+    assert isinstance(model, FSDPModule)
+    return [isinstance(layer, FSDPModule) for layer in model.encoder.sentence_encoder.layers]
 
 
 def build_config(**changes):
