@@ -7,6 +7,7 @@ from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
 from fairseq_linformer.reproduction.experiments.survival import last_shares
+from fairseq_linformer.reproduction.recall_runs import FULL
 from fairseq_linformer.reproduction.recall_runs import label as recall_label
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,19 @@ def recalled(record):
     for k in (1, *(n // part for part in record.configuration["parts"])):
         cells = [cell(recall_label(k, reach, None)) for reach in REACHES] + [cell(recall_label(k, 0, "normal"))]
         lines.append(f"| {k} | {' | '.join(cells)} |")
+    return lines
+
+
+def recalled_at_every_length(record):
+    """Mean accuracies of the seeds in percent: a row per n, the columns of each W."""
+    lines = [f"| n | distance | full attention | {' | '.join(['k = 1', 'k = n / 8', 'k = n / 2'] * 2)} |"]
+    lines.append(f"|{'---|' * 9}")
+    for task in record.configuration["tasks"]:
+        n = task["n"]
+        models = [recall_label(k, reach, None) for reach in (0, 16) for k in (1, n // 8, n // 2)]
+        found = [record.select("accuracy", model=model, n=n) for model in (FULL, *models)]
+        cells = [f"{100 * fmean(m.value for m in seeds):.1f}" for seeds in found]
+        lines.append(f"| {n:,} | {task['distance']} | {' | '.join(cells)} |")
     return lines
 
 
@@ -79,6 +93,7 @@ def cell(m):
 TABLES = {
     **{f"{name}-cpu": ratios for name in ("conversion", "conversion-long", "local-window", "local-window-long")},
     "recall-cpu": recalled,
+    "recall-long-cpu": recalled_at_every_length,
     "survival-encoder": surviving,
 }
 
