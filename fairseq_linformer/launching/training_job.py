@@ -122,9 +122,9 @@ class TrainingJob:
 
     def _device_overrides(self) -> dict[str, Any]:
         """``DEVICES``; sharding also works on CPUs."""
-        is_sharded = self.requested_cfg.distributed_training.ddp_backend == SHARDED
-        backend = {"distributed_training.ddp_backend": SHARDED} if is_sharded else {}
-        return {**DEVICES[self.device], **backend}
+        option = "distributed_training.ddp_backend"
+        is_sharded = OmegaConf.select(self.requested_cfg, option) == SHARDED
+        return {**DEVICES[self.device], **({option: SHARDED} if is_sharded else {})}
 
     def _share(self, micro_batches: int) -> int:
         if micro_batches % self.processes == 0:
