@@ -124,10 +124,11 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     """
     check_new_folder(out)
     folder = Path(folder)
-    config = _read_config(folder)
-    weights = upgrade_projections(_read_weights(folder), config.to_linformer_config(), ENCODER_PREFIX)
-    if mismatch := _find_mismatch(weights, config):
-        raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
+    config, weights = read_exported(folder)
+    if config.fairseq is None:
+        raise ValueError(
+            f"{folder / 'config.json'} has no 'fairseq'; only models exported from fairseq can be converted back"
+        )
     state = to_fairseq(
         weights, config.classification_head_name, config.tie_word_embeddings, config.to_linformer_config()
     )
@@ -145,6 +146,19 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
                 shutil.copyfile(folder / name, target / name)
         if dictionary is not None:
             _write_dictionaries(config, dictionary, target)
+
+
+def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, torch.Tensor]]:
+    """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run.
+
+    Raises:
+        ValueError: the folder is not that of a Linformer, or is damaged.
+    """
+    config = _read_config(folder)
+    weights = upgrade_projections(_read_weights(folder), config.to_linformer_config(), ENCODER_PREFIX)
+    if mismatch := _find_mismatch(weights, config):
+        raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
+    return config, weights
 
 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:
@@ -203,10 +217,7 @@ def _read_config(folder: Path) -> LinformerPreTrainedConfig:
     kind = values.get("model_type") if isinstance(values, dict) else None
     if kind != LinformerPreTrainedConfig.model_type:
         raise ValueError(f"model_type in {path} must be {LinformerPreTrainedConfig.model_type!r}, got {kind!r}")
-    config = LinformerPreTrainedConfig.from_dict(values)
-    if config.fairseq is None:
-        raise ValueError(f"{path} has no 'fairseq'; only models exported from fairseq can be converted back")
-    return config
+    return LinformerPreTrainedConfig.from_dict(values)
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:

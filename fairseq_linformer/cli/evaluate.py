@@ -40,7 +40,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="fairseq checkpoint, transformers folder, or model name on the Hugging Face hub",
+        help="fairseq checkpoint, folder of transformers or `convert to-onnx`, or model name on the Hugging Face hub",
     )
     parser.add_argument(
         "input",
@@ -169,7 +169,7 @@ def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
 
 
 def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
-    from ..checkpoints.files import is_fairseq_checkpoint
+    from ..checkpoints.files import is_fairseq_checkpoint, is_onnx_folder
     from ..evaluation.evaluate import EvaluationData
 
     columns = tuple(options.text_column), options.label_column
@@ -191,6 +191,14 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
             print(warning, file=sys.stderr)
         if data.needs_tokenizer:
             classifier.use_tokenizer(tokenizer_files(options))
+    elif is_onnx_folder(options.checkpoint):
+        from ..evaluation.onnx_classifier import OnnxClassifier
+
+        if unused := _set_options(options, (*FAIRSEQ_OPTIONS, "max_positions")):
+            raise ValueError(f"{_flag(next(iter(unused)))} does not apply to the ONNX folder {options.checkpoint}")
+        if options.device not in (None, "cpu"):
+            raise ValueError(f"--device must be cpu for the ONNX folder {options.checkpoint}, got {options.device}")
+        return _evaluate_rows(OnnxClassifier(options.checkpoint), data, options)
     else:
         from ..evaluation.transformers_classifier import TransformersClassifier
 
