@@ -16,8 +16,8 @@ N, VOCABULARY = 64, 45
 
 
 def build_model(model_class=LinformerForSequenceClassification, seed=0, **options):
-    """A model of two layers, with noise so that every weight matters."""
-    defaults = dict(vocab_size=VOCABULARY, max_positions=N, projected_dim=16, layers=2, embed_dim=16)
+    """A model of one layer, with noise so that every weight matters."""
+    defaults = dict(vocab_size=VOCABULARY, max_positions=N, projected_dim=16, layers=1, embed_dim=16)
     config = LinformerPreTrainedConfig(**{**defaults, "ffn_embed_dim": 32, "attention_heads": 2, **options})
     torch.manual_seed(seed)
     model = model_class(config).eval()

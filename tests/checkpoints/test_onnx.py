@@ -22,24 +22,16 @@ from fairseq_linformer.huggingface import LinformerForSequenceClassification  # 
 from .onnx_models import N, build_masked_lm, build_model, count_products, largest_difference, open_graph, run_graph  # noqa: E402
 
 VARIANTS = {
-    "headwise": {},
-    "key-value": dict(sharing="key-value"),
-    "layerwise, pre-norm": dict(sharing="layerwise", normalize_before=True),
-    "none": dict(sharing="none"),
-    "k per head": dict(sharing="none", projected_dim="8/4,4"),
-    "uneven windows": dict(projected_dim=7),
-    "k = n": dict(projected_dim=N),
-    "k = 1": dict(projected_dim=1),
-    "sizes ignored": dict(window_sizes="ignored"),
+    "headwise": dict(layers=2),
     "local window": dict(local_window=3),
-    "wide local window": dict(local_window=40, sharing="key-value", projected_dim=7),
-    "mean-pool": dict(projection="mean-pool"),
+    "key-value, wide local window": dict(sharing="key-value", projected_dim=7, local_window=40),
+    "layerwise, pre-norm, k = n": dict(sharing="layerwise", normalize_before=True, projected_dim=N),
+    "k per head": dict(sharing="none", projected_dim="8/4"),
+    "none, uneven windows, sizes ignored": dict(sharing="none", projected_dim=7, window_sizes="ignored"),
     "uneven mean-pool": dict(projection="mean-pool", projected_dim=7),
     "max-pool": dict(projection="max-pool"),
-    "conv": dict(projection="conv"),
-    "uneven conv for all layers": dict(projection="conv", projected_dim=7, sharing="layerwise"),
+    "uneven conv": dict(projection="conv", projected_dim=7, layers=2, sharing="layerwise"),
     "random": dict(projection="random"),
-    "no windows": dict(projection_init="normal"),
 }
 QUICK = ("headwise", "local window")
 
@@ -61,15 +53,13 @@ def test_logits(variant, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS.keys() - set(QUICK))
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in QUICK])
 def test_logits_of_every_variant(variant, tmp_path):
     check_variant(variant, build_masked_lm, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options, share", [({}, 1.15), (dict(local_window=4), 1.5), (dict(projection_init="normal"), 1.15)]
-)
+@pytest.mark.parametrize("options, share", [(dict(local_window=4), 1.5), (dict(projection_init="normal"), 1.15)])
 def test_short_inputs_cost_what_they_use(options, share, tmp_path):
     """Matrix products of 32 tokens, from the shapes that ``onnxruntime`` reports, relative to 32 / 512 of 512's."""
     model = build_masked_lm(max_positions=512, projected_dim=128, embed_dim=32, ffn_embed_dim=128, **options)
@@ -99,7 +89,7 @@ def test_int8_is_a_quarter_and_keeps_projections(tmp_path):
     for weight in onnx.load(tmp_path / "int8" / "model.onnx").graph.initializer:
         types[tuple(weight.dims)].add(weight.data_type)
     assert types[(16, N)] == {onnx.TensorProto.FLOAT}  # E and F
-    assert types[(128, 512)] == types[(2000, 128)] == {onnx.TensorProto.INT8}
+    assert types[(128, 512)] == {onnx.TensorProto.INT8} and types[(2000, 128)] == {onnx.TensorProto.UINT8}
     tokens = torch.randint(4, 45, (4, 30))
     exact, rounded = (
         run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("fp32", "int8")
@@ -120,14 +110,7 @@ def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
         run_graph(session, torch.full((1, 41), 5), torch.ones(1, 41, dtype=torch.long))
 
 
-BLOCKER = """
-import sys
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "fairseq", "fairseq_linformer"):
-            raise ImportError(f"{name} is blocked")
-sys.meta_path.insert(0, Blocker())
-"""
+BLOCKER = "import sys; sys.modules.update(dict.fromkeys(('torch', 'fairseq', 'fairseq_linformer')))  # import fails\n"
 
 
 def run_card(folder, cwd) -> list:
