@@ -25,7 +25,7 @@ def build_model_card(
     shape: Any,
     head: str | None,
     labels: list[str],
-    has_tokenizer: bool,
+    tokenizer: str | None,
     onnx: OnnxUsage | None = None,
 ) -> str:
     """Build the model card, README.md of an exported folder.
@@ -35,7 +35,7 @@ def build_model_card(
         shape: the ``LinformerConfig``.
         head: name of the exported classification head, or None.
         labels: its labels.
-        has_tokenizer: the folder contains a tokenizer.
+        tokenizer: kind of the tokenizer in the folder; None if it has none.
         onnx: how to use the folder if it is for ONNX; None if it is for ``transformers``.
     """
     cfg = details.get("cfg", {})
@@ -49,6 +49,7 @@ def build_model_card(
         ("sharing of E and F", shape.sharing),
         ("layers, embedding dimension, heads", f"{shape.layers}, {shape.embed_dim}, {shape.attention_heads}"),
         ("dictionary", f"{shape.vocab_size} entries"),
+        ("tokenizer", tokenizer),
         ("classification head", head and f"{head}: {', '.join(labels)}"),
         ("task", task.get("_name")),
         ("data", task.get("data")),
@@ -80,7 +81,7 @@ def build_model_card(
         "",
         f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
     ]
-    if has_tokenizer:
+    if tokenizer:
         usage.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines = [
         "---",

@@ -105,7 +105,7 @@ def to_onnx(
             config.to_linformer_config(),
             config.classification_head_name if has_head else None,
             names,
-            kind is not None,
+            kind,
             describe_usage(config, has_head, kind, settings),
         )
         (target / "README.md").write_text(card, encoding="utf-8")

@@ -227,7 +227,7 @@ def _resize(options: argparse.Namespace) -> str:
 def _to_huggingface(options: argparse.Namespace) -> str:
     from ..checkpoints.huggingface import to_huggingface
 
-    to_huggingface(
+    reason = to_huggingface(
         options.checkpoint,
         options.out,
         dictionary=options.dictionary,
@@ -236,7 +236,8 @@ def _to_huggingface(options: argparse.Namespace) -> str:
         labels=options.labels,
         tokenizer=options.tokenizer,
     )
-    return f"{options.out} is written; load it with trust_remote_code=True"
+    note = f"; its tokenizer is the slow one: {reason}" if reason else ""
+    return f"{options.out} is written; load it with trust_remote_code=True{note}"
 
 
 def _to_onnx(options: argparse.Namespace) -> str:
