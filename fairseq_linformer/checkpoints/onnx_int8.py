@@ -2,8 +2,8 @@
 
 Weights of linear layers and embeddings are stored in 8 bits; activations are quantized at run time, per batch. E and F
 are not weights of a linear layer but multiply activations from the left, and stay in single precision, as do norms,
-softmax and the classification head. (Rounding E and F to 8 bits by row does not change the accuracy on SST-2, but they are
-less than 5 % of the weights.)
+softmax and the classification head. (Rounding E and F to 8 bits by row does not change the accuracy on SST-2, but they
+are less than 5 % of the weights.)
 """
 
 import logging

@@ -21,6 +21,7 @@ ROW_OPTIONS = (
     "max_tokens",
     "batch_size",
     "max_positions",
+    "stride",
     *FAIRSEQ_OPTIONS,
 )
 """Options for tasks and files."""
@@ -96,6 +97,13 @@ def add_parser(commands) -> None:
         type=int,
         metavar="N",
         help="n, the longest input in tokens; only for a model of transformers (default: the model's)",
+    )
+    rows.add_argument(
+        "--stride",
+        type=int,
+        metavar="S",
+        help="score inputs longer than n in windows of n tokens, S tokens apart, and average their logits (default: "
+        "truncate)",
     )
     perplexity = parser.add_argument_group("perplexity")
     perplexity.add_argument("--seed", type=int, metavar="S", help="seed of the masks (default: 1)")
@@ -211,7 +219,15 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
 
 def _evaluate_rows(classifier: Any, data: Any, options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.evaluate import evaluate
+    from ..evaluation.predict import MAX_TOKENS
+    from ..evaluation.strided import StridedClassifier
 
+    if options.stride is not None:
+        if not data.needs_tokenizer:
+            raise ValueError(f"--stride needs text, but {options.input} is already tokenized and truncated")
+        if options.truncation is not None:
+            raise ValueError("--truncation cannot be used with --stride, which truncates nothing")
+        classifier = StridedClassifier(classifier, options.stride, options.max_tokens or MAX_TOKENS)
     result = evaluate(classifier, data, options.predictions, **_set_options(options, ("max_tokens", "batch_size")))
     return result.as_dict(), result.report()
 

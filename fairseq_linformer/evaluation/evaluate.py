@@ -110,7 +110,7 @@ def evaluate(
 
     Args:
         classifier: a ``FairseqClassifier``, with a tokenizer if ``data.needs_tokenizer``, a
-            ``TransformersClassifier`` or an ``OnnxClassifier``.
+            ``TransformersClassifier``, an ``OnnxClassifier`` or a ``StridedClassifier``.
         predictions: file to write, ``.tsv`` or ``.jsonl``; ``-`` for standard output, None for no file.
         max_tokens, batch_size: limits of a batch; they do not change the result.
 

@@ -59,8 +59,16 @@ class OnnxClassifier:
         except Exception as error:  # onnxruntime has no common type of errors
             raise ValueError(f"onnxruntime cannot load {self.path / ONNX_GRAPH}: {first_line(error)}") from None
 
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> list[Encoding]:
-        """Encode rows of one or two sentences, truncated to n; of a pair, the longer sentence is truncated first."""
+    def encode(self, texts: Sequence[tuple[str, ...]], truncated: bool = True) -> list[Encoding]:
+        """Encode rows of one or two sentences; of a pair, the longer sentence is truncated first.
+
+        Args:
+            truncated: truncate to n.
+        """
+        if truncated:
+            self._tokenizer.enable_truncation(self.max_positions)
+        else:
+            self._tokenizer.no_truncation()
         inputs = [row if len(row) > 1 else row[0] for row in texts]
         return [{"input_ids": row.ids} for row in self._tokenizer.encode_batch(inputs)]
 
