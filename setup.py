@@ -47,6 +47,7 @@ setup(
     extras_require={
         "text": ["sentencepiece", "tiktoken", "datasets"],
         "curves": ["tensorboard", "matplotlib"],
+        "onnx": ["onnx==1.23.2", "onnxscript==0.7.2", "onnxruntime==1.32.0"],
         "huggingface": ["transformers>=5,<6", "safetensors"],
         "benchmark": ["linformer", "linformer-pytorch", "transformers>=5,<6", "matplotlib"],
         "test": ["pytest", "pytest-xdist", "hypothesis", "accelerate"],

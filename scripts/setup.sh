@@ -35,7 +35,7 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 # another torch, and without dependencies (see setup.py). It is installed last, so that pip does not report the missing
 # torchaudio.
 pip install torch==2.13.0 numpy 'setuptools<81' wheel cython
-pip install --no-build-isolation --editable '.[text,curves,huggingface,test,lint,docs]'
+pip install --no-build-isolation --editable '.[text,curves,huggingface,onnx,test,lint,docs]'
 pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1
 .venv/bin/python -c 'import fairseq_linformer.models' 2>/dev/null || {
     echo "setup.sh: installed, but importing fairseq_linformer.models fails:" >&2

@@ -15,6 +15,9 @@ from ..files import atomic
 from ..models.options import resolve_options, to_linformer_config
 from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
 
+ONNX_GRAPH = "model.onnx"
+"""File name of the graph in a folder that ``convert to-onnx`` wrote."""
+
 
 def read_checkpoint(path) -> dict[str, Any]:
     """Read a fairseq checkpoint of ``linformer_roberta``, ``roberta`` or the authors' plugin.
@@ -82,6 +85,12 @@ def training_seconds(path, start=None) -> float:
 def is_fairseq_checkpoint(checkpoint: str) -> bool:
     """Whether a command's CHECKPOINT is a fairseq file; otherwise it is a folder or hub name for ``transformers``."""
     return Path(checkpoint).is_file() or Path(checkpoint).suffix == ".pt"
+
+
+def is_onnx_folder(checkpoint: str) -> bool:
+    """Whether a command's CHECKPOINT is a folder that ``convert to-onnx`` wrote; those of the hub have weights too."""
+    folder = Path(checkpoint)
+    return (folder / ONNX_GRAPH).is_file() and not (folder / "model.safetensors").is_file()
 
 
 def _with_cfg(checkpoint: dict[str, Any]) -> dict[str, Any]:

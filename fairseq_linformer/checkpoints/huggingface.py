@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..corpus.tokenizer_files import TOKENIZER_FILES, TOKENIZER_FLAGS, TokenizerFiles
+from ..corpus.tokenizer_files import GPT2_FILES, TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
@@ -50,7 +50,7 @@ def to_huggingface(
     head: str | None = None,
     labels=None,
     tokenizer: bool = True,
-) -> None:
+) -> str | None:
     """Export a checkpoint of ``linformer_roberta`` to a folder for ``transformers``.
 
     Args:
@@ -62,6 +62,9 @@ def to_huggingface(
         labels: ``dict.txt`` of the labels; None for ``label/dict.txt`` next to the checkpoint, or, without it, the
             names LABEL_0, LABEL_1, ...
         tokenizer: False to export no tokenizer, which needs no dictionary.
+
+    Returns:
+        Why the exported tokenizer is the slow one; None if it is fast, or if none is exported.
 
     Raises:
         ValueError: a file or option is invalid, or the model cannot be exported. Nothing is written.
@@ -99,11 +102,17 @@ def to_huggingface(
         write_code(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
+            for path in files.values():
+                if path.name in GPT2_FILES:  # a fast tokenizer does not save what from_huggingface reads
+                    shutil.copyfile(path, folder / path.name)
             shutil.copyfile(files["vocab_file"], folder / DICTIONARY)
         names = [config.id2label[i] for i in range(config.num_labels)] if name else []
+        reason = getattr(tokens, "why_slow", None) if tokenizer else None
+        kind = None if not tokenizer else f"slow: {reason}" if reason else "fast"
         assert config.fairseq is not None  # set by this export
-        text = build_model_card(config.fairseq, config.to_linformer_config(), name, names, tokenizer)
+        text = build_model_card(config.fairseq, config.to_linformer_config(), name, names, kind)
         (folder / "README.md").write_text(text, encoding="utf-8")
+    return reason
 
 
 def from_huggingface(folder, out, *, dictionary=None) -> None:
@@ -124,10 +133,11 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     """
     check_new_folder(out)
     folder = Path(folder)
-    config = _read_config(folder)
-    weights = upgrade_projections(_read_weights(folder), config.to_linformer_config(), ENCODER_PREFIX)
-    if mismatch := _find_mismatch(weights, config):
-        raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
+    config, weights = read_exported(folder)
+    if config.fairseq is None:
+        raise ValueError(
+            f"{folder / 'config.json'} has no 'fairseq'; only models exported from fairseq can be converted back"
+        )
     state = to_fairseq(
         weights, config.classification_head_name, config.tie_word_embeddings, config.to_linformer_config()
     )
@@ -140,11 +150,24 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
 
     with new_folder(out) as target:
         torch.save(_build_checkpoint(config, state), target / "model.pt")
-        for name in TOKENIZER_FILES:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, target / name)
+        found = find_tokenizer_files(folder)
+        for path in found.paths if found else ():
+            shutil.copyfile(path, target / path.name)
         if dictionary is not None:
             _write_dictionaries(config, dictionary, target)
+
+
+def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, torch.Tensor]]:
+    """Read configuration and weights of a folder for ``transformers``, of any version. No code in it is run.
+
+    Raises:
+        ValueError: the folder is not that of a Linformer, or is damaged.
+    """
+    config = _read_config(folder)
+    weights = upgrade_projections(_read_weights(folder), config.to_linformer_config(), ENCODER_PREFIX)
+    if mismatch := _find_mismatch(weights, config):
+        raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
+    return config, weights
 
 
 def _build_config(data: dict[str, Any], path, head: str | None, labels) -> LinformerPreTrainedConfig:
@@ -203,10 +226,7 @@ def _read_config(folder: Path) -> LinformerPreTrainedConfig:
     kind = values.get("model_type") if isinstance(values, dict) else None
     if kind != LinformerPreTrainedConfig.model_type:
         raise ValueError(f"model_type in {path} must be {LinformerPreTrainedConfig.model_type!r}, got {kind!r}")
-    config = LinformerPreTrainedConfig.from_dict(values)
-    if config.fairseq is None:
-        raise ValueError(f"{path} has no 'fairseq'; only models exported from fairseq can be converted back")
-    return config
+    return LinformerPreTrainedConfig.from_dict(values)
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -1,38 +1,62 @@
 """The model card, README.md of an exported folder."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 
+@dataclass(frozen=True)
+class OnnxUsage:
+    """What the card of an ONNX folder says.
+
+    Attributes:
+        summary: a sentence about inputs and outputs.
+        lines: Markdown of the code that runs the model.
+        rows: rows of the table.
+    """
+
+    summary: str
+    lines: list[str]
+    rows: list[tuple[str, Any]]
+
+
 def build_model_card(
-    details: dict[str, Any], shape: Any, head: str | None, labels: list[str], has_tokenizer: bool
+    details: dict[str, Any],
+    shape: Any,
+    head: str | None,
+    labels: list[str],
+    tokenizer: str | None,
+    onnx: OnnxUsage | None = None,
 ) -> str:
     """Build the model card, README.md of an exported folder.
 
     Args:
-        details: from ``collect_provenance``.
+        details: from ``collect_provenance``; empty if unknown.
         shape: the ``LinformerConfig``.
         head: name of the exported classification head, or None.
         labels: its labels.
-        has_tokenizer: the folder contains a tokenizer.
+        tokenizer: kind of the tokenizer in the folder; None if it has none.
+        onnx: how to use the folder if it is for ONNX; None if it is for ``transformers``.
     """
-    cfg = details["cfg"]
+    cfg = details.get("cfg", {})
     task, dataset, optimization = (cfg.get(name, {}) for name in ("task", "dataset", "optimization"))
-    imported, distilled = (details.get(name) or {} for name in ("imported", "distilled"))
+    imported, distilled, versions = (details.get(name) or {} for name in ("imported", "distilled", "versions"))
     rows = [
-        ("architecture", cfg["model"]["_name"]),
+        *(onnx.rows if onnx else ()),
+        ("architecture", cfg.get("model", {}).get("_name")),
         ("n, the longest input", shape.max_positions),
         ("k, the projected dimension", shape.projected_dim),
         ("sharing of E and F", shape.sharing),
         ("layers, embedding dimension, heads", f"{shape.layers}, {shape.embed_dim}, {shape.attention_heads}"),
         ("dictionary", f"{shape.vocab_size} entries"),
+        ("tokenizer", tokenizer),
         ("classification head", head and f"{head}: {', '.join(labels)}"),
         ("task", task.get("_name")),
         ("data", task.get("data")),
-        ("updates", details["num_updates"]),
-        ("epoch", details["epoch"]),
-        ("validation loss", details["val_loss"]),
-        (f"best {cfg.get('checkpoint', {}).get('best_checkpoint_metric', 'value')}", details["best"]),
+        ("updates", details.get("num_updates")),
+        ("epoch", details.get("epoch")),
+        ("validation loss", details.get("val_loss")),
+        (f"best {cfg.get('checkpoint', {}).get('best_checkpoint_metric', 'value')}", details.get("best")),
         ("optimizer", cfg.get("optimizer", {}).get("_name")),
         ("learning rate", optimization.get("lr")),
         ("schedule", cfg.get("lr_scheduler", {}).get("_name")),
@@ -47,14 +71,21 @@ def build_model_card(
         ("tokens of distillation, at most", distilled.get("tokens_at_most")),
         ("share of the Transformer's variance kept, last layer", _last_share(distilled)),
         *_score_rows(details.get("finetuned") or {}),
-        ("fairseq", details["versions"]["fairseq"]),
-        ("fairseq-linformer", details["versions"]["fairseq_linformer"]),
+        ("fairseq", versions.get("fairseq")),
+        ("fairseq-linformer", versions.get("fairseq_linformer")),
     ]
     pipeline = "text-classification" if head else "fill-mask"
     auto = "AutoModelForSequenceClassification" if head else "AutoModelForMaskedLM"
+    usage = [
+        "    from transformers import " + auto + ", pipeline",
+        "",
+        f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
+    ]
+    if tokenizer:
+        usage.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines = [
         "---",
-        "library_name: transformers",
+        f"library_name: {'onnx' if onnx else 'transformers'}",
         f"pipeline_tag: {pipeline}",
         "tags:",
         "- linformer",
@@ -66,14 +97,10 @@ def build_model_card(
         "# Linformer",
         "",
         "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with "
-        "fairseq and converted by fairseq-linformer. The model code is in this folder.",
+        f"fairseq and converted by fairseq-linformer. {onnx.summary if onnx else 'The model code is in this folder.'}",
         "",
-        "    from transformers import " + auto + ", pipeline",
-        "",
-        f'    model = {auto}.from_pretrained("FOLDER", trust_remote_code=True)',
+        *(onnx.lines if onnx else usage),
     ]
-    if has_tokenizer:
-        lines.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
     lines += ["", "| | |", "|---|---|"]
     lines += [f"| {name} | {_format_cell(value)} |" for name, value in rows if value not in (None, "")]
     lines += [

@@ -7,6 +7,7 @@ from typing import Any
 from ..corpus.tokenizer import WordPiece
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer, read_dictionary
+from .fast_tokenizer import build_fast_tokenizer
 
 DICTIONARY = "dict.txt"
 
@@ -23,7 +24,8 @@ def find_tokenizer(
         files: where the tokenizer is.
 
     Returns:
-        The tokenizer for ``transformers``, and its files by name; ``vocab_file`` is the dictionary.
+        The tokenizer for ``transformers``, and its files by name; ``vocab_file`` is the dictionary. It is the fast one
+        wherever that has the same token IDs; otherwise ``why_slow`` of the slow one is the reason.
 
     Raises:
         ValueError: a file is missing or invalid.
@@ -46,7 +48,12 @@ def find_tokenizer(
     model, *merges = map(str, files.paths)
     parts = {"encoder_file": model, "merges_file": merges[0]} if merges else {"sentencepiece_file": model}
     tokenizer = LinformerTokenizer(str(dictionary), **parts, model_max_length=max_positions)
-    return tokenizer, {name: Path(path) for name, path in tokenizer.files.items()}
+    files_by_name = {name: Path(path) for name, path in tokenizer.files.items()}
+    try:
+        return build_fast_tokenizer(tokenizer), files_by_name
+    except ValueError as error:
+        tokenizer.why_slow = str(error)
+        return tokenizer, files_by_name
 
 
 def _load_wordpiece(path: Path, dictionary, max_positions: int) -> tuple[Any, dict[str, Path]]:

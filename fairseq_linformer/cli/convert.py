@@ -84,17 +84,32 @@ def add_parser(commands) -> None:
         "export a checkpoint to transformers",
         "convert to-huggingface checkpoint_best.pt hf-base --dictionary dict.txt --sentencepiece-model spm.model",
     )
-    next_to = "next to CHECKPOINT"
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="checkpoint of linformer_roberta")
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
-    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
-    add_tokenizer(parser, default=next_to)
-    parser.add_argument("--no-tokenizer", dest="tokenizer", action="store_false", help="do not export the tokenizer")
-    parser.add_argument("--head", metavar="NAME", help="classification head to export (default: the only one)")
-    parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help=f"dict.txt of the labels (default: label/dict.txt {next_to})"
-    )
+    _add_export_options(parser)
     parser.set_defaults(run=_to_huggingface)
+
+    parser = add_command(
+        subcommands,
+        "to-onnx",
+        "export a checkpoint to ONNX, for onnxruntime without PyTorch",
+        """convert to-onnx checkpoint_best.pt onnx-base
+        convert to-onnx hf-base onnx-base --int8 --max-positions 256""",
+    )
+    parser.add_argument(
+        "checkpoint",
+        type=Path,
+        metavar="CHECKPOINT-OR-FOLDER",
+        help="checkpoint of linformer_roberta, or folder that to-huggingface wrote",
+    )
+    _add_export_options(parser)
+    parser.add_argument(
+        "--int8", action="store_true", help="quantize linear layers and embeddings to int8 (E and F stay in fp32)"
+    )
+    parser.add_argument(
+        "--max-positions", type=int, metavar="N", help="longest input of the graph in tokens (default: the model's n)"
+    )
+    parser.add_argument("--opset", type=int, default=20, metavar="V", help="version of ONNX's operators, 18 to 23")
+    parser.set_defaults(run=_to_onnx)
 
     parser = add_command(
         subcommands,
@@ -113,6 +128,19 @@ def add_parser(commands) -> None:
         "--dictionary", type=Path, metavar="FILE", help="fairseq's dict.txt (default: the one in FOLDER)"
     )
     parser.set_defaults(run=_from_huggingface)
+
+
+def _add_export_options(parser: Any) -> None:
+    """Add the options of ``to-huggingface`` and ``to-onnx``."""
+    next_to = "next to CHECKPOINT"
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    parser.add_argument("--dictionary", type=Path, metavar="FILE", help=f"fairseq's dict.txt (default: {next_to})")
+    add_tokenizer(parser, default=next_to)
+    parser.add_argument("--no-tokenizer", dest="tokenizer", action="store_false", help="do not export the tokenizer")
+    parser.add_argument("--head", metavar="NAME", help="classification head to export (default: the only one)")
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help=f"dict.txt of the labels (default: label/dict.txt {next_to})"
+    )
 
 
 MODEL_OPTIONS = (
@@ -199,7 +227,7 @@ def _resize(options: argparse.Namespace) -> str:
 def _to_huggingface(options: argparse.Namespace) -> str:
     from ..checkpoints.huggingface import to_huggingface
 
-    to_huggingface(
+    reason = to_huggingface(
         options.checkpoint,
         options.out,
         dictionary=options.dictionary,
@@ -208,7 +236,26 @@ def _to_huggingface(options: argparse.Namespace) -> str:
         labels=options.labels,
         tokenizer=options.tokenizer,
     )
-    return f"{options.out} is written; load it with trust_remote_code=True"
+    note = f"; its tokenizer is the slow one: {reason}" if reason else ""
+    return f"{options.out} is written; load it with trust_remote_code=True{note}"
+
+
+def _to_onnx(options: argparse.Namespace) -> str:
+    from ..checkpoints.onnx_export import to_onnx
+
+    to_onnx(
+        options.checkpoint,
+        options.out,
+        int8=options.int8,
+        head=options.head,
+        max_positions=options.max_positions,
+        opset=options.opset,
+        dictionary=options.dictionary,
+        tokenizer_files=tokenizer_files(options),
+        labels=options.labels,
+        tokenizer=options.tokenizer,
+    )
+    return f"{options.out} is written; {options.out / 'README.md'} has the lines that run it"
 
 
 def _from_huggingface(options: argparse.Namespace) -> str:

@@ -21,6 +21,7 @@ ROW_OPTIONS = (
     "max_tokens",
     "batch_size",
     "max_positions",
+    "stride",
     *FAIRSEQ_OPTIONS,
 )
 """Options for tasks and files."""
@@ -40,7 +41,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="fairseq checkpoint, transformers folder, or model name on the Hugging Face hub",
+        help="fairseq checkpoint, folder of transformers or `convert to-onnx`, or model name on the Hugging Face hub",
     )
     parser.add_argument(
         "input",
@@ -96,6 +97,13 @@ def add_parser(commands) -> None:
         type=int,
         metavar="N",
         help="n, the longest input in tokens; only for a model of transformers (default: the model's)",
+    )
+    rows.add_argument(
+        "--stride",
+        type=int,
+        metavar="S",
+        help="score inputs longer than n in windows of n tokens, S tokens apart, and average their logits (default: "
+        "truncate)",
     )
     perplexity = parser.add_argument_group("perplexity")
     perplexity.add_argument("--seed", type=int, metavar="S", help="seed of the masks (default: 1)")
@@ -169,7 +177,7 @@ def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
 
 
 def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
-    from ..checkpoints.files import is_fairseq_checkpoint
+    from ..checkpoints.files import is_fairseq_checkpoint, is_onnx_folder
     from ..evaluation.evaluate import EvaluationData
 
     columns = tuple(options.text_column), options.label_column
@@ -191,6 +199,14 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
             print(warning, file=sys.stderr)
         if data.needs_tokenizer:
             classifier.use_tokenizer(tokenizer_files(options))
+    elif is_onnx_folder(options.checkpoint):
+        from ..evaluation.onnx_classifier import OnnxClassifier
+
+        if unused := _set_options(options, (*FAIRSEQ_OPTIONS, "max_positions")):
+            raise ValueError(f"{_flag(next(iter(unused)))} does not apply to the ONNX folder {options.checkpoint}")
+        if options.device not in (None, "cpu"):
+            raise ValueError(f"--device must be cpu for the ONNX folder {options.checkpoint}, got {options.device}")
+        return _evaluate_rows(OnnxClassifier(options.checkpoint), data, options)
     else:
         from ..evaluation.transformers_classifier import TransformersClassifier
 
@@ -203,7 +219,15 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
 
 def _evaluate_rows(classifier: Any, data: Any, options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.evaluate import evaluate
+    from ..evaluation.predict import MAX_TOKENS
+    from ..evaluation.strided import StridedClassifier
 
+    if options.stride is not None:
+        if not data.needs_tokenizer:
+            raise ValueError(f"--stride needs text, but {options.input} is already tokenized and truncated")
+        if options.truncation is not None:
+            raise ValueError("--truncation cannot be used with --stride, which truncates nothing")
+        classifier = StridedClassifier(classifier, options.stride, options.max_tokens or MAX_TOKENS)
     result = evaluate(classifier, data, options.predictions, **_set_options(options, ("max_tokens", "batch_size")))
     return result.as_dict(), result.report()
 

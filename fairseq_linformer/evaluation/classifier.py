@@ -94,25 +94,31 @@ class FairseqClassifier:
         """Raise ValueError if the dictionary ``path`` differs from the model's."""
         check_dictionary(Path(path), self._vocab_size, self.path, same_as=[self._dictionary])
 
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> list[Encoding]:
-        """Encode rows of one or two sentences, truncated to n; call ``use_tokenizer`` first."""
+    def encode(self, texts: Sequence[tuple[str, ...]], truncated: bool = True) -> list[Encoding]:
+        """Encode rows of one or two sentences; call ``use_tokenizer`` first.
+
+        Args:
+            truncated: truncate to n; False only for single sentences.
+        """
         assert self._tokenizer is not None
         ids, sizes = zip(*(self._tokenizer.encode([row[i] for row in texts]) for i in range(len(texts[0]))))
-        ids, sizes, _ = truncate(ids, sizes, self.max_positions, self._truncation)
-        return self.join_inputs([np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)])
+        if truncated:
+            ids, sizes, _ = truncate(ids, sizes, self.max_positions, self._truncation)
+        return self.join_inputs([np.split(text, np.cumsum(size)[:-1]) for text, size in zip(ids, sizes)], truncated)
 
-    def join_inputs(self, inputs: Sequence[Sequence[np.ndarray]]) -> list[Encoding]:
+    def join_inputs(self, inputs: Sequence[Sequence[np.ndarray]], truncated: bool = True) -> list[Encoding]:
         """Join the sentences of each row as fairseq's task does: ``<s> a </s>``, ``<s> a </s> </s> b </s>``.
 
         Args:
             inputs: token IDs of each row, ending with </s>, for each of one or two sentences.
+            truncated: truncate to n.
         """
         task = get_cfg_section(self.checkpoint, "task")
         starts = (task.get("init_token", 0), task.get("separator_token", 2))
-        rows = []
+        rows, longest = [], self.max_positions if truncated else None
         for row in zip(*inputs):
             tokens = [token for start, text in zip(starts, row) for token in (start, *text.tolist())]
-            rows.append({"input_ids": [token for token in tokens if token is not None][: self.max_positions]})
+            rows.append({"input_ids": [token for token in tokens if token is not None][:longest]})
         return rows
 
     @torch.inference_mode()

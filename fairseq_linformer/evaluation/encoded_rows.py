@@ -20,6 +20,7 @@ from ..task_data.task_source import open_source
 from ..task_data.tasks import TASKS, Task
 from .classifier import MANIFEST, Encoding, FairseqClassifier, read_label_names
 from .example_files import Example
+from .strided import StridedClassifier
 
 _CHUNK_ROWS = 1000
 
@@ -97,6 +98,8 @@ def _parse_score(label: str) -> float:
 
 def num_inputs(classifier) -> int | None:
     """Sentences per row, if the manifest next to the model names its task, or if all tasks with its classes agree."""
+    if isinstance(classifier, StridedClassifier):
+        return 1
     if isinstance(classifier, FairseqClassifier) and (task := read_prepared_task(classifier.path.parent)):
         return task.num_inputs
     names = sorted(normalize_names(classifier.names))

@@ -109,8 +109,8 @@ def evaluate(
     """Predict every row of ``data``, write the predictions and score them.
 
     Args:
-        classifier: a ``FairseqClassifier``, with a tokenizer if ``data.needs_tokenizer``, or a
-            ``TransformersClassifier``.
+        classifier: a ``FairseqClassifier``, with a tokenizer if ``data.needs_tokenizer``, a
+            ``TransformersClassifier``, an ``OnnxClassifier`` or a ``StridedClassifier``.
         predictions: file to write, ``.tsv`` or ``.jsonl``; ``-`` for standard output, None for no file.
         max_tokens, batch_size: limits of a batch; they do not change the result.
 
@@ -156,7 +156,7 @@ def _rows(classifier, data: EvaluationData) -> tuple[int | None, Iterator[Encode
     if is_prepared(data.name):
         if not isinstance(classifier, FairseqClassifier):
             raise ValueError(
-                f"{data.name} has fairseq's token IDs, which the transformers model {classifier.path} cannot read; "
+                f"{data.name} has fairseq's token IDs, which {classifier.path} cannot read; "
                 "pass the task with --source, or a file"
             )
         return read_prepared_rows(classifier, data.name, data.split or "valid")

@@ -57,10 +57,22 @@ class TransformersClassifier:
         self.names: list[str] = [] if self.is_score else [config.id2label[i] for i in range(config.num_labels)]
         self.max_positions = resolve_max_positions(config, self._tokenizer, max_positions)
 
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> list[Encoding]:
-        """Encode rows of one or two sentences, truncated to n; of a pair, the longer sentence is truncated first."""
+    def encode(self, texts: Sequence[tuple[str, ...]], truncated: bool = True) -> list[Encoding]:
+        """Encode rows of one or two sentences; of a pair, the longer sentence is truncated first.
+
+        Args:
+            truncated: truncate to n; False only for tokenizers that add one token on each side.
+
+        Raises:
+            ValueError: the tokenizer adds other tokens, and ``truncated`` is False.
+        """
         columns = [list(column) for column in zip(*texts)]
-        batch = self._tokenizer(*columns, truncation="longest_first", max_length=self.max_positions)
+        if truncated:
+            batch = self._tokenizer(*columns, truncation="longest_first", max_length=self.max_positions)
+        elif (num_special := self._tokenizer.num_special_tokens_to_add()) != 2:
+            raise ValueError(f"the tokenizer of {self.path} must add 2 tokens to score windows, got {num_special}")
+        else:
+            batch = self._tokenizer(*columns, truncation=False, verbose=False)
         return [{key: batch[key][i] for key in batch} for i in range(len(texts))]
 
     @torch.inference_mode()

@@ -2,8 +2,9 @@
 
 This file is copied into exported folders: it needs ``transformers``, and ``sentencepiece`` for sentencepiece models.
 Pieces come from sentencepiece or from the byte-level BPE of ``tokenizers``, and token IDs from fairseq's ``dict.txt``.
-A ``tokenizer.json`` would be faster but not exact: it cannot map several pieces to one token ID, such as <unk> for all
-pieces that the dictionary lacks, and it does not always treat white space like sentencepiece.
+A ``tokenizer.json`` is faster, and exported for GPT-2's BPE. In other cases it would not be exact: it cannot map
+several pieces to one token ID, such as <unk> for all pieces that the dictionary lacks, and it does not always normalize
+text like sentencepiece.
 """
 
 import json
@@ -129,6 +130,8 @@ class LinformerTokenizer(PreTrainedTokenizer):
     }
     model_input_names = ["input_ids", "attention_mask"]
     _auto_class = "AutoTokenizer"
+    why_slow: str | None = None
+    """Why the export has no fast tokenizer."""
 
     def __init__(
         self,

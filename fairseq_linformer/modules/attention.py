@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
 from .local_window import attend_locally, attend_locally_at, gathers_outputs
-from .order import Order, cheapest_order
+from .order import Order, cheapest_order, exported_order
 from .projection import LinearProjection, Projection
 
 LinearFactory = Callable[[int, int], nn.Linear]
@@ -123,7 +123,9 @@ class LinearMultiheadAttention(nn.Module):
         # Keys in reach are computed from the input, so projecting keys costs less than projecting the input.
         orders = (Order.KEYS,) if self.local_window else E.orders
         num_reached = E.num_reached(n)
-        if order is None:
+        if order is None and torch.compiler.is_exporting():
+            order = exported_order(num_reached_by_one=E.num_reached(1), among=orders)
+        elif order is None:
             order = cheapest_order(
                 q.size(2), n, num_reached, self.embed_dim, self.num_heads, separate_values=F_ is not E, among=orders
             )

@@ -23,6 +23,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from .windows import ceil_div
+
 CHUNK, MAX_CHUNK = 32, 128
 """C, and its limit in fused attention, where larger chunks copy the projected keys less often."""
 BACKWARD_WEIGHTS = 2**19
@@ -56,7 +58,13 @@ def attend_locally(
     """
     tensors = [x.to(q.dtype) for x in (q, *projected, *exact, value_bias)]
     context: Tensor
-    if dropout > 0 and q.device.type == "cpu":  # not fused there: see attention.py
+    if torch.compiler.is_exporting():  # ONNX has no fused attention, for which chunks would copy the projected keys
+        q, projected_keys, projected_values, keys, values, value_bias = tensors
+        C, c = CHUNK, ceil_div(q.size(2), CHUNK)
+        mask = _neighbor_mask(padding_mask, q, C, reach)
+        weights = _unfused_weights(q, projected_keys, keys, bias, mask, C, c, reach)
+        context = _unfused_context(weights, projected_values, values, value_bias, C, c, reach)
+    elif dropout > 0 and q.device.type == "cpu":  # not fused there: see attention.py
         mask = _neighbor_mask(padding_mask, q, CHUNK, reach)
         context = _UnfusedAttention.apply(*tensors, bias, mask, reach, dropout)  # type: ignore[no-untyped-call]
     else:
@@ -112,7 +120,9 @@ def attend_locally_at(
 def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
     """Whether to attend at all positions and gather the outputs of some, because copies of the neighbors of each would
     be more than twice as large as the input."""
-    return reach > 0 and num_positions * (2 * reach + 1) > 2 * n
+    if reach == 0 or torch.compiler.is_exporting():  # an exported graph has no branches
+        return False
+    return num_positions * (2 * reach + 1) > 2 * n
 
 
 def chunk_size(num_projected: int) -> int:
@@ -162,6 +172,29 @@ def _attend_in_chunks(
     return _from_chunks(chunks.transpose(1, 2), n)
 
 
+def _unfused_weights(
+    q: Tensor, projected_keys: Tensor, keys: Tensor, bias: Tensor | None, mask: Tensor, C: int, c: int, reach: int
+) -> Tensor:
+    """The weights of the k' projected positions and of the S neighbors of a chunk, (B, H, n, k' + S)."""
+    scaled = q / math.sqrt(q.size(-1))
+    far = scaled @ projected_keys.transpose(-2, -1)  # (B, H, n, k')
+    if bias is not None:
+        far += bias
+    near = _to_chunks(scaled, C, c) @ _to_neighbors(keys, C, c, reach).transpose(-2, -1)
+    near += mask  # (B, H, c, C, S)
+    return torch.softmax(torch.cat([far, _from_chunks(near, q.size(2))], -1), -1)
+
+
+def _unfused_context(
+    weights: Tensor, projected_values: Tensor, values: Tensor, value_bias: Tensor, C: int, c: int, reach: int
+) -> Tensor:
+    """The context, (B, H, n, d_h), of the weights of ``_unfused_weights``."""
+    far, near = weights.split((projected_values.size(2), C + 2 * reach), -1)
+    context = _to_chunks(near, C, c) @ (_to_neighbors(values, C, c, reach) + value_bias.unsqueeze(1))
+    result: Tensor = far @ projected_values + _from_chunks(context, values.size(2))
+    return result
+
+
 class _UnfusedAttention(torch.autograd.Function):
     """Attention that stores all weights (4 bytes, and 1 for dropout), and no copies of keys or values."""
 
@@ -179,19 +212,11 @@ class _UnfusedAttention(torch.autograd.Function):
         reach: int,
         dropout: float,
     ) -> Tensor:
-        n, (c, C) = q.size(2), mask.shape[2:4]
+        C, c = mask.size(3), mask.size(2)
         with torch.autocast(q.device.type, enabled=False):
-            scaled = q / math.sqrt(q.size(-1))
-            far = scaled @ projected_keys.transpose(-2, -1)  # (B, H, n, k')
-            if bias is not None:
-                far += bias
-            near = _to_chunks(scaled, C, c) @ _to_neighbors(keys, C, c, reach).transpose(-2, -1)
-            near += mask  # (B, H, c, C, S)
-            weights = torch.softmax(torch.cat([far, _from_chunks(near, n)], -1), -1)
+            weights = _unfused_weights(q, projected_keys, keys, bias, mask, C, c, reach)
             dropped, kept = torch.native_dropout(weights, dropout, True)
-            far, near = dropped.split((far.size(-1), near.size(-1)), -1)
-            context = _to_chunks(near, C, c) @ (_to_neighbors(values, C, c, reach) + value_bias.unsqueeze(1))
-            result: Tensor = far @ projected_values + _from_chunks(context, n)
+            result = _unfused_context(dropped, projected_values, values, value_bias, C, c, reach)
         ctx.save_for_backward(value_bias, q, projected_keys, projected_values, keys, values, weights, kept)
         ctx.chunks, ctx.reach, ctx.scale = (C, c), reach, 1 / (1 - dropout)
         ctx.sentences = max(1, BACKWARD_WEIGHTS // weights[0].numel())
@@ -257,6 +282,9 @@ def _from_chunks(x: Tensor, n: int) -> Tensor:
 def _to_neighbors(x: Tensor, C: int, c: int, reach: int) -> Tensor:
     """The S positions around each chunk, zero outside the input: (B, H, n, d_h) to (B, H, c, S, d_h)."""
     padded = F.pad(x, (0, 0, reach, c * C - x.size(2) + reach))
+    if torch.compiler.is_exporting():  # unfold needs a fixed length there
+        starts, offsets = torch.arange(c, device=x.device) * C, torch.arange(C + 2 * reach, device=x.device)
+        return padded[:, :, starts.unsqueeze(1) + offsets]
     return padded.unfold(2, C + 2 * reach, C).transpose(-2, -1)
 
 
@@ -277,7 +305,7 @@ def _neighbor_mask(padding_mask: Tensor | None, q: Tensor, C: int, reach: int) -
     Queries after the end, whose output is discarded, repeat the last one, so that no softmax is empty.
     """
     n = q.size(2)
-    c = -(-n // C)
+    c = ceil_div(n, C)
     queries = torch.arange(c * C, device=q.device).clamp(max=n - 1).view(c, C, 1)
     keys = (torch.arange(c, device=q.device) * C - reach).view(c, 1, 1) + torch.arange(C + 2 * reach, device=q.device)
     is_masked = ((keys - queries).abs() > reach) | (keys < 0) | (keys >= n)  # (c, C, S)

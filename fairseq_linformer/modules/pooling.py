@@ -56,7 +56,7 @@ class MaxPool(WindowedProjection):
         inside = self.layout.split_mask(x.size(1), padding_mask, x.device).unsqueeze(-1)  # (B or 1, rows, W, 1)
         lowest = torch.finfo(x.dtype).min
         highest = self.layout.split(x).masked_fill(~inside, lowest).amax(2)
-        highest = self.layout.merge(highest, torch.maximum)
+        highest = self.layout.merge(highest, torch.maximum, lowest)
         # Attention masks windows with only padding, but their values must be finite.
         is_empty = self.layout.counts(x.size(1), padding_mask, x.device) == 0
         return highest.masked_fill(is_empty.unsqueeze(-1), 0.0)

@@ -10,6 +10,7 @@ here it is a (k, N) parameter without bias. An input of n < N positions uses its
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -172,13 +173,13 @@ class WindowedProjection(Projection):
             padding_mask: (B, n), True at padding, or None.
         """
         n = x.size(1)
-        if not self.fills or (n == self.n and padding_mask is None):
+        if not self.fills or (padding_mask is None and n == self.n):
             return None
         if self.layout is None:
             num_real = torch.tensor([n], device=x.device) if padding_mask is None else (~padding_mask).sum(1)
             scale = (self.n / num_real.clamp(min=1).to(x.dtype)).sqrt().view(-1, 1, 1)
         elif self.overlaps:
-            weights = self.layout.triangle(x.device)[: self.num_reached(n), :n].to(x.dtype)  # (k', n)
+            weights = self.layout.triangle(x.device).to(x.dtype)[: self.num_reached(n), :n]  # (k', n)
             # (B or 1, k'): the share of the weights on real tokens
             share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
             scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
@@ -252,6 +253,14 @@ class LearnedProjection(WindowedProjection):
             else:
                 self.start.copy_(value.expand_as(self.start))
                 self.delta.zero_()
+
+    def fold_(self) -> None:
+        """Store E as a plain ``weight``, without ``start``, ``scale`` and ``delta``, and freeze it."""
+        weight = self().detach()
+        if self.delta is not None:
+            self.delta = None
+            del self.start, self.scale
+        self.weight = nn.Parameter(weight, requires_grad=False)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         names = [name for name in _ENTRIES if prefix + name in state_dict]
@@ -389,7 +398,7 @@ class HeadProjections(Projection):
         self.heads: Sequence[Projection] = nn.ModuleList(heads)  # type: ignore[assignment]
 
     def num_reached(self, n: int) -> int:
-        return max(head.num_reached(n) for head in self.heads)
+        return reduce(torch.sym_max, (head.num_reached(n) for head in self.heads))
 
     def bias(
         self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None

@@ -70,9 +70,10 @@ class Windows:
     def num_reached(self, n: int) -> int:
         """k', the number of windows that start before position n."""
         first = self.num_separate
-        if n <= first:
-            return 1
-        return first + max(1, min(self.k - first, -(-(n - first - self.offset) * self.k // self.N)))
+        num_regular = ceil_div((n - first - self.offset) * self.k, self.N)
+        num_regular = torch.sym_max(1, torch.sym_min(self.k - first, num_regular))  # n is symbolic in torch.export
+        reached: int = torch.sym_max(1, torch.sym_min(n, first + num_regular))
+        return reached
 
     def sizes(self, device: torch.device | None = None) -> Tensor:
         """(k,): the number of positions of each window."""
@@ -120,7 +121,7 @@ class Windows:
         if padding_mask is None:
             return edges.diff() - near.diff()
         before = _count_before(padding_mask)
-        counts_near = before.gather(1, near.expand(len(before), -1, -1).flatten(1)).view(-1, *near.shape[1:]).diff()
+        counts_near = before.gather(1, near.expand(before.size(0), -1, -1).flatten(1)).view(-1, *near.shape[1:]).diff()
         return before[:, edges].diff().unsqueeze(1) - counts_near
 
     # Pooling and convolution read windows as rows of W positions.
@@ -128,7 +129,7 @@ class Windows:
     def num_rows(self, n: int) -> int:
         """The number of rows of ``split``."""
         first = self.num_separate
-        return first + -(-(n - first) * self.k // self.N)
+        return first + ceil_div((n - first) * self.k, self.N)
 
     def split(self, x: Tensor) -> Tensor:
         """Split (B, n, d) into rows of W positions, (B, rows, W, d), with zeros where a row has no position.
@@ -138,8 +139,8 @@ class Windows:
         """
         n, first, W = x.size(1), self.num_separate, self.width
         if self.N % self.k == 0:
-            padded = F.pad(x, (0, 0, first * (W - 1), -(n - first) % W))
-            rows: Tensor = padded.unflatten(1, (-1, W))
+            num_rows, before = self.num_rows(n), first * (W - 1)
+            rows: Tensor = F.pad(x, (0, 0, before, num_rows * W - before - n)).unflatten(1, (num_rows, W))
             return rows
         positions, is_inside = self._row_positions(n, x.device)
         return x[:, positions.clamp(0, n - 1)] * is_inside.unsqueeze(-1)
@@ -151,8 +152,22 @@ class Windows:
             return is_inside.unsqueeze(0)
         return is_inside & ~padding_mask[:, positions.clamp(0, n - 1)]
 
-    def merge(self, rows: Tensor, combine: Callable[[Tensor, Tensor], Tensor] = torch.add) -> Tensor:
-        """Combine the two rows of the last window: (B, rows, ...) to (B, k', ...)."""
+    def merge(
+        self, rows: Tensor, combine: Callable[[Tensor, Tensor], Tensor] = torch.add, neutral: float = 0.0
+    ) -> Tensor:
+        """Combine the two rows of the last window: (B, rows, ...) to (B, k', ...).
+
+        Args:
+            combine: an operation on two rows.
+            neutral: its neutral element.
+        """
+        if torch.compiler.is_exporting():
+            # For any number of rows: the second row of the last window, if any, after neutral rows.
+            reached = torch.sym_min(self.k, rows.size(1))
+            rest = rows[:, reached:]
+            padding = [0] * (2 * (rows.dim() - 2))
+            rest = F.pad(rest, (*padding, reached - rest.size(1), 0), value=neutral)
+            return combine(rows[:, :reached], rest)
         if rows.size(1) <= self.k:
             return rows
         return torch.cat([rows[:, : self.k - 1], combine(rows[:, self.k - 1 : self.k], rows[:, self.k :])], 1)
@@ -167,6 +182,11 @@ class Windows:
             starts, ends = F.pad(starts, (1, 0), value=1 - W), F.pad(ends, (1, 0), value=1)
         positions = starts.unsqueeze(1) + torch.arange(W, device=device)
         return positions, (positions >= 0) & (positions < ends.unsqueeze(1))
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up, for a > -b. Unlike ``-(-a // b)`` it divides no negative number, which ONNX rounds up."""
+    return (a + b - 1) // b
 
 
 def _count_before(padding_mask: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 
+from fairseq_linformer.checkpoints.tokenizer_files import find_tokenizer
 from fairseq_linformer.corpus import sentencepiece_model
 from fairseq_linformer.huggingface import LinformerTokenizer
 from fairseq_linformer.huggingface.tokenization_linformer import read_dictionary
@@ -141,6 +142,41 @@ def test_gpt2(tmp_path):
     again = AutoTokenizer.from_pretrained(folder / "saved", trust_remote_code=True)
     assert again("the cat <mask> on")["input_ids"] == expected.tolist()
     assert [again(text)["input_ids"] for text in texts(50)] == [tokenizer(text)["input_ids"] for text in texts(50)]
+
+
+def complete_dictionary(folder: Path) -> Path:
+    """Add the pieces that the dictionary of ``small_gpt2`` lacks."""
+    numbers = json.loads((folder / "encoder.json").read_text()).values()
+    known = {line.split()[0] for line in (folder / "dict.txt").read_text().splitlines()}
+    with open(folder / "dict.txt", "a") as file:
+        file.writelines(f"{number} 1\n" for number in numbers if str(number) not in known)
+    return folder
+
+
+def test_fast_tokenizer_of_gpt2(tmp_path):
+    """IDs, pairs, special tokens, offsets and truncation."""
+    folder = small_gpt2(tmp_path)
+    slow, files = find_tokenizer(folder / "model.pt", 16)
+    assert not slow.is_fast and "lacks 40 pieces" in slow.why_slow
+    complete_dictionary(folder)
+    paths = (files["vocab_file"], None, files["encoder_file"], files["merges_file"])
+    slow = LinformerTokenizer(*(path and str(path) for path in paths), model_max_length=16)
+    fast, _ = find_tokenizer(folder / "model.pt", 16)
+    fast.save_pretrained(folder / "saved")
+    fast = AutoTokenizer.from_pretrained(folder / "saved")
+    assert fast.is_fast and len(fast) == len(slow)
+    sentences = [*texts(), "the <mask> sat </s>", "<s><mask>", "the cat<pad> <unk>"]
+    for a, b in zip(sentences, reversed(sentences)):
+        for inputs in ((a,), (a, b or "a dog")):  # transformers' fast tokenizers ignore an empty second sentence
+            expected, actual = (each(*inputs, return_special_tokens_mask=True) for each in (slow, fast))
+            assert actual.keys() == expected.keys() and dict(actual) == dict(expected), inputs
+        long = a + " the cat" * 20
+        for options in (dict(truncation=True), dict(truncation="only_first", max_length=12)):
+            assert fast(long, "a dog", **options)["input_ids"] == slow(long, "a dog", **options)["input_ids"]
+    encoded = fast("the cat sat", return_offsets_mapping=True)
+    spans = ["the cat sat"[start:end] for start, end in encoded["offset_mapping"][1:-1]]
+    assert "".join(spans) == "the cat sat" and encoded["offset_mapping"][0] == (0, 0)
+    assert fast.decode(encoded["input_ids"], skip_special_tokens=True) == "the cat sat"
 
 
 @pytest.mark.skipif("LINFORMER_DATA" not in os.environ, reason="LINFORMER_DATA names no folder with gpt2_bpe in it")

@@ -1,0 +1,124 @@
+"""A Linformer as an ONNX graph for any batch and any length up to n.
+
+    B sentences, n positions of this input, N the longest input, d width, V size of the dictionary, C classes
+
+The graph has no branches. Its shapes are expressions of B and n, so an input of n positions costs what its own n
+positions and its k' windows cost, and nothing is padded to N.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental import _config
+
+from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification
+from ..modules.projection import LearnedProjection, LinearProjection
+
+MIN_OPSET, MAX_OPSET, DEFAULT_OPSET = 18, 23, 20
+"""Of PyTorch's exporter. Opset 20 has Gelu and LayerNormalization as single operators."""
+INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
+EXTERNAL_BYTES = 1_800_000_000
+"""Weights above this are written to a file of their own, since a protobuf message has at most 2 GiB."""
+
+_shapes: Any = _config
+
+Model = LinformerForMaskedLM | LinformerForSequenceClassification
+
+
+class OnnxModel(nn.Module):
+    """A model with the inputs and the output of the graph.
+
+    Args:
+        model: modified: E and F become plain matrices of N columns.
+        max_positions: N.
+    """
+
+    def __init__(self, model: Model, max_positions: int):
+        super().__init__()
+        self.encoder = model.linformer.encoder
+        self.head: nn.Module = model.classifier if hasattr(model, "classifier") else model.lm_head
+        self.is_classifier = hasattr(model, "classifier")
+        embeddings = self.encoder.embed_positions
+        rows = max_positions + self.encoder.config.padding_idx + 1
+        embeddings.weight = nn.Parameter(embeddings.weight[:rows].detach().clone())
+        for module in self.modules():
+            if isinstance(module, LearnedProjection):
+                module.fold_()
+            if isinstance(module, LinearProjection):
+                assert module.weight is not None  # folded
+                E = module.weight[..., : module.num_reached(max_positions), :max_positions]
+                module.weight = nn.Parameter(E.clone(), requires_grad=False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """
+        Args:
+            input_ids: (B, n) integers.
+            attention_mask: (B, n), zero at padding, which must follow the sentence.
+
+        Returns:
+            Logits: (B, C) of a classifier, (B, n, V) of a masked language model.
+        """
+        padding = attention_mask.eq(0) | input_ids.eq(self.encoder.config.padding_idx)
+        positions = input_ids.new_zeros(input_ids.size(0), 1) if self.is_classifier else None
+        features, _ = self.encoder(input_ids, positions, padding_mask=padding, padded=True)
+        logits: Tensor = self.head(features)
+        return logits
+
+
+def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> None:
+    """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
+
+    Args:
+        model: modified, see ``OnnxModel``.
+        max_positions: N.
+    """
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass, DeduplicateInitializersPass
+
+    wrapped = OnnxModel(model.eval(), max_positions)
+    # Two different sizes that are not special, so that no size is taken for another, or for 1.
+    batch, length = 3, max(2, min(max_positions, 37))
+    example = torch.full((batch, length), wrapped.encoder.config.padding_idx + 1)
+    sizes: Any = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=max_positions)}
+    with torch.no_grad(), _silence(), _shapes.patch(backed_size_oblivious=True):
+        exported = torch.export.export(
+            wrapped,
+            (example, torch.ones_like(example)),
+            dynamic_shapes=(sizes, sizes),
+            strict=False,
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
+        program = torch.onnx.export(
+            exported, dynamo=True, opset_version=opset, input_names=INPUTS, output_names=[OUTPUT], verbose=False
+        )
+    assert program is not None
+    ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine
+    DeduplicateInitializersPass(size_limit=2**31)(program.model)  # shapes of windows, which layers have in common
+    graph = program.model.graph
+    sizes_of_logits = ("batch", "classes") if wrapped.is_classifier else ("batch", "length", "vocabulary")
+    for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], sizes_of_logits)):
+        known = [size if isinstance(size, int) else name for size, name in zip(value.shape, names, strict=True)]
+        value.shape = type(value.shape)(known)
+    num_bytes = sum(each.const_value.nbytes for each in graph.initializers.values())
+    program.save(path, external_data=num_bytes > EXTERNAL_BYTES)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Without the exporter's warnings, such as those about torchvision, and progress, which a root logger may show."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)

@@ -1,0 +1,160 @@
+"""ONNX graphs compute the same as PyTorch, for any batch and any length, and short inputs cost little."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+onnx = pytest.importorskip("onnx")
+
+from fairseq_linformer.checkpoints import onnx_export, onnx_graph  # noqa: E402
+from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
+from fairseq_linformer.cli import main  # noqa: E402
+from fairseq_linformer.huggingface import LinformerForSequenceClassification  # noqa: E402
+
+from .onnx_models import N, build_masked_lm, build_model, count_products, largest_difference, open_graph, run_graph  # noqa: E402
+
+VARIANTS = {
+    "headwise": dict(layers=2),
+    "local window": dict(local_window=3),
+    "key-value, wide local window": dict(sharing="key-value", projected_dim=7, local_window=40),
+    "layerwise, pre-norm, k = n": dict(sharing="layerwise", normalize_before=True, projected_dim=N),
+    "k per head": dict(sharing="none", projected_dim="8/4"),
+    "none, uneven windows, sizes ignored": dict(sharing="none", projected_dim=7, window_sizes="ignored"),
+    "uneven mean-pool": dict(projection="mean-pool", projected_dim=7),
+    "max-pool": dict(projection="max-pool"),
+    "uneven conv": dict(projection="conv", projected_dim=7, layers=2, sharing="layerwise"),
+    "random": dict(projection="random"),
+}
+QUICK = ("headwise", "local window")
+
+
+def save(model, folder) -> Path:
+    model.save_pretrained(folder)
+    return folder
+
+
+def check_variant(variant, build, tmp_path):
+    model = build(**VARIANTS[variant])
+    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx")
+    assert largest_difference(open_graph(tmp_path / "onnx"), model) < 1e-4
+
+
+@pytest.mark.parametrize("variant", QUICK)
+def test_logits(variant, tmp_path):
+    check_variant(variant, build_model if variant == QUICK[0] else build_masked_lm, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in QUICK])
+def test_logits_of_every_variant(variant, tmp_path):
+    check_variant(variant, build_masked_lm, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options, share", [(dict(local_window=4), 1.5), (dict(projection_init="normal"), 1.15)])
+def test_short_inputs_cost_what_they_use(options, share, tmp_path):
+    """Matrix products of 32 tokens, from the shapes that ``onnxruntime`` reports, relative to 32 / 512 of 512's."""
+    model = build_masked_lm(max_positions=512, projected_dim=128, embed_dim=32, ffn_embed_dim=128, **options)
+    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx")
+    products = []
+    for length in (32, 512):
+        session = open_graph(
+            tmp_path / "onnx", enable_profiling=True, profile_file_prefix=str(tmp_path / f"profile{length}")
+        )
+        tokens = torch.full((1, length), 5)
+        run_graph(session, tokens, torch.ones_like(tokens))
+        products.append(count_products(json.loads(Path(session.end_profiling()).read_text())))
+    short, long = products
+    assert 0 < short < share * 32 / 512 * long
+
+
+def test_int8_is_a_quarter_and_keeps_projections(tmp_path):
+    options = dict(vocab_size=2000, embed_dim=128, ffn_embed_dim=512, layers=1, num_labels=3)
+    model = build_model(LinformerForSequenceClassification, **options)
+    folder = save(model, tmp_path / "model")
+    for name, int8 in (("fp32", False), ("int8", True)):
+        to_onnx(folder, tmp_path / name, int8=int8)
+    sizes = [(tmp_path / name / "model.onnx").stat().st_size for name in ("fp32", "int8")]
+    assert sizes[1] < 0.35 * sizes[0]
+    assert str(Path(onnx_graph.__file__).parent).encode() not in (tmp_path / "fp32" / "model.onnx").read_bytes()
+    types = defaultdict(set)
+    for weight in onnx.load(tmp_path / "int8" / "model.onnx").graph.initializer:
+        types[tuple(weight.dims)].add(weight.data_type)
+    assert types[(16, N)] == {onnx.TensorProto.FLOAT}  # E and F
+    assert types[(128, 512)] == {onnx.TensorProto.INT8} and types[(2000, 128)] == {onnx.TensorProto.UINT8}
+    tokens = torch.randint(4, 45, (4, 30))
+    exact, rounded = (
+        run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("fp32", "int8")
+    )
+    assert 0 < (exact - rounded).abs().max() < 0.1 * exact.abs().max()
+    assert "E and F in fp32" in (tmp_path / "int8" / "README.md").read_text()
+
+
+def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
+    """A shorter graph is smaller, equals the model, and rejects longer inputs; a large one has a file of weights."""
+    monkeypatch.setattr(onnx_graph, "EXTERNAL_BYTES", 1000)
+    model = build_model()
+    to_onnx(save(model, tmp_path / "model"), tmp_path / "onnx", max_positions=40)
+    assert (tmp_path / "onnx" / "model.onnx.data").is_file()
+    session = open_graph(tmp_path / "onnx")
+    assert largest_difference(session, model, longest=40) < 1e-4
+    with pytest.raises(Exception, match="(?i)onnxruntime"):
+        run_graph(session, torch.full((1, 41), 5), torch.ones(1, 41, dtype=torch.long))
+
+
+BLOCKER = "import sys; sys.modules.update(dict.fromkeys(('torch', 'fairseq', 'fairseq_linformer')))  # import fails\n"
+
+
+def run_card(folder, cwd) -> list:
+    """Run the lines of a model card where importing PyTorch, fairseq and this package fails."""
+    card = (folder / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    script = cwd / "card.py"
+    script.write_text(BLOCKER + code.replace("FOLDER", str(folder)))
+    environment = {"PATH": "/usr/bin:/bin", "HF_HOME": str(cwd / "home"), "HF_HUB_OFFLINE": "1", "HOME": str(cwd)}
+    run = subprocess.run([sys.executable, script], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout.strip()
+
+
+@pytest.mark.slow
+def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, capsys):
+    """The slow tokenizer of a sentencepiece model whose pieces are not all in the dictionary."""
+    checkpoint, labels = classifier / "checkpoint_last.pt", pieces / "label" / "dict.txt"
+    main(["convert", "to-onnx", str(checkpoint), str(tmp_path / "onnx"), "--head", "animal", "--labels", str(labels)])
+    assert "README.md" in capsys.readouterr().out
+    printed = run_card(tmp_path / "onnx", tmp_path)
+    assert re.fullmatch(r"\['(animal: cat|dog)', '(animal: cat|dog)'\]", printed)
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        (dict(opset=17), "--opset must be between 18 and 23, got 17"),
+        (dict(max_positions=N + 1), rf"--max-positions .*n \({N}\), got {N + 1}"),
+        (dict(head="other"), "unknown head 'other'.*no classification head"),
+        (dict(labels="labels.txt"), "--labels needs a fairseq checkpoint"),
+    ],
+)
+def test_bad_input(options, named, tmp_path):
+    folder = save(build_masked_lm(), tmp_path / "model")
+    with pytest.raises(ValueError, match=named) as error:
+        to_onnx(folder, tmp_path / "onnx", **options)
+    assert "\n" not in str(error.value) and not (tmp_path / "onnx").exists()
+
+
+def test_existing_folder_and_missing_package(tmp_path, monkeypatch):
+    folder = save(build_masked_lm(), tmp_path / "model")
+    with pytest.raises(ValueError, match="model must be a new or empty folder"):
+        to_onnx(folder, folder)
+    monkeypatch.setattr(onnx_export, "PACKAGES", ("onnx", "a_missing_package"))
+    with pytest.raises(ImportError, match=r"a_missing_package.*fairseq-linformer\[onnx\]"):
+        to_onnx(folder, tmp_path / "onnx")
