@@ -37,8 +37,7 @@ from .huggingface_state import (
 from .model_card import build_model_card
 from .provenance import ORIGINS, collect_provenance, read_finetuning
 from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
-
-WEIGHTS = "model.safetensors"
+from .transformers_loading import WEIGHTS, find_weights
 
 
 def to_huggingface(
@@ -210,13 +209,8 @@ def _read_config(folder: Path) -> LinformerPreTrainedConfig:
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    index = folder / f"{WEIGHTS}.index.json"
-    names = sorted(set(read_json(index)["weight_map"].values())) if index.is_file() else [WEIGHTS]
     weights = {}
-    for name in names:
-        path = folder / name
-        if not path.is_file():
-            raise ValueError(f"{folder} has no {name}; only safetensors are supported")
+    for path in find_weights(folder):
         try:
             weights.update(load_file(path))
         except (SafetensorError, OSError):

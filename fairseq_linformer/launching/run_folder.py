@@ -26,7 +26,7 @@ from yaml import YAMLError
 from ..errors import first_line
 from ..files import atomic
 from ..machine import provenance
-from .checkpoints import find_last_intact, restore_last
+from .checkpoints import check_initial, find_last_intact, restore_last
 from .training_job import TrainingJob, check_buildable, identity
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ def check_run(training: TrainingJob) -> list[str]:
     """
     if is_new(training):
         check_buildable(training.cfg)
+        if start := training.cfg.checkpoint.finetune_from_model:
+            check_initial(Path(start))
         return ["starts at update 0"]
     if (training.folder / DONE).exists():
         return ["training is complete"]

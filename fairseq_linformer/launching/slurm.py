@@ -91,7 +91,8 @@ def _check_options(options: argparse.Namespace, sbatch_options: Sequence[str]) -
     for word in sbatch_options:
         if not word.startswith("--"):
             raise ValueError(f"options of sbatch must be --OPTION=VALUE, got {word}")
-        if word.partition("=")[0] in _RESERVED:
+        name = word.partition("=")[0]
+        if any(reserved.startswith(name) for reserved in _RESERVED):  # sbatch also accepts abbreviations
             raise ValueError(f"{word} cannot be passed to sbatch; submit sets {', '.join(_RESERVED)} itself")
 
 

@@ -27,7 +27,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
 from omegaconf import DictConfig
 
-from ..errors import first_line
+from ..errors import first_line, root_cause
 from .arguments import build_training_job, parse_job_arguments
 from .checkpoints import save_with_retries
 from .out_of_memory import end_when_out_of_memory
@@ -120,7 +120,7 @@ def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[...
                     record_attempt(folder, rank.world_size)
                 train(cfg, **kwargs)
         except Exception as error:
-            cause = _root_cause(error)
+            cause = root_cause(error)
             logger.exception("%s failed: %s: %s", rank, type(cause).__name__, first_line(cause))
             if _LOST_CONNECTION.search(f"{type(error).__name__} {error}"):
                 time.sleep(_DELAY_SECONDS)
@@ -140,13 +140,6 @@ def _add_update_to_error(train_step: Callable[..., Any]) -> Callable[..., Any]:
             raise FloatingPointError(f"update {trainer.get_num_updates() + 1}: {error}") from None
 
     return wrapped
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    """The first error of a chain."""
-    while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
-        error = cause
-    return error
 
 
 def _check_world(rank: Rank, cfg: DictConfig) -> None:

@@ -5,7 +5,7 @@ import math
 import os
 import warnings
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,9 +16,10 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from torch._subclasses import FakeTensorMode
+from yaml import YAMLError
 
 from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
 from ..config import LinformerConfig
@@ -120,23 +121,53 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         ValueError: a file, a key or a value is invalid.
     """
     base, choice = split_config(config)
+    if wrong := [word for word in overrides if not word.lstrip("+~").partition("=")[0]]:
+        raise ValueError(f"overrides must be KEY=VALUE, got {wrong[0]!r}")
     logging.getLogger("hydra").setLevel(logging.WARNING)
     _register_schema(base.stem)
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
-            cfg = compose(base.stem, [*choice, *overrides])
+            cfg = compose(base.stem, [*choice, *overrides], return_hydra_config=True)
+        _check_no_classes(config, cfg)
+        with open_dict(cfg):
+            del cfg["hydra"]
         if cfg.model is None:
             raise ValueError(f"{config} has no model; set model._name")
         add_defaults(cfg)
-    except (HydraException, OmegaConfBaseException) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
+        lines = [line.strip() for cause in causes if cause for line in str(cause).splitlines() if line.strip()]
         name = f"{config} {' '.join(overrides)}".strip()
         if len(name) > 200:
             name = f"{Path(config).name} with {len(overrides)} overrides"
         raise ValueError(f"{name}: {'; '.join(lines[:2])}") from None
     return cfg
+
+
+def _check_no_classes(config, cfg: DictConfig) -> None:
+    """Raise ValueError if a composed configuration lets hydra call a class or set environment variables."""
+    for key, value in _items(OmegaConf.to_container(cfg, resolve=False)):
+        name = key.rpartition(".")[2]
+        if (
+            (name == "_target_" and not str(value).startswith("hydra._internal.core_plugins.basic_"))
+            or (key.startswith("hydra.") and (name == "()" or (name == "class" and not _is_log_handler(value))))
+            or (key.startswith(("hydra.callbacks.", "hydra.job.env_set.")))
+        ):
+            raise ValueError(f"{config} and overrides must not let hydra run code, got {key}={value}")
+
+
+def _is_log_handler(name: Any) -> bool:
+    return name in ("logging.StreamHandler", "logging.FileHandler", "logging.NullHandler")
+
+
+def _items(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys and values of a configuration, at all depths."""
+    pairs = section.items() if isinstance(section, Mapping) else enumerate(section) if isinstance(section, list) else ()
+    for key, value in pairs:
+        yield f"{prefix}{key}", value
+        yield from _items(value, f"{prefix}{key}.")
 
 
 _register_schema = cache(hydra_init)  # a fifth of the time of a composition
