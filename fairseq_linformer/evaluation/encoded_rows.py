@@ -184,9 +184,13 @@ def open_dataset(prefix: Path) -> MMapIndexedDataset:
         raise ValueError(f"{prefix}.idx does not exist; {prefix.parent} has {', '.join(splits) or 'no split'}")
     try:
         dataset = MMapIndexedDataset(str(prefix))
-    except (ValueError, AssertionError, EOFError, struct.error):
+        item_bytes = np.dtype(dataset._index.dtype).itemsize
+        ends = np.cumsum(dataset.sizes, dtype=np.int64) * item_bytes
+        if (dataset.sizes < 0).any() or (dataset._index._pointers[1:] != ends[:-1]).any():
+            raise ValueError("rows must follow each other")
+    except (ValueError, AssertionError, EOFError, KeyError, OverflowError, struct.error):
         raise ValueError(f"{prefix}.idx is truncated or not a fairseq index; prepare the data again") from None
-    expected_bytes = int(dataset.sizes.sum()) * np.dtype(dataset._index.dtype).itemsize
+    expected_bytes = int(ends[-1]) if len(ends) else 0
     num_bytes = Path(f"{prefix}.bin").stat().st_size
     if num_bytes != expected_bytes:
         sizes = f"must have {expected_bytes:,} bytes, as in {prefix.name}.idx, got {num_bytes:,}"

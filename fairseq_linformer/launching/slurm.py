@@ -61,6 +61,8 @@ def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_o
     checks: list[str] = []
     incomplete: list[list[str]] = []
     for member in members:
+        if broken := [word for word in member if word.splitlines() != [word]]:  # the list has one line per member
+            raise ValueError(f"arguments of an array must not be empty or have line breaks, got {broken[0]!r}")
         try:
             training = build_training_job(parse_member(member, options), options.nodes * options.ntasks_per_node)
             checks += [f"{training.folder}: {line}" for line in check_run(training)]

@@ -266,7 +266,7 @@ SUBMIT = [
         task.data=data checkpoint.finetune_from_model=nowhere.pt -> finetune_from_model must .*nowhere.pt
         task.data=data checkpoint.finetune_from_model=bad/half.pt -> half.pt
         task.data=data +model._target_=os.system -> _target_
-        task.data=data '+hydra.callbacks.x={_target_: os.system, command: touch executed}' -> must not .*hydra.callbacks.x
+        task.data=data '+hydra.callbacks.x={_target_: os.system, command: ls}' -> must not .*hydra.callbacks.x
         task.data=data '+hydra.job.env_set={LD_PRELOAD: x.so}' -> must not .*hydra.job.env_set.LD_PRELOAD=x.so
         task.data=data hydra.launcher._target_=os.system -> must not .*hydra.launcher._target_=os.system
         task.data=data hydra.job_logging.handlers.console.class=os.system -> must not .*console.class=os.system
