@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..files import atomic, write_lines
+from ..files import atomic, read_json, write_lines
 from . import manifest, sources
 from .assembly import assemble, list_blocks
 from .chunks import chunk_name, is_done, remove_unfinished
@@ -126,7 +126,7 @@ def _load_plan(path: Path, options: CorpusOptions, tokenizer: Tokenizer) -> dict
     """Read a plan. Raises ValueError if it is for another corpus, or a source has changed."""
     folder = path.parent
     try:
-        plan = json.loads(path.read_text())
+        plan = read_json(path)
         previous = CorpusOptions(**{**plan["options"], "sources": tuple(plan["options"]["sources"])}).fixed_options()
         plan["tokenizer"], plan["sources"], plan["chunks"]
     except (ValueError, KeyError, TypeError):

@@ -162,7 +162,9 @@ def read_dictionary(path: Path) -> Dictionary:
     """Read a ``dict.txt``. Raises ValueError if fairseq cannot read it."""
     try:
         return Dictionary.load(str(path))
-    except (ValueError, RuntimeError, UnicodeDecodeError):
+    except OSError:
+        raise
+    except Exception:  # fairseq raises that type for another encoding
         raise ValueError(f"{path} is not a fairseq dictionary") from None
 
 

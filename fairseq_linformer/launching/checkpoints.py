@@ -4,6 +4,7 @@ fairseq writes most checkpoints under a temporary name and renames them, but may
 which a full disk or a killed process truncates.
 """
 
+import errno
 import os
 import shutil
 import zipfile
@@ -26,7 +27,11 @@ def find_damage(path: Path) -> str | None:
             bad = file.testzip()
             if min(entry.header_offset for entry in file.infolist()) != 0:  # valid for zip, but not for torch
                 return "it has data before its first entry"
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
+        return f"it is truncated or damaged: {error}"
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # an offset in the archive that is negative
+            raise
         return f"it is truncated or damaged: {error}"
     return None if bad is None else f"it is damaged at {bad}"
 

@@ -112,8 +112,17 @@ def read_config(folder: Path) -> DictConfig:
     try:
         cfg = cast(DictConfig, OmegaConf.create(path.read_text(encoding="utf-8")))
         identity(cfg)
-    except (OmegaConfBaseException, YAMLError, AttributeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a configuration: {first_line(error)}") from None
+    except (
+        OmegaConfBaseException,
+        YAMLError,
+        AssertionError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        reason = first_line(error)[:200] or type(error).__name__
+        raise ValueError(f"{path} is not a configuration: {reason}") from None
     return cfg
 
 

@@ -48,7 +48,9 @@ def check_uncompressed(path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             packed = next((entry for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED), None)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError):  # torch reports it
+    except FileNotFoundError:
+        raise
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError, OSError):  # torch reports it
         return
     if packed is not None:
         raise ValueError(f"{path} must not be compressed, as torch.save writes it, got the entry {packed.filename!r}")

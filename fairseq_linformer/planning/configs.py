@@ -136,13 +136,13 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         if cfg.model is None:
             raise ValueError(f"{config} has no model; set model._name")
         add_defaults(cfg)
-    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
         causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
         lines = [line.strip() for cause in causes if cause for line in str(cause).splitlines() if line.strip()]
         name = f"{config} {' '.join(overrides)}".strip()
         if len(name) > 200:
             name = f"{Path(config).name} with {len(overrides)} overrides"
-        raise ValueError(f"{name}: {'; '.join(lines[:2])}") from None
+        raise ValueError(f"{name}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
     return cfg
 
 
@@ -320,6 +320,11 @@ def _vocab_size(cfg: DictConfig) -> int:
         return VOCAB_SIZE
     from fairseq.data import Dictionary
 
-    dictionary = Dictionary.load(str(path))
+    try:
+        dictionary = Dictionary.load(str(path))
+    except OSError:
+        raise
+    except Exception:  # fairseq raises that type for another encoding
+        raise ValueError(f"{path} is not a fairseq dictionary") from None
     dictionary.add_symbol("<mask>")  # as the task does
     return len(dictionary)
