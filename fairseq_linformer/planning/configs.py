@@ -23,6 +23,7 @@ from yaml import YAMLError
 
 from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
 from ..config import LinformerConfig
+from ..models.dictionaries import read_dictionary
 from ..models.fully_sharded import min_params_to_wrap
 from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve_options, to_linformer_config
 from ..models.shapes import PADDING_IDX
@@ -191,6 +192,8 @@ def build_run(cfg: DictConfig, vocab_size: int | None = None) -> PlannedRun:
     """Read the numbers of a composed configuration. Raises ValueError if the formulas do not cover it."""
     _check_supported(cfg)
     n = cfg.task.tokens_per_sample
+    if n < 1:
+        raise ValueError(f"task.tokens_per_sample must be at least 1, got {n}")
     options: Any = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
     architecture, model, resolved = build_model_shape(options, n, vocab_size or _vocab_size(cfg))
     _check_model_supported(resolved, n)
@@ -318,13 +321,6 @@ def _vocab_size(cfg: DictConfig) -> int:
     path = Path(str(cfg.task.data).split(os.pathsep)[0]) / "dict.txt"
     if not path.is_file():
         return VOCAB_SIZE
-    from fairseq.data import Dictionary
-
-    try:
-        dictionary = Dictionary.load(str(path))
-    except OSError:
-        raise
-    except Exception:  # fairseq raises that type for another encoding
-        raise ValueError(f"{path} is not a fairseq dictionary") from None
+    dictionary = read_dictionary(path)
     dictionary.add_symbol("<mask>")  # as the task does
     return len(dictionary)

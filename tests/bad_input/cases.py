@@ -99,7 +99,7 @@ PREPARE = [
         bad/full --source text.txt --sentencepiece-model spm.model -> OUT must .*bad/full
         text.txt --source rows.tsv,format=text --sentencepiece-model spm.model -> OUT must .*text.txt
         text.txt/out --source rows.tsv,format=text --sentencepiece-model spm.model -> text.txt
-        data/new --source data --sentencepiece-model spm.model -> .
+        data/new --source data --sentencepiece-model spm.model -> OUT must be outside source data
         """,
     ),
     *section(
@@ -178,8 +178,8 @@ PLAN = section(
     +model.encoder_attention_heads=5 -> encoder_attention_heads must divide .*5
     model.sharing=rows -> 'rows'
     model._name=gpt -> gpt
-    task.tokens_per_sample=0 -> .
-    task.tokens_per_sample=-5 -> .
+    task.tokens_per_sample=0 -> tokens_per_sample must be at least 1, got 0
+    task.tokens_per_sample=-5 -> tokens_per_sample must be at least 1, got -5
     +task.mask_prob=1.5 -> mask_prob must .*1.5
     dataset.batch_size=0 -> batch_size .*0
     dataset.batch_size=-3 -> batch_size .*-3
@@ -254,7 +254,7 @@ SUBMIT = [
         task.data=data model.projected_dim=0 -> projected_dim must .*0
         task.data=data model.projekted_dim=5 -> projekted_dim
         task.data=data optimizer.adam_betas=abc -> adam_betas=abc
-        "task.data=data 'optimizer.adam_betas=__import__(\\"os\\").mkdir(\\"executed\\")'" -> .
+        "task.data=data 'optimizer.adam_betas=__import__(\\"os\\").mkdir(\\"executed\\")'" -> adam_betas=__import__
         task.data=data optimization.lr=[] -> lr
         task.data=data optimization.lr=[0] -> lr .*0
         task.data=data optimization.lr=[-1] -> lr .*-1

@@ -12,13 +12,13 @@ from .world import EXECUTED, snapshot
 
 
 @pytest.fixture
-def inside(world, monkeypatch):
-    """The world as the current folder, without variables that change defaults."""
+def before(world, monkeypatch):
+    """What is in the world, which is the current folder; without variables that change defaults."""
     monkeypatch.chdir(world)
     before = snapshot(world)
     for name in ("NODES", "NTASKS_PER_NODE", "DEVICE", "RUNS", "NAME", "CONFIG", "PYTHON", "COLLECTIVE_TIMEOUT"):
         monkeypatch.delenv(name, raising=False)
-    yield world
+    yield before
     for name in sorted(snapshot(world).keys() - before.keys(), reverse=True):  # one failure is not to cause others
         path = world / name
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -43,13 +43,12 @@ def marked(case: Case):
 
 
 @pytest.mark.parametrize("case", map(marked, CASES))
-def test_rejected(case: Case, inside, capsys):
-    before = snapshot(inside)
+def test_rejected(case: Case, world, before, capsys):
     status, error = run(shlex.split(case.words), capsys)
     assert status in (1, 2)
     assert len(error.splitlines()) <= 3 and "Traceback" not in error, error
     last = error.splitlines()[-1]
     assert last.startswith("fairseq-linformer") and re.search(case.message, last), error
-    after = snapshot(inside)
+    after = snapshot(world)
     changed = {name for name, _ in before.items() ^ after.items() if not case.keeps or name.split("/")[0] != case.keeps}
     assert EXECUTED not in after and not changed

@@ -144,7 +144,11 @@ def _write_transformers(world: Path, bad: Path) -> None:
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     """Everything in a folder; size and time of the last change of its files."""
     found = {}
-    for path in folder.rglob("*"):
-        stat = path.lstat()
-        found[str(path.relative_to(folder))] = (0, 0) if path.is_dir() else (stat.st_size, stat.st_mtime_ns)
+    for parent, folders, files in os.walk(folder):  # hundreds of tests do this; Path.rglob takes twice as long
+        for name in folders:
+            found[os.path.relpath(os.path.join(parent, name), folder)] = (0, 0)
+        for name in files:
+            path = os.path.join(parent, name)
+            stat = os.lstat(path)
+            found[os.path.relpath(path, folder)] = (stat.st_size, stat.st_mtime_ns)
     return found

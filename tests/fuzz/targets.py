@@ -31,7 +31,7 @@ from fairseq_linformer.corpus.plan import make_plan, planned_source
 from fairseq_linformer.corpus.sources import parse_source
 from fairseq_linformer.corpus.tokenizer import load_tokenizer
 from fairseq_linformer.corpus.tokenizer_files import choose_tokenizer
-from fairseq_linformer.evaluation.classifier import read_dictionary, read_label_names
+from fairseq_linformer.evaluation.classifier import read_label_names
 from fairseq_linformer.evaluation.encoded_rows import open_dataset, read_prepared_task
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.fairseq_log import parse_line
@@ -39,6 +39,7 @@ from fairseq_linformer.finetuning.data import check_folder
 from fairseq_linformer.finetuning.single_run import read_result
 from fairseq_linformer.launching.checkpoints import find_damage
 from fairseq_linformer.launching.run_folder import read_config, training_provenance
+from fairseq_linformer.models.dictionaries import read_dictionary
 from fairseq_linformer.models.safe_loading import evaluate_literal
 from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
@@ -146,7 +147,11 @@ def _checkpoint(path: Path) -> None:
     find_damage(path)
     checkpoint = read_checkpoint(path)
     collect_provenance(checkpoint)
-    build_model(open_checkpoint(path))
+    current = open_checkpoint(path)
+    try:
+        build_model(current)
+    except ValueError as error:  # its argument has no file
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _exported(path: Path) -> None:

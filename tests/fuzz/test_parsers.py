@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ..bad_input.test_table import PAGE
 from ..bad_input.world import EXECUTED
 from .findings import read_findings
 from .mutations import KINDS, mutate
@@ -29,7 +30,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_all_targets_are_named(targets):
-    assert list(targets) == NAMES
+    assert list(targets) == NAMES and f"({len(NAMES)}, from TSV" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", NAMES)

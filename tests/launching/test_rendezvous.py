@@ -14,7 +14,8 @@ from fairseq_linformer.launching.rendezvous import keep_gloo_local, meet, open_s
 
 from ..fairseq_commands import free_port
 
-SOON = timedelta(seconds=1)
+SOON = timedelta(seconds=2)
+MINUTE = timedelta(minutes=1)
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux")
 
 
@@ -45,31 +46,32 @@ def listening() -> set[str]:
 
 def test_listens_only_on_the_address_of_rank_0(master):
     before = listening()
-    store = open_store("127.0.0.1", 0, 1, True, SOON)
+    store = open_store("127.0.0.1", 0, 1, True, MINUTE)
     store.set("key", "value")
     assert listening() - before == {"0100007F"} and store.get("key") == b"value"
 
 
-def _train(queue):
+def _train(pipe):
     keep_gloo_local()
-    dist.init_process_group("gloo", store=meet(0, 1, SOON), world_size=1, rank=0)
+    dist.init_process_group("gloo", store=meet(0, 1, MINUTE), world_size=1, rank=0)
     dist.all_reduce(torch.ones(1))
-    queue.put(listening())
+    pipe.send(listening())
 
 
 def test_gloo_listens_only_on_loopback(master):
     context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    process = context.Process(target=_train, args=(queue,))
+    reading, writing = context.Pipe(duplex=False)
+    process = context.Process(target=_train, args=(writing,))
     process.start()
-    assert queue.get(timeout=60) == {"0100007F"}
+    writing.close()  # recv ends if the process does
+    assert reading.recv() == {"0100007F"}
     process.join()
 
 
 def test_a_job_on_several_nodes_is_reachable_where_the_name_of_a_node_is_loopback(master, monkeypatch, caplog):
     monkeypatch.setenv("SLURM_NNODES", "2")
     before = listening()
-    store = open_store("127.0.0.1", free_port(), 1, True, SOON)
+    store = open_store("127.0.0.1", free_port(), 1, True, MINUTE)
     assert len(listening() - before) == 1 and not {"0100007F"} & (listening() - before)
     assert "listening on all addresses" in caplog.text
     del store
@@ -87,7 +89,7 @@ def test_a_missing_rank_0_is_named(master):
 
 
 def _start(rank):
-    meet(rank, 3, timedelta(minutes=1))
+    meet(rank, 3, MINUTE)
 
 
 def test_all_ranks_meet(master):
@@ -95,7 +97,7 @@ def test_all_ranks_meet(master):
     processes = [context.Process(target=_start, args=(rank,)) for rank in range(1, 3)]
     for process in processes:
         process.start()
-    store = meet(0, 3, timedelta(minutes=1))
+    store = meet(0, 3, MINUTE)
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0] and store.check(["2"])
