@@ -205,7 +205,24 @@ def _read_config(folder: Path) -> LinformerPreTrainedConfig:
     config = LinformerPreTrainedConfig.from_dict(values)
     if config.fairseq is None:
         raise ValueError(f"{path} has no 'fairseq'; only models exported from fairseq can be converted back")
+    _check_details(path, config.fairseq)
     return config
+
+
+def _check_details(path: Path, details: Any) -> None:
+    """Raise ValueError unless the details of fairseq have all that a checkpoint needs."""
+    cfg = details.get("cfg") if isinstance(details, dict) else None
+    needed: list[tuple[Any, str, Any]] = [
+        *((details, name, dict) for name in ("cfg", "versions")),
+        *((details, name, int | None) for name in ("num_updates", "epoch")),
+        *((details, name, object) for name in ("val_loss", "best")),
+        *((cfg, name, dict) for name in ("model", "task")),
+    ]
+    for values, name, kind in needed:
+        if not isinstance(values, dict) or name not in values or not isinstance(values[name], kind):
+            raise ValueError(
+                f"'fairseq' in {path} must have {name!r} as to-huggingface writes it; export the model again"
+            )
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
