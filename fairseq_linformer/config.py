@@ -30,15 +30,17 @@ def setting(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
     Args:
         default: the default; a field without one is required.
         help: help text of the option.
-        metadata: ``choices``, the allowed values; ``at_least`` (inclusive) and ``below`` (exclusive), the bounds of a
-            number; ``fairseq`` and ``transformers``, the names there if different; ``deferred``, True if fairseq leaves
-            the option None until the architecture, the task or another option provides the value.
+        metadata: ``choices``, the allowed values; ``at_least``, ``at_most`` (inclusive) and ``below`` (exclusive), the
+            bounds of a number; ``fairseq`` and ``transformers``, the names there if different; ``deferred``, True if
+            fairseq leaves the option None until the architecture, the task or another option provides the value.
     """
     return field(default=default, metadata={"help": help, **metadata})
 
 
 PROBABILITY = {"at_least": 0, "below": 1}
 SIZE = {"at_least": 1, "deferred": True}
+POSITIONS_LIMIT = 1 << 20
+"""Largest n; E and F of a layer then have 2 GiB at k = 256."""
 
 
 def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = None) -> None:
@@ -61,6 +63,9 @@ def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = N
         if choices and value not in choices:
             allowed = ("one of " if len(choices) > 1 else "") + ", ".join(map(str, choices))
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        highest = limits.get("at_most")
+        if highest is not None and value > highest:
+            raise ValueError(f"{name} must be between {lowest} and {highest:,}, got {value}")
         if lowest is not None and not lowest <= value < bound:
             allowed = f"at least {lowest}" if bound == math.inf else f"in [{lowest}, {bound})"
             raise ValueError(f"{name} must be {allowed}, got {value}")
@@ -82,6 +87,7 @@ class LinformerConfig:
         512,
         "n, the longest input in tokens and the number of columns of E and F (default: the task's length)",
         **SIZE,
+        at_most=POSITIONS_LIMIT,
         transformers="max_position_embeddings",
     )
     projected_dim: Any = setting(

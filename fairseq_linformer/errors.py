@@ -1,9 +1,29 @@
 """Errors and warnings of other libraries and programs."""
 
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
 
 def first_line(message) -> str:
     """The first line of an error or of a program's output; empty if there is none."""
     return (str(message).strip().splitlines() or [""])[0]
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The first error of a chain."""
+    while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
+        error = cause
+    return error
+
+
+def is_raised_in(error: BaseException, *packages: Path) -> bool:
+    """Whether the file that raised the error is in one of these folders."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    file = traceback.tb_frame.f_code.co_filename if traceback is not None else ""
+    return any(Path(file).is_relative_to(package) for package in packages)
 
 
 def silence_transformers() -> None:

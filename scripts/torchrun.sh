@@ -59,7 +59,7 @@ logs=$run/logs/torchrun-$(date +%Y%m%d-%H%M%S)-node$node_rank
 mkdir -p "$logs"
 echo "$processes_here of $processes processes on $(hostname), run folder $run"
 
-"$python" -m torch.distributed.run --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
+"$python" -m fairseq_linformer.launching.rendezvous --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
     --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --log-dir "$logs" --redirects 3 --tee 0:3 \
     --shutdown-timeout "${SHUTDOWN_TIMEOUT:-600}" \
     -m fairseq_linformer.launching.worker --processes "$processes" "$@" 2>"$logs/torchrun.txt" &

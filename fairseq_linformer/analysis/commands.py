@@ -57,7 +57,7 @@ def analyze_spectrum(
         ValueError: as for ``accumulate_spectra``; the index is out of range; ``out`` has other files.
         OSError: ``out`` cannot be written.
     """
-    for name, value, least in (("sentences", sentences, 1), ("batch", batch, 1), ("check", check, 0)):
+    for name, value, least in (("num_sentences", sentences, 1), ("batch_size", batch, 1), ("num_checked", check, 0)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
     r = min(texts.n, max(shape[-1] for shape in model.map_shapes(texts.n)))

@@ -13,9 +13,9 @@ from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_cfg_section, read_checkpoint
 from ..checkpoints.roberta import from_roberta
 from ..checkpoints.tokenizer_files import DICTIONARY, check_size, find_tokenizer
+from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
 from ..config import LinformerConfig
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
-from ..errors import first_line
 from ..files import sha256
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.compatibility import describe_mismatch
@@ -133,17 +133,10 @@ def _load_tokenizer(
 def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) -> AttentionModel:
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer = None
-    try:
-        module, info = AutoModel.from_pretrained(
-            name, attn_implementation="eager", trust_remote_code=False, dtype=torch.float32, output_loading_info=True
-        )
-        if with_tokenizer:
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except ImportError:
-        raise
-    except Exception as error:  # a damaged folder or the network can fail in any way
-        raise ValueError(f"{name} cannot be loaded: {type(error).__name__}: {first_line(error)}") from None
+    module, info = load_weights_from_transformers(
+        AutoModel, name, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+    )
+    tokenizer = load_from_transformers(AutoTokenizer, name) if with_tokenizer else None
     # the pooler comes after the last attention
     if missing := sorted(key for key in info["missing_keys"] if "pooler" not in key):
         raise ValueError(f"{name} lacks the weights of {len(missing)} parameters, such as {missing[0]}")

@@ -1,7 +1,6 @@
 """Checkpoint files: loaded weights-only, written atomically."""
 
 import os
-import re
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import Tensor
 from ..config import LinformerConfig
 from ..files import atomic
 from ..models.options import resolve_options, to_linformer_config
+from ..models.safe_loading import check_settings, load_weights_only
 from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
 
 ONNX_GRAPH = "model.onnx"
@@ -22,7 +22,7 @@ ONNX_GRAPH = "model.onnx"
 def read_checkpoint(path) -> dict[str, Any]:
     """Read a fairseq checkpoint of ``linformer_roberta``, ``roberta`` or the authors' plugin.
 
-    It is loaded weights-only: code in it is not run. Checkpoints from before fairseq 0.12 have ``args``, from which
+    Code in it is not run. Checkpoints from before fairseq 0.12 have ``args``, from which
     ``cfg`` is built.
 
     Returns:
@@ -33,18 +33,10 @@ def read_checkpoint(path) -> dict[str, Any]:
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file; expected a fairseq checkpoint")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except PermissionError:
-        raise
-    except Exception as error:  # torch raises many types of errors on files that are not pickles
-        if code := re.search(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)", str(error)):
-            raise ValueError(
-                f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings"
-            ) from None
-        raise ValueError(f"{path} is truncated, or is not a PyTorch checkpoint") from None
+    checkpoint = load_weights_only(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
+    check_settings(path, checkpoint)
     if isinstance(checkpoint.get("args"), Namespace):
         checkpoint = _with_cfg(checkpoint)
     cfg = checkpoint.get("cfg")

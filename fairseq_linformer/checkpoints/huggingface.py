@@ -37,8 +37,7 @@ from .huggingface_state import (
 from .model_card import build_model_card
 from .provenance import ORIGINS, collect_provenance, read_finetuning
 from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
-
-WEIGHTS = "model.safetensors"
+from .transformers_loading import WEIGHTS, find_weights
 
 
 def to_huggingface(
@@ -226,17 +225,31 @@ def _read_config(folder: Path) -> LinformerPreTrainedConfig:
     kind = values.get("model_type") if isinstance(values, dict) else None
     if kind != LinformerPreTrainedConfig.model_type:
         raise ValueError(f"model_type in {path} must be {LinformerPreTrainedConfig.model_type!r}, got {kind!r}")
-    return LinformerPreTrainedConfig.from_dict(values)
+    config = LinformerPreTrainedConfig.from_dict(values)
+    if config.fairseq is not None:
+        _check_details(path, config.fairseq)
+    return config
+
+
+def _check_details(path: Path, details: Any) -> None:
+    """Raise ValueError unless the details of fairseq have all that a checkpoint needs."""
+    cfg = details.get("cfg") if isinstance(details, dict) else None
+    needed: list[tuple[Any, str, Any]] = [
+        *((details, name, dict) for name in ("cfg", "versions")),
+        *((details, name, int | None) for name in ("num_updates", "epoch")),
+        *((details, name, object) for name in ("val_loss", "best")),
+        *((cfg, name, dict) for name in ("model", "task")),
+    ]
+    for values, name, kind in needed:
+        if not isinstance(values, dict) or name not in values or not isinstance(values[name], kind):
+            raise ValueError(
+                f"'fairseq' in {path} must have {name!r} as to-huggingface writes it; export the model again"
+            )
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    index = folder / f"{WEIGHTS}.index.json"
-    names = sorted(set(read_json(index)["weight_map"].values())) if index.is_file() else [WEIGHTS]
     weights = {}
-    for name in names:
-        path = folder / name
-        if not path.is_file():
-            raise ValueError(f"{folder} has no {name}; only safetensors are supported")
+    for path in find_weights(folder):
         try:
             weights.update(load_file(path))
         except (SafetensorError, OSError):

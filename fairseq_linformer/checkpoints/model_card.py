@@ -1,5 +1,7 @@
 """The model card, README.md of an exported folder."""
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -90,8 +92,8 @@ def build_model_card(
         "tags:",
         "- linformer",
         "- fairseq",
-        *([f"license: {imported['license']}"] if imported.get("license") else []),
-        *([f"base_model: {imported['hub']}"] if imported.get("hub") else []),
+        *([f"license: {_format_yaml(imported['license'])}"] if imported.get("license") else []),
+        *([f"base_model: {_format_yaml(imported['hub'])}"] if imported.get("hub") else []),
         "---",
         "",
         "# Linformer",
@@ -131,11 +133,12 @@ def _score_rows(finetuned: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _describe_origin(imported: dict[str, Any]) -> list[str]:
     """Name, checksum and license notice of imported weights, and the Linformer's citation."""
-    name = imported.get("hub") or imported["name"]
-    where = f"[{name}](https://huggingface.co/{name})" if imported.get("hub") else name
+    name = _escape(imported.get("hub") or imported["name"])
+    is_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", imported.get("hub") or "")
+    where = f"[{name}](https://huggingface.co/{name})" if is_hub else name
     return [
-        f"The weights come from {where} (SHA-256 {imported['sha256']}); its license and its authors' citation apply to "
-        "this model. The attention is that of the Linformer:",
+        f"The weights come from {where} (SHA-256 {_escape(str(imported['sha256']))}); its license and its authors' "
+        "citation apply to this model. The attention is that of the Linformer:",
         "",
         "    @article{wang2020linformer,",
         "      title={Linformer: Self-Attention with Linear Complexity},",
@@ -148,4 +151,14 @@ def _describe_origin(imported: dict[str, Any]) -> list[str]:
 
 def _format_cell(value: Any) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    return _escape(text).replace("|", "\\|")
+
+
+def _format_yaml(text: str) -> str:
+    """A scalar of the front matter; JSON is YAML."""
+    return text if re.fullmatch(r"[\w./-]+", text) else json.dumps(text)
+
+
+def _escape(text: str) -> str:
+    """Text of a checkpoint in a line of Markdown, in which it is no HTML and no link."""
+    return " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;").replace("[", "\\[").replace("`", "\\`")

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import silence_transformers
-from ..files import fingerprint, read_json, sha256
+from ..files import fingerprint, sha256
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
+from .transformers_loading import WEIGHTS, describe_pickle, load_from_transformers, read_weight_files
 
-WEIGHTS = "model.safetensors"
 FAIRSEQ_EPSILON = 1e-5
 """Fixed epsilon of the layer norms of fairseq's RoBERTa."""
 _LM_HEAD = "encoder.lm_head."
@@ -199,17 +199,6 @@ def read_license(name: str) -> str | None:
     return license if isinstance(license, str) else None
 
 
-def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
-    """``auto_class.from_pretrained`` without remote code; ValueError with the reason if it fails in any way."""
-    if not os.path.isdir(name) and (os.path.isabs(name) or name.startswith(".") or name.count("/") > 1):
-        raise ValueError(f"{name} is not a folder, nor a name on the hub")
-    try:
-        return auto_class.from_pretrained(name, trust_remote_code=False, **options)
-    except Exception as error:  # damaged files and the network raise many types
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ValueError(f"transformers cannot load {name}: {reason}") from None
-
-
 def hash_weights(name: str) -> str:
     """SHA-256 of the safetensors file of a model, or of the checksums of several.
 
@@ -227,19 +216,13 @@ def hash_weights(name: str) -> str:
     if path := find(WEIGHTS):
         return sha256(path)
     if index := find(f"{WEIGHTS}.index.json"):
-        try:
-            shards = sorted(set(read_json(index)["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise ValueError(f"{index} is not an index of safetensors") from None
+        shards = read_weight_files(Path(index))
         paths = {shard: find(shard) for shard in shards}
         if missing := [shard for shard, path in paths.items() if path is None]:
             raise ValueError(f"{name} has no {missing[0]}, which is in {Path(index).name}")
         return fingerprint({shard: sha256(path) for shard, path in paths.items()})
     if find("pytorch_model.bin"):
-        raise ValueError(
-            f"{name} has its weights as a pickle, which can contain code; if you trust it, convert it to safetensors "
-            "with `AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)`"
-        )
+        raise ValueError(describe_pickle(name))
     raise ValueError(f"{name} has no {WEIGHTS}")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..corpus.tokenizer import bytes_of_symbols
 from ..corpus.tokenizer_files import GPT2_FILES, WORDPIECE_FILE
 from ..corpus.wordpiece import check_entries, normalize
-from .transformers_encoder import load_from_transformers
+from .transformers_loading import load_from_transformers
 
 
 @dataclass(frozen=True)

@@ -186,26 +186,30 @@ def add_model_options(parser: Any, required: bool) -> None:
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of random initializations")
 
 
-def _from_roberta(options: argparse.Namespace) -> str:
+def _set_seed(seed: int) -> None:
     import torch
 
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {seed}")
+    torch.manual_seed(seed)
+
+
+def _from_roberta(options: argparse.Namespace) -> str:
     from ..checkpoints.files import check_new_file, read_checkpoint, write_checkpoint
     from ..checkpoints.roberta import from_roberta
 
     out = options.out or options.checkpoint.with_name(options.checkpoint.stem + "-linformer.pt")
     check_new_file(out)
-    torch.manual_seed(options.seed)
+    _set_seed(options.seed)
     new = from_roberta(read_checkpoint(options.checkpoint), **{name: getattr(options, name) for name in MODEL_OPTIONS})
     write_checkpoint(new, out)
     return _summary(out, new)
 
 
 def _from_transformers(options: argparse.Namespace) -> str:
-    import torch
-
     from ..checkpoints.from_transformers import from_transformers
 
-    torch.manual_seed(options.seed)
+    _set_seed(options.seed)
     values = {name: getattr(options, name) for name in MODEL_OPTIONS}
     new = from_transformers(options.name, options.out, arch=options.arch, **values)
     lines = [_summary(options.out / "model.pt", new)]

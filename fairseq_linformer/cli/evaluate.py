@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -139,6 +140,10 @@ def _evaluate(options: argparse.Namespace) -> str | None:
 
 
 def _reject_unused(options: argparse.Namespace) -> None:
+    if options.split is not None and not re.fullmatch(r"[\w-]+", options.split):
+        raise ValueError(f"--split must be a name, such as valid, got {options.split!r}")
+    if options.device == "":
+        raise ValueError("--device must be cpu, cuda or cuda:N, got ''")
     if (options.input is None) == (options.perplexity is None):
         raise ValueError("pass either TASK-OR-FILE or --perplexity DATA-BIN")
     allowed: tuple[str, ...]

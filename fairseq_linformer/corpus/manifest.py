@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..files import atomic
+from ..files import atomic, read_json
 from ..progress import Progress
 from .chunks import MAX_EXAMPLES, chunk_name
 from .documents import BLANK_LINE_HINT, LONG_DOCUMENT
@@ -106,9 +106,24 @@ def _hash_files(paths: list[Path]) -> dict[Path, str]:
     return checksums
 
 
+def _read_manifest(out: Path) -> dict[str, Any]:
+    """The manifest of a finished corpus; ValueError if it is damaged."""
+    path = out / MANIFEST
+    try:
+        manifest = read_json(path)
+        [(file["bytes"] + 0, out / name) for name, file in manifest["files"].items()]
+        for name, counts in manifest["splits"].items():
+            [counts[unit] + 0 for unit in ("documents", "tokens", *(("words",) if name != "valid" else ()))]
+        [source["duplicate_documents"] + sum(source["unfit"].values()) for source in manifest["sources"]]
+        manifest["splits"]["valid"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path} is damaged; delete {out} and prepare it again") from None
+    return manifest
+
+
 def check_files(out: Path) -> None:
     """Raise ValueError if a file of a finished corpus is missing or its size differs from the manifest."""
-    for name, file in json.loads((out / MANIFEST).read_text())["files"].items():
+    for name, file in _read_manifest(out)["files"].items():
         path = out / name
         if not path.exists() or path.stat().st_size != file["bytes"]:
             raise ValueError(
@@ -118,7 +133,7 @@ def check_files(out: Path) -> None:
 
 def summarize_corpus(out: Path) -> str:
     """The counts of a finished corpus, and its path for ``fairseq-train``."""
-    manifest = json.loads((out / MANIFEST).read_text())
+    manifest = _read_manifest(out)
     splits, sources = manifest["splits"], manifest["sources"]
     train = [counts for name, counts in splits.items() if name != "valid"]
     documents, words, tokens = (sum(counts[unit] for counts in train) for unit in ("documents", "words", "tokens"))

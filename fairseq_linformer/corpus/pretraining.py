@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..files import atomic, write_lines
+from ..files import atomic, read_json, write_lines
 from . import manifest, sources
 from .assembly import assemble, list_blocks
 from .chunks import chunk_name, is_done, remove_unfinished
@@ -62,7 +62,7 @@ def prepare_corpus(
     if (out.is_symlink() and not out.exists()) or (out.exists() and not out.is_dir()):
         raise ValueError(f"OUT must be a new or empty folder, or that of an interrupted run, got the file {out}")
     _raise_file_limit(3 * options.shards + 100)
-    with _report_full_disk(out):
+    with _report_full_disk(out), _remove_unstarted(out):
         return _prepare(out, options, workers, part, merge)
 
 
@@ -126,7 +126,7 @@ def _load_plan(path: Path, options: CorpusOptions, tokenizer: Tokenizer) -> dict
     """Read a plan. Raises ValueError if it is for another corpus, or a source has changed."""
     folder = path.parent
     try:
-        plan = json.loads(path.read_text())
+        plan = read_json(path)
         previous = CorpusOptions(**{**plan["options"], "sources": tuple(plan["options"]["sources"])}).fixed_options()
         plan["tokenizer"], plan["sources"], plan["chunks"]
     except (ValueError, KeyError, TypeError):
@@ -197,6 +197,22 @@ def _remove_unfinished(work: Path) -> Iterator[None]:
         yield
     finally:
         remove_unfinished(work)
+
+
+@contextmanager
+def _remove_unstarted(out: Path) -> Iterator[None]:
+    """Leave nothing behind if a new run fails before its first chunk is tokenized."""
+    is_new, is_planned = not out.exists(), (out / "plan.json").exists()
+    try:
+        yield
+    except (OSError, ValueError):
+        if not is_planned and out.is_dir() and not any((out / "work").glob("chunk-*.json")):
+            for name in ("plan.json", ".plan.lock", ".lock"):
+                (out / name).unlink(missing_ok=True)
+            shutil.rmtree(out / "work", ignore_errors=True)
+            if is_new and not any(out.iterdir()):
+                out.rmdir()
+        raise
 
 
 @contextmanager

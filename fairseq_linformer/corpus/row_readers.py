@@ -17,11 +17,12 @@ def open_parquet(file: str, columns: list[str]):
 
     try:
         parquet = pyarrow.parquet.ParquetFile(file)
-    except (pyarrow.lib.ArrowException, OSError) as error:
+        names = parquet.schema_arrow.names
+    except (pyarrow.lib.ArrowException, OSError, UnicodeDecodeError) as error:
         if getattr(error, "errno", None) is not None:  # raised by the system; already clear
             raise
         raise ValueError(f"{file} is truncated or not a parquet file: {first_line(error)}") from None
-    _check_columns(file, parquet.schema_arrow.names, columns)
+    _check_columns(file, names, columns)
     return parquet
 
 

@@ -93,6 +93,8 @@ def parse_source(text: str) -> Source:
         raise ValueError(f"source {text!r}: unknown format {source.format!r}; choose from {', '.join(FORMATS)}")
     if source.group is not None and source.rows > 1:
         raise ValueError(f"source {text!r}: set either group= or rows=, not both")
+    if not source.location.removeprefix("hub:"):
+        raise ValueError(f"source {text!r} must name a file, a folder or a dataset of the hub")
     foreign, kind = (HUB_KEYS, "hub:NAME") if source.hub is None else (("format",), "files")
     for key in foreign:
         if key in values:

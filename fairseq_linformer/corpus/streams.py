@@ -7,12 +7,15 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 MAX_BYTES = 999_000
 """Longest line or task input that is tokenized: tiktoken's regular expression crashes on a million spaces."""
+XZ_MEMORY = 1 << 28
+"""Bytes that the decoder of a .xz file may use: the header of a file can ask for 4 GiB; `xz -9` asks for 65 MiB."""
 
 
 def open_stream(file) -> BinaryIO:
@@ -21,7 +24,7 @@ def open_stream(file) -> BinaryIO:
     if suffix == ".gz":
         return cast(BinaryIO, gzip.open(file))
     if suffix in (".bz2", ".xz"):
-        decompressor = bz2.BZ2Decompressor if suffix == ".bz2" else lzma.LZMADecompressor
+        decompressor = bz2.BZ2Decompressor if suffix == ".bz2" else partial(lzma.LZMADecompressor, memlimit=XZ_MEMORY)
         return io.BufferedReader(_DecompressedFile(file, decompressor), 1 << 20)
     if suffix == ".zst":
         import pyarrow

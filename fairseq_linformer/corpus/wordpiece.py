@@ -64,11 +64,13 @@ def normalize(content: bytes, file) -> bytes:
         model = settings["model"]
         kind, vocab = model["type"], model.get("vocab")
         added = [token["content"] for token in settings.get("added_tokens") or []]
+        json.dumps(settings, ensure_ascii=False).encode()  # an escape can be half a character
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{file} is not a tokenizer.json") from None
     if kind != "WordPiece":
         raise ValueError(f"{file} must have a WordPiece model, got {kind}")
-    if not isinstance(vocab, dict) or sorted(map(str, vocab.values())) != sorted(map(str, range(len(vocab)))):
+    numbers = set(vocab.values()) if isinstance(vocab, dict) and all(type(n) is int for n in vocab.values()) else None
+    if numbers is None or numbers != set(range(len(vocab))):
         raise ValueError(f"the token IDs of {file} must be 0 to V - 1, each once")
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
     # Names of a normalized file map to themselves.

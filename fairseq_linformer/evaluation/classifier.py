@@ -17,6 +17,7 @@ from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.manifest import MANIFEST
 from ..corpus.tokenizer import FIRST_ID, Tokenizer, load_tokenizer
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..models.dictionaries import read_dictionary
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, head_names, max_positions
 from ..task_data.truncation import TRUNCATIONS, check_truncation, truncate
 
@@ -162,14 +163,6 @@ def describe_difference(expected: Dictionary, dictionary: Dictionary) -> str | N
     if len(dictionary) != len(expected):
         return f"it must have {len(expected):,} entries, got {len(dictionary):,}"
     return None
-
-
-def read_dictionary(path: Path) -> Dictionary:
-    """Read a ``dict.txt``. Raises ValueError if fairseq cannot read it."""
-    try:
-        return Dictionary.load(str(path))
-    except (ValueError, RuntimeError, UnicodeDecodeError):
-        raise ValueError(f"{path} is not a fairseq dictionary") from None
 
 
 def read_label_names(path) -> list[str]:

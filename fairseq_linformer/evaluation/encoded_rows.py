@@ -1,6 +1,5 @@
 """Encoded rows: from examples of a file or a task, or from a folder written by ``prepare``."""
 
-import json
 import math
 import struct
 import sys
@@ -14,6 +13,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from ..corpus.options import MAX_SKIPPED
 from ..corpus.tokenizer import FIRST_ID
+from ..files import read_json
 from ..progress import Progress
 from ..task_data.task_rows import clean_row, scale_score
 from ..task_data.task_source import open_source
@@ -145,8 +145,8 @@ def read_prepared_task(folder) -> Task | None:
     if not path.is_file():
         return None
     try:
-        return TASKS.get(json.loads(path.read_text(encoding="utf-8")).get("task"))
-    except (ValueError, AttributeError):
+        return TASKS.get(read_json(path).get("task"))
+    except (ValueError, AttributeError, TypeError):
         raise ValueError(f"{path} cannot be read; prepare the data again") from None
 
 
@@ -187,9 +187,14 @@ def open_dataset(prefix: Path) -> MMapIndexedDataset:
         raise ValueError(f"{prefix}.idx does not exist; {prefix.parent} has {', '.join(splits) or 'no split'}")
     try:
         dataset = MMapIndexedDataset(str(prefix))
-    except (ValueError, AssertionError, EOFError, struct.error):
+        item_bytes = np.dtype(dataset._index.dtype).itemsize
+        ends = np.cumsum(dataset.sizes, dtype=np.int64) * item_bytes
+        starts = ends - dataset.sizes.astype(np.int64) * item_bytes
+        if (dataset.sizes < 0).any() or (dataset._index._pointers != starts).any():
+            raise ValueError("rows must follow each other")
+    except (ValueError, AssertionError, EOFError, KeyError, OverflowError, struct.error):
         raise ValueError(f"{prefix}.idx is truncated or not a fairseq index; prepare the data again") from None
-    expected_bytes = int(dataset.sizes.sum()) * np.dtype(dataset._index.dtype).itemsize
+    expected_bytes = int(ends[-1]) if len(ends) else 0
     num_bytes = Path(f"{prefix}.bin").stat().st_size
     if num_bytes != expected_bytes:
         sizes = f"must have {expected_bytes:,} bytes, as in {prefix.name}.idx, got {num_bytes:,}"

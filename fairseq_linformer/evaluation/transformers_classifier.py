@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import first_line, silence_transformers
+from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
+from ..errors import silence_transformers
 from .classifier import Encoding
 
 MIN_POSITIONS = 5
@@ -37,13 +38,10 @@ class TransformersClassifier:
 
         silence_transformers()
         self.path, self.device = Path(name), torch.device(device)
-        try:
-            self._tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            self.model, info = AutoModelForSequenceClassification.from_pretrained(
-                name, trust_remote_code=False, output_loading_info=True
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise ValueError(f"transformers cannot load {name}: {first_line(error)}") from None
+        self._tokenizer = load_from_transformers(AutoTokenizer, name)
+        self.model, info = load_weights_from_transformers(
+            AutoModelForSequenceClassification, name, output_loading_info=True
+        )
         if info["missing_keys"]:
             key = min(info["missing_keys"])
             raise ValueError(f"{name} must have a trained classification head, but it has no {key}; finetune it first")

@@ -9,6 +9,7 @@ from ..corpus.tokenizer import Tokenizer, load_tokenizer
 from ..corpus.tokenizer_files import FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..evaluation.classifier import DICTIONARY, MANIFEST
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
+from ..files import read_json
 from ..task_data.prepare import prepare_task
 from ..task_data.task_source import open_source
 from ..task_data.tasks import Task
@@ -71,8 +72,12 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     prepared = read_prepared_task(folder)
     if prepared not in (None, task):
         raise ValueError(f"{folder} must be a folder of {task.name}, got {prepared.name}; choose another --data")
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8")) if prepared else {}
-    positions, truncated = manifest.get("max_positions", 0), _num_truncated(manifest)
+    manifest: dict[str, Any] = {}
+    try:
+        manifest = read_json(folder / MANIFEST) if prepared else {}
+        positions, truncated = int(manifest.get("max_positions", 0)), _num_truncated(manifest)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise ValueError(f"{folder / MANIFEST} cannot be read; prepare the data again") from None
     advice = f"but the model has n = {n}; prepare the task in another folder"
     if positions > n:
         raise ValueError(f"{folder} was prepared for n = {positions}, {advice}")

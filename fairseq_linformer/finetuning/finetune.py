@@ -13,7 +13,7 @@ from ..evaluation.encoded_rows import is_prepared
 from ..launching.arguments import BASE, COLLECTIVE_TIMEOUT, check_run_name
 from ..launching.run_folder import DONE, check_run
 from ..launching.slurm import submit_array
-from ..launching.training_job import TrainingJob
+from ..launching.training_job import TrainingJob, check_buildable
 from ..task_data.tasks import Task
 from . import single_run
 from .data import DataOptions, describe_data, prepare_data
@@ -51,9 +51,20 @@ class FinetuningJob:
 
     def prepare(self) -> InitialCheckpoint:
         """Open the checkpoint and prepare the data. Raises as ``open_checkpoint`` and ``prepare_data``."""
+        check_run_name(self.name, self.runs)
         checkpoint = open_checkpoint(self.checkpoint, self.runs, self.max_positions)
+        if not is_prepared(self.data):  # which may take an hour
+            self._check_overrides(checkpoint)
         print(prepare_data(self.task, Path(self.data), checkpoint, self.data_options), file=sys.stderr)
         return checkpoint
+
+    def _check_overrides(self, checkpoint: InitialCheckpoint) -> None:
+        """Raise ValueError if the configuration of a run would not be valid, before there are data."""
+        check_overrides(self.overrides, checkpoint)
+        words = (*self.recipes[0].overrides(self.task, checkpoint, self.data, self.from_scratch, 1), *self.overrides)
+        training = TrainingJob(str(CONFIG), words, 1, self.device, self.runs, self.name)
+        training.folder, training.job_overrides()  # checks them
+        check_buildable(training.requested_cfg)
 
     def build_trainings(self, checkpoint: InitialCheckpoint) -> list[TrainingJob]:
         """Build a training job per recipe; ValueError if the name or an override is not allowed."""

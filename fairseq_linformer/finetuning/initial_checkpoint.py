@@ -9,6 +9,7 @@ from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_architecture, get_cfg_section, read_checkpoint, replace_checkpoint
 from ..checkpoints.provenance import collect_provenance
 from ..checkpoints.resize import resize
+from ..config import POSITIONS_LIMIT
 from ..evaluation.classifier import DICTIONARY, check_dictionary
 from ..files import sha256
 from ..launching.training_job import quote
@@ -22,7 +23,6 @@ _NOT_INHERITED = """
     offload_activations min_params_to_wrap load_checkpoint_heads resize_checkpoint compressed shared_kv_compressed
     shared_layer_kv_compressed freeze_compress encoder_layers_to_keep max_positions
 """.split()
-POSITIONS_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True)

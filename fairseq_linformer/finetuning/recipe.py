@@ -98,14 +98,18 @@ class Recipe:
         total = math.ceil(rows / self.batch_size) * self.epochs
         return total, round(WARMUP * total)
 
-    def overrides(self, task: Task, checkpoint: InitialCheckpoint, data, from_scratch: bool = False) -> list[str]:
+    def overrides(
+        self, task: Task, checkpoint: InitialCheckpoint, data, from_scratch: bool = False, rows: int | None = None
+    ) -> list[str]:
         """Overrides of configs/finetune/base.yaml.
 
         Args:
             data: folder of the task.
             from_scratch: train without the pretrained weights.
+            rows: number of rows of the training set; None to read it from ``data``.
         """
-        updates, warmup = self.num_updates(len(MMapIndexedDataset(str(Path(data) / "input0" / "train"))))
+        rows = len(MMapIndexedDataset(str(Path(data) / "input0" / "train"))) if rows is None else rows
+        updates, warmup = self.num_updates(rows)
         return [
             f"+task={task.name}",
             f"common.seed={self.seed}",

@@ -19,7 +19,7 @@ from ..checkpoints.files import training_seconds
 from ..evaluation.classifier import DICTIONARY, LABELS, FairseqClassifier
 from ..evaluation.evaluate import EvaluationData, evaluate
 from ..evaluation.scores import format_unit, format_values
-from ..files import with_seal, without_seal, write_lines
+from ..files import read_json, with_seal, without_seal, write_lines
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import TrainingJob
@@ -130,7 +130,7 @@ def write_result(path: Path, result: dict[str, Any]) -> dict[str, Any]:
 def read_result(path: Path) -> dict[str, Any]:
     """Read a result file; ValueError if it is damaged or was edited."""
     try:
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        stored: dict[str, Any] = read_json(path)
         stored["splits"]["valid"]["scores"], stored["recipe"]["lr"]
         stored["task"], stored["model"], stored["data"], stored["commit"]
     except (ValueError, KeyError, TypeError):

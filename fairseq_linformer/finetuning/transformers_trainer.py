@@ -24,7 +24,8 @@ import transformers
 from scipy.stats import pearsonr
 
 from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
-from ..errors import first_line, silence_transformers
+from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
+from ..errors import silence_transformers
 from ..evaluation.encoded_rows import read_task_examples
 from ..evaluation.example_files import Example
 from ..evaluation.transformers_classifier import TransformersClassifier, resolve_max_positions
@@ -232,14 +233,9 @@ def _load(task: Task, name: str) -> tuple[Any, Any]:
     else:
         names = task.class_names
         head = {"id2label": dict(enumerate(names)), "label2id": {label: i for i, label in enumerate(names)}}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(
-            name, trust_remote_code=False, ignore_mismatched_sizes=True, **head
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"transformers cannot load {name}: {first_line(error)}") from None
-    return tokenizer, model
+    tokenizer = load_from_transformers(transformers.AutoTokenizer, name)
+    auto = transformers.AutoModelForSequenceClassification
+    return tokenizer, load_weights_from_transformers(auto, name, ignore_mismatched_sizes=True, **head)
 
 
 def _encode(task: Task, tokenizer, examples: list[Example], n: int) -> list[dict[str, Any]]:

@@ -4,15 +4,18 @@ fairseq writes most checkpoints under a temporary name and renames them, but may
 which a full disk or a killed process truncates.
 """
 
+import errno
 import os
 import shutil
 import zipfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..files import temporary_path
+from ..models.safe_loading import check_settings, load_weights_only
 
 LAST = "checkpoint_last.pt"
 
@@ -24,9 +27,28 @@ def find_damage(path: Path) -> str | None:
             bad = file.testzip()
             if min(entry.header_offset for entry in file.infolist()) != 0:  # valid for zip, but not for torch
                 return "it has data before its first entry"
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
+        return f"it is truncated or damaged: {error}"
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # an offset in the archive that is negative
+            raise
         return f"it is truncated or damaged: {error}"
     return None if bad is None else f"it is damaged at {bad}"
+
+
+def check_initial(path: Path) -> None:
+    """Raise ValueError if a checkpoint to start training from is damaged or contains code."""
+    stat = path.stat()
+    _check_initial(path, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache
+def _check_initial(path: Path, size: int, modified: int) -> None:
+    """``check_initial``, cached because many members of an array start from one file."""
+    checkpoint = load_weights_only(path, mmap=True)
+    if not isinstance(checkpoint, dict) or "model" not in checkpoint:
+        raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
+    check_settings(path, checkpoint)
 
 
 def save_with_retries(state: Any, file) -> None:

@@ -26,7 +26,7 @@ from yaml import YAMLError
 from ..errors import first_line
 from ..files import atomic
 from ..machine import provenance
-from .checkpoints import find_last_intact, restore_last
+from .checkpoints import check_initial, find_last_intact, restore_last
 from .training_job import TrainingJob, check_buildable, identity
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ def check_run(training: TrainingJob) -> list[str]:
     """
     if is_new(training):
         check_buildable(training.cfg)
+        if start := training.cfg.checkpoint.finetune_from_model:
+            check_initial(Path(start))
         return ["starts at update 0"]
     if (training.folder / DONE).exists():
         return ["training is complete"]
@@ -110,8 +112,17 @@ def read_config(folder: Path) -> DictConfig:
     try:
         cfg = cast(DictConfig, OmegaConf.create(path.read_text(encoding="utf-8")))
         identity(cfg)
-    except (OmegaConfBaseException, YAMLError, AttributeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a configuration: {first_line(error)}") from None
+    except (
+        OmegaConfBaseException,
+        YAMLError,
+        AssertionError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
+        reason = first_line(error)[:200] or type(error).__name__
+        raise ValueError(f"{path} is not a configuration: {reason}") from None
     return cfg
 
 

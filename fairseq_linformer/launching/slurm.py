@@ -61,6 +61,8 @@ def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_o
     checks: list[str] = []
     incomplete: list[list[str]] = []
     for member in members:
+        if broken := [word for word in member if word.splitlines() != [word]]:  # the list has one line per member
+            raise ValueError(f"arguments of an array must not be empty or have line breaks, got {broken[0]!r}")
         try:
             training = build_training_job(parse_member(member, options), options.nodes * options.ntasks_per_node)
             checks += [f"{training.folder}: {line}" for line in check_run(training)]
@@ -91,7 +93,8 @@ def _check_options(options: argparse.Namespace, sbatch_options: Sequence[str]) -
     for word in sbatch_options:
         if not word.startswith("--"):
             raise ValueError(f"options of sbatch must be --OPTION=VALUE, got {word}")
-        if word.partition("=")[0] in _RESERVED:
+        name = word.partition("=")[0]
+        if any(reserved.startswith(name) for reserved in _RESERVED):  # sbatch also accepts abbreviations
             raise ValueError(f"{word} cannot be passed to sbatch; submit sets {', '.join(_RESERVED)} itself")
 
 

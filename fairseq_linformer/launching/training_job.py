@@ -1,5 +1,6 @@
 """A training job: its configuration, processes, device and run folder, validated before it starts."""
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -60,6 +61,20 @@ _REQUIRED = {
     "checkpoint.reset_dataloader": False,
     "distributed_training.use_sharded_state": False,
 }
+_AT_LEAST = {
+    "dataset.batch_size": 1,
+    "dataset.max_tokens": 1,
+    "optimization.max_update": 0,  # 0: no limit
+    "optimization.max_epoch": 0,
+    "optimization.clip_norm": 0,
+    "lr_scheduler.warmup_updates": 0,
+    "lr_scheduler.total_num_update": 1,
+    "task.tokens_per_sample": 1,
+    "common.log_interval": 1,
+    "dataset.num_workers": 0,
+    "checkpoint.save_interval_updates": 0,
+}
+"""Smallest values of options that fairseq accepts without a check, or checks with an assertion that names nothing."""
 # Files that a task needs, and the argument of `prepare` that writes them.
 _DATA_FILES = {
     "masked_lm": (("dict.txt", "train.idx", "train.bin"), "pretraining"),
@@ -99,7 +114,14 @@ class TrainingJob:
 
     @cached_property
     def requested_cfg(self) -> DictConfig:
-        """The configuration before ``job_overrides``. ValueError as ``compose_config``."""
+        """The configuration before ``job_overrides``.
+
+        Raises:
+            ValueError: as ``compose_config``; or an override sets ``common.user_dir``, which is this plugin.
+        """
+        for word in self.overrides:
+            if word.lstrip("+~").partition("=")[0] == "common.user_dir":
+                raise ValueError(f"common.user_dir must be this plugin and cannot be overridden, got {word}")
         return compose_config(self.config, self.overrides)
 
     def job_overrides(self) -> dict[str, Any]:
@@ -149,6 +171,7 @@ class TrainingJob:
                 raise ValueError(f"{section}.{name} is not set; add {section}.{name}=PATH")
         for key, value in self.job_overrides().items():
             OmegaConf.update(cfg, key, value)
+        _check_numbers(cfg)
         n = OmegaConf.select(cfg, "model.max_positions")
         if cfg.task._name == "sentence_prediction" and n not in (None, cfg.task.max_positions):
             raise ValueError(
@@ -232,6 +255,16 @@ def _micro_batches(cfg: DictConfig) -> list[int]:
 def _absolute(paths: str) -> str:
     """Make the paths in a ``:``-separated list absolute."""
     return os.pathsep.join(str(Path(part).absolute()) for part in paths.split(os.pathsep))
+
+
+def _check_numbers(cfg: DictConfig) -> None:
+    for key, least in _AT_LEAST.items():
+        value = OmegaConf.select(cfg, key)
+        if isinstance(value, int | float) and not value >= least:
+            raise ValueError(f"{key} must be at least {least}, got {value}")
+    lrs = cfg.optimization.lr
+    if not lrs or not all(0 < lr < math.inf for lr in lrs):
+        raise ValueError(f"optimization.lr must be one or more numbers above 0, got {list(lrs)}")
 
 
 def _check_paths(cfg: DictConfig) -> None:

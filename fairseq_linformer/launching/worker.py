@@ -27,10 +27,11 @@ from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
 from omegaconf import DictConfig
 
-from ..errors import first_line
+from ..errors import first_line, root_cause
 from .arguments import build_training_job, parse_job_arguments
 from .checkpoints import save_with_retries
 from .out_of_memory import end_when_out_of_memory
+from .rendezvous import keep_gloo_local, meet
 from .run_folder import CONFIG, is_new, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
@@ -83,14 +84,24 @@ def main(words: list[str] | None = None) -> int:
     Trainer.train_step = end_when_out_of_memory(_add_update_to_error(Trainer.train_step))
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     timeout = timedelta(minutes=options.collective_timeout)
-    dist.init_process_group = partial(dist.init_process_group, timeout=timeout)
+    keep_gloo_local()
+    dist.init_process_group = partial(_init_process_group, dist.init_process_group, timeout=timeout)
     dist.new_group = partial(dist.new_group, timeout=timeout)
     hydra_train.pre_main = _guard(hydra_train.pre_main, rank, folder)
     try:
         hydra_train.cli_main()
     except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else 1
     return 0
+
+
+def _init_process_group(
+    init: Callable[..., None], backend: str, init_method: str, world_size: int, rank: int, timeout: timedelta
+) -> None:
+    """``dist.init_process_group`` with the store of ``meet`` in place of fairseq's ``init_method``."""
+    init(backend, store=meet(rank, world_size, timeout), world_size=world_size, rank=rank, timeout=timeout)
 
 
 def _process_overrides(rank: Rank, folder: Path) -> dict[str, Any]:
@@ -120,7 +131,7 @@ def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[...
                     record_attempt(folder, rank.world_size)
                 train(cfg, **kwargs)
         except Exception as error:
-            cause = _root_cause(error)
+            cause = root_cause(error)
             logger.exception("%s failed: %s: %s", rank, type(cause).__name__, first_line(cause))
             if _LOST_CONNECTION.search(f"{type(error).__name__} {error}"):
                 time.sleep(_DELAY_SECONDS)
@@ -140,13 +151,6 @@ def _add_update_to_error(train_step: Callable[..., Any]) -> Callable[..., Any]:
             raise FloatingPointError(f"update {trainer.get_num_updates() + 1}: {error}") from None
 
     return wrapped
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    """The first error of a chain."""
-    while cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__):
-        error = cause
-    return error
 
 
 def _check_world(rank: Rank, cfg: DictConfig) -> None:

@@ -11,6 +11,7 @@ from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.tokenizer_files import DICTIONARY
 from ..distillation import Teacher
 from ..distillation.losses import SurvivingVariance
+from ..models import dictionaries
 from ..models.shapes import max_positions
 from ..progress import Progress
 
@@ -20,7 +21,7 @@ def read_dictionary(data) -> Dictionary:
     path = Path(data) / DICTIONARY
     if not path.is_file():
         raise ValueError(f"{path} does not exist; expected a folder that `prepare pretraining` wrote")
-    dictionary = Dictionary.load(str(path))
+    dictionary = dictionaries.read_dictionary(path)
     dictionary.add_symbol("<mask>")
     return dictionary
 

@@ -16,7 +16,9 @@ from .fully_sharded import patch_fully_sharded
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
+from .program_errors import patch_error_reports
 from .roberta_eps import RobertaEpsModel
+from .safe_loading import patch_checkpoint_loading, patch_eval
 
 # torch.load(weights_only=True), the default since torch 2.6, rejects unknown types. fairseq's checkpoints hold an
 # argparse.Namespace and sometimes NumPy numbers (best metrics). When several processes resume, the first one sends the
@@ -45,6 +47,9 @@ torch.serialization.add_safe_globals(
 patch_amp()
 patch_epoch_iterator()
 patch_fully_sharded()
+patch_checkpoint_loading()
+patch_eval()
+patch_error_reports()
 
 __all__ = [
     "ARCHITECTURES",

@@ -5,7 +5,7 @@ import math
 import os
 import warnings
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,12 +16,14 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from torch._subclasses import FakeTensorMode
+from yaml import YAMLError
 
 from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
 from ..config import LinformerConfig
+from ..models.dictionaries import read_dictionary
 from ..models.fully_sharded import min_params_to_wrap
 from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve_options, to_linformer_config
 from ..models.shapes import PADDING_IDX
@@ -120,23 +122,53 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         ValueError: a file, a key or a value is invalid.
     """
     base, choice = split_config(config)
+    if wrong := [word for word in overrides if not word.lstrip("+~").partition("=")[0]]:
+        raise ValueError(f"overrides must be KEY=VALUE, got {wrong[0]!r}")
     logging.getLogger("hydra").setLevel(logging.WARNING)
     _register_schema(base.stem)
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
-            cfg = compose(base.stem, [*choice, *overrides])
+            cfg = compose(base.stem, [*choice, *overrides], return_hydra_config=True)
+        _check_no_classes(config, cfg)
+        with open_dict(cfg):
+            del cfg["hydra"]
         if cfg.model is None:
             raise ValueError(f"{config} has no model; set model._name")
         add_defaults(cfg)
-    except (HydraException, OmegaConfBaseException) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
+        causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
+        lines = [line.strip() for cause in causes if cause for line in str(cause).splitlines() if line.strip()]
         name = f"{config} {' '.join(overrides)}".strip()
         if len(name) > 200:
             name = f"{Path(config).name} with {len(overrides)} overrides"
-        raise ValueError(f"{name}: {'; '.join(lines[:2])}") from None
+        raise ValueError(f"{name}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
     return cfg
+
+
+def _check_no_classes(config, cfg: DictConfig) -> None:
+    """Raise ValueError if a composed configuration lets hydra call a class or set environment variables."""
+    for key, value in _items(OmegaConf.to_container(cfg, resolve=False)):
+        name = key.rpartition(".")[2]
+        if (
+            (name == "_target_" and not str(value).startswith("hydra._internal.core_plugins.basic_"))
+            or (key.startswith("hydra.") and (name == "()" or (name == "class" and not _is_log_handler(value))))
+            or (key.startswith(("hydra.callbacks.", "hydra.job.env_set.")))
+        ):
+            raise ValueError(f"{config} and overrides must not let hydra run code, got {key}={value}")
+
+
+def _is_log_handler(name: Any) -> bool:
+    return name in ("logging.StreamHandler", "logging.FileHandler", "logging.NullHandler")
+
+
+def _items(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys and values of a configuration, at all depths."""
+    pairs = section.items() if isinstance(section, Mapping) else enumerate(section) if isinstance(section, list) else ()
+    for key, value in pairs:
+        yield f"{prefix}{key}", value
+        yield from _items(value, f"{prefix}{key}.")
 
 
 _register_schema = cache(hydra_init)  # a fifth of the time of a composition
@@ -160,6 +192,8 @@ def build_run(cfg: DictConfig, vocab_size: int | None = None) -> PlannedRun:
     """Read the numbers of a composed configuration. Raises ValueError if the formulas do not cover it."""
     _check_supported(cfg)
     n = cfg.task.tokens_per_sample
+    if n < 1:
+        raise ValueError(f"task.tokens_per_sample must be at least 1, got {n}")
     options: Any = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
     architecture, model, resolved = build_model_shape(options, n, vocab_size or _vocab_size(cfg))
     _check_model_supported(resolved, n)
@@ -287,8 +321,6 @@ def _vocab_size(cfg: DictConfig) -> int:
     path = Path(str(cfg.task.data).split(os.pathsep)[0]) / "dict.txt"
     if not path.is_file():
         return VOCAB_SIZE
-    from fairseq.data import Dictionary
-
-    dictionary = Dictionary.load(str(path))
+    dictionary = read_dictionary(path)
     dictionary.add_symbol("<mask>")  # as the task does
     return len(dictionary)

@@ -43,7 +43,15 @@ def reject_unreadable(name) -> Iterator[None]:
     """Turn read and decompression errors inside the block into a ValueError that names the file."""
     try:
         yield
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+    except (
+        OSError,
+        EOFError,
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        zlib.error,
+        UnicodeDecodeError,
+        RuntimeError,
+    ) as error:
         raise ValueError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 

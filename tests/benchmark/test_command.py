@@ -100,62 +100,11 @@ def test_process_uses_the_optimizer_of_its_options(run, tmp_path, monkeypatch):
     assert "--warmup-updates 2" in entry.command and "'--fairseq-options=--optimizer fused_adam'" in entry.command
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ("inference OUT --lengths 64 --projected-dim 128", "projected-dim.*128"),
-        ("inference OUT --lengths 64,256 --projected-dim 128", "n = 64"),
-        ("inference OUT --lengths 64,256 --projected-dim 8,512", "projected-dim.*512"),
-        ("inference OUT --lengths many", "'many'"),
-        ("inference OUT --lengths 64,64", "64 twice"),
-        ("inference OUT --lengths 64 --projected-dim 8 --rounds 0", "rounds .*0"),
-        ("inference OUT --lengths 64 --projected-dim 8 --warmup-rounds -1", "warm_up .*-1"),
-        ("inference OUT --lengths 64 --projected-dim 8 --minutes nan", "minutes .*nan"),
-        ("inference OUT --lengths 64 --projected-dim 8 --max-memory-gib nan", "usable_gib .*nan"),
-        ("inference OUT --lengths 64 --projected-dim 8 --gpu-memory-gib inf", "memory_gib .*inf"),
-        ("inference OUT --lengths 64 --projected-dim 8 --device cuda", "device .*cuda"),
-        ("inference OUT --encoder-embed-dim 100", "embed_dim .*100"),
-        ("inference OUT --projected-dim none", "'none'"),
-        ("inference OUT --projected-dim 0", "'0'"),
-        ("inference OUT --max-tokens 0", "'0'"),
-        ("inference OUT --whole-models --projected-dim 8,16", "--projected-dim.*8,16"),
-        ("inference OUT --whole-models --lengths 512 --projected-dim 200", "projected_dim .*200"),
-        ("inference OUT --whole-models --max-memory-gib 4", "--max-memory-gib"),
-        ("inference OUT --whole-models --gpu-memory-gib 4", "--gpu-memory-gib"),
-        ("scaling OUT --max-memory-gib -1", "usable_gib .*-1.0"),
-        ("scaling OUT --models transformer", "transformer"),
-        ("scaling OUT --lengths 48,64", "tokens .*64"),
-        ("scaling OUT --lengths none", "'none'"),
-        ("scaling OUT --only pertoken --lengths 512", "lengths .*512"),
-        ("scaling OUT --only pertoken --models linformer", "--models"),
-        ("training OUT --models gpt", "gpt"),
-        ("training OUT --models ours,", "'ours,'"),
-        ("training OUT --models ours,ours --only process", "ours twice"),
-        ("training OUT --models ours-modules --max-update 9", "--max-update"),
-        ("training OUT --only steps --lengths 96 --projected-dim 24", "projected_dim .*24"),
-        ("training OUT --only steps --fairseq-options=--compile", "--fairseq-options"),
-        ("training OUT --only memory --warmup-rounds 0", "--warmup-rounds"),
-        ("training OUT --only process --finetuning-lengths none", "--finetuning-lengths"),
-        ("training OUT --only process --models linformer", "linformer"),
-        ("training OUT --only process --max-update 2 --warmup-updates 2", "warm_up_updates .*2"),
-        ("training OUT --only process --projected-dim 200 --lengths 512", "projected_dim .*200"),
-        ("training OUT --only process --models roberta --fairseq-options=--compile", "--compile"),
-        ("training OUT --only shares --fairseq-options=--max-update=3", "--max-update"),
-        ("training OUT --lengths none --only process", "--lengths"),
-        ("training OUT --lengths none --finetuning-lengths none", "--lengths"),
-        ("training OUT --lengths none --max-update 9", "--max-update"),
-        ("training OUT --threads 0", "--threads.*0"),
-        ("finetuning OUT --data OUT", "--data"),
-        ("finetuning OUT --data OUT --batch-size 0", "'0'"),
-        ("report OUT", "no successful measurement"),
-    ],
-)
-def test_rejected_arguments(arguments, message, run, tmp_path, capsys):
-    if "cuda" in arguments and torch.cuda.is_available():
+def test_a_missing_gpu_is_rejected(run, tmp_path):
+    if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(SystemExit) as end:
-        run(arguments)
-    assert re.search(message, end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err)
+    with pytest.raises(SystemExit, match="device .*cuda"):
+        run("inference OUT --lengths 64 --projected-dim 8 --device cuda")
     assert not (tmp_path / "out").exists() and not (tmp_path / "results").exists()
 
 

@@ -226,26 +226,6 @@ def test_unusable_encoder_is_rejected(name, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--arch", "roberta", "--projected-dim", "8"], "projected_dim must be unset"),
-        (["--projected-dim", "64"], "projected_dim"),
-        (["--local-window", "-1"], "local_window"),
-    ],
-)
-def test_wrong_option_is_rejected(folders, arguments, message, tmp_path):
-    with pytest.raises(SystemExit) as end:
-        main(["convert", "from-transformers", str(folders["bert", True]), str(tmp_path / "out"), *arguments])
-    assert message in end.value.code and not (tmp_path / "out").exists()
-
-
-def test_nothing_to_import_is_rejected(tmp_path):
-    with pytest.raises(SystemExit) as end:
-        main(["convert", "from-transformers", str(tmp_path / "missing"), str(tmp_path / "out")])
-    assert "missing is not a folder, nor a name on the hub" in end.value.code
-
-
 def test_shards_are_hashed(tmp_path):
     checksums = []
     for seed in (1, 2):

@@ -138,7 +138,7 @@ def test_original_and_heads_are_unchanged(class_data, train_checkpoint, tmp_path
 
 
 def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_data, tmp_path, caplog):
-    with pytest.raises(Exception):
+    with pytest.raises(SystemExit):
         train(
             mlm_data,
             tmp_path,
@@ -159,7 +159,7 @@ def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_dat
     ],
 )
 def test_failed_resizing_on_the_fly_is_logged(train_checkpoint, mlm_data, tmp_path, caplog, projection, options, named):
-    with pytest.raises(Exception):
+    with pytest.raises(SystemExit):
         train(
             mlm_data,
             tmp_path,

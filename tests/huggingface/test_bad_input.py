@@ -195,7 +195,7 @@ def edit_weights(folder: Path, edit) -> None:
         (lambda f: edit_config(f, fairseq=None), "no 'fairseq'"),
         (lambda f: edit_config(f, sharing="rowwise"), "sharing must .*'rowwise'"),
         (lambda f: edit_config(f, layers=3), "exported.*linformer.encoder.layers.2.* is missing"),
-        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "no model.safetensors"),
+        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "as a pickle"),
         (
             lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-100]),
             "model.safetensors.*truncated",

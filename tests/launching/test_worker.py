@@ -2,6 +2,7 @@
 
 import pytest
 
+from fairseq_linformer.errors import root_cause
 from fairseq_linformer.launching import worker
 from fairseq_linformer.launching.run_folder import create_or_resume
 from fairseq_linformer.launching.training_job import TrainingJob
@@ -51,14 +52,14 @@ def test_root_cause_of_a_failure():
         except KeyError as error:
             raise ValueError("second") from error
     except ValueError as error:
-        assert str(worker._root_cause(error)) == "'first'"
+        assert str(root_cause(error)) == "'first'"
     try:
         try:
             raise KeyError("first")
         except KeyError:
             raise ValueError("second") from None
     except ValueError as error:
-        assert str(worker._root_cause(error)) == "second"
+        assert str(root_cause(error)) == "second"
 
 
 @pytest.mark.parametrize("options, minutes", [([], 30), (["--collective-timeout=90"], 90)])

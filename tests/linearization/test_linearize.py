@@ -99,27 +99,11 @@ def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
         measure_survival(path, path, text, 16, split="test")
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--batch-size", 0], "batch_size must be at least 1, got 0"),
-        (["--lr", 0], "lr must be above 0"),
-        (["--lr", "inf"], "lr must be above 0, got inf"),
-        (["--seed", -1], "seed must be between 0"),
-        (["--minutes", "nan"], "--minutes must be at least 0, got nan"),
-        pytest.param(
-            ["--device", "cuda"],
-            "device must be cpu",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
-        ),
-        (["--tokens-per-sample", 1], "tokens_per_sample must be at least 2"),
-        (["--tokens-per-sample", 17], "between 2 and the student's 16, got 17"),
-        (["--projected-dim", 17], "projected_dim"),
-    ],
-)
-def test_wrong_options_are_rejected(encoder, text, tmp_path, options, message):
-    with pytest.raises(SystemExit, match=message):
-        run(encoder, tmp_path / "out", text, *options)
+def test_a_missing_gpu_is_rejected(encoder, text, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit, match="device must be cpu"):
+        run(encoder, tmp_path / "out", text, "--device", "cuda")
     assert not (tmp_path / "out").exists()
 
 

@@ -1,8 +1,6 @@
 """Invalid input gives a one-line message with the value and what is allowed, and no checkpoint."""
 
-import pickle
 import re
-import shutil
 
 import pytest
 import torch
@@ -59,55 +57,11 @@ def test_rejected_options(options):
     assert str(value) in str(refusal.value)
 
 
-@pytest.mark.parametrize("flag, value", [("--projected-dim", "17"), ("--encoder-attention-heads", "3")])
-def test_rejected_flags(flag, value, mlm_data, tmp_path):
-    with pytest.raises(ValueError, match=f"{flag[2:].replace('-', '_')} must .* got {value}"):
-        train(mlm_data, tmp_path, flag, value)
-    assert not list(tmp_path.glob("*.pt"))
-
-
-@pytest.mark.parametrize(
-    "flag, value", [("--sharing", "layers"), ("--activation-fn", "gulu"), ("--arch", "linformer_robert")]
-)
-def test_unknown_values_of_flags(flag, value, mlm_data, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        train(mlm_data, tmp_path, flag, value)
-    # fairseq's own spelling of the flag is --arch/-a
-    assert f"argument {flag}: invalid choice: '{value}'" in capsys.readouterr().err.replace("/-a", "")
-    assert not list(tmp_path.glob("*.pt"))
-
-
 def test_unknown_sharing_in_yaml_is_rejected(mlm_data, tmp_path, capfd):
     with pytest.raises(SystemExit):
         fairseq_commands.hydra_train(mlm_data, tmp_path, "+run=tiny", "model.sharing=layers")
     assert "'layers', expected one of [none, headwise, key-value, layerwise]" in capfd.readouterr().err
     assert not list(tmp_path.glob("*.pt"))
-
-
-@pytest.mark.parametrize(
-    "key, value, message", [("projected_dim", 999, "got 999"), ("projekted_dim", 5, "projekted_dim")]
-)
-def test_invalid_values_and_keys_in_yaml(key, value, message, mlm_data, tmp_path, capfd):
-    with pytest.raises(SystemExit):
-        fairseq_commands.hydra_train(mlm_data, tmp_path, "+run=tiny", f"++model.{key}={value}")
-    assert message in capfd.readouterr().err
-    assert not list(tmp_path.glob("*.pt"))
-
-
-@pytest.mark.parametrize("folder", ["missing", "empty"])
-def test_missing_data_folder(folder, tmp_path):
-    data = tmp_path / folder
-    if folder == "empty":
-        data.mkdir()
-    with pytest.raises(FileNotFoundError, match=f"{folder}/dict.txt"):
-        train(data, tmp_path / "run")
-    assert not list((tmp_path / "run").glob("*.pt"))
-
-
-def test_missing_split(mlm_data, tmp_path):
-    shutil.copytree(mlm_data, tmp_path / "data", ignore=shutil.ignore_patterns("train.*"))
-    with pytest.raises(FileNotFoundError, match="Dataset not found: train"):
-        train(tmp_path / "data", tmp_path / "run")
 
 
 def test_missing_user_dir(mlm_data, tmp_path):
@@ -199,7 +153,7 @@ def test_mismatch_is_described(name):
 
 def test_mismatched_checkpoint_is_rejected(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", updates=1)
-    with pytest.raises(Exception) as error:
+    with pytest.raises(SystemExit) as error:
         train(
             mlm_data,
             tmp_path / "b",
@@ -214,7 +168,7 @@ def test_mismatched_checkpoint_is_rejected(mlm_data, tmp_path):
 
 def test_untied_output_embeddings_are_not_dropped(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=1)
-    with pytest.raises(Exception) as error:
+    with pytest.raises(SystemExit) as error:
         train(mlm_data, tmp_path / "b", "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
     assert "untie_weights_roberta" in chain(error.value)
     train(mlm_data, tmp_path / "a", "--untie-weights-roberta", updates=2)
@@ -223,10 +177,10 @@ def test_untied_output_embeddings_are_not_dropped(mlm_data, tmp_path):
 def test_dictionary_of_another_size_is_rejected(mlm_data, tmp_path):
     train(mlm_data, tmp_path / "a", updates=1)
     other = fairseq_commands.masked_lm_data(tmp_path / "data", words=fairseq_commands.WORDS + 8)
-    with pytest.raises(Exception) as error:
+    with pytest.raises(SystemExit) as error:
         train(other, tmp_path / "b", "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
     assert "dictionary entries 45, this model has 53" in chain(error.value)
-    with pytest.raises(ValueError, match="dictionary entries 45, this model has 53"):
+    with pytest.raises(SystemExit, match="dictionary entries 45, this model has 53"):
         command(
             "validate",
             other,
@@ -245,7 +199,7 @@ def test_dictionary_of_another_size_is_rejected(mlm_data, tmp_path):
 def test_roberta_checkpoint_gets_a_hint(mlm_data, tmp_path):
     roberta = ["--arch", "roberta", *TINY[2:-2], "--encoder-layers", "2"]
     train(mlm_data, tmp_path / "a", model=roberta, updates=1)
-    with pytest.raises(Exception) as error:
+    with pytest.raises(SystemExit) as error:
         train(mlm_data, tmp_path / "b", "--finetune-from-model", tmp_path / "a" / "checkpoint_last.pt")
     assert "no projections E and F" in chain(error.value)
 
@@ -260,9 +214,9 @@ def test_checkpoint_with_code_is_rejected(mlm_data, tmp_path, capsys):
     checkpoint = load(tmp_path)
     checkpoint["extra_state"]["innocent"] = Code()
     torch.save(checkpoint, tmp_path / "checkpoint_last.pt")
-    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+    with pytest.raises(SystemExit, match=r"checkpoint_last.pt contains code \((builtins\.)?print\)"):
         train(mlm_data, tmp_path, updates=2)
-    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+    with pytest.raises(SystemExit, match=r"checkpoint_last.pt contains code \((builtins\.)?print\)"):
         command(
             "validate",
             mlm_data,

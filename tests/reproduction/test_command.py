@@ -35,62 +35,6 @@ def reproduce(capsys, monkeypatch, tmp_path, ledger):
     return reproduce
 
 
-REFUSED = [
-    (["figure-9"], "'figure-9'.*figure-3a.*table-2"),
-    ([], "list"),
-    (["figure-3a", "--scale", "huge"], "--scale.*huge.*smoke, cpu, encoder, gpu, paper"),
-    (["figure-3a", "--minutes", "0"], "--minutes.*0"),
-    (["figure-3a", "--minutes", "-1"], "--minutes.*-1"),
-    (["figure-3a", "--minutes", "nan"], "--minutes.*nan"),
-    (["figure-3a", "--minutes", "inf"], "--minutes.*inf"),
-    (["figure-3a"], "--data"),
-    (["figure-3a", "--data", "nowhere"], "--data.* nowhere.*dict.txt"),
-    (["figure-3a", "--data", "two\nlines"], "--data.* two lines"),
-    (["figure-3a", "--data", "two:folders"], "--data .*':'.*two:folders"),
-    (["figure-3a", "--data", "${x}"], r"--data .*'\$\{'.*\$\{x\}"),
-    (["parameters", "--data", "nowhere"], "--data.* nowhere"),
-    (["figure-3a", "--tasks", "nowhere"], "--data"),
-    (["parameters", "--tasks", "nowhere"], "--tasks.* nowhere"),
-    (["parameters", "--runs", "nowhere"], "--runs.* nowhere"),
-    (["table-2", "--data", "nowhere"], "--tasks"),
-    (["theorem-1", "--minutes", "3"], "--minutes.*3"),
-    (["theorem-1", "--scale", "gpu"], "gpu.*smoke, cpu"),
-    (["theorem-1", "--scale", "paper"], "theorem-1.*figure-3a.*table-2"),
-    (["figure-3a", "--scale", "paper", "--minutes", "1"], "--minutes.*paper"),
-    (["figure-3a", "--scale", "paper", "--replace", "why"], "--replace.*paper"),
-    (["figure-3a", "--scale", "paper"], "--data"),
-    (["list", "--replace", "why"], "--replace.*list"),
-    (["--verify", "figure-3a-cpu", "--replace", "why"], "--replace.*--verify"),
-    (["parameters", "--scale", "smoke", "--replace", "why"], "--replace.*parameters"),
-    (["table-2", "--scale", "paper"], "--tasks"),
-    (["table-2", "--scale", "paper", "--data", "nowhere"], "--data.* nowhere"),
-    (["table-2", "--scale", "paper", "--data", "nowhere", "--tasks", "t"], "--data.* nowhere"),
-    (["figure-3a", "--dry-run"], "--dry-run.*paper"),
-    (["figure-3a", "--data", "t", "--results", "nowhere"], "--results.* nowhere"),
-    (["figure-3a", "--scale", "paper", "--data", "t", "--results", "nowhere"], "--results.* nowhere"),
-    (["--verify", "lost"], "lost.json"),
-    (["--verify", ""], "--verify"),
-    (["--verify", "../results/theorem-1-smoke"], "--verify.* ../results/theorem-1-smoke"),
-    (["--verify", "lost", "--scale", "cpu"], "--scale.*--verify lost"),
-    (["--verify", "lost", "--dry-run"], "--dry-run.*--verify lost"),
-    (["figure-3a", "--verify", "lost"], "--verify lost.*figure-3a"),
-    (["list", "--minutes", "3"], "--minutes.*list"),
-    (["list", "--scale", "cpu"], "--scale.*list"),
-    (["list", "--data", ""], "--data must"),
-    (["list", "--tasks", "t"], "--tasks.*list"),
-    (["list", "--runs", "nowhere"], "--runs.*list"),
-    (["list", "--dry-run"], "--dry-run.*list"),
-    (["list", "--results", "nowhere"], "--results.* nowhere"),
-]
-
-
-@pytest.mark.parametrize("words, problem", REFUSED)
-def test_bad_input_is_one_sentence_and_writes_nothing(reproduce, tmp_path, words, problem):
-    ended = reproduce(*words)
-    assert ended.startswith("fairseq-linformer: ") and "\n" not in ended and re.search(problem, ended)
-    assert [path.name for path in tmp_path.rglob("*")] == ["ledger"]
-
-
 def test_a_read_only_ledger_is_rejected(reproduce, ledger, monkeypatch):
     monkeypatch.setattr("os.access", lambda *arguments: False)
     assert re.search("--results .*ledger", reproduce("parameters", "--scale", "smoke"))

@@ -21,7 +21,7 @@ from ...checkpoints.from_transformers import read_transformers
 from ...checkpoints.models import build_model
 from ...checkpoints.resize import resize
 from ...checkpoints.roberta import from_roberta
-from ...checkpoints.transformers_encoder import load_from_transformers
+from ...checkpoints.transformers_loading import load_from_transformers
 from ...machine import current_commit
 from ..cells import rule
 from ..records import Measurement, Paper, Record, ScaleName, circumstances, significant

@@ -201,7 +201,13 @@ def _cell(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.splitlines())
+    """A line of Markdown in which a record's text is no HTML and no link; code stays as it is."""
+    escaped = {"<": "&lt;", "](": "]\\("}
+    return re.sub(
+        r"(?P<ticks>`+).*?(?P=ticks)|<(?=[A-Za-z/!?])|\]\(",
+        lambda match: escaped.get(match[0], match[0]),
+        " ".join(text.splitlines()),
+    )
 
 
 def _style() -> Markup:

@@ -168,7 +168,7 @@ def test_a_record_measured_again_lists_the_earlier_one(tmp_path):
     article = element(page, "claim-figure-9", "article")
     assert "<li>figure-9-cpu.1 (2026-01-02; commit abc): <strong>does not hold</strong>; a: 3 s</li>" in article
     assert "- figure-9-cpu.1 (2026-01-02; commit abc): **does not hold**; a: 3 s\n" in text
-    assert "  - replaced figure-9-cpu.1: 2026-01-02; commit abc; measured again: it was <too> slow\n" in text
+    assert "  - replaced figure-9-cpu.1: 2026-01-02; commit abc; measured again: it was &lt;too> slow\n" in text
     article = element(page, "record-figure-9-cpu", "article")
     assert "<dt>measured 2 times</dt>" in article and "measured again: it was &lt;too&gt; slow" in article
     assert next(csv.DictReader(cells.splitlines()))["measured_times"] == "2"

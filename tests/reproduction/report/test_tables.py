@@ -49,8 +49,9 @@ def test_text_is_no_markup_but_bold_and_code():
 
 
 def test_markdown_cells_stay_on_their_line():
-    assert _cell("x | y\n<z>\r\nw") == "x \\| y <z> w"
+    assert _cell("x | y\n1 < z\r\nw") == "x \\| y 1 < z w"
     assert _line("one\ntwo\u2028three") == "one two three"
+    assert _line("<b> `<s>` [a](b) [1, 2]") == "&lt;b> `<s>` [a]\\(b) [1, 2]"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,866 @@
+"""The table of bad input: commands as a user types them in the folder of ``world.py``, and what their error names."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command that is rejected."""
+
+    command: str
+    """The command and its subcommand."""
+    subject: str
+    """What is wrong with it, for the table of docs/robustness.md."""
+    words: str
+    """The command line in a shell's syntax."""
+    message: str
+    """Regular expression that the error matches."""
+    keeps: str = ""
+    """Folder that the command may leave, because rerunning it resumes there."""
+
+
+def section(command: str, subject: str, base: str, lines: str, keeps: str = "") -> list[Case]:
+    """Cases ``OPTIONS -> MESSAGE``, one per line, whose options follow those of ``base``; <newline> is a line break."""
+    cases = []
+    for line in lines.strip().splitlines():
+        options, _, message = f" {line.strip()}".rpartition(" -> ")
+        words = f"{command} {base}{options}".replace("<newline>", "\n").strip()
+        cases.append(Case(command, subject, words, message, keeps))
+    return cases
+
+
+PREPARE = [
+    *section(
+        "prepare pretraining",
+        "options out of range",
+        "out --source text.txt --sentencepiece-model spm.model",
+        """
+        --valid-share 0 -> valid_share must .*0.0
+        --valid-share nan -> valid_share must .*nan
+        --shards 0 -> shards must be between 1 and 1,000, got 0
+        --shards 1001 -> shards must .*1001
+        --chunk-mib 0 -> chunk_mib must .*0.0
+        --chunk-mib inf -> chunk_mib must .*inf
+        --max-skipped 1 -> max_skipped must .*1.0
+        --max-skipped nan -> max_skipped must .*nan
+        --workers 0 -> workers must be at least 1, got 0
+        --part 0/3 -> part must .*0/3
+        --part 4/3 -> part must .*4/3
+        --part 1 -> I/N.*'1'
+        --part 1/2 --merge -> --merge.*--part
+        --merge -> --merge needs
+        """,
+    ),
+    *section(
+        "prepare pretraining",
+        "sources",
+        "out --sentencepiece-model spm.model",
+        """
+        --source nowhere.txt -> nowhere.txt
+        --source '' -> source.*''
+        --source 'nothing-*.txt' -> nothing-\\*.txt
+        --source bad/empty.txt -> empty.txt
+        --source bad/folder -> bad/folder
+        --source text.txt,colour=red -> colour=red
+        --source text.txt,rows=0 -> rows=0
+        --source text.txt,format=doc -> format=doc
+        --source bad/half.parquet -> half.parquet
+        --source bad/noise.txt.gz -> noise.txt.gz is truncated or damaged
+        --source bad/noise.txt.xz -> noise.txt.xz is truncated or damaged
+        --source /dev/zero -> /dev/zero
+        --source hub: -> 'hub:' must name
+        """,
+    ),
+    *section(
+        "prepare pretraining",
+        "unusable documents (OUT remains, to resume with other options)",
+        "out --sentencepiece-model spm.model",
+        """
+        --source text.txt -> valid is empty.*raise --valid-share
+        --source bad/deep.jsonl -> --max-skipped 0.01 .*deep.jsonl, line 1: not JSON
+        --source bad/rows.jsonl,column=sentence -> --max-skipped 0.01 .*rows.jsonl, line 2: not JSON
+        --source bad/list.jsonl -> --max-skipped 0.01 .*list.jsonl, line 1: not a JSON object
+        """,
+        keeps="out",
+    ),
+    *section(
+        "prepare pretraining",
+        "tokenizer and output folder",
+        "",
+        """
+        out --source text.txt -> --gpt2-bpe --sentencepiece-model --wordpiece
+        out --source text.txt --sentencepiece-model nowhere.model -> nowhere.model
+        out --source text.txt --sentencepiece-model bad/noise.model -> noise.model
+        out --source text.txt --sentencepiece-model bad/half.model -> half.model
+        out --source text.txt --sentencepiece-model bad/folder -> bad/folder
+        out --source text.txt --gpt2-bpe bad/folder -> encoder.json
+        out --source text.txt --wordpiece text.txt -> text.txt
+        out --source text.txt --sentencepiece-model spm.model --wordpiece bert/tokenizer.json -> not allowed with
+        bad/full --source text.txt --sentencepiece-model spm.model -> OUT must .*bad/full
+        text.txt --source rows.tsv,format=text --sentencepiece-model spm.model -> OUT must .*text.txt
+        text.txt/out --source rows.tsv,format=text --sentencepiece-model spm.model -> text.txt
+        data/new --source data --sentencepiece-model spm.model -> OUT must be outside source data
+        """,
+    ),
+    *section(
+        "prepare sentencepiece",
+        "options, source and output folder",
+        "",
+        """
+        out --source text.txt -> --vocab-size
+        out --source text.txt --vocab-size 0 -> vocab.size .*0
+        out --source text.txt --vocab-size -5 -> vocab.size .*-5
+        out --source text.txt --vocab-size 100000 -> Vocabulary size .*100000.*<= 57
+        out --source text.txt --vocab-size 24 --sample-mib 0 -> sample.mib .*0
+        out --source text.txt --vocab-size 24 --sample-mib nan -> sample.mib .*nan
+        out --source text.txt --vocab-size 24 --model-type char -> 'char'.*bpe
+        out --source nowhere.txt --vocab-size 24 -> nowhere.txt
+        out --source bad/empty.txt --vocab-size 24 -> empty.txt
+        bad/full --source text.txt --vocab-size 24 -> bad/full must be a new or empty folder
+        text.txt --source rows.tsv,format=text --vocab-size 24 -> text.txt must be a new or empty folder
+        """,
+    ),
+    *section(
+        "prepare sst-2",
+        "options, source and output folder",
+        "",
+        """
+        out --source glue -> --sentencepiece-model
+        out --source nowhere --sentencepiece-model spm.model -> nowhere
+        out --source bad/folder --sentencepiece-model spm.model -> bad/folder
+        out --source text.txt --sentencepiece-model spm.model -> text.txt
+        out --source glue --sentencepiece-model spm.model --max-positions 2 -> max.positions .*2
+        out --source glue --sentencepiece-model spm.model --max-skipped 1 -> max.skipped .*1.0
+        out --source glue --sentencepiece-model spm.model --train-rows 0 -> --train-rows must be at least 1, got 0
+        out --source glue --sentencepiece-model spm.model --train-rows 9999 -> --train-rows must .*9999
+        out --source glue --sentencepiece-model spm.model --valid-rows -1 -> --valid-rows must be at least 1, got -1
+        out --source glue --sentencepiece-model spm.model --truncation middle -> 'middle'.*head
+        out --source glue --sentencepiece-model bad/noise.model -> noise.model
+        bad/full --source glue --sentencepiece-model spm.model -> bad/full must be a new or empty folder
+        """,
+    ),
+    *section("prepare", "unknown data", "", "sst-3 out -> 'sst-3'.*sst-2\n -> the following arguments are required"),
+]
+
+PLAN = section(
+    "plan",
+    "options and configurations",
+    "",
+    """
+    --gpu v200 -> v200.*v100-16gb
+    --gpus 0 -> gpus .*0
+    --gpus -8 -> gpus .*-8
+    --gpus 96 -> gpus .*96
+    --utilization 0 -> utilization .*0
+    --utilization 35 -> utilization .*35
+    --utilization nan -> utilization .*nan
+    --network-gbit 0 -> network.* 0
+    --network-gbit nan -> network.* nan
+    --vocab-size 5 -> --vocab-size must be at least 6.*5
+    --check model.dropout=0 -> --check .*model.dropout=0
+    --cheque -> --cheque
+    nowhere.yaml -> nowhere.yaml does not exist
+    text.txt -> text.txt
+    bad/folder -> bad/folder
+    bad/config.yaml -> bad/config.yaml
+    bad/list.yaml -> bad/list.yaml
+    bad/class.yaml -> bad/class.yaml
+    bad/names.yaml -> bad/names.yaml.*modle
+    configs/pretrain/base.yaml configs/pretrain/base.yaml -> second configuration
+    model.projected_dim=0 -> projected_dim must .*0
+    model.projected_dim=600 -> projected_dim must .*600
+    model.projected_dim=many -> projected_dim .*many
+    model.projected_dim=[1,2] -> projected_dim .*1.*2
+    model.droput=0 -> droput
+    model.dropout=2 -> dropout must .*2
+    model.dropout=abc -> abc
+    +model.encoder_layers=0 -> encoder_layers must be at least 1, got 0
+    +model.encoder_attention_heads=5 -> encoder_attention_heads must divide .*5
+    model.sharing=rows -> 'rows'
+    model._name=gpt -> gpt
+    task.tokens_per_sample=0 -> tokens_per_sample must be at least 1, got 0
+    task.tokens_per_sample=-5 -> tokens_per_sample must be at least 1, got -5
+    +task.mask_prob=1.5 -> mask_prob must .*1.5
+    dataset.batch_size=0 -> batch_size .*0
+    dataset.batch_size=-3 -> batch_size .*-3
+    optimization.update_freq=[0] -> update_freq.*0
+    optimization.update_freq=[] -> update_freq.*\\[\\]
+    optimization.max_update=0 -> max_update .*0
+    optimizer=sgd -> sgd
+    optimizer._name=sgd -> optimizer._name .*sgd
+    +run=nothing -> nothing
+    common.fp16=maybe -> maybe
+    bad/callback.yaml -> callback.yaml .*must not let hydra run code, got hydra.callbacks.x=
+    bad/target.yaml -> target.yaml .*must not let hydra run code, got model._target_=
+    =5 -> =5
+    ~nothing -> nothing
+    model.dropout=${oc.env:HOME} -> dropout
+    model.dropout='${nothing}' -> nothing
+    """,
+)
+
+SUBMIT = [
+    *section(
+        "submit",
+        "options",
+        "task.data=data",
+        """
+        --nodes=3 -> 128 micro-batches.* 24
+        --nodes=0 -> --nodes must be at least 1, got 0
+        --nodes=many -> --nodes.*'many'
+        --ntasks-per-node=-1 -> --ntasks-per-node must be at least 1, got -1
+        --device=tpu -> --device 'tpu'.*cuda, cpu
+        --name=../mine -> --name must .*\\.\\./mine
+        --name=/tmp/mine -> --name must .*/tmp/mine
+        --name=. -> --name must
+        '--name=$(touch executed)' -> run folder may only contain .*touch executed
+        '--name=a;b' -> run folder may only contain .*a;b
+        "--name=a'b" -> run folder may only contain
+        --name=50% -> run folder may only contain .*50%
+        '--name=two<newline>lines' -> run folder may only contain
+        '--runs=a`b`' -> run folder may only contain
+        --runs= -> --runs must name a folder
+        --collective-timeout=0 -> --collective-timeout must .*0
+        --collective-timeout=nan -> --collective-timeout must .*nan
+        --collective-timeout=soon -> --collective-timeout.*'soon'
+        -N4 -> --OPTION=VALUE.*-N4
+        --output=here -> --output=here
+        --outp=here -> --outp=here
+        --wrap=ls -> --wrap=ls
+        --wra=ls -> --wra=ls
+        --array=figure-4 -> figure-4.*figure-3a
+        --array=table-2 -> --tasks
+        --array=figure-3b task.data=nowhere -> \\+run=n1024-roberta: task.data.*nowhere
+        --array=figure-3a --name=mine -> --name .*mine
+        --array=figure-3a --config=mine.yaml -> --config .*mine.yaml
+        --tasks=data -> --tasks needs --array table-2
+        nonsense -> nonsense
+        """,
+    ),
+    *section(
+        "submit",
+        "configuration",
+        "",
+        """
+        +run=n512-roberta -> task.data is not set
+        task.data=nowhere -> task.data must .*nowhere
+        task.data=text.txt -> task.data must .*text.txt
+        task.data=bad/no-dict -> task.data must .*dict.txt
+        task.data=bad/no-train -> task.data must .*train.idx
+        task.data=data:nowhere -> task.data must .*nowhere
+        task.data=data --config=nowhere.yaml -> nowhere.yaml does not exist
+        task.data=data --config=bad/class.yaml -> bad/class.yaml
+        task.data=data model.projected_dim=600 -> projected_dim must .*600
+        task.data=data model.projected_dim=0 -> projected_dim must .*0
+        task.data=data model.projekted_dim=5 -> projekted_dim
+        task.data=data optimizer.adam_betas=abc -> adam_betas=abc
+        "task.data=data 'optimizer.adam_betas=__import__(\\"os\\").mkdir(\\"executed\\")'" -> adam_betas=__import__
+        task.data=data optimization.lr=[] -> lr
+        task.data=data optimization.lr=[0] -> lr .*0
+        task.data=data optimization.lr=[-1] -> lr .*-1
+        task.data=data optimization.max_update=-1 -> max_update .*-1
+        task.data=data optimization.update_freq=[0] -> update_freq.*0
+        task.data=data dataset.batch_size=-1 -> batch_size .*-1
+        task.data=data checkpoint.save_dir=elsewhere -> checkpoint.save_dir must be checkpoints.*elsewhere
+        task.data=data checkpoint.no_save=true -> checkpoint.no_save must be False.*True
+        task.data=data checkpoint.finetune_from_model=nowhere.pt -> finetune_from_model must .*nowhere.pt
+        task.data=data checkpoint.finetune_from_model=bad/half.pt -> half.pt
+        task.data=data +model._target_=os.system -> _target_
+        task.data=data '+hydra.callbacks.x={_target_: os.system, command: ls}' -> must not .*hydra.callbacks.x
+        task.data=data '+hydra.job.env_set={LD_PRELOAD: x.so}' -> must not .*hydra.job.env_set.LD_PRELOAD=x.so
+        task.data=data hydra.launcher._target_=os.system -> must not .*hydra.launcher._target_=os.system
+        task.data=data hydra.job_logging.handlers.console.class=os.system -> must not .*console.class=os.system
+        task.data=data common.user_dir=bad -> common.user_dir
+        """,
+    ),
+]
+
+FINETUNE = [
+    *section(
+        "finetune",
+        "options",
+        "sst-2 mlm/model.pt --data task --source glue --device cpu",
+        """
+        --lr 0 -> --lr must .*0.0
+        --lr nan -> --lr must .*nan
+        --lr ten -> --lr.*'ten'
+        --lr '' -> --lr.*''
+        --lr 1e-5,2e-5 -> --lr.*--grid
+        --max-epoch 0 -> --max-epoch must .*0
+        --batch-size 0 -> --batch-size must .*0
+        --batch-size -8 -> --batch-size must .*-8
+        --seed -1 -> --seed must .*-1
+        --seed 99999999999 -> --seed must .*4294967295.*99999999999
+        --grid --seed 1,1 -> --seed.*1, 1
+        --slurm -> --slurm.*--grid
+        --dry-run -> --dry-run.*--slurm
+        --partition=gpu -> --partition=gpu.*--slurm
+        --batch 3 -> unknown option --batch
+        --name ../up -> --name must .*\\.\\./up
+        --name /tmp/up -> --name must .*/tmp/up
+        '--name=a;b' -> a;b
+        --max-positions 0 -> --max-positions must .*0
+        --max-positions 100000000 -> --max-positions must .*1,048,576.*100000000
+        --truncation middle -> 'middle'
+        --results nowhere -> nowhere
+        --results '' -> --results must .*''
+        --runs '' -> --runs must .*''
+        --data '' -> --data must .*''
+        --results results --name _/__ -> --name must .*_/__
+        --sentencepiece-model nowhere.model -> nowhere.model does not exist
+        --sentencepiece-model bad/noise.model -> noise.model
+        --source nowhere -> nowhere
+        """,
+    ),
+    *section(
+        "finetune",
+        "overrides",
+        "sst-2 mlm/model.pt --data task --source glue --device cpu",
+        """
+        nonsense -> KEY=VALUE.*nonsense
+        common.seed=5 -> common.seed=5.*--seed
+        model.max_positions=8 -> model.max_positions=8.*--max-positions
+        optimization.max_epoch=1 -> optimization.max_epoch=1.*--max-epoch
+        distributed_training.distributed_world_size=4 -> distributed_world_size=4
+        +dataset.max_tokens=100 -> dataset.max_tokens=100
+        dataset.disable_validation=true -> dataset.disable_validation=true
+        optimization.nope=3 -> nope
+        model.droput=1 -> droput
+        model.dropout=7 -> dropout must .*7
+        optimizer.adam_betas=abc -> adam_betas=abc
+        common.user_dir=bad -> common.user_dir
+        """,
+    ),
+    *section(
+        "finetune",
+        "checkpoints and data",
+        "",
+        """
+        sst-3 mlm/model.pt -> 'sst-3'.*sst-2
+        sst-2 nowhere.pt --data task --source glue --device cpu -> nowhere.pt is not a file
+        sst-2 bad/half.pt --data task --source glue --device cpu -> half.pt is truncated
+        sst-2 bad/empty.pt --data task --source glue --device cpu -> empty.pt is truncated
+        sst-2 bad/code.pt --data task --source glue --device cpu -> code.pt contains code
+        sst-2 bad/old-code.pt --data task --source glue --device cpu -> old-code.pt contains code
+        sst-2 bad/pickle.pt --data task --source glue --device cpu -> pickle.pt contains code
+        sst-2 bad/list.pt --data task --source glue --device cpu -> list.pt has no 'model'
+        sst-2 mlm/model.pt --data bad/full --source glue --device cpu -> bad/full
+        sst-2 mlm/model.pt --data text.txt --source glue --device cpu -> text.txt
+        sst-2 bad/folder --source glue --device cpu -> bad/folder
+        sst-2 bad/bare/model.pt --data task --source glue --device cpu -> bare/model.pt.*--sentencepiece-model
+        sst-2 nobody/nothing --gpt2-bpe x --data task --device cpu -> nobody/nothing
+        """,
+    ),
+]
+
+EVALUATE = [
+    *section(
+        "evaluate",
+        "options",
+        "cls/model.pt rows.tsv --device cpu",
+        """
+        --head topic -> --head 'topic'.*animal
+        --dictionary nowhere.txt -> nowhere.txt.*does not exist
+        --dictionary bad/dict.txt -> dict.txt .* 28 entries.* 7
+        --dictionary bad/counts.txt -> counts.txt
+        --dictionary bad/latin1.txt -> latin1.txt
+        --labels nowhere.txt -> nowhere.txt
+        --labels bad/empty.txt -> empty.txt
+        --gpt2-bpe bad/folder -> encoder.json
+        --sentencepiece-model bad/noise.model -> noise.model
+        --predictions rows.tsv -> rows.tsv already exists
+        --predictions p.csv -> --predictions.*p.csv
+        --predictions nowhere/p.tsv -> nowhere
+        --predictions - --json - -> --json
+        --json rows.tsv -> rows.tsv already exists
+        --json nowhere/x.json -> nowhere
+        --json s.jsonl --predictions s.jsonl -> --json.*s.jsonl
+        --batch-size 0 -> --batch-size.* 1.* 0
+        --batch-size -1 -> --batch-size.* 1.* -1
+        --max-tokens 0 -> --max-tokens.* 0
+        --split test -> --split.*rows.tsv
+        --seed 3 -> --seed.*--perplexity
+        --mask-prob 0.5 -> --mask-prob.*--perplexity
+        --device tpu9 -> --device tpu9
+        --device meta -> --device meta
+        --device '' -> --device
+        --max-positions 8 -> --max-positions.*transformers
+        --format csv -> --format.*csv
+        --text-column nothing -> no column nothing; choose from sentence, label
+        --label-column nothing -> no column nothing; choose from sentence, label
+        --text-column sentence --text-column sentence -> --text-column.*sentence, sentence
+        --truncation middle -> 'middle'
+        --source glue -> --source
+        """,
+    ),
+    *section(
+        "evaluate",
+        "files of rows and tasks",
+        "cls/model.pt",
+        """
+        -> TASK-OR-FILE.*--perplexity
+        nowhere.tsv -> nowhere.tsv
+        bad/empty.txt -> empty.txt
+        bad/folder -> bad/folder
+        bad/wrong.tsv -> wrong.tsv:2.*bird
+        bad/ragged.tsv -> ragged.tsv:2
+        bad/no-columns.tsv -> no-columns.tsv
+        bad/rows.jsonl -> rows.jsonl:2
+        bad/deep.jsonl -> deep.jsonl:1
+        bad/list.jsonl -> list.jsonl:1
+        bad/half.pt -> half.pt
+        bad/half-idx -> half-idx/input0/valid
+        bad/empty-idx -> empty-idx/input0/valid
+        bad/foreign-idx -> foreign-idx/input0/valid
+        bad/empty-bin -> empty-bin/input0/valid
+        bad/no-dict -> bad/no-dict
+        data --split test -> input0/test.idx.*train, valid
+        data --split '' -> --split
+        data --truncation head -> --truncation .*data
+        sts-b -> sts-b.*scores.*classes
+        mnli -> mnli.*animal: cat, dog
+        rows.tsv --perplexity data -> TASK-OR-FILE.*--perplexity
+        """,
+    ),
+    *section(
+        "evaluate",
+        "checkpoints",
+        "",
+        """
+        nowhere.pt rows.tsv -> nowhere.pt is not a file
+        bad/folder rows.tsv -> cannot load.*bad/folder|bad/folder
+        mlm/model.pt rows.tsv -> no classification head
+        bad/half.pt rows.tsv -> half.pt is truncated
+        bad/text.pt rows.tsv -> text.pt .*not a PyTorch checkpoint
+        bad/code.pt rows.tsv -> code.pt contains code
+        bad/old-code.pt rows.tsv -> old-code.pt contains code
+        bad/pickle.pt rows.tsv -> pickle.pt contains code
+        bad/no-cfg.pt rows.tsv -> no-cfg.pt has neither 'cfg'
+        bad/hf-pickle rows.tsv -> hf-pickle.*pickle
+        bad/hf-half rows.tsv -> hf-half
+        bad/hf-code rows.tsv -> hf-code
+        bad/hf-json rows.tsv -> hf-json
+        bad/hf-shards rows.tsv -> hf-shards
+        hf-cls rows.tsv --gpt2-bpe x -> --gpt2-bpe.*fairseq
+        hf-cls rows.tsv --max-positions 0 -> --max-positions .*0
+        hf-cls data -> fairseq
+        """,
+    ),
+    *section(
+        "evaluate",
+        "perplexity",
+        "mlm/model.pt --device cpu --perplexity",
+        """
+        '' -> dict.txt.*does not exist
+        nowhere -> nowhere/dict.txt
+        bad/folder -> folder/dict.txt
+        bad/half-idx -> half-idx/valid
+        bad/empty-idx -> empty-idx/valid
+        bad/foreign-idx -> foreign-idx/valid
+        bad/empty-bin -> empty-bin/valid
+        bad/swapped -> swapped/dict.txt.*entry 4
+        data --split test -> test.idx
+        data --split ../data/valid -> --split must .*'\\.\\./data/valid'
+        data --tokens-per-sample 17 -> positions.* 2 .*16, got 17
+        data --tokens-per-sample 1 -> positions.* 2 .*got 1
+        data --max-tokens 0 -> --max-tokens.* 1.* 0
+        data --seed -1 -> --seed.* 0 .*-1
+        data --mask-prob 1 -> --mask-prob.* 0 .* 1, got 1.0
+        data --mask-prob nan -> --mask-prob.*nan
+        data --head animal -> --head.*--perplexity
+        """,
+    ),
+]
+
+CONVERT = [
+    *section(
+        "convert from-roberta",
+        "options and checkpoints",
+        "",
+        """
+        rob/model.pt x.pt -> --projected-dim
+        rob/model.pt x.pt --projected-dim 33 -> projected_dim must .*33
+        rob/model.pt x.pt --projected-dim 0 -> projected_dim must .*0
+        rob/model.pt x.pt --projected-dim -1 -> .*-1
+        rob/model.pt x.pt --projected-dim many -> 'many'
+        rob/model.pt x.pt --projected-dim '' -> projected_dim .*''
+        rob/model.pt x.pt --projected-dim 8,8,8 -> projected_dim .*8,8,8
+        rob/model.pt x.pt --projected-dim 8x99999999999 -> projected_dim .*8x99999999999
+        rob/model.pt x.pt --projected-dim 8 --sharing rows -> 'rows'
+        rob/model.pt x.pt --projected-dim 8 --projection fourier -> 'fourier'
+        rob/model.pt x.pt --projected-dim 8 --projection random --projection-init average -> projection_init must
+        rob/model.pt x.pt --projected-dim 8 --local-window -1 -> local_window .*-1
+        rob/model.pt x.pt --projected-dim 8 --local-window 32 -> local_window .*32
+        rob/model.pt x.pt --projected-dim 8 --max-positions 0 -> max_positions .*0
+        rob/model.pt x.pt --projected-dim 8 --max-positions 99999999999 -> max_positions .*1,048,576.*99999999999
+        rob/model.pt x.pt --projected-dim 8 --seed -1 -> seed .*-1
+        rob/model.pt nowhere/x.pt --projected-dim 8 -> nowhere
+        rob/model.pt text.txt --projected-dim 8 -> text.txt already exists
+        mlm/model.pt x.pt --projected-dim 8 -> Linformer
+        nowhere.pt x.pt --projected-dim 8 -> nowhere.pt is not a file
+        bad/half.pt x.pt --projected-dim 8 -> half.pt is truncated
+        bad/code.pt x.pt --projected-dim 8 -> code.pt contains code
+        bad/old-code.pt x.pt --projected-dim 8 -> old-code.pt contains code
+        """,
+    ),
+    *section(
+        "convert from-transformers",
+        "options and folders",
+        "",
+        """
+        ./nowhere out -> ./nowhere is not a folder
+        bad/folder out -> bad/folder
+        bert bad/full -> bad/full must be a new or empty folder
+        bert out --arch roberta --projected-dim 8 -> projected_dim must be unset
+        bert out --arch bert -> 'bert'.*roberta
+        bert out --projected-dim 64 -> projected_dim .*64
+        bert out --local-window -1 -> local_window .*-1
+        bert out --max-positions 0 -> max_positions .*0
+        bert out --seed -1 -> seed .*-1
+        bad/hf-pickle out -> hf-pickle
+        bad/hf-half out -> hf-half
+        bad/hf-json out -> hf-json
+        bad/hf-code out -> hf-code
+        """,
+    ),
+    *section(
+        "convert resize",
+        "options and checkpoints",
+        "",
+        """
+        mlm/model.pt x.pt -> max_positions
+        mlm/model.pt x.pt --max-positions 0 -> max_positions must be at least 1, got 0
+        mlm/model.pt x.pt --max-positions -4 -> max_positions must be at least 1, got -4
+        mlm/model.pt x.pt --max-positions 8 --projected-dim 9 -> max_positions \\(8\\), got 9
+        rob/model.pt x.pt --projected-dim 4 -> projected_dim
+        mlm/model.pt mlm/model.pt --max-positions 8 -> mlm/model.pt already exists
+        bad/half.pt x.pt --max-positions 8 -> half.pt is truncated
+        bad/empty.pt x.pt --max-positions 8 -> empty.pt is truncated
+        bad/text.pt x.pt --max-positions 8 -> text.pt
+        bad/list.pt x.pt --max-positions 8 -> list.pt has no 'model'
+        bad/no-cfg.pt x.pt --max-positions 8 -> neither 'cfg'
+        bad/code.pt x.pt --max-positions 8 -> code.pt contains code
+        bad/pickle.pt x.pt --max-positions 8 -> pickle.pt contains code
+        bad/folder x.pt --max-positions 8 -> bad/folder is not a file
+        """,
+    ),
+    *section(
+        "convert to-huggingface",
+        "options and checkpoints",
+        "",
+        """
+        mlm/model.pt bad/full -> bad/full must be a new or empty folder
+        mlm/model.pt text.txt -> text.txt must be a new or empty folder
+        mlm/model.pt out --head topic -> head 'topic'
+        mlm/model.pt out --dictionary nowhere.txt -> nowhere.txt is not a file
+        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
+        mlm/model.pt out --dictionary bad/latin1.txt -> latin1.txt
+        mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
+        mlm/model.pt out --labels bad/dict.txt -> labels .*dict.txt
+        mlm/model.pt out --no-tokenizer --dictionary mlm/dict.txt -> --dictionary
+        cls/model.pt out --labels bad/empty.txt -> empty.txt
+        rob/model.pt out -> roberta|Linformer
+        bad/code.pt out -> code.pt contains code
+        bad/half.pt out -> half.pt is truncated
+        """,
+    ),
+    *section(
+        "convert from-huggingface",
+        "folders",
+        "",
+        """
+        nowhere out -> nowhere
+        bad/folder out -> config.json
+        bert out -> model_type .*'bert'
+        hf bad/full -> bad/full must be a new or empty folder
+        hf out --dictionary nowhere.txt -> nowhere.txt is not a file
+        hf out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
+        bad/hf-pickle out -> hf-pickle has its weights as a pickle, which can contain code
+        bad/hf-half out -> model.safetensors is truncated
+        bad/hf-json out -> config.json
+        bad/hf-code out -> model_type .*'unknown-type'
+        bad/hf-shards out -> \\.\\./outside.safetensors
+        """,
+    ),
+]
+
+LINEARIZE = section(
+    "linearize",
+    "options and files",
+    "",
+    """
+    bert out -> --text
+    bert out --text nowhere -> --text must be a folder.*nowhere
+    bert out --text data -> must be that of the teacher
+    rob/model.pt out --text data -> must be that of the teacher
+    nowhere.pt out --text data -> nowhere.pt is not a file
+    bad/half.pt out --text data -> half.pt is truncated
+    bad/code.pt out --text data -> code.pt contains code
+    bad/folder out --text data -> bad/folder
+    bert bad/full --text data -> bad/full must be a new or empty folder
+    bert out --text data --batch-size 0 -> batch_size must be at least 1, got 0
+    bert out --text data --max-update -1 -> max_update must .*-1
+    bert out --text data --lr 0 -> lr must be above 0
+    bert out --text data --lr nan -> lr must .*nan
+    bert out --text data --seed -1 -> seed must .*-1
+    bert out --text data --minutes -1 -> --minutes must .*-1
+    bert out --text data --minutes nan -> --minutes must .*nan
+    bert out --text data --tokens-per-sample 1 -> tokens_per_sample must .*1
+    bert out --text data --projected-dim 99 -> projected_dim .*99
+    bert out --text data --max-positions 0 -> max_positions .*0
+    bert out --text data --device tpu -> 'tpu'
+    """,
+)
+
+ANALYZE = [
+    *section(
+        "analyze spectrum",
+        "options, text and checkpoints",
+        "",
+        """
+        rob/model.pt --source text.txt -> --out
+        rob/model.pt --out out -> --source
+        nowhere.pt --source text.txt --out out -> nowhere.pt is not a fairseq checkpoint
+        bad/code.pt --source text.txt --out out -> code.pt contains code
+        bad/half.pt --source text.txt --out out -> half.pt is truncated
+        bad/folder --source text.txt --out out -> bad/folder
+        bad/hf-pickle --source text.txt --out out -> hf-pickle.*pickle
+        mlm/model.pt --source nowhere.txt --out out -> nowhere.txt
+        mlm/model.pt --source text.txt --out bad/full -> bad/full
+        mlm/model.pt --source text.txt --out text.txt -> text.txt
+        mlm/model.pt --source text.txt --out out --suggest-k 1.5 -> --suggest-k must .*1.5
+        mlm/model.pt --source text.txt --out out --suggest-k nan -> --suggest-k must .*nan
+        mlm/model.pt --source text.txt --out out --energy squares -> --energy needs --suggest-k
+        mlm/model.pt --source text.txt --out out --tokens-per-sample 17 -> 17
+        mlm/model.pt --source text.txt --out out --tokens-per-sample 0 -> 0
+        mlm/model.pt --source text.txt --out out --num-sentences 0 -> num.sentences .*0
+        mlm/model.pt --source text.txt --out out --batch-size 0 -> batch.size .*0
+        mlm/model.pt --source text.txt --out out --num-checked -1 -> num.checked .*-1
+        mlm/model.pt --source text.txt --out out --index 0 -> index .*0
+        mlm/model.pt --source text.txt --out out --index 999 -> index .*999
+        mlm/model.pt --source text.txt --out out --device tpu -> device must .*'tpu'
+        mlm/model.pt --source text.txt --out out --dictionary bad/dict.txt -> dict.txt
+        mlm/model.pt --source text.txt --out out --sentencepiece-model bad/noise.model -> noise.model
+        """,
+    ),
+    *section(
+        "analyze figure",
+        "folders and output file",
+        "",
+        """
+        nowhere --out f.png -> nowhere
+        bad/folder --out f.png -> spectrum.npz
+        bad/folder --out text.txt -> text.txt exists
+        bad/folder --out f.pdf -> f.pdf|spectrum.npz
+        -> the following arguments are required
+        """,
+    ),
+    *section(
+        "analyze attention",
+        "options",
+        "mlm/model.pt --source text.txt --out out",
+        """
+        -> --sentence
+        --sentence 0 -> sentence .*0
+        --sentence -2 -> sentence .*-2
+        --sentence 99999 -> 99,?999
+        --sentence first -> 'first'
+        --sentence 1 --tokens-per-sample 99 -> 99
+        """,
+    ),
+    *section(
+        "analyze theorems",
+        "options",
+        "",
+        """
+        bad/full -> bad/full must be a new or empty folder
+        out --lengths many -> 'many'
+        out --lengths 0 -> '0'
+        out --lengths 16,8 -> lengths .*16
+        out --lengths 7,16 -> lengths .*7
+        out --head-dim 0 -> head.dim .*0
+        out --epsilon 1 -> epsilon must .*1
+        out --epsilon nan -> epsilon must .*nan
+        out --draws 0 -> draws must .*0
+        out --seed -1 -> seed .*-1
+        out --source text.txt -> --source needs --checkpoint
+        out --num-sentences 3 -> --num-sentences needs --checkpoint
+        out --checkpoint mlm/model.pt -> --source
+        out --checkpoint mlm/model.pt --source text.txt --head-dim 4 -> --head-dim
+        out --checkpoint mlm/model.pt --source text.txt --num-sentences 0 -> num.sentences .*0
+        out --checkpoint bad/code.pt --source text.txt -> code.pt contains code
+        """,
+    ),
+]
+
+BENCHMARK = [
+    *section(
+        "benchmark inference",
+        "options",
+        "out --results results",
+        """
+        --lengths 64 --projected-dim 128 -> projected-dim.*128
+        --lengths 64,256 --projected-dim 128 -> n = 64
+        --lengths 64,256 --projected-dim 8,512 -> projected-dim.*512
+        --lengths many -> 'many'
+        --lengths 64,64 -> 64 twice
+        --lengths 64 --projected-dim 8 --rounds 0 -> rounds .*0
+        --lengths 64 --projected-dim 8 --warmup-rounds -1 -> warm_up .*-1
+        --lengths 64 --projected-dim 8 --minutes nan -> minutes .*nan
+        --lengths 64 --projected-dim 8 --max-memory-gib nan -> usable_gib .*nan
+        --lengths 64 --projected-dim 8 --gpu-memory-gib inf -> memory_gib .*inf
+        --lengths 64 --projected-dim 8 --encoder-layers 0 -> layers .*0
+        --lengths 64 --projected-dim 8 --threads 0 -> --threads .*0
+        --encoder-embed-dim 100 -> embed_dim .*100
+        --encoder-embed-dim 0 -> embed_dim .*0
+        --projected-dim none -> 'none'
+        --projected-dim 0 -> '0'
+        --max-tokens 0 -> '0'
+        --dtype fp8 -> 'fp8'
+        --replace ' ' -> reason
+        --whole-models --projected-dim 8,16 -> --projected-dim.*8,16
+        --whole-models --lengths 512 --projected-dim 200 -> projected_dim .*200
+        --whole-models --max-memory-gib 4 -> --max-memory-gib
+        --whole-models --gpu-memory-gib 4 -> --gpu-memory-gib
+        """,
+    ),
+    *section(
+        "benchmark scaling",
+        "options",
+        "out --results results",
+        """
+        --max-memory-gib -1 -> usable_gib .*-1.0
+        --models transformer -> transformer
+        --lengths 48,64 -> tokens .*64
+        --lengths none -> 'none'
+        --only pertoken --lengths 512 -> lengths .*512
+        --only pertoken --models linformer -> --models
+        --only everything -> 'everything'
+        --projected-dim 0 -> .*0
+        """,
+    ),
+    *section(
+        "benchmark training",
+        "options",
+        "out --results results",
+        """
+        --models gpt -> gpt
+        --models ours, -> 'ours,'
+        --models ours,ours --only process -> ours twice
+        --models ours-modules --max-update 9 -> --max-update
+        --only steps --lengths 96 --projected-dim 24 -> projected_dim .*24
+        --only steps --fairseq-options=--compile -> --fairseq-options
+        --only memory --warmup-rounds 0 -> --warmup-rounds
+        --only process --finetuning-lengths none -> --finetuning-lengths
+        --only process --models linformer -> linformer
+        --only process --max-update 2 --warmup-updates 2 -> warm_up_updates .*2
+        --only process --projected-dim 200 --lengths 512 -> projected_dim .*200
+        --only process --models roberta --fairseq-options=--compile -> --compile
+        --only shares --fairseq-options=--max-update=3 -> --max-update
+        --lengths none --only process -> --lengths
+        --lengths none --finetuning-lengths none -> --lengths
+        --lengths none --max-update 9 -> --max-update
+        --threads 0 -> --threads.*0
+        """,
+    ),
+    *section(
+        "benchmark finetuning",
+        "options and data",
+        "out --results results",
+        """
+        -> --data
+        --data nowhere -> --data.*nowhere
+        --data bad/folder -> --data.*bad/folder
+        --data glue --batch-size 0 -> '0'
+        """,
+    ),
+    *section(
+        "benchmark report",
+        "folders",
+        "--results results",
+        "bad/folder -> bad/folder has no successful measurement\nnowhere -> nowhere",
+    ),
+]
+
+REPRODUCE = section(
+    "reproduce",
+    "experiments, options and inputs",
+    "--results results",
+    """
+    figure-9 -> 'figure-9'.*figure-3a.*table-2
+    -> list
+    figure-3a --scale huge -> --scale.*huge.*smoke, cpu, encoder, gpu, paper
+    figure-3a --minutes 0 -> --minutes.*0
+    figure-3a --minutes -1 -> --minutes.*-1
+    figure-3a --minutes nan -> --minutes.*nan
+    figure-3a --minutes inf -> --minutes.*inf
+    figure-3a -> --data
+    figure-3a --data nowhere -> --data.* nowhere.*dict.txt
+    figure-3a --data 'two<newline>lines' -> --data.* two lines
+    figure-3a --data two:folders -> --data .*':'.*two:folders
+    figure-3a --data '${x}' -> --data .*'\\$\\{'.*\\$\\{x\\}
+    parameters --data nowhere -> --data.* nowhere
+    figure-3a --tasks nowhere -> --data
+    parameters --tasks nowhere -> --tasks.* nowhere
+    parameters --runs nowhere -> --runs.* nowhere
+    table-2 --data nowhere -> --tasks
+    theorem-1 --minutes 3 -> --minutes.*3
+    theorem-1 --scale gpu -> gpu.*smoke, cpu
+    theorem-1 --scale paper -> theorem-1.*figure-3a.*table-2
+    figure-3a --scale paper --minutes 1 -> --minutes.*paper
+    figure-3a --scale paper --replace why -> --replace.*paper
+    figure-3a --scale paper -> --data
+    list --replace why -> --replace.*list
+    --verify figure-3a-cpu --replace why -> --replace.*--verify
+    parameters --scale smoke --replace why -> --replace.*parameters
+    table-2 --scale paper -> --tasks
+    table-2 --scale paper --data nowhere -> --data.* nowhere
+    figure-3a --dry-run -> --dry-run.*paper
+    figure-3a --data data --results nowhere -> --results.* nowhere
+    --verify lost -> lost.json
+    --verify '' -> --verify
+    --verify ../results/theorem-1-smoke -> --verify.* \\.\\./results/theorem-1-smoke
+    --verify lost --scale cpu -> --scale.*--verify lost
+    --verify lost --dry-run -> --dry-run.*--verify lost
+    figure-3a --verify lost -> --verify lost.*figure-3a
+    list --minutes 3 -> --minutes.*list
+    list --scale cpu -> --scale.*list
+    list --data '' -> --data must
+    list --tasks t -> --tasks.*list
+    list --runs nowhere -> --runs.*list
+    list --dry-run -> --dry-run.*list
+    list --results nowhere -> --results.* nowhere
+    """,
+)
+
+OTHERS = [
+    *section(
+        "report",
+        "folders and files",
+        "",
+        """
+        --results nowhere -> nowhere
+        --results '' -> --results must .*''
+        --results text.txt -> text.txt
+        --results results --out page.txt -> --out.*page.txt
+        --results results -> results has no records
+        --results results --nothing -> --nothing
+        """,
+    ),
+    *section("path", "folders", "", "-> FOLDER|folder\nelsewhere -> 'elsewhere'.*plugin"),
+    *section("", "commands", "", "-> COMMAND\nevaluat -> 'evaluat'\n--nothing -> COMMAND|--nothing"),
+]
+
+CASES: list[Case] = [
+    *PREPARE,
+    *PLAN,
+    *SUBMIT,
+    *FINETUNE,
+    *EVALUATE,
+    *CONVERT,
+    *LINEARIZE,
+    *ANALYZE,
+    *BENCHMARK,
+    *REPRODUCE,
+    *OTHERS,
+]

@@ -1,0 +1,228 @@
+"""Files that a stranger made: no code in them runs, and they neither escape their folder nor fill the memory."""
+
+import io
+import lzma
+import pickle
+import shutil
+import tarfile
+import tracemalloc
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from fairseq.optim import build_optimizer
+from omegaconf import OmegaConf
+
+from fairseq_linformer.analysis.spectrum_result import read_spectrum
+from fairseq_linformer.cli import main
+from fairseq_linformer.corpus.streams import open_stream, reject_damaged
+from fairseq_linformer.evaluation.encoded_rows import open_dataset
+from fairseq_linformer.models import LinformerRobertaModel
+from fairseq_linformer.models.safe_loading import evaluate_literal, load_weights_only
+from fairseq_linformer.task_data.prepare import prepare_task
+from fairseq_linformer.task_data.tasks import TASKS
+from fairseq_linformer.task_data.tsv import TsvZip
+
+from .cases import CASES
+from .world import EXECUTED, Code
+
+LOADING = (
+    "finetune",
+    "evaluate",
+    "convert from-roberta",
+    "convert resize",
+    "convert to-huggingface",
+    "linearize",
+    "analyze spectrum",
+    "analyze theorems",
+)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder, in which nothing may be executed."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / EXECUTED).exists()
+
+
+def test_the_code_would_run(here):
+    """Without protection, so that the other tests mean something."""
+    pickle.loads(pickle.dumps(Code()))
+    (here / EXECUTED).unlink()
+
+
+@pytest.mark.parametrize("command", LOADING)
+def test_every_command_that_loads_a_checkpoint_is_tried_with_code(command):
+    assert any(case.command == command and "contains code" in case.message for case in CASES)
+
+
+PLACES = {
+    "model": lambda checkpoint, code: checkpoint["model"].update(x=code),
+    "a weight": lambda checkpoint, code: checkpoint["model"].update({next(iter(checkpoint["model"])): code}),
+    "cfg": lambda checkpoint, code: checkpoint.update(cfg=code),
+    "an option": lambda checkpoint, code: checkpoint["cfg"]["model"].update(projected_dim=code),
+    "args": lambda checkpoint, code: checkpoint.update(args=code),
+    "optimizer": lambda checkpoint, code: checkpoint.update(last_optimizer_state={"state": [code]}),
+    "extra_state": lambda checkpoint, code: checkpoint["extra_state"].update(metrics=code),
+    "provenance": lambda checkpoint, code: checkpoint.update(provenance={"imported": code}),
+}
+
+
+@pytest.mark.parametrize("new_format", [True, False])
+@pytest.mark.parametrize("place", PLACES)
+def test_code_anywhere_in_a_checkpoint(place, new_format, world, here):
+    checkpoint = torch.load(world / "mlm/model.pt", weights_only=True)
+    PLACES[place](checkpoint, Code())
+    torch.save(checkpoint, here / "x.pt", _use_new_zipfile_serialization=new_format)
+    with pytest.raises(ValueError, match=r"x.pt contains code \((\w+\.)?open\)"):
+        load_weights_only(here / "x.pt")
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_plain_pickles(protocol, here):
+    (here / "x.pt").write_bytes(pickle.dumps({"model": Code()}, protocol))
+    with pytest.raises(ValueError, match=r"x.pt contains code \(\w+\.open\)"):
+        load_weights_only(here / "x.pt")
+
+
+@pytest.mark.slow
+def test_hub_interface(world, here):
+    shutil.copy(world / "bad/code.pt", here / "model.pt")
+    with pytest.raises(ValueError, match="model.pt contains code"):
+        LinformerRobertaModel.from_pretrained(str(here), "model.pt", str(world / "data"))
+
+
+@pytest.mark.parametrize("name", ["spectrum.npz", "state.npz"])
+def test_numpy_files_with_objects(name, world, here):
+    (here / "out").mkdir()
+    np.savez(here / "out" / name, array=np.array([Code()], dtype=object))
+    if name == "spectrum.npz":
+        (here / "out/spectrum.json").write_text("{}")
+        with pytest.raises(ValueError, match="spectrum"):
+            read_spectrum(here / "out")
+        return
+    with pytest.raises(SystemExit, match="state.npz"):
+        words = ["spectrum", str(world / "mlm/model.pt"), "--source", str(world / "text.txt"), "--out", "out"]
+        main(["analyze", *words, "--num-sentences", "1"])
+
+
+EXPRESSIONS = [
+    "__import__('pathlib').Path('executed').touch()",
+    "open('executed', 'w')",
+    "[open('executed', 'w') for _ in (1,)]",
+    "(lambda: open('executed', 'w'))()",
+    "'a' * 10 ** 10",
+    "[0] * 100000 * 100000",
+    "(0.9).__class__",
+    'f\'{open("executed", "w")}\'',
+    "(" * 10_000 + ")" * 10_000,
+    "",
+]
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS, ids=range(len(EXPRESSIONS)))
+def test_options_that_fairseq_evaluates(text, here):
+    with pytest.raises(ValueError, match="must be numbers"):
+        evaluate_literal(text)
+    with pytest.raises(ValueError, match="must be numbers"):
+        cfg = OmegaConf.create({"_name": "adam", "adam_betas": text, "lr": [0.1], "tpu": False})
+        build_optimizer(cfg, [torch.nn.Parameter(torch.zeros(1))])
+
+
+@pytest.mark.parametrize("module", ["fairseq.optim.adam", "fairseq.options", "fairseq.models.wav2vec.wav2vec2"])
+def test_fairseqs_modules_have_no_eval(module):
+    """fairseq evaluates options of these, also those in a checkpoint."""
+    import sys
+
+    assert sys.modules[module].eval is evaluate_literal
+
+
+def test_a_compressed_checkpoint_is_rejected_before_it_is_read(here):
+    with zipfile.ZipFile(here / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x/data.pkl", b"\0" * (1 << 26))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"bomb.pt must not be compressed.*'x/data.pkl'"):
+        load_weights_only(here / "bomb.pt")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    tracemalloc.stop()
+
+
+def test_a_line_of_a_zip_archive_may_unpack_to_any_size(here):
+    with zipfile.ZipFile(here / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("SST-2/train.tsv", b"sentence\tlabel\n" + b"x" * (1 << 26))
+        archive.writestr("SST-2/dev.tsv", "sentence\tlabel\na\t1\n")
+    tracemalloc.start()
+    (row,) = TsvZip(TASKS["sst-2"].tsv, here / "bomb.zip").read_rows("train")
+    assert row.reason and not row.texts and tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
+
+
+def test_the_header_of_an_xz_file_cannot_ask_for_gigabytes(here):
+    written = lzma.compress(b"text", preset=0)
+    start, size = 12, 4 * (written[12] + 1)  # the header of the block
+    asking = bytearray(written[start : start + size - 4])
+    asking[4] = 40  # the dictionary: 4 GiB
+    header = bytes(asking) + zlib.crc32(asking).to_bytes(4, "little")
+    (here / "x.txt.xz").write_bytes(written[:start] + header + written[start + size :])
+    problem = pytest.raises(ValueError, match="x.txt.xz is truncated or damaged: Memory usage limit")
+    with problem, reject_damaged(here / "x.txt.xz"):
+        open_stream(here / "x.txt.xz").read()
+
+
+MEMBERS = {
+    "absolute": ("/etc/x", tarfile.REGTYPE, ""),
+    "parent": ("aclImdb/../../x", tarfile.REGTYPE, ""),
+    "link": ("aclImdb/train/neg/50_1.txt", tarfile.SYMTYPE, "/etc/passwd"),
+    "hard link": ("aclImdb/train/neg/50_1.txt", tarfile.LNKTYPE, "/etc/passwd"),
+    "character device": ("aclImdb/train/neg/50_1.txt", tarfile.CHRTYPE, ""),
+    "block device": ("aclImdb/train/neg/50_1.txt", tarfile.BLKTYPE, ""),
+    "pipe": ("aclImdb/train/neg/50_1.txt", tarfile.FIFOTYPE, ""),
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_of_a_tar_archive(name, here, gpt2):
+    member, kind, target = MEMBERS[name]
+    with tarfile.open(here / "x.tar.gz", "w:gz") as archive:
+        for split in ("train", "test"):
+            for label in ("neg", "pos"):
+                info = tarfile.TarInfo(f"aclImdb/{split}/{label}/0_1.txt")
+                info.size = 3
+                archive.addfile(info, io.BytesIO(b"low"))
+        info = tarfile.TarInfo(member)
+        info.type, info.linkname = kind, target
+        archive.addfile(info)
+    with pytest.raises(ValueError, match="must have relative paths|must be a regular file"):
+        prepare_task(TASKS["imdb"], here / "out", here / "x.tar.gz", gpt2)
+    assert [path.name for path in here.iterdir()] == ["x.tar.gz"]
+
+
+HOSTILE_INDICES = {
+    "length": lambda index: index[:18] + (1 << 62).to_bytes(8, "little") + index[26:],
+    "type": lambda index: index[:17] + b"\xff" + index[18:],
+    "pointers": lambda index: index[:-8] + (1 << 62).to_bytes(8, "little"),
+    "version": lambda index: index[:9] + b"\xff" * 8 + index[17:],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_INDICES)
+def test_indices_of_data(name, world, here):
+    for suffix in ("idx", "bin"):
+        shutil.copy(world / f"data/valid.{suffix}", here)
+    index = (here / "valid.idx").read_bytes()
+    (here / "valid.idx").write_bytes(HOSTILE_INDICES[name](index))
+    with pytest.raises(ValueError, match="valid.idx is truncated or not a fairseq index"):
+        open_dataset(here / "valid")
+
+
+def test_hostile_names_are_only_names(world, here, capsys):
+    """Of a checkpoint's folder, a file of rows and the predictions."""
+    hostile = "-x; $(touch executed) `touch executed` 'é\"\n.."
+    shutil.copytree(world / "cls", here / hostile)
+    shutil.copy(world / "rows.tsv", here / f"{hostile}.tsv")
+    words = [f"./{hostile}/model.pt", f"./{hostile}.tsv", "--predictions", f"./{hostile}-out.tsv", "--device", "cpu"]
+    main(["evaluate", *words])
+    assert "accuracy" in capsys.readouterr().out and (here / f"{hostile}-out.tsv").read_text()

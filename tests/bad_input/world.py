@@ -1,0 +1,154 @@
+"""A folder with one good file of every kind, and damaged, foreign and hostile ones, which the cases name."""
+
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from ..checkpoints.encoders import save_encoder
+
+EXECUTED = "executed"
+"""File that hostile code would create in the world."""
+
+
+class Code:
+    """What a pickle runs when it is loaded."""
+
+    def __reduce__(self):
+        return open, (EXECUTED, "w")
+
+
+@pytest.fixture(scope="session")
+def world(masked_lm, classifier, pieces, glue, masked_lm_folder, classifier_folder, tmp_path_factory):
+    """The folder; every test leaves it as it is.
+
+    Good: ``mlm/model.pt``, ``cls/model.pt``, ``rob/model.pt`` (RoBERTa), ``hf`` and ``hf-cls`` (exported), ``bert``
+    (transformers), ``data`` (for both tasks), ``glue`` (SST-2), ``text.txt``, ``rows.tsv``, ``spm.model``, ``results``.
+    """
+    world = tmp_path_factory.mktemp("world")
+    for name, source in (("mlm", masked_lm), ("cls", classifier)):
+        (world / name).mkdir()
+        shutil.copy(source / "checkpoint_last.pt", world / name / "model.pt")
+        for file in ("dict.txt", "sentencepiece.bpe.model"):
+            shutil.copy(pieces / file, world / name)
+    shutil.copytree(pieces / "label", world / "cls/label")
+    shutil.copytree(pieces, world / "data")
+    shutil.copytree(glue, world / "glue")
+    shutil.copytree(masked_lm_folder, world / "hf")
+    shutil.copytree(classifier_folder, world / "hf-cls")
+    shutil.copy(pieces / "sentencepiece.bpe.model", world / "spm.model")
+    shutil.copy(pieces / "text.txt", world)
+    (world / "rows.tsv").write_text("sentence\tlabel\nthe cat sat\tanimal: cat\na dog ran\tdog\n")
+    (world / "results").mkdir()
+    save_encoder(world / "bert", "bert", True)
+    _write_roberta(world)
+    _write_damaged(world, world / "bad")
+    return world
+
+
+def _write_roberta(world: Path) -> None:
+    from fairseq_linformer.checkpoints.from_transformers import from_transformers
+
+    from_transformers(str(world / "bert"), world / "rob", arch="roberta")
+
+
+def _write_damaged(world: Path, bad: Path) -> None:
+    bad.mkdir()
+    checkpoint = torch.load(world / "mlm/model.pt", weights_only=True)
+    whole = (world / "mlm/model.pt").read_bytes()
+    (bad / "half.pt").write_bytes(whole[: len(whole) // 2])
+    (bad / "empty.pt").write_bytes(b"")
+    (bad / "text.pt").write_text("a text")
+    torch.save([1, 2], bad / "list.pt")
+    torch.save({"model": checkpoint["model"]}, bad / "no-cfg.pt")
+    torch.save({**checkpoint, "extra_state": Code()}, bad / "code.pt")
+    torch.save({**checkpoint, "cfg": Code()}, bad / "old-code.pt", _use_new_zipfile_serialization=False)
+    with zipfile.ZipFile(world / "mlm/model.pt") as stored, zipfile.ZipFile(bad / "packed.pt", "w") as packed:
+        for entry in stored.infolist():
+            packed.writestr(entry.filename, stored.read(entry), zipfile.ZIP_DEFLATED)
+    task = {**checkpoint["cfg"]["task"], "data": "${oc.env:HOME}"}
+    torch.save({**checkpoint, "cfg": {**checkpoint["cfg"], "task": task}}, bad / "environment.pt")
+    (bad / "pickle.pt").write_bytes(pickle.dumps({"model": Code()}, protocol=4))
+    (bad / "dict.txt").write_text("a 1\nb 1\n")
+    (bad / "counts.txt").write_text("".join(f"w{i}\n" for i in range(24)))
+    (bad / "latin1.txt").write_bytes(b"caf\xe9 1\n" * 24)
+    (bad / "noise.model").write_bytes(os.urandom(300))
+    (bad / "half.model").write_bytes((world / "spm.model").read_bytes()[:1000])
+    (bad / "empty.txt").write_text("")
+    (bad / "folder").mkdir()
+    (bad / "full").mkdir()
+    (bad / "full/thesis.tex").write_text("mine")
+    (bad / "wrong.tsv").write_text("sentence\tlabel\na cat\tbird\n")
+    (bad / "ragged.tsv").write_text("sentence\tlabel\na cat\n")
+    (bad / "no-columns.tsv").write_text("x\ty\n1\t2\n")
+    (bad / "rows.jsonl").write_text('{"sentence": "a cat", "label": "dog"}\n{"sentence": \n')
+    (bad / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    (bad / "list.jsonl").write_text("[1, 2]\n")
+    (bad / "half.parquet").write_bytes(b"PAR1" + b"\0" * 100)
+    (bad / "noise.txt.gz").write_bytes(b"\x1f\x8b" + b"x" * 100)
+    (bad / "noise.txt.xz").write_bytes(b"\xfd7zXZ\0" + b"x" * 100)
+    (bad / "config.yaml").write_text("model: [1, 2\n")
+    (bad / "list.yaml").write_text("- 1\n")
+    (bad / "class.yaml").write_text("model: !!python/object/apply:os.system ['touch executed']\n")
+    (bad / "callback.yaml").write_text(
+        f"hydra:\n  callbacks:\n    x: {{_target_: pathlib.Path.touch, self: {EXECUTED}}}\n"
+    )
+    (bad / "target.yaml").write_text("model:\n  _name: linformer_roberta\n  _target_: pathlib.Path.touch\n")
+    (bad / "names.yaml").write_text("modle:\n  _name: linformer_roberta\n")
+    _write_data(world, bad)
+    _write_transformers(world, bad)
+
+
+def _write_data(world: Path, bad: Path) -> None:
+    for name in ("half-idx", "empty-idx", "foreign-idx", "empty-bin", "no-dict", "no-train"):
+        shutil.copytree(world / "data", bad / name)
+    for part in ("", "input0/"):
+        index = (world / "data" / part / "valid.idx").read_bytes()
+        (bad / "half-idx" / part / "valid.idx").write_bytes(index[: len(index) // 2])
+        (bad / "empty-idx" / part / "valid.idx").write_bytes(b"")
+        (bad / "foreign-idx" / part / "valid.idx").write_bytes(b"\x93NUMPY" + b"\0" * 100)
+        (bad / "empty-bin" / part / "valid.bin").write_bytes(b"")
+    shutil.copytree(world / "data", bad / "swapped")
+    first, second, *others = (world / "data/dict.txt").read_text().splitlines(keepends=True)
+    (bad / "swapped/dict.txt").write_text("".join([second, first, *others]))
+    (bad / "bare").mkdir()
+    shutil.copy(world / "mlm/model.pt", bad / "bare")
+    (bad / "no-dict/dict.txt").unlink()
+    (bad / "no-dict/input0/dict.txt").unlink()
+    (bad / "no-train/train.idx").unlink()
+
+
+def _write_transformers(world: Path, bad: Path) -> None:
+    for name in ("hf-pickle", "hf-half", "hf-code", "hf-shards", "hf-json"):
+        shutil.copytree(world / "hf-cls", bad / name)
+    (bad / "hf-pickle/model.safetensors").unlink()
+    (bad / "hf-pickle/pytorch_model.bin").write_bytes(pickle.dumps({"weight": Code()}))
+    weights = (world / "hf-cls/model.safetensors").read_bytes()
+    (bad / "hf-half/model.safetensors").write_bytes(weights[: len(weights) // 2])
+    (bad / "hf-json/config.json").write_text("{")
+    for path in (bad / "hf-code").glob("*.py"):
+        path.write_text(f"open({EXECUTED!r}, 'w')\n")
+    config = json.loads((bad / "hf-code/config.json").read_text())
+    config["model_type"] = "unknown-type"
+    (bad / "hf-code/config.json").write_text(json.dumps(config))
+    (bad / "hf-shards/model.safetensors").rename(bad / "outside.safetensors")
+    index = {"metadata": {}, "weight_map": {"x": "../outside.safetensors"}}
+    (bad / "hf-shards/model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Everything in a folder; size and time of the last change of its files."""
+    found = {}
+    for parent, folders, files in os.walk(folder):  # hundreds of tests do this; Path.rglob takes twice as long
+        for name in folders:
+            found[os.path.relpath(os.path.join(parent, name), folder)] = (0, 0)
+        for name in files:
+            path = os.path.join(parent, name)
+            stat = os.lstat(path)
+            found[os.path.relpath(path, folder)] = (stat.st_size, stat.st_mtime_ns)
+    return found

@@ -1,0 +1,103 @@
+"""The start of a job: who is missing, and on which addresses it listens."""
+
+import multiprocessing
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from fairseq_linformer.launching.rendezvous import keep_gloo_local, meet, open_store
+
+from ..fairseq_commands import free_port
+
+SOON = timedelta(seconds=2)
+MINUTE = timedelta(minutes=1)
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux")
+
+
+@pytest.fixture
+def master(monkeypatch):
+    for name in ("TORCHELASTIC_USE_AGENT_STORE", "SLURM_NNODES", "GROUP_WORLD_SIZE", "NODES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+
+
+def listening() -> set[str]:
+    """The addresses that this process listens on, in hexadecimal."""
+    sockets = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            sockets.add(os.readlink(descriptor))
+        except OSError:  # the one that reads the folder
+            continue
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+def test_listens_only_on_the_address_of_rank_0(master):
+    before = listening()
+    store = open_store("127.0.0.1", 0, 1, True, MINUTE)
+    store.set("key", "value")
+    assert listening() - before == {"0100007F"} and store.get("key") == b"value"
+
+
+def _train(pipe):
+    keep_gloo_local()
+    dist.init_process_group("gloo", store=meet(0, 1, MINUTE), world_size=1, rank=0)
+    dist.all_reduce(torch.ones(1))
+    pipe.send(listening())
+
+
+def test_gloo_listens_only_on_loopback(master):
+    context = multiprocessing.get_context("fork")
+    reading, writing = context.Pipe(duplex=False)
+    process = context.Process(target=_train, args=(writing,))
+    process.start()
+    writing.close()  # recv ends if the process does
+    assert reading.recv() == {"0100007F"}
+    process.join()
+
+
+def test_a_job_on_several_nodes_is_reachable_where_the_name_of_a_node_is_loopback(master, monkeypatch, caplog):
+    monkeypatch.setenv("SLURM_NNODES", "2")
+    before = listening()
+    store = open_store("127.0.0.1", free_port(), 1, True, MINUTE)
+    assert len(listening() - before) == 1 and not {"0100007F"} & (listening() - before)
+    assert "listening on all addresses" in caplog.text
+    del store
+
+
+def test_missing_ranks_are_named(master):
+    with pytest.raises(ConnectionError, match=r"^ranks 1, 2, 3 of 4 did not start within 0.0\d+ minutes"):
+        meet(0, 4, SOON)
+
+
+def test_a_missing_rank_0_is_named(master):
+    address = re.escape(f"127.0.0.1:{os.environ['MASTER_PORT']}")
+    with pytest.raises(ConnectionError, match=f"^rank 1 cannot reach rank 0 at {address} within"):
+        meet(1, 2, SOON)
+
+
+def _start(rank):
+    meet(rank, 3, MINUTE)
+
+
+def test_all_ranks_meet(master):
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_start, args=(rank,)) for rank in range(1, 3)]
+    for process in processes:
+        process.start()
+    store = meet(0, 3, MINUTE)
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0] and store.check(["2"])
