@@ -565,6 +565,33 @@ CONVERT = [
         """,
     ),
     *section(
+        "convert to-onnx",
+        "options, checkpoints and folders",
+        "",
+        """
+        nowhere out -> nowhere
+        text.txt out -> text.txt
+        bert out -> 'bert'
+        bad/code.pt out -> code.pt contains code
+        bad/half.pt out -> half.pt is truncated
+        bad/hf-pickle out -> hf-pickle has its weights as a pickle, which can contain code
+        bad/hf-half out -> hf-half
+        bad/hf-json out -> hf-json
+        bad/hf-shards out -> hf-shards.* must name safetensors files next to it, got '../outside.safetensors'
+        rob/model.pt out -> roberta|Linformer
+        hf bad/full -> bad/full must be a new or empty folder
+        hf text.txt -> text.txt must be a new or empty folder
+        hf out --opset 17 -> --opset must be between 18 and 23, got 17
+        hf out --opset new -> --opset.*'new'
+        hf out --max-positions 1 -> --max-positions must .*got 1
+        hf out --max-positions 99 -> --max-positions must .*\\(16\\), got 99
+        hf out --head topic -> 'topic'
+        hf out --dictionary mlm/dict.txt -> --dictionary needs a fairseq checkpoint, got the folder hf
+        mlm/model.pt out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
+        mlm/model.pt out --sentencepiece-model bad/noise.model -> noise.model
+        """,
+    ),
+    *section(
         "convert from-huggingface",
         "folders",
         "",

@@ -2,13 +2,17 @@
 
 import re
 import shlex
+from importlib.util import find_spec
 
 import pytest
 
+from fairseq_linformer.checkpoints.onnx_export import PACKAGES
 from fairseq_linformer.cli import main
 
 from .cases import CASES, Case
 from .world import EXECUTED, snapshot
+
+HAS_ONNX = all(map(find_spec, PACKAGES))
 
 
 @pytest.fixture
@@ -37,8 +41,10 @@ def run(words: list[str], capsys) -> tuple[int, str]:
 
 
 def marked(case: Case):
-    """hydra takes half a second to compose a configuration."""
+    """hydra takes half a second to compose a configuration; the packages of ONNX are optional."""
     marks = [pytest.mark.slow] if case.command in ("plan", "submit") else []
+    if case.command == "convert to-onnx" and not HAS_ONNX:
+        marks = [pytest.mark.skip(reason="needs onnx")]
     return pytest.param(case, marks=marks, id=case.words)
 
 

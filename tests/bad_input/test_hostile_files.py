@@ -34,6 +34,7 @@ LOADING = (
     "convert from-roberta",
     "convert resize",
     "convert to-huggingface",
+    "convert to-onnx",
     "linearize",
     "analyze spectrum",
     "analyze theorems",
