@@ -148,10 +148,14 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     wide = ["--arch", "linformer_roberta_tiny", "--encoder-embed-dim", "24", *TINY[4:]]
     losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
     assert sum(losses[-3:]) < sum(losses[:3])
-    with pytest.raises(Exception, match="hidden_weight must be 0: the student has 2 layers of 24, the teacher 2 of 16"):
+    with pytest.raises(
+        SystemExit, match="hidden_weight must be 0: the student has 2 layers of 24, the teacher 2 of 16"
+    ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(Exception, match="logits_weight or task_weight must be above 0: the student has 2 layers of 24"):
+    with pytest.raises(
+        SystemExit, match="logits_weight or task_weight must be above 0: the student has 2 layers of 24"
+    ):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
@@ -164,7 +168,7 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
     finetune(class_data, tmp_path / "s", *options, *DISTILL, "--teacher", new, updates=4)
     saved = read_checkpoint(tmp_path / "s" / "checkpoint_last.pt")
     assert saved["task_state"]["teacher_sha256"] == sha256(new)
-    with pytest.raises(Exception, match="must have the head 'sentence_classification_head', but it has no"):
+    with pytest.raises(SystemExit, match="must have the head 'sentence_classification_head', but it has no"):
         finetune(class_data, tmp_path / "u", *options, *DISTILL, "--teacher", teacher, updates=1)
     finetune(class_data, tmp_path / "v", *options, *DISTILL, "--teacher", teacher, "--logits-weight", 0, updates=1)
 
