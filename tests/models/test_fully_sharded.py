@@ -1,6 +1,9 @@
 """--ddp-backend fully_sharded over gloo: the training and the checkpoints of the other backends."""
 
 import re
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
@@ -65,13 +68,6 @@ def test_flat_parameters_of_fp16_equal_those_of_other_backends(mlm_data, tmp_pat
     assert_equal_checkpoints(load(tmp_path / "fully_sharded"), whole, 1e-6)
 
 
-@pytest.fixture
-def group(tmp_path):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/init", rank=0, world_size=1)
-    yield torch.distributed.group.WORLD
-    torch.distributed.destroy_process_group()
-
-
 LAYER_SIZE = sum(p.numel() for p in build().encoder.sentence_encoder.layers[0].parameters())
 
 
@@ -84,21 +80,33 @@ LAYER_SIZE = sum(p.numel() for p in build().encoder.sentence_encoder.layers[0].p
     ],
     ids=str,
 )
-def test_layers_of_min_params_to_wrap_are_gathered_on_their_own(group, options, is_alone):
-    assert find_gathered_layers(build(**options), group) == [is_alone] * 2
+def test_layers_of_min_params_to_wrap_are_gathered_on_their_own(tmp_path, options, is_alone):
+    assert find_gathered_layers(partial(build, **options), tmp_path) == [is_alone] * 2
 
 
-def test_roberta_of_a_yaml_has_the_default_of_min_params_to_wrap(group):
-    """fairseq defines it for flags only."""
+def build_roberta_of_a_yaml():
     small = ("encoder_layers=2", "encoder_embed_dim=16", "encoder_ffn_embed_dim=32", "encoder_attention_heads=2")
     cfg = compose_config(CONFIGS / "pretrain/run/n512-roberta.yaml", [f"+model.{option}" for option in small])
-    assert find_gathered_layers(build_model(cfg.model, StubTask(64, 16)), group) == [False] * 2
+    return build_model(cfg.model, StubTask(64, 16))
 
 
-def find_gathered_layers(model, group):
-    """Whether each layer is gathered on its own."""
+def test_roberta_of_a_yaml_has_the_default_of_min_params_to_wrap(tmp_path):
+    """fairseq defines it for flags only."""
+    assert find_gathered_layers(build_roberta_of_a_yaml, tmp_path) == [False] * 2
+
+
+def find_gathered_layers(build_unsharded, folder):
+    """Whether each layer is gathered on its own. In a child process: after a process group has ended in this one, the
+    workers of a DataLoader crash."""
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+        return pool.submit(_find_gathered_layers, build_unsharded, f"file://{folder}/init").result()
+
+
+def _find_gathered_layers(build_unsharded, init_method):
+    model = build_unsharded()
+    torch.distributed.init_process_group("gloo", init_method=init_method, rank=0, world_size=1)
     settings = SimpleNamespace(fp32_reduce_scatter=False, no_reshard_after_forward=False)
-    ShardedModel(model, settings, group, torch.device("cpu")).shard()
+    ShardedModel(model, settings, torch.distributed.group.WORLD, torch.device("cpu")).shard()
     assert isinstance(model, FSDPModule)
     return [isinstance(layer, FSDPModule) for layer in model.encoder.sentence_encoder.layers]
 
