@@ -47,6 +47,7 @@ MODULES = (
     "distillation",
     "encoder_spectrum",
     "encoder_speed",
+    "long_documents",
     "encoder_tasks",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""

@@ -1,0 +1,162 @@
+"""Classifiers of long documents with equal width and depth and random weights, and the memory that each takes.
+
+    B documents of n tokens
+
+All read (B, n) tokens without padding. This project's models compute only the first position in their last layer, as
+classifiers do; ``EVERY_POSITION`` and the models of ``transformers`` compute all, without a head, whose cost per
+document is that of a few tokens.
+"""
+
+import ctypes
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..benchmark.encoders import build_transformer
+from ..benchmark.families import BIGBIRD_FULL, FAMILIES
+from ..config import LinformerConfig
+
+LINFORMER, EVERY_POSITION, ONNX, INT8 = "Linformer", "Linformer, every position", "Linformer, ONNX", "Linformer, int8"
+WINDOWED, WINDOWED_ONNX, WINDOWED_INT8 = (f"Linformer, local window{runtime}" for runtime in ("", ", ONNX", ", int8"))
+TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD = "Transformer, SDPA", "ModernBERT", "Longformer", "BigBird"
+GRAPHS = {ONNX: "window0", INT8: "window0-int8", WINDOWED_ONNX: "window", WINDOWED_INT8: "window-int8"}
+"""Name of the graph of each model that ``onnxruntime`` runs, without n."""
+OURS = (LINFORMER, EVERY_POSITION, ONNX, INT8, WINDOWED, WINDOWED_ONNX, WINDOWED_INT8)
+OTHERS = (TRANSFORMER, MODERNBERT, LONGFORMER, BIGBIRD)
+MODELS = (*OURS, *OTHERS)
+WARM_UP = 1024
+"""Most tokens of the pass that loads libraries, before memory or time is measured."""
+FIRST_TOKEN = 5
+"""Random tokens begin after the special symbols."""
+
+Sizes = dict[str, Any]
+"""``layers``, ``width``, ``heads``, ``vocabulary``, ``k``, ``window``, ``threads``."""
+Call = Callable[[Tensor], object]
+
+
+def supports(name: str, n: int) -> bool:
+    """Whether a model is what its name says at this length: BigBird computes full attention for short inputs."""
+    return name != BIGBIRD or n > BIGBIRD_FULL
+
+
+def build_config(n: int, sizes: Sizes, window: int = 0) -> LinformerConfig:
+    return LinformerConfig(
+        vocab_size=sizes["vocabulary"],
+        max_positions=n,
+        projected_dim=min(sizes["k"], n),
+        sharing="layerwise",
+        local_window=window,
+        layers=sizes["layers"],
+        embed_dim=sizes["width"],
+        ffn_embed_dim=4 * sizes["width"],
+        attention_heads=sizes["heads"],
+    )
+
+
+def build_call(name: str, n: int, sizes: Sizes, graphs: Path) -> Call:
+    """The forward pass of a model on (B, n) tokens, with PyTorch's number of threads.
+
+    Args:
+        graphs: folder of ``write_graphs``.
+    """
+    if name in GRAPHS:
+        return _open_graph(_graph(graphs, name, n))
+    config = build_config(n, sizes, sizes["window"] if name == WINDOWED else 0)
+    if name not in (LINFORMER, EVERY_POSITION, WINDOWED, TRANSFORMER):
+        return FAMILIES[name.lower()](config).eval()
+    model = _build_classifier(config)
+    if name == TRANSFORMER:
+        model.linformer.encoder = build_transformer(config, "sdpa")
+    called = model.linformer if name == EVERY_POSITION else model
+    return called.eval()
+
+
+def build_tokens(documents: int, n: int, sizes: Sizes) -> Tensor:
+    return torch.randint(FIRST_TOKEN, sizes["vocabulary"], (documents, n))
+
+
+def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:
+    """Write the graphs of ``GRAPHS`` for inputs of up to n tokens."""
+    from ..checkpoints.onnx_graph import DEFAULT_OPSET, write_graph
+    from ..checkpoints.onnx_int8 import quantize
+
+    for plain, small, window in ((ONNX, INT8, 0), (WINDOWED_ONNX, WINDOWED_INT8, sizes["window"])):
+        path = _graph(folder, plain, n)
+        write_graph(_build_classifier(build_config(n, sizes, window)), path, n, DEFAULT_OPSET)
+        quantize(path, _graph(folder, small, n), external=False)
+
+
+def _graph(folder: Path, name: str, n: int) -> Path:
+    return folder / f"{GRAPHS[name]}-n{n}.onnx"
+
+
+def _build_classifier(config: LinformerConfig) -> Any:
+    from ..huggingface import LinformerForSequenceClassification, LinformerPreTrainedConfig
+
+    return LinformerForSequenceClassification(LinformerPreTrainedConfig.from_linformer_config(config))
+
+
+def _open_graph(path: Path) -> Call:
+    import onnxruntime
+
+    from ..checkpoints.onnx_graph import INPUTS, OUTPUT
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def call(tokens: Tensor) -> object:
+        inputs = (tokens, torch.ones_like(tokens))
+        return session.run([OUTPUT], {name: each.numpy() for name, each in zip(INPUTS, inputs)})
+
+    return call
+
+
+def measure_memory(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, int]:
+    """Memory of a process that classifies one document of n tokens.
+
+    Returns:
+        Peak resident bytes of the process, and how many of them its forward pass added to the loaded model.
+
+    Raises:
+        ValueError: the process ended, as for lack of memory; or there is no /proc to read memory from.
+    """
+    if not Path("/proc/self/clear_refs").exists():
+        raise ValueError("the memory of a process is measured on Linux only; this system has no /proc/self/clear_refs")
+    # Copies of a process that has imported what models need, and started no threads.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "fairseq_linformer.checkpoints.onnx_graph"])
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        try:
+            return pool.submit(_measure_here, name, n, sizes, graphs).result()
+        except BrokenProcessPool:
+            raise ValueError(
+                f"the process of {name} at n = {n} ended before it was measured; is there enough memory?"
+            ) from None
+
+
+@torch.inference_mode()
+def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, int]:
+    torch.set_num_threads(sizes["threads"])
+    call, tokens = build_call(name, n, sizes, graphs), build_tokens(1, n, sizes)
+    if name not in GRAPHS:  # onnxruntime keeps the memory of its first pass, so that pass is measured
+        call(tokens[:, :WARM_UP])
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc: what was freed is not the model's
+        trim(0)
+    before = _read_status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak becomes the current size
+    call(tokens)
+    peak = _read_status("VmHWM")
+    return peak, peak - before
+
+
+def _read_status(field: str) -> int:
+    """Bytes of this process, from the kernel; psutil has no peak on Linux."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
