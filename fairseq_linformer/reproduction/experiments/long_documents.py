@@ -133,7 +133,7 @@ class LongDocuments(Experiment):
         inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
         for package in PACKAGES:
             if find_spec(package) is None:
-                raise ValueError(f"{self.name} needs {package}; install fairseq-linformer[onnx]")
+                raise ValueError(f"{self.name} needs {package}; install fairseq-linformer[huggingface,onnx]")
 
     def cost(self, scale: str) -> str:
         lengths, rounds = SIZES[scale]["lengths"], SIZES[scale]["rounds"]
