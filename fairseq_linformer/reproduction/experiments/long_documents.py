@@ -48,8 +48,8 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     "cpu": {
         "lengths": (512, 1024, 2048, 4096, 8192, 16384),
-        "rounds": (5, 5, 5, 5, 3, 3),
-        "tokens": 4096,
+        "rounds": (3, 3, 3, 5, 3, 3),
+        "tokens": 2048,
         "layers": 6,
         "width": 384,
         "heads": 12,
