@@ -40,9 +40,16 @@ Sizes = dict[str, Any]
 Call = Callable[[Tensor], object]
 
 
-def supports(name: str, n: int) -> bool:
-    """Whether a model is what its name says at this length: BigBird computes full attention for short inputs."""
-    return name != BIGBIRD or n > BIGBIRD_FULL
+BIGBIRD_LONGEST = 8192
+"""n up to which BigBird is measured: ``transformers`` allocates n^2 numbers per head and layer for it, 12 GiB in 12 heads
+at n = 16,384."""
+
+
+def why_omitted(name: str, n: int) -> str:
+    """Why a model is not measured at this length, in a few words; empty if it is."""
+    if name != BIGBIRD or BIGBIRD_FULL < n <= BIGBIRD_LONGEST:
+        return ""
+    return "full attention" if n <= BIGBIRD_FULL else "n x n memory"
 
 
 def build_config(n: int, sizes: Sizes, window: int = 0) -> LinformerConfig:

@@ -184,7 +184,7 @@ class LongDocuments(Experiment):
 def _measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Measurement]:
     """Times of all models in turn, then the memory of each."""
     documents, found = max(1, sizes["tokens"] // n), []
-    names = [name for name in models.MODELS if models.supports(name, n)]
+    names = [name for name in models.MODELS if not models.why_omitted(name, n)]
     with TemporaryDirectory() as folder:
         graphs = Path(folder)
         models.write_graphs(graphs, n, sizes)
@@ -234,7 +234,7 @@ def _rows(record: Record, rows: Sequence[Sequence[str]], cell: Callable[..., str
     lengths = record.configuration["sizes"]["lengths"]
 
     def cells(names: Sequence[str]) -> list[str]:
-        return [cell(*names, n) if models.supports(names[-1], n) else "full attention" for n in lengths]
+        return [models.why_omitted(names[-1], n) or cell(*names, n) for n in lengths]
 
     return [[" over ".join(names), *cells(names)] for names in rows]
 

@@ -48,7 +48,7 @@ def synthetic(lows=None, bytes_of=None):
         for model in models.MODELS:
             at = {"model": model, "n": n}
             spread = {"interval": (1.0, 3.0), "repetitions": 3}
-            if models.supports(model, n):
+            if not models.why_omitted(model, n):
                 measurements.append(Measurement(metric=RATE, value=2.0, unit="documents per second", **spread, **at))
                 value = (bytes_of or {}).get(n, 1000.0)
                 measurements.append(Measurement(metric=PER_TOKEN, value=value, unit="bytes per token", **at))
@@ -111,7 +111,10 @@ def test_tables_and_charts():
     record = synthetic()
     speed, ratios, memory = find(NAME).tables([record])
     assert all(len(table.head) == 1 + len(SIZES["cpu"]["lengths"]) for table in (speed, ratios, memory))
-    assert speed.rows[-1] == ["BigBird", "full attention", *["2"] * 5] and memory.rows[0][1] == "1.00 (0.977)"
+    assert (
+        speed.rows[-1] == ["BigBird", "full attention", *["2"] * 4, "n x n memory"]
+        and memory.rows[0][1] == "1.00 (0.977)"
+    )
     cells = {row[0]: row[4] for row in ratios.rows}
     assert cells["Linformer over Longformer"] == "12.00 [3.00, 13.00]"
     for chart in find(NAME).charts([record]):
@@ -147,9 +150,10 @@ def test_models(tmp_path):
     assert not any(call.training for call in calls.values())
 
 
-def test_bigbird_computes_full_attention_on_short_inputs():
-    assert [models.supports(models.BIGBIRD, n) for n in (512, 704, 768)] == [False, False, True]
-    assert models.supports(models.LONGFORMER, 512)
+def test_bigbird_is_omitted_where_it_is_quadratic():
+    found = [models.why_omitted(models.BIGBIRD, n) for n in (512, 704, 768, 8192, 16384)]
+    assert found == ["full attention", "full attention", "", "", "n x n memory"]
+    assert not any(models.why_omitted(models.LONGFORMER, n) for n in (512, 16384))
 
 
 @pytest.mark.parametrize("warmed_up", [True, False])
