@@ -41,8 +41,8 @@ Call = Callable[[Tensor], object]
 
 
 BIGBIRD_LONGEST = 8192
-"""n up to which BigBird is measured: ``transformers`` allocates n^2 numbers per head and layer for it, which for 12 heads
-take 12 GiB at n = 16,384."""
+"""n up to which BigBird is measured: ``transformers`` allocates n^2 numbers per head and layer for it, in 12 heads
+12 GiB at n = 16,384."""
 
 
 def why_omitted(name: str, n: int) -> str:
