@@ -55,6 +55,6 @@ def describe_usage(config: Any, has_head: bool, tokenizer: str | None, settings:
         f"{shape}. It needs numpy, onnxruntime{packages}, and neither PyTorch nor fairseq:"
     )
     code = _RUN.format(tokenize=tokenize, result=result).splitlines()
-    precision = "int8 weights of linear layers and embeddings, E and F in fp32" if settings["int8"] else "fp32"
+    precision = "int8 weights of linear layers, embeddings, E and F" if settings["int8"] else "fp32"
     rows = [("longest input of the graph", n), ("ONNX opset", settings["opset"]), ("precision", precision)]
     return OnnxUsage(summary, ["```python", *code, "```"], rows)

@@ -102,9 +102,7 @@ def add_parser(commands) -> None:
         help="checkpoint of linformer_roberta, or folder that to-huggingface wrote",
     )
     _add_export_options(parser)
-    parser.add_argument(
-        "--int8", action="store_true", help="quantize linear layers and embeddings to int8 (E and F stay in fp32)"
-    )
+    parser.add_argument("--int8", action="store_true", help="quantize linear layers, embeddings, E and F to int8")
     parser.add_argument(
         "--max-positions", type=int, metavar="N", help="longest input of the graph in tokens (default: the model's n)"
     )

@@ -59,6 +59,27 @@ def test_logits_of_every_variant(variant, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("variant", ["k per head", "none, uneven windows, sizes ignored", "layerwise, pre-norm, k = n"])
+def test_int8_projections(variant, tmp_path):
+    """Each E and F has 8 bits, also where heads have their own, and rounding them changes little."""
+    model = build_model(**VARIANTS[variant])
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("E.delta", "F.delta")):
+                parameter.normal_(std=0.1)
+    for name, int8 in (("fp32", False), ("int8", True)):
+        to_onnx(save(model, tmp_path / "model"), tmp_path / name, int8=int8)
+    graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
+    found = [w for w in graph.initializer if re.search(r"\b[EF]\b.*weight", w.name) and len(w.dims) > 1]
+    assert found and all(weight.data_type == onnx.TensorProto.INT8 for weight in found)
+    tokens = torch.randint(4, 45, (4, 30))
+    exact, rounded = (
+        run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("fp32", "int8")
+    )
+    assert 0 < (exact - rounded).abs().max() < 0.1 * exact.abs().max()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("options, share", [(dict(local_window=4), 1.5), (dict(projection_init="normal"), 1.15)])
 def test_short_inputs_cost_what_they_use(options, share, tmp_path):
     """Matrix products of 32 tokens, from the shapes that ``onnxruntime`` reports, relative to 32 / 512 of 512's."""
@@ -76,7 +97,7 @@ def test_short_inputs_cost_what_they_use(options, share, tmp_path):
     assert 0 < short < share * 32 / 512 * long
 
 
-def test_int8_is_a_quarter_and_keeps_projections(tmp_path):
+def test_int8_is_a_quarter(tmp_path):
     options = dict(vocab_size=2000, embed_dim=128, ffn_embed_dim=512, layers=1, num_labels=3)
     model = build_model(LinformerForSequenceClassification, **options)
     folder = save(model, tmp_path / "model")
@@ -88,14 +109,14 @@ def test_int8_is_a_quarter_and_keeps_projections(tmp_path):
     types = defaultdict(set)
     for weight in onnx.load(tmp_path / "int8" / "model.onnx").graph.initializer:
         types[tuple(weight.dims)].add(weight.data_type)
-    assert types[(16, N)] == {onnx.TensorProto.FLOAT}  # E and F
+    assert types[(16, N)] == {onnx.TensorProto.INT8, onnx.TensorProto.FLOAT}  # E and F; which tokens windows read
     assert types[(128, 512)] == {onnx.TensorProto.INT8} and types[(2000, 128)] == {onnx.TensorProto.UINT8}
     tokens = torch.randint(4, 45, (4, 30))
     exact, rounded = (
         run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("fp32", "int8")
     )
     assert 0 < (exact - rounded).abs().max() < 0.1 * exact.abs().max()
-    assert "E and F in fp32" in (tmp_path / "int8" / "README.md").read_text()
+    assert "embeddings, E and F" in (tmp_path / "int8" / "README.md").read_text()
 
 
 def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
