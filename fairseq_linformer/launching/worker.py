@@ -22,14 +22,13 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
-from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
 from omegaconf import DictConfig
 
 from ..errors import first_line, root_cause
 from .arguments import build_training_job, parse_job_arguments
-from .checkpoints import save_with_retries
+from .checksums import patch_saving
 from .out_of_memory import end_when_out_of_memory
 from .rendezvous import keep_gloo_local, meet
 from .run_folder import CONFIG, is_new, lock_folder, record_attempt
@@ -80,7 +79,7 @@ def main(words: list[str] | None = None) -> int:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     stop_after_update(request, folder)
-    checkpoint_utils._torch_persistent_save = save_with_retries
+    patch_saving()
     Trainer.train_step = end_when_out_of_memory(_add_update_to_error(Trainer.train_step))
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     timeout = timedelta(minutes=options.collective_timeout)
