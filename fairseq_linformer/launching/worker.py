@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -80,7 +80,7 @@ def main(words: list[str] | None = None) -> int:
         return 1
     stop_after_update(request, folder)
     patch_saving()
-    Trainer.train_step = end_when_out_of_memory(_add_update_to_error(Trainer.train_step))
+    Trainer.train_step = end_when_out_of_memory(Trainer.train_step)
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     timeout = timedelta(minutes=options.collective_timeout)
     keep_gloo_local()
@@ -137,19 +137,6 @@ def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[...
             _exit_now(1)
 
     return guarded
-
-
-def _add_update_to_error(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the update to fairseq's error for non-finite gradients, which it raises before the optimizer step."""
-
-    @wraps(train_step)
-    def wrapped(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return train_step(trainer, *args, **kwargs)
-        except FloatingPointError as error:
-            raise FloatingPointError(f"update {trainer.get_num_updates() + 1}: {error}") from None
-
-    return wrapped
 
 
 def _check_world(rank: Rank, cfg: DictConfig) -> None:
