@@ -1,5 +1,6 @@
 """Workers of ``launching.local`` as copies of the test's process, which has imported PyTorch and fairseq."""
 
+import importlib
 import multiprocessing
 import os
 import subprocess
@@ -22,6 +23,7 @@ class ForkedWorker:
         assert command[:3] == [sys.executable, "-m", MODULE], command
         reading, writing = os.pipe()
         context = multiprocessing.get_context("fork")
+        importlib.import_module("torch._dynamo")  # PyTorch's optimizers import it, which takes seconds per worker
         self.process = context.Process(target=_work, args=(command[3:], env, preexec_fn, reading, writing))
         self.process.start()
         os.close(writing)

@@ -1,8 +1,4 @@
-"""The checkpoint that a run resumes from: the newest intact one.
-
-fairseq writes most checkpoints under a temporary name and renames them, but may copy ``checkpoint_last.pt`` in place,
-which a full disk or a killed process truncates.
-"""
+"""The checkpoint that a run resumes from: the newest intact one."""
 
 import errno
 import os
@@ -10,22 +6,37 @@ import shutil
 import zipfile
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from ..files import temporary_path
+from ..files import sha256
 from ..models.safe_loading import check_settings, load_weights_only
+from . import checksums
 
 LAST = "checkpoint_last.pt"
 
 
 def find_damage(path: Path) -> str | None:
-    """Describe the damage of a checkpoint, a zip file with checksums; None if it is intact."""
+    """Describe the damage of a checkpoint; None if it is intact.
+
+    An intact one is read once. Without a checksum next to it, the CRCs of its zip entries are checked.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    recorded = checksums.read_checksum(path)
+    if recorded is not None:
+        if sha256(path) == recorded:
+            return None
+        reason = _find_zip_damage(path) or "it is another file or was changed"
+        return f"it differs from its checksum {checksums.checksum_path(path).name}: {reason}"
+    return _find_zip_damage(path)
+
+
+def _find_zip_damage(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as file:
+            entries = file.infolist()
             bad = file.testzip()
-            if min(entry.header_offset for entry in file.infolist()) != 0:  # valid for zip, but not for torch
+            if min(entry.header_offset for entry in entries) != 0:  # valid for zip, but not for torch
                 return "it has data before its first entry"
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
         return f"it is truncated or damaged: {error}"
@@ -33,7 +44,11 @@ def find_damage(path: Path) -> str | None:
         if error.errno != errno.EINVAL:  # an offset in the archive that is negative
             raise
         return f"it is truncated or damaged: {error}"
-    return None if bad is None else f"it is damaged at {bad}"
+    if bad is not None:
+        return f"it is damaged at {bad}"
+    if not any(entry.filename.endswith("/data.pkl") for entry in entries):
+        return "it is not a PyTorch checkpoint"
+    return None
 
 
 def check_initial(path: Path) -> None:
@@ -49,23 +64,6 @@ def _check_initial(path: Path, size: int, modified: int) -> None:
     if not isinstance(checkpoint, dict) or "model" not in checkpoint:
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
     check_settings(path, checkpoint)
-
-
-def save_with_retries(state: Any, file) -> None:
-    """Write a checkpoint, in place of fairseq's own function.
-
-    A disk can be full for a moment, so there are three attempts. Each starts at the beginning of the file; fairseq
-    appends to the failed one.
-    """
-    for attempts_left in (2, 1, 0):
-        try:
-            file.seek(0)
-            file.truncate()
-            torch.save(state, file)
-            return
-        except (OSError, RuntimeError):
-            if not attempts_left:
-                raise
 
 
 def find_last_intact(folder: Path) -> tuple[Path | None, list[str]]:
@@ -92,7 +90,7 @@ def find_last_intact(folder: Path) -> tuple[Path | None, list[str]]:
 def restore_last(folder: Path) -> list[str]:
     """Replace ``checkpoint_last.pt``, which fairseq resumes from, with the newest intact checkpoint if it is damaged.
 
-    The damaged file is renamed.
+    The damaged file is renamed. Unfinished files and checksums of deleted checkpoints are deleted.
 
     Returns:
         Lines for the log.
@@ -100,8 +98,9 @@ def restore_last(folder: Path) -> list[str]:
     Raises:
         ValueError, OSError: as ``find_last_intact``; or the disk is full.
     """
-    for unfinished in folder.glob("*.pt.tmp"):  # from a killed process or a full disk
+    for unfinished in folder.glob(f"*.pt{checksums.UNFINISHED}"):  # from a killed process or a full disk
         unfinished.unlink()
+    checksums.delete_orphans(folder)
     intact, lines = find_last_intact(folder)
     if intact is None:
         return ["no checkpoint yet; training starts at update 0"]
@@ -110,13 +109,10 @@ def restore_last(folder: Path) -> list[str]:
         raise ValueError(f"{folder} needs {needed:,} bytes of free disk space, for two checkpoints")
     last = folder / LAST
     if intact != last:
-        copy = temporary_path(last)
-        try:
-            shutil.copyfile(intact, copy)
-            if last.exists():
-                os.replace(last, folder / f"{LAST}.damaged")
-            os.replace(copy, last)
-        finally:
-            copy.unlink(missing_ok=True)
+        unfinished = folder / f"{LAST}{checksums.UNFINISHED}"
+        shutil.copyfile(intact, unfinished)
+        if last.exists():
+            os.replace(last, folder / f"{LAST}.damaged")
+        checksums.replace(unfinished, last, checksums.read_checksum(intact))
         lines.append(f"replaced {LAST} with {intact.name}")
     return [*lines, f"resuming from {last}"]

@@ -16,20 +16,19 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
-from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
 from omegaconf import DictConfig
 
 from ..errors import first_line, root_cause
 from .arguments import build_training_job, parse_job_arguments
-from .checkpoints import save_with_retries
+from .checksums import patch_saving
 from .out_of_memory import end_when_out_of_memory
 from .rendezvous import keep_gloo_local, meet
 from .run_folder import CONFIG, is_new, lock_folder, record_attempt
@@ -80,8 +79,8 @@ def main(words: list[str] | None = None) -> int:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     stop_after_update(request, folder)
-    checkpoint_utils._torch_persistent_save = save_with_retries
-    Trainer.train_step = end_when_out_of_memory(_add_update_to_error(Trainer.train_step))
+    patch_saving()
+    Trainer.train_step = end_when_out_of_memory(Trainer.train_step)
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     timeout = timedelta(minutes=options.collective_timeout)
     keep_gloo_local()
@@ -138,19 +137,6 @@ def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[...
             _exit_now(1)
 
     return guarded
-
-
-def _add_update_to_error(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the update to fairseq's error for non-finite gradients, which it raises before the optimizer step."""
-
-    @wraps(train_step)
-    def wrapped(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return train_step(trainer, *args, **kwargs)
-        except FloatingPointError as error:
-            raise FloatingPointError(f"update {trainer.get_num_updates() + 1}: {error}") from None
-
-    return wrapped
 
 
 def _check_world(rank: Rank, cfg: DictConfig) -> None:

@@ -11,6 +11,7 @@ of the model, from the forward pass to the end of the backward pass.
 
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import wraps
@@ -277,7 +278,7 @@ def patch_fully_sharded() -> None:
         if not isinstance(trainer.model, ShardedModel):
             return consolidate_optimizer(trainer)
         error = sys.exception()
-        if error is not None and not isinstance(error, FloatingPointError):
+        if error is not None and not _is_raised_on_all_ranks(error):
             raise error  # rather than save crash.pt, for which this rank would wait for the others
         trainer.model.gather_state()
         if not trainer.cfg.checkpoint.no_save_optimizer_state:
@@ -286,3 +287,9 @@ def patch_fully_sharded() -> None:
     fairseq.models.DistributedFairseqModel = wrap_or_shard
     for method in (init_checked, build_sharded_optimizer, clip_norm_of_all_shards, gather_checkpoint):
         setattr(Trainer, method.__name__, method)  # ``wraps`` names it like the one that it replaces
+
+
+def _is_raised_on_all_ranks(error: BaseException) -> bool:
+    """Whether it is about the norm of all gradients, rather than the forward and backward passes of one rank."""
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, FloatingPointError) and frames.count("train_step") <= 1  # the trainer's, not the task's

@@ -51,7 +51,9 @@ def patch_error_reports() -> None:
 
 
 def exit_with_sentence(error: BaseException) -> None:
-    """Raise SystemExit with the sentence of a ValueError that this package or fairseq raised, or of an OSError."""
+    """Raise SystemExit with the sentence of an OSError, or of a ValueError or FloatingPointError (non-finite gradients)
+    that this package or fairseq raised."""
     cause = root_cause(error)
-    if isinstance(cause, OSError) or (isinstance(cause, ValueError) and is_raised_in(cause, PACKAGE, FAIRSEQ)):
+    is_meant = isinstance(cause, ValueError | FloatingPointError) and is_raised_in(cause, PACKAGE, FAIRSEQ)
+    if is_meant or isinstance(cause, OSError):
         sys.exit(f"{Path(sys.argv[0]).name}: {' '.join(str(cause).split())}")

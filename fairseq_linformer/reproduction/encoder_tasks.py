@@ -17,6 +17,7 @@ from ..checkpoints.from_transformers import MODEL
 from ..files import read_json
 from ..finetuning import data, finetune, single_run
 from ..finetuning.recipe import Recipe
+from ..launching.checksums import SUFFIX as CHECKSUM
 from ..launching.run_folder import CHECKPOINTS
 from ..task_data.tasks import TASKS
 from . import scoring
@@ -262,11 +263,11 @@ def _finetune(job: finetune.FinetuningJob, until: float | None) -> None:
 
 
 def _keep_scored(run: Path) -> None:
-    """Delete all checkpoints of a finished run but the scored one, and its optimizer state."""
+    """Delete all checkpoints of a finished run but the scored one, its optimizer state, and the checksums."""
     scored = run / read_json(run / single_run.RESULT)["checkpoint"]
     others = [path for path in (run / CHECKPOINTS).glob("*.pt") if path != scored]
     checkpoint = read_checkpoint(scored)
     if checkpoint.pop("last_optimizer_state", None) is not None:
         replace_checkpoint(checkpoint, scored)
-    for path in others:
+    for path in [*others, *(run / CHECKPOINTS).glob(f"*.pt{CHECKSUM}")]:
         path.unlink()

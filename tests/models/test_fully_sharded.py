@@ -57,8 +57,8 @@ def test_sharded_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, va
 
 @pytest.mark.slow
 def test_flat_parameters_of_fp16_equal_those_of_other_backends(mlm_data, tmp_path, monkeypatch):
-    """Resumed. fp16 has one flat copy of all parameters, for which fairseq needs no more of a GPU than its number."""
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    """Resumed. fp16 has one flat copy of all parameters, for which fairseq needs no more of a GPU than its index."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the index of a CPU
     for backend in ("legacy_ddp", "fully_sharded"):
         for updates in (2, 4):
             options = ["--fp16", "--batch-size", 4, "--clip-norm", 0.5]
@@ -155,11 +155,34 @@ def test_unsupported_models_and_criterions_are_rejected_by_name():
         check_sharding(build_config(), nn.Linear(2, 2), nn.Identity())
 
 
-def test_a_failed_rank_does_not_wait_for_the_others_to_save_a_checkpoint():
+@pytest.mark.parametrize("kind", [KeyError, FloatingPointError])
+def test_a_failed_rank_does_not_wait_for_the_others_to_save_a_checkpoint(kind):
     """fairseq saves crash.pt, for which all ranks would have to gather it."""
     trainer = SimpleNamespace(model=ShardedModel(nn.Linear(2, 2), None, None, torch.device("cpu")))
-    with pytest.raises(KeyError, match="a failure of one rank"):
+
+    def train_step(task=None):  # the trainer's, and that of its task
+        if task is None:
+            raise kind("a failure of one rank")
         try:
-            raise KeyError("a failure of one rank")
-        except KeyError:
+            task()
+        except Exception:
             Trainer.consolidate_optimizer(trainer)
+
+    with pytest.raises(kind, match="a failure of one rank"):
+        train_step(train_step)
+
+
+def test_non_finite_gradients_of_all_ranks_are_saved(monkeypatch):
+    cfg = SimpleNamespace(checkpoint=SimpleNamespace(no_save_optimizer_state=True))
+    trainer = SimpleNamespace(model=ShardedModel(nn.Linear(2, 2), None, None, torch.device("cpu")), cfg=cfg)
+    gathered = []
+    monkeypatch.setattr(ShardedModel, "gather_state", lambda model: gathered.append(model))
+
+    def train_step():
+        try:
+            raise FloatingPointError("gradients are Nan/Inf")
+        except FloatingPointError:
+            Trainer.consolidate_optimizer(trainer)
+
+    train_step()
+    assert gathered == [trainer.model]

@@ -1,0 +1,168 @@
+"""SIGKILL of one or all ranks at random moments: rerunning the job gives the same bits, and loses no saved update.
+
+FAULTS=20 python -m pytest -n 0 -s tests/launching/test_kills.py kills 20 times in each phase, and prints each kill.
+"""
+
+import itertools
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from fairseq.tasks.fairseq_task import FairseqTask
+
+from fairseq_linformer.launching import checksums, worker
+from fairseq_linformer.launching.run_folder import create_or_resume
+from fairseq_linformer.launching.training_job import TrainingJob
+
+from ..fairseq_commands import free_port, load
+from ..forked_worker import MODULE, ForkedWorker
+from . import jobs
+
+pytestmark = pytest.mark.slow
+
+PHASES = ("training", "validation", "writing")
+FAULTS = [
+    (phase, ("one", "all")[(seed + i) % 2], seed)
+    for seed in range(int(os.environ.get("FAULTS", "1")))
+    for i, phase in enumerate(PHASES)
+]
+"""Phase, ranks to kill, and seed of the moment."""
+UPDATES = 8
+
+
+class Events:
+    """Counts the events of a phase in a worker, which is killed at one of them."""
+
+    def __init__(self, phase, log, kill_at=None):
+        self.phase, self.log, self.kill_at, self.count = phase, log, kill_at, 0
+
+    def __call__(self):
+        self.count += 1
+        with open(self.log, "a") as file:
+            file.write(".")
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def install(self):
+        """In the worker: an event before and after each forward and backward pass, within each 50th write to a
+        checkpoint and each copy, and before and after each time a file gets its name."""
+        if self.phase != "writing":
+            name = "train_step" if self.phase == "training" else "valid_step"
+            setattr(FairseqTask, name, self._around(getattr(FairseqTask, name)))
+            return
+        write, writes = checksums._HashedFile.write, itertools.count()
+
+        def write_halves(file, data):
+            if next(writes) % 50:  # a checkpoint takes hundreds, but few files get their names
+                return write(file, data)
+            data = memoryview(data)
+            write(file, data[: len(data) // 2])
+            file.flush()
+            self()
+            return len(data) // 2 + write(file, data[len(data) // 2 :])
+
+        def copy_halves(source, target):
+            content = Path(source).read_bytes()
+            with open(target, "wb", buffering=0) as file:
+                file.write(content[: len(content) // 2])
+                self()
+                file.write(content[len(content) // 2 :])
+
+        checksums._HashedFile.write = write_halves
+        shutil.copyfile = copy_halves
+        os.replace = self._around(os.replace)
+
+    def _around(self, function):
+        def wrapped(*args, **kwargs):
+            self()
+            result = function(*args, **kwargs)
+            self()
+            return result
+
+        return wrapped
+
+
+class Job:
+    """A run of two ranks, which validates and saves after every third update."""
+
+    def __init__(self, data, runs, name):
+        more = {
+            "dataset.num_workers": 0,
+            "dataset.disable_validation": "false",
+            "dataset.validate_interval_updates": 3,
+            "checkpoint.save_interval_updates": 3,
+            "checkpoint.keep_interval_updates": 1,
+        }
+        self.arguments = jobs.overrides(data, UPDATES, **more)
+        self.training = TrainingJob("configs/pretrain/base.yaml", tuple(self.arguments), 2, "cpu", str(runs), name)
+        self.folder = self.training.folder
+
+    def start(self, events=None):
+        """Start both ranks; ``events`` maps ranks to lists. Returns the ranks and the log of the start."""
+        lines = create_or_resume(self.training)
+        options = ["--processes=2", "--device=cpu", f"--runs={self.folder.parent}", f"--name={self.folder.name}"]
+        words = [sys.executable, "-m", MODULE, *options, *self.arguments]
+        variables = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        ranks = [
+            ForkedWorker(
+                words,
+                env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                preexec_fn=lambda rank=rank: [each.install() for each in (events or {}).get(rank, ())],
+            )
+            for rank in (0, 1)
+        ]
+        return ranks, lines
+
+    def run(self, events=None):
+        ranks, lines = self.start(events)
+        output = [rank.stdout.read() for rank in ranks]
+        assert [rank.wait() for rank in ranks] == [0, 0], output
+        return lines
+
+
+@pytest.fixture(scope="module")
+def whole(mlm_data, tmp_path_factory):
+    """A run that is not disturbed, and the number of events by phase and rank."""
+    runs = tmp_path_factory.mktemp("whole")
+    logs = {(phase, rank): runs / f"{phase}-{rank}" for phase in PHASES for rank in (0, 1)}
+    job = Job(mlm_data, runs, "run")
+    job.run({rank: [Events(phase, logs[phase, rank]) for phase in PHASES] for rank in (0, 1)})
+    counts = {key: log.stat().st_size for key, log in logs.items() if log.exists()}
+    assert logs.keys() - counts.keys() == {("writing", 1)}
+    return job.folder, counts
+
+
+@pytest.mark.parametrize("phase, victims, seed", FAULTS)
+def test_killed_ranks_lose_nothing(phase, victims, seed, whole, mlm_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "_DELAY_SECONDS", 0)  # of the rank that is left alone
+    undisturbed, counts = whole
+    choose = random.Random(f"{phase} {victims} {seed}")
+    victim = choose.choice([rank for rank in (0, 1) if (phase, rank) in counts])
+    moment = choose.randint(1, counts[phase, victim])
+    job = Job(mlm_data, tmp_path, "run")
+    ranks, _ = job.start({victim: [Events(phase, tmp_path / "events", moment)]})
+    ranks[victim].process.join()
+    if victims == "all":
+        os.kill(ranks[1 - victim].process.pid, signal.SIGKILL)
+    output = [rank.stdout.read() for rank in ranks]
+    statuses = [rank.wait() for rank in ranks]
+    assert statuses[victim] == -signal.SIGKILL and statuses[1 - victim] in (1, -signal.SIGKILL), output
+
+    saved = max(map(int, re.findall(r"Saved checkpoint .* @ (\d+) updates", output[0])), default=0)
+    lines = job.run()
+    # Before the first copy to checkpoint_last.pt there is only checkpoint_1_3.pt.
+    assert all(re.match("resuming from|no checkpoint yet|replaced checkpoint_last.pt", line) for line in lines), lines
+    assert not saved or lines[-1].startswith("resuming from")
+    assert jobs.same_bits(job.folder, undisturbed)
+    assert load(job.folder / "checkpoints")["optimizer_history"][-1]["num_updates"] == UPDATES
+    names = {path.name for path in (job.folder / "checkpoints").iterdir()}
+    assert not any(name.endswith((".tmp", ".damaged")) for name in names)
+    assert {name for name in names if name.endswith(".pt")} == {
+        name.removesuffix(".sha256") for name in names if name.endswith(".sha256")
+    }
+    print(f"{phase}, {victims}, seed {seed}: rank {victim} at event {moment} of {counts[phase, victim]}, saved {saved}")

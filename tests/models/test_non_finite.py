@@ -1,0 +1,78 @@
+"""The error for non-finite gradients, and the log of a skipped update, name the update and its data."""
+
+import logging
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.criterions.masked_lm import MaskedLmLoss
+
+from fairseq_linformer.models import non_finite
+
+from ..fairseq_commands import load, train
+
+
+@pytest.fixture
+def spoil(monkeypatch):
+    """Make the loss of some micro-batches non-finite; returns the sample IDs of all micro-batches."""
+    read, forward = [], MaskedLmLoss.forward
+
+    def spoil(value, micro_batches):
+        def spoiled(criterion, model, sample, reduce=True):
+            if criterion.training:
+                read.append(sample["id"].tolist())
+            loss, size, output = forward(criterion, model, sample, reduce)
+            return (loss * value if len(read) in micro_batches else loss), size, output
+
+        monkeypatch.setattr(MaskedLmLoss, "forward", spoiled)
+        return read
+
+    return spoil
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_error_names_update_epoch_iterations_and_samples(value, epoch, spoil, mlm_data, tmp_path):
+    """It ends fairseq-train without a traceback."""
+    size = 5  # micro-batches of an epoch, so that its last update has a single one
+    bad = 3 if epoch == 1 else size + 5
+    read = spoil(value, [bad])
+    with pytest.raises(SystemExit) as end:
+        options = ["--batch-size", 48, "--update-freq", 2, "--max-epoch", 3, "--no-epoch-checkpoints"]
+        train(mlm_data, tmp_path, *options, updates=50)
+    data = f"epoch {epoch}, iterations " + ("3 to 4: " if epoch == 1 else "5 to 5: ")
+    samples = ", ".join(map(str, read[bad - 1]))
+    problem = f"non-finite loss in {3 if epoch == 1 else 5} (samples {samples})"
+    update = 2 if epoch == 1 else 6
+    assert end.value.code == f"fairseq-train: update {update}: gradients are Nan/Inf; {data}{problem}"
+    if epoch == 2:  # nothing of the rejected update is in it
+        assert load(tmp_path)["optimizer_history"][-1]["num_updates"] == 3
+
+
+def test_log_names_each_update_that_fp16_skips(spoil, mlm_data, tmp_path, monkeypatch, caplog):
+    # All that fairseq needs of a GPU. A CPU has no index.
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    read = spoil(float("inf"), [2, 4, 5])
+    options = ["--fp16", "--fp16-init-scale", 4, "--fp16-scale-tolerance", 0, "--min-loss-scale", 0.5]
+    with caplog.at_level(logging.WARNING), pytest.raises(SystemExit) as end:
+        train(mlm_data, tmp_path, *options, "--no-save", updates=9)
+    skipped = [record.getMessage() for record in caplog.records if record.name == non_finite.__name__]
+    expected = [(2, 2), (3, 4)]
+    assert skipped == [
+        f"update {update} is skipped; epoch 1, iterations {i} to {i}: non-finite loss in {i} "
+        f"(samples {', '.join(map(str, read[i - 1]))})"
+        for update, i in expected
+    ]
+    assert re.match(r"fairseq-train: update 3: Minimum loss scale reached .*iterations 5 to 5", end.value.code)
+
+
+def test_data_of_finite_losses_and_dummy_batches():
+    trainer = SimpleNamespace(linformer_epoch_itr=SimpleNamespace(epoch=4, iterations_in_epoch=9))
+    samples = [{"id": torch.arange(100)}, {}]
+    text = non_finite.describe_data(trainer, samples, [torch.tensor(1.0), torch.tensor(float("nan"))])
+    assert text.startswith("epoch 4, iterations 8 to 9: finite loss (samples 0, 1, ")
+    assert text.endswith(" 63 and 36 more)")
+    text = non_finite.describe_data(trainer, [{"net_input": 1}, None], [])
+    assert text == "epoch 4, iterations 8 to 9: finite loss"
