@@ -1,5 +1,8 @@
 """Errors and warnings of other libraries and programs."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
@@ -24,6 +27,20 @@ def is_raised_in(error: BaseException, *packages: Path) -> bool:
         traceback = traceback.tb_next
     file = traceback.tb_frame.f_code.co_filename if traceback is not None else ""
     return any(Path(file).is_relative_to(package) for package in packages)
+
+
+@contextmanager
+def only_errors(*names: str) -> Iterator[None]:
+    """Let these loggers, or the root logger without names, log errors only, in the block."""
+    loggers = [logging.getLogger(name) for name in names or (None,)]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
 
 
 def silence_transformers() -> None:

@@ -99,6 +99,18 @@ def free_memory() -> float:
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), math.inf)
 
 
+def process_bytes(field: str, pid: int | str = "self") -> int | None:
+    """A size of a process from the kernel, as ``VmHWM``, the peak, which psutil lacks on Linux.
+
+    None if the process has ended, or on another system.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), None)
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that measurements depend on."""
     found = {"python": platform.python_version()}

@@ -21,6 +21,7 @@ import torch
 
 from ..corpus.binarized import BinarizedWriter
 from ..fairseq_log import read_split
+from ..machine import process_bytes
 from .arguments import format_options
 from .cells import LOCAL_PATH, BenchmarkCell
 from .fairseq_train import PARTS, REST
@@ -254,12 +255,7 @@ def run_command(command: list[str]) -> tuple[str, int]:
 
 def _peak_bytes(pid: int) -> int:
     """The kernel's high-water mark. psutil lacks it on Linux, and ``wait4`` includes this process before exec."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:  # the process has just ended
-        return 0
-    kib = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(kib[0]) * 1024 if kib else 0
+    return process_bytes("VmHWM", pid) or 0
 
 
 def words_per_second(log: str, warm_up: int = 1) -> float:

@@ -14,6 +14,7 @@ from ..files import atomic
 from ..models.options import resolve_options, to_linformer_config
 from ..models.safe_loading import check_settings, load_weights_only
 from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
+from .transformers_loading import WEIGHTS
 
 ONNX_GRAPH = "model.onnx"
 """File name of the graph in a folder that ``convert to-onnx`` wrote."""
@@ -82,7 +83,7 @@ def is_fairseq_checkpoint(checkpoint: str) -> bool:
 def is_onnx_folder(checkpoint: str) -> bool:
     """Whether a command's CHECKPOINT is a folder that ``convert to-onnx`` wrote; those of the hub have weights too."""
     folder = Path(checkpoint)
-    return (folder / ONNX_GRAPH).is_file() and not (folder / "model.safetensors").is_file()
+    return (folder / ONNX_GRAPH).is_file() and not (folder / WEIGHTS).is_file()
 
 
 def _with_cfg(checkpoint: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..corpus.tokenizer_files import SENTENCEPIECE_FILE, TOKENIZER_FLAGS, WORDPIECE_FILE, TokenizerFiles
+from ..corpus.tokenizer_files import GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_FLAGS, WORDPIECE_FILE, TokenizerFiles
 from ..files import check_new_folder, new_folder
 from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.shapes import PADDING_IDX
@@ -26,7 +26,7 @@ from .tokenizer_files import DICTIONARY
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_POSITIONS = 2
 """<s> and </s>."""
-_SLOW_TOKENIZER = (SENTENCEPIECE_FILE, "encoder.json", "vocab.bpe", DICTIONARY, "tokenization_linformer.py")
+_SLOW_TOKENIZER = (SENTENCEPIECE_FILE, *GPT2_FILES, DICTIONARY, "tokenization_linformer.py")
 
 
 def to_onnx(

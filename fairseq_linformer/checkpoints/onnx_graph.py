@@ -6,7 +6,6 @@ The graph has no branches. Its shapes are expressions of B and n, so an input of
 positions and its k' windows cost, and nothing is padded to N.
 """
 
-import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental import _config
 
+from ..errors import only_errors
 from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification
 from ..modules.projection import LearnedProjection, LinearProjection
 
@@ -111,14 +111,6 @@ def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> Non
 @contextmanager
 def _silence() -> Iterator[None]:
     """Without the exporter's warnings, such as those about torchvision, and progress, which a root logger may show."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels):
-            logger.setLevel(level)
+    with only_errors("torch.onnx", "onnxscript", "onnx_ir"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -2,16 +2,16 @@
 
 Weights of linear layers and embeddings are stored in 8 bits, and activations are quantized at run time, per batch.
 Learned E and F, which multiply activations from the left, are stored in 8 bits with a scale per row, and multiply in
-single precision.
-Norms, softmax, biases and the classification head stay in single precision.
+single precision. Norms, softmax, biases and the classification head stay in single precision.
 """
 
-import logging
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ..errors import only_errors
 
 PROJECTION = re.compile(r"\.[EF](\.heads\.\d+)?\.weight$")
 """Name of a learned E or F, of a layer or of a head with its own k."""
@@ -26,13 +26,12 @@ def quantize(source: Path, target: Path, external: bool) -> None:
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    nodes = _weighted_nodes(onnx.load(source, load_external_data=False).graph)
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)  # it warns that shapes were not inferred, which dynamic quantization does not need
-    try:
+    model = onnx.load(source)
+    nodes = _weighted_nodes(model.graph)
+    _round_projections(model.graph)
+    with only_errors():  # it warns that shapes were not inferred, which dynamic quantization does not need
         quantize_dynamic(
-            source,
+            model,
             target,
             op_types_to_quantize=["MatMul", "Gather"],
             nodes_to_quantize=nodes,
@@ -43,13 +42,6 @@ def quantize(source: Path, target: Path, external: bool) -> None:
             use_external_data_format=external,
             extra_options={"MatMulConstBOnly": True},
         )
-    finally:
-        root.setLevel(level)
-    model = onnx.load(target)
-    _round_projections(model.graph)
-    data = f"{target.name}.data"
-    (target.parent / data).unlink(missing_ok=True)
-    onnx.save(model, target, save_as_external_data=external, location=data if external else None)
 
 
 def _weighted_nodes(graph: Any) -> list[str]:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.files import ONNX_GRAPH
+from ..checkpoints.onnx_session import open_session
+from ..corpus.tokenizer_files import WORDPIECE_FILE
 from ..errors import first_line
 from ..files import read_json
 from .classifier import Encoding
@@ -32,11 +34,10 @@ class OnnxClassifier:
     """
 
     def __init__(self, folder):
-        import onnxruntime
         from tokenizers import Tokenizer
 
         self.path = Path(folder)
-        config, file = read_json(self.path / "config.json"), self.path / "tokenizer.json"
+        config, file = read_json(self.path / "config.json"), self.path / WORDPIECE_FILE
         if "onnx" not in config:
             raise ValueError(f"{self.path / 'config.json'} has no 'onnx'; expected a folder that to-onnx wrote")
         if config["architectures"] != ["LinformerForSequenceClassification"]:
@@ -50,13 +51,12 @@ class OnnxClassifier:
         names = [name for _, name in sorted(config["id2label"].items(), key=lambda item: int(item[0]))]
         self.is_score = config.get("problem_type") == "regression" or len(names) == 1
         self.names = [] if self.is_score else names
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
+        threads = int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(self.path / ONNX_GRAPH), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime has no common type of errors
+            self._session = open_session(self.path / ONNX_GRAPH, threads)
+        except ImportError:
+            raise
+        except Exception as error:
             raise ValueError(f"onnxruntime cannot load {self.path / ONNX_GRAPH}: {first_line(error)}") from None
 
     def encode(self, texts: Sequence[tuple[str, ...]], truncated: bool = True) -> list[Encoding]:

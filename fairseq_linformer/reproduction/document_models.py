@@ -21,6 +21,7 @@ from torch import Tensor
 from ..benchmark.encoders import build_transformer
 from ..benchmark.families import BIGBIRD_FULL, FAMILIES
 from ..config import LinformerConfig
+from ..machine import process_bytes
 
 LINFORMER, EVERY_POSITION, ONNX, INT8 = "Linformer", "Linformer, every position", "Linformer, ONNX", "Linformer, int8"
 WINDOWED, WINDOWED_ONNX, WINDOWED_INT8 = (f"Linformer, local window{runtime}" for runtime in ("", ", ONNX", ", int8"))
@@ -110,13 +111,10 @@ def _build_classifier(config: LinformerConfig) -> Any:
 
 
 def _open_graph(path: Path) -> Call:
-    import onnxruntime
-
     from ..checkpoints.onnx_graph import INPUTS, OUTPUT
+    from ..checkpoints.onnx_session import open_session
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = open_session(path, torch.get_num_threads())
 
     def call(tokens: Tensor) -> object:
         inputs = (tokens, torch.ones_like(tokens))
@@ -156,14 +154,9 @@ def _measure_here(name: str, n: int, sizes: Sizes, graphs: Path) -> tuple[int, i
         call(tokens[:, :WARM_UP])
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # of glibc: what was freed is not the model's
         trim(0)
-    before = _read_status("VmRSS")
+    before = process_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak becomes the current size
     call(tokens)
-    peak = _read_status("VmHWM")
+    peak = process_bytes("VmHWM")
+    assert before is not None and peak is not None  # of this process, on Linux
     return peak, peak - before
-
-
-def _read_status(field: str) -> int:
-    """Bytes of this process, from the kernel; psutil has no peak on Linux."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
