@@ -7,6 +7,7 @@ in reverse order. Ratios are computed within each round, and reported as the med
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +51,17 @@ def choose_clock(device: str) -> str:
     Otherwise ``wall``, since the processor clock sums over threads and does not include a GPU.
     """
     return "processor" if device == "cpu" and torch.get_num_threads() == 1 else "wall"
+
+
+@contextmanager
+def num_threads(threads: int) -> Iterator[None]:
+    """Let PyTorch use this number of threads in the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def time_call(run: Callable[[], object], clock: str = "wall", device: str = "cpu") -> float:

@@ -388,6 +388,21 @@ class Experiment(ABC):
         return [record for record in records if record.experiment == self.name and is_context(record)]
 
 
+class UntrainedExperiment(Experiment):
+    """An experiment that trains nothing and writes only its records."""
+
+    has_run_folders = False
+
+    def check(self, scale: str, inputs: Inputs) -> None:
+        super().check(scale, inputs)
+        inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
+
+    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+        self.check(record.scale, inputs)
+        self.check_same(record, inputs)
+        return "measured again", self.measure(record.scale, inputs, record.command)
+
+
 def _check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
     for option, command in (("data", "pretraining"), ("tasks", "TASK")):
         value, needed = getattr(inputs, option), option in reads

@@ -25,7 +25,7 @@ from ...analysis.spectrum_result import Spectrum
 from ...machine import current_commit
 from ..cells import rule
 from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances
-from ..registry import Claim, Experiment, Inputs, check_configuration
+from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
 from ..report.charts import Chart, Heat
 from ..report.tables import Table
 from .figure_1 import (
@@ -55,12 +55,11 @@ def read_sentences(source: str, model: AttentionModel, n: int) -> Sentences:
     return Sentences([source], model.tokenizer, n, "lines", "skip", model.bos, model.eos)
 
 
-class EncoderSpectrum(Experiment):
+class EncoderSpectrum(UntrainedExperiment):
     """The spectrum of one encoder on each source; writes only its record."""
 
     name, title, scales = NAME, "Figure 1 on pretrained encoders", tuple(SIZES)
     reads = ("encoder", "source")
-    has_run_folders = False
     claims = (
         Claim(
             NAME,
@@ -85,7 +84,6 @@ class EncoderSpectrum(Experiment):
 
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
-        inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
         names = [Path(source.partition(",")[0]).name for source in inputs.source or ()]
         if len(set(names)) < len(names):
             raise ValueError(f"--source must have different names, got {', '.join(names)}")
@@ -137,11 +135,6 @@ class EncoderSpectrum(Experiment):
             **circumstances(_describe(files), command, cast(ScaleName, scale)),
         )
         return [record]
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        return "measured again", self.measure(record.scale, inputs, record.command)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """The smallest, mean and largest share of the heads, by layer."""

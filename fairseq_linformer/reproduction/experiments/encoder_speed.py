@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import torch
 
-from ...benchmark.timing import choose_clock, ratio_spread, summarize, time_interleaved
+from ...benchmark.timing import choose_clock, num_threads, ratio_spread, summarize, time_interleaved
 from ...checkpoints.from_transformers import read_transformers
 from ...checkpoints.models import build_model
 from ...checkpoints.resize import resize
@@ -25,7 +25,7 @@ from ...checkpoints.transformers_loading import load_from_transformers
 from ...machine import current_commit
 from ..cells import rule
 from ..records import Measurement, Paper, Record, ScaleName, circumstances, significant
-from ..registry import Claim, Experiment, Inputs
+from ..registry import Claim, Inputs, UntrainedExperiment
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
 from ..statistics import FAILS, HOLDS, Check
@@ -67,16 +67,11 @@ CLAIMS = (
 )
 
 
-class EncoderSpeed(Experiment):
+class EncoderSpeed(UntrainedExperiment):
     """Forward passes of four models at several n; writes only its record."""
 
     name, title, claims, scales = NAME, "Speed of a converted encoder", CLAIMS, tuple(SIZES)
     reads = ("encoder",)
-    has_run_folders = False
-
-    def check(self, scale: str, inputs: Inputs) -> None:
-        super().check(scale, inputs)
-        inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
 
     def cost(self, scale: str) -> str:
         sizes = SIZES[scale]
@@ -91,16 +86,12 @@ class EncoderSpeed(Experiment):
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         start, sizes = time.monotonic(), SIZES[scale]
         checkpoint, _ = read_transformers(str(inputs.encoder))
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with num_threads(1):
             clock, measurements = choose_clock("cpu"), []
             for n in sizes["lengths"]:
                 runs = _build_runs(str(inputs.encoder), checkpoint, n, sizes)
                 seconds = time_interleaved(runs, sizes["rounds"], clock=clock)
                 measurements += _summarize(seconds, n, sizes)
-        finally:
-            torch.set_num_threads(threads)
         record = Record(
             identifier=f"{NAME}-{scale}",
             experiment=NAME,
@@ -115,11 +106,6 @@ class EncoderSpeed(Experiment):
             **circumstances("none: random tokens", command, cast(ScaleName, scale)),
         )
         return [record]
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        return "measured again", self.measure(record.scale, inputs, record.command)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [_table(record) for record in records]

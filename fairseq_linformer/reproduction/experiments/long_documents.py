@@ -21,13 +21,13 @@ from typing import Any, cast
 import torch
 
 from ...benchmark.memory import GIB
-from ...benchmark.timing import choose_clock, ratio_spread, summarize, time_interleaved
+from ...benchmark.timing import choose_clock, num_threads, ratio_spread, summarize, time_interleaved
 from ...machine import current_commit
 from .. import document_models as models
 from ..cells import rule, single_value, spread
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
 from ..records import Measurement, Paper, Record, ScaleName, circumstances
-from ..registry import Claim, Experiment, Inputs, check_configuration
+from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check
@@ -122,15 +122,13 @@ CLAIMS = (
 )
 
 
-class LongDocuments(Experiment):
+class LongDocuments(UntrainedExperiment):
     """Forward passes of all models at several n, and the memory of a process for each; writes only its record."""
 
     name, title, claims, scales = NAME, "Long documents", CLAIMS, tuple(SIZES)
-    has_run_folders = False
 
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
-        inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
         for package in PACKAGES:
             if find_spec(package) is None:
                 raise ValueError(f"{self.name} needs {package}; install fairseq-linformer[huggingface,onnx]")
@@ -144,14 +142,10 @@ class LongDocuments(Experiment):
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         start, sizes = time.monotonic(), SIZES[scale]
-        threads = torch.get_num_threads()
-        torch.set_num_threads(sizes["threads"])
-        try:
+        with num_threads(sizes["threads"]):
             clock, measurements = choose_clock("cpu"), []
             for n, rounds in zip(sizes["lengths"], sizes["rounds"]):
                 measurements += _measure_length(n, rounds, sizes, clock)
-        finally:
-            torch.set_num_threads(threads)
         record = Record(
             identifier=f"{NAME}-{scale}",
             experiment=NAME,
@@ -167,11 +161,6 @@ class LongDocuments(Experiment):
             **circumstances("none: random tokens", command, cast(ScaleName, scale)),
         )
         return [record]
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        return "measured again", self.measure(record.scale, inputs, record.command)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [make(record) for record in records for make in (_speed_table, _ratio_table, _memory_table)]
@@ -288,12 +277,7 @@ def _series(record: Record, metric: str) -> list[Series]:
     return [
         Series(
             name,
-            [
-                [
-                    (float(m.n), m.value * (m.n if metric == RATE else 1 / 1024))
-                    for m in record.select(metric, model=name)
-                ]
-            ],
+            [[(float(m.n), scaled(m)) for m in record.select(metric, model=name)]],
             thin=name not in colors,
             color=colors[name.replace(", local window", "")],
         )

@@ -22,7 +22,7 @@ from ...linearization.survival import measure_survival
 from ...machine import current_commit
 from ..encoder_models import check_encoder
 from ..records import Measurement, Paper, Record, ScaleName, circumstances, select_reproduced, significant
-from ..registry import Claim, Experiment, Inputs, check_configuration
+from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
 from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..statistics import FAILS, HOLDS, Check, Evaluate, Verdict, combine_records, not_measured
@@ -119,16 +119,11 @@ CLAIMS = (
 )
 
 
-class SurvivalExperiment(Experiment):
+class SurvivalExperiment(UntrainedExperiment):
     """Converts an encoder to Linformers of several n, k and W, and compares hidden states; writes only its record."""
 
     name, title, claims, scales = NAME, "What a converted encoder keeps", CLAIMS, tuple(SIZES)
     reads = ("data", "encoder")
-    has_run_folders = False
-
-    def check(self, scale: str, inputs: Inputs) -> None:
-        super().check(scale, inputs)
-        inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
 
     def cost(self, scale: str) -> str:
         lengths, tokens = SIZES[scale]
@@ -188,11 +183,6 @@ class SurvivalExperiment(Experiment):
     def check_same(self, record: Record, inputs: Inputs) -> None:
         check_encoder(record, inputs)
         check_configuration(record, self.configuration(record.scale, inputs, record.configuration["encoder"]))
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        return "measured again", self.measure(record.scale, inputs, record.command)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """Shares of the last layer, and of the mean over layers in parentheses."""

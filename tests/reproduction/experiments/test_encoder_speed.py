@@ -12,6 +12,7 @@ from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNMEASURED
 
 from ...checkpoints.encoders import save_encoder
+from ..sample_records import record
 
 
 def test_record(tmp_path):
@@ -44,22 +45,13 @@ def synthetic(low):
         for model in (LINFORMER, WINDOWED)
         for n in (32, 512, 1024, 4096)
     ]
-    return ledger.Record(
+    return record(
         identifier=f"{NAME}-encoder",
         experiment=NAME,
-        made_by="reproduce",
-        claim="speed",
-        paper=ledger.Paper(where="not in the paper"),
         measurements=measurements,
         commit="0" * 40,
         configuration={"n": 1},
-        seconds=1.0,
-        hardware={"cpu": "x"},
-        versions={"torch": "2"},
-        date="2026-11-24",
         scale="encoder",
-        data="none",
-        command="reproduce",
     )
 
 

@@ -15,6 +15,8 @@ from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
+from ..sample_records import record
+
 MIB = 2**20
 
 
@@ -58,22 +60,12 @@ def synthetic(lows=None, bytes_of=None):
             spread = {"value": bar + 9, "interval": (bar, bar + 10), "repetitions": 3}
             at = {"model": model, "baseline": other, "n": n}
             measurements.append(Measurement(metric=RATIO, unit="ratio of times", **spread, **at))
-    return ledger.Record(
+    return record(
         identifier=f"{NAME}-cpu",
         experiment=NAME,
-        made_by="reproduce",
-        claim="speed",
-        paper=ledger.Paper(where="not in the paper"),
         measurements=measurements,
         commit="0" * 40,
         configuration={"sizes": SIZES["cpu"], "threads": 2},
-        seconds=1.0,
-        hardware={"cpu": "x"},
-        versions={"torch": "2"},
-        date="2026-11-24",
-        scale="cpu",
-        data="none",
-        command="reproduce",
     )
 
 
