@@ -61,9 +61,7 @@ def to_onnx(
     check_new_folder(out)
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise ValueError(f"--opset must be between {MIN_OPSET} and {MAX_OPSET}, got {opset}")
-    for name in PACKAGES:
-        if find_spec(name) is None:
-            raise ImportError(f"convert to-onnx needs {name}; install fairseq-linformer[onnx]", name=name)
+    check_packages("convert to-onnx")
     with ExitStack() as stack:
         folder = Path(source)
         if is_fairseq_checkpoint(str(source)):
@@ -109,6 +107,16 @@ def to_onnx(
             describe_usage(config, has_head, kind, settings),
         )
         (target / "README.md").write_text(card, encoding="utf-8")
+
+
+def check_packages(needed_by: str) -> None:
+    """
+    Raises:
+        ImportError: a package of the extra ``onnx`` is missing.
+    """
+    for name in PACKAGES:
+        if find_spec(name) is None:
+            raise ImportError(f"{needed_by} needs {name}; install fairseq-linformer[onnx]", name=name)
 
 
 def _build_model(config: LinformerPreTrainedConfig, weights: dict[str, Any], has_head: bool) -> Model:

@@ -49,6 +49,8 @@ MODULES = (
     "encoder_speed",
     "long_documents",
     "encoder_tasks",
+    "int8",
+    "int8_speed",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
 RUNS = "runs/reproduce"

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 from ..encoder_models import Distillation, EncoderModel
-from ..encoder_tasks import EncoderTasks, Member, Sizes, members
+from ..encoder_runs import Member, Sizes, members
+from ..encoder_tasks import EncoderTasks
 from ..records import Record, select_reproduced
 from ..registry import Claim
 from ..report.tables import MISSING, Table

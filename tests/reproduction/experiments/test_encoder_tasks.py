@@ -8,34 +8,19 @@ pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import records as ledger
-from fairseq_linformer.reproduction.encoder_tasks import Member, members
+from fairseq_linformer.reproduction.encoder_runs import Member, members
 from fairseq_linformer.reproduction.experiments.encoder_tasks import CLAIMS, NAME, SIZES
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.shared_work import LOCKS, lock
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
-from ...checkpoints.encoders import save_encoder
-from ...task_data import files
+from .tiny_encoder import write_inputs
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """The options of the command."""
-    folder = tmp_path_factory.mktemp("tasks")
-    encoder = save_encoder(folder / "tiny-bert", "bert", False)
-    words = "the lowest tide was new newer slowly and told".split()
-    lines = (" ".join(words[(i * j) % len(words)] for j in range(3, 25)) + "\n\n" for i in range(60))
-    (folder / "train.txt").write_text("".join(lines))
-    tokenizer = ["--wordpiece", str(encoder / "tokenizer.json")]
-    text = [str(folder / "bin"), "--source", str(folder / "train.txt"), "--valid-share", "0.2"]
-    main(["prepare", "pretraining", *text, *tokenizer])
-    source = files.write_tsv("imdb", folder / "IMDB")
-    for name, n in (("imdb", 32), ("imdb-n64", 64)):
-        options = ["--source", str(source), "--max-positions", str(n)]
-        main(["prepare", "imdb", str(folder / "tasks" / name), *options, *tokenizer])
-    paths = {"encoder": encoder, "data": folder / "bin", "tasks": folder / "tasks", "runs": folder / "runs"}
-    return ["--scale", "smoke", *(word for name, path in paths.items() for word in (f"--{name}", str(path)))]
+    return write_inputs(tmp_path_factory.mktemp("tasks"))
 
 
 @pytest.mark.slow

@@ -1,0 +1,175 @@
+"""The runs behind experiments on finetuned encoders: an encoder, Linformers distilled from it, and their finetunings.
+
+RUNS/SCALE/models/                          as in ``encoder_models.py``
+RUNS/SCALE/encoder-tasks/TASK-MODEL-seedS/  as in ``finetuning/single_run.py``; of its checkpoints only the scored one
+                                            is kept, without optimizer state
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..checkpoints.files import read_checkpoint, replace_checkpoint
+from ..checkpoints.from_transformers import MODEL
+from ..files import read_json
+from ..finetuning import data, finetune, single_run
+from ..finetuning.recipe import Recipe
+from ..launching.checksums import SUFFIX as CHECKSUM
+from ..launching.run_folder import CHECKPOINTS
+from ..launching.training_job import TrainingJob
+from ..task_data.tasks import TASKS
+from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, write_transformer
+from .finetuning_experiment import check_task
+from .registry import Inputs
+from .shared_work import Unit, work_through
+
+FOLDER = "encoder-tasks"
+NO_DROPOUT = ("model.dropout=0.0", "model.attention_dropout=0.0")
+"""A single epoch needs none, and without it attention is several times faster on a CPU."""
+LONGER_TASK = "imdb"
+"""The task with inputs longer than n."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """
+    Attributes:
+        n: of the distilled models.
+        models: the encoder first.
+        longer: models that are also finetuned on ``longer_task`` with twice the n, by resizing.
+        distillation: of each Linformer.
+        recipes: learning rate, batch size and epochs of finetuning, by task.
+        seeds: of finetuning; each model is distilled once.
+    """
+
+    n: int
+    models: tuple[EncoderModel, ...]
+    longer: tuple[EncoderModel, ...]
+    distillation: Distillation
+    recipes: dict[str, tuple[float, int, int]]
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model that is finetuned on a task, with each seed; ``n`` is not the model's if it is resized."""
+
+    task: str
+    model: EncoderModel
+    n: int
+
+    @property
+    def name(self) -> str:
+        resized = f"-n{self.n}" if self.n != self.model.n else ""
+        return f"{self.task}-{self.model.name}{resized}"
+
+
+def members(sizes: Sizes) -> list[Member]:
+    every = [Member(task, model, sizes.n) for model in sizes.models for task in sizes.recipes]
+    return every + [Member(LONGER_TASK, model, 2 * sizes.n) for model in sizes.longer if LONGER_TASK in sizes.recipes]
+
+
+class EncoderRuns:
+    """The distillations and finetunings that some members need.
+
+    Args:
+        chosen: the members.
+        folder: RUNS/SCALE.
+
+    Attributes:
+        encoder: name and checksum of the encoder.
+
+    Raises:
+        ValueError: an input is missing or does not fit.
+    """
+
+    def __init__(self, sizes: Sizes, chosen: Sequence[Member], inputs: Inputs, folder: Path):
+        self._folder, self._members = folder, list(chosen)
+        for task, n in dict.fromkeys((member.task, member.n) for member in chosen):
+            check_task(task, n, inputs.tasks, inputs.data)
+        transformer = write_transformer(str(inputs.encoder), sizes.n, folder)
+        self.encoder: dict[str, Any] = read_checkpoint(transformer)["provenance"]["imported"]
+        self._distilled = {
+            model: DistilledModel(model, sizes.distillation, inputs.data, folder)
+            for model in dict.fromkeys(member.model for member in chosen)
+            if model.k is not None
+        }
+        self._jobs = {each: [_job(sizes, each, seed, inputs, folder) for seed in sizes.seeds] for each in chosen}
+
+    def work(self, until: float | None) -> str:
+        """Run what is not done; returns what is left, in words, or an empty string."""
+        units = [unit for model in dict.fromkeys(m.model for m in self._members) for unit in self._units(model)]
+        left = work_through(units, self._folder, until)
+        for member in self.finished:
+            for training in self.trainings(member):
+                _keep_scored(training.folder)
+        if not left:
+            return ""
+        return (
+            f"{len(left)} of {len(units)} distillations and finetunings are left, or another process runs them, "
+            f"{left[0]} first; rerun the command to resume"
+        )
+
+    @property
+    def finished(self) -> list[Member]:
+        """The members whose finetunings are done."""
+        return [member for member in self._members if all(_is_done(job) for job in self._jobs[member])]
+
+    def trainings(self, member: Member) -> list[TrainingJob]:
+        """The finetunings of a finished member, by seed."""
+        return [job.build_trainings(job.prepare())[0] for job in self._jobs[member]]
+
+    def survival(self, member: Member) -> dict[str, Any] | None:
+        """The report of the distillation of its model; None for the encoder."""
+        return self._distilled[member.model].report() if member.model in self._distilled else None
+
+    def _units(self, model: EncoderModel) -> list[Unit]:
+        """The distillation of a model, if it needs one, and its finetunings."""
+        distilled = self._distilled.get(model)
+        is_ready = distilled.unit.is_done if distilled else lambda: True
+        jobs = [job for member in self._members if member.model == model for job in self._jobs[member]]
+        finetunings = [Unit(job.name, partial(_is_done, job), is_ready, partial(_finetune, job)) for job in jobs]
+        return [*([distilled.unit] if distilled else []), *finetunings]
+
+
+def are_finished(member: Member, seeds: Sequence[int], folder: Path) -> list[bool]:
+    """Whether the finetuning with each seed is done in RUNS/SCALE."""
+    return [(folder / FOLDER / f"{member.name}-seed{seed}" / single_run.RESULT).exists() for seed in seeds]
+
+
+def _job(sizes: Sizes, member: Member, seed: int, inputs: Inputs, folder: Path) -> finetune.FinetuningJob:
+    lr, batch_size, epochs = sizes.recipes[member.task]
+    amp = f"common.amp={str(sizes.distillation.amp).lower()}"
+    assert inputs.tasks is not None  # ``check`` requires it
+    return finetune.FinetuningJob(
+        TASKS[member.task],
+        str(folder / MODELS / member.model.name / MODEL),
+        [Recipe(lr, batch_size, epochs, seed)],
+        f"{member.name}-seed{seed}",
+        str(data.task_folder(Path(inputs.tasks), member.task, member.n)),
+        str(folder / FOLDER),
+        member.n if member.n != member.model.n else None,
+        device="cpu",
+        overrides=(amp, "dataset.num_workers=0", "optimizer._name=fused_adam", *NO_DROPOUT),
+    )
+
+
+def _is_done(job: finetune.FinetuningJob) -> bool:
+    return Path(job.runs, job.name, single_run.RESULT).exists()
+
+
+def _finetune(job: finetune.FinetuningJob, until: float | None) -> None:
+    finetune.finetune(job, until)
+
+
+def _keep_scored(run: Path) -> None:
+    """Delete all checkpoints of a finished run but the scored one, its optimizer state, and the checksums."""
+    scored = run / read_json(run / single_run.RESULT)["checkpoint"]
+    others = [path for path in (run / CHECKPOINTS).glob("*.pt") if path != scored]
+    checkpoint = read_checkpoint(scored)
+    if checkpoint.pop("last_optimizer_state", None) is not None:
+        replace_checkpoint(checkpoint, scored)
+    for path in [*others, *(run / CHECKPOINTS).glob(f"*.pt{CHECKSUM}")]:
+        path.unlink(missing_ok=True)  # another process may delete it too
