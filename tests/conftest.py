@@ -1,5 +1,6 @@
 """Shared data, and the order of the tests."""
 
+import json
 import os
 
 import pytest
@@ -44,6 +45,17 @@ def pytest_collection_modifyitems(items):
         ordered += head + rest[taken : taken + share]
         taken += share
     items[:] = ordered + rest[taken:]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Write a line to FAULT_LOG for each test of a fault: its kind, and whether the test failed."""
+    report = yield
+    log, fault = os.environ.get("FAULT_LOG"), item.get_closest_marker("fault")
+    if log and fault and (report.when == "call" or (report.when == "setup" and report.failed)) and not report.skipped:
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": fault.args[0], "lost": report.failed}) + "\n")
+    return report
 
 
 @pytest.fixture(autouse=True)

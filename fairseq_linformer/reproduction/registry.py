@@ -51,6 +51,7 @@ MODULES = (
     "encoder_tasks",
     "int8",
     "int8_speed",
+    "faults",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
 RUNS = "runs/reproduce"

@@ -42,9 +42,11 @@ def run(words: list[str], capsys) -> tuple[int, str]:
 
 def marked(case: Case):
     """hydra takes half a second to compose a configuration; the packages of ONNX are optional."""
-    marks = [pytest.mark.slow] if case.command in ("plan", "submit") else []
+    marks = [pytest.mark.fault(f"wrong input: {case.command.split()[0]}")]
+    if case.command in ("plan", "submit"):
+        marks.append(pytest.mark.slow)
     if case.command == "convert to-onnx" and not HAS_ONNX:
-        marks = [pytest.mark.skip(reason="needs onnx")]
+        marks.append(pytest.mark.skip(reason="needs onnx"))
     return pytest.param(case, marks=marks, id=case.words)
 
 

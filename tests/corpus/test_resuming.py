@@ -33,6 +33,7 @@ def test_parts_and_merge_equal_a_single_run(tmp_path, gpt2):
     assert_same(tmp_path)
 
 
+@pytest.mark.fault("death of `prepare pretraining`")
 @pytest.mark.slow
 def test_killed_runs_resume_to_the_same_bytes(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", build_documents(12000))
@@ -56,6 +57,7 @@ def test_killed_runs_resume_to_the_same_bytes(tmp_path, gpt2):
     assert_same(tmp_path)
 
 
+@pytest.mark.fault("death of `prepare pretraining`")
 @pytest.mark.slow
 def test_killed_assembly_resumes_to_the_same_bytes(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", build_documents(100))
@@ -67,6 +69,7 @@ def test_killed_assembly_resumes_to_the_same_bytes(tmp_path, gpt2):
     assert_same(tmp_path)
 
 
+@pytest.mark.fault("full disk")
 @pytest.mark.slow
 def test_full_disk_keeps_finished_chunks(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", build_documents(100))

@@ -66,6 +66,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.fault("damaged checkpoint")
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_last_checkpoint_that_differs_from_its_checksum_is_replaced(kind, tmp_path):
     older, last = save(tmp_path / "checkpoint_1_5.pt", 5), save(tmp_path / LAST, 10)
@@ -80,6 +81,7 @@ def test_last_checkpoint_that_differs_from_its_checksum_is_replaced(kind, tmp_pa
         restore_last(tmp_path)
 
 
+@pytest.mark.fault("damaged checkpoint")
 @pytest.mark.parametrize("content", [None, "", "0123", "\0" * 80, b"\xff" * 80])
 def test_checkpoint_without_a_usable_checksum_is_checked_by_its_crcs(content, tmp_path):
     last = save(tmp_path / LAST, 1)
@@ -94,6 +96,7 @@ def test_checkpoint_without_a_usable_checksum_is_checked_by_its_crcs(content, tm
         restore_last(tmp_path)
 
 
+@pytest.mark.fault("damaged checkpoint")
 def test_zip_file_that_is_no_checkpoint(tmp_path):
     with zipfile.ZipFile(tmp_path / LAST, "w") as file:
         file.writestr("word/document.xml", "<thesis/>")
@@ -104,6 +107,7 @@ class Killed(BaseException):
     """In place of SIGKILL."""
 
 
+@pytest.mark.fault("death while a checkpoint gets its name")
 @pytest.mark.parametrize("step", ["unlink", "copyfile", "replace", "atomic", "rename the checksum"])
 def test_killed_while_replacing_the_only_last_checkpoint(step, tmp_path, monkeypatch):
     """The state after any step is one that resumes from either the old or the new checkpoint."""
@@ -133,6 +137,7 @@ def test_killed_while_replacing_the_only_last_checkpoint(step, tmp_path, monkeyp
     assert names(tmp_path, "") == [LAST, *([f"{LAST}.sha256"] if step in ("unlink", "copyfile") else [])]
 
 
+@pytest.mark.fault("full disk")
 @pytest.mark.parametrize("failures", [2, 3])
 def test_retry_after_a_full_disk_writes_an_intact_checkpoint(failures, tmp_path, monkeypatch):
     save, positions = torch.save, []
@@ -168,6 +173,7 @@ def files_up_to(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.fault("full disk")
 @pytest.mark.parametrize("values", [10, 1_000_000])  # fewer and more bytes than Python buffers
 def test_full_disk_is_reported_with_the_file(values, patched, tmp_path):
     last = save(tmp_path / LAST, 1)
@@ -178,6 +184,7 @@ def test_full_disk_is_reported_with_the_file(values, patched, tmp_path):
     assert restore_last(tmp_path) == [f"resuming from {last}"] and names(tmp_path, "") == [LAST, f"{LAST}.sha256"]
 
 
+@pytest.mark.fault("full disk")
 def test_full_disk_while_copying(patched, tmp_path):
     last, new = save(tmp_path / LAST, 1), save(tmp_path / "checkpoint1.pt", 2)
     before = last.read_bytes()

@@ -1,6 +1,7 @@
 """SIGKILL of one or all ranks at random moments: rerunning the job gives the same bits, and loses no saved update.
 
-FAULTS=20 python -m pytest -n 0 -s tests/launching/test_kills.py kills 20 times in each phase, and prints each kill.
+FAULTS=20 python -m pytest -n 0 -s tests/launching/test_kills.py kills one rank and all ranks 20 times in each phase,
+and prints each kill.
 """
 
 import itertools
@@ -27,11 +28,15 @@ pytestmark = pytest.mark.slow
 
 PHASES = ("training", "validation", "writing")
 FAULTS = [
-    (phase, ("one", "all")[(seed + i) % 2], seed)
+    pytest.param(
+        phase, victims, seed, marks=pytest.mark.fault(f"SIGKILL of {victims} rank{'s' * (victims == 'all')}, {phase}")
+    )
     for seed in range(int(os.environ.get("FAULTS", "1")))
     for i, phase in enumerate(PHASES)
+    for victims in ("one", "all")
+    if "FAULTS" in os.environ or victims == ("one", "all")[i % 2]
 ]
-"""Phase, ranks to kill, and seed of the moment."""
+"""Phase, ranks to kill, and seed of the moment: all kinds, or by default half of them."""
 UPDATES = 8
 
 

@@ -83,11 +83,13 @@ def test_a_job_on_several_nodes_is_reachable_where_the_name_of_a_node_is_loopbac
     del store
 
 
+@pytest.mark.fault("ranks missing at start")
 def test_missing_ranks_are_named(master):
     with pytest.raises(ConnectionError, match=r"^ranks 1, 2, 3 of 4 did not start within 0.0\d+ minutes"):
         meet(0, 4, SOON)
 
 
+@pytest.mark.fault("ranks missing at start")
 def test_a_missing_rank_0_is_named(master):
     address = re.escape(f"127.0.0.1:{os.environ['MASTER_PORT']}")
     with pytest.raises(ConnectionError, match=f"^rank 1 cannot reach rank 0 at {address} within"):

@@ -1,0 +1,156 @@
+"""Faults and bad inputs that the tests tried, and how many of them lost something.
+
+Usage, in a clone of the repository:
+
+    fairseq-linformer reproduce faults --scale cpu
+
+Each test with the marker ``fault(kind)`` tries one fault: a process that is killed, a full disk, a damaged file, an
+input that is wrong or hostile. A test that fails counts as a loss.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from ...machine import current_commit
+from ..cells import rule, single_value
+from ..records import Measurement, Paper, Record, ScaleName, circumstances
+from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
+from ..report.tables import Table
+from ..statistics import FAILS, HOLDS, UNDECIDED, Check
+
+NAME = "faults"
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {"faults": 1, "tests": ["tests/launching/test_checksums.py"]},
+    "cpu": {"faults": 20, "tests": ["tests"]},
+}
+"""By scale: how often each random fault is tried, and the tests."""
+TRIED, LOST = "tried", "lost"
+RANDOM, RANDOM_FAULTS = "SIGKILL", 20
+"""The first word of faults at random moments, and how often each of them must be tried."""
+REPOSITORY = Path(__file__).parents[3]
+SUCCESS, SOME_FAILED = 0, 1
+"""pytest's exit status."""
+
+
+def _checks(record: Record) -> list[Check]:
+    checks = []
+    for lost in record.select(LOST):
+        tried = cast(Measurement, record.find(TRIED, part=lost.part)).value
+        checks.append(Check(FAILS if lost.value else HOLDS, f"{lost.part}: {tried:,.0f} tried, {lost.value:.0f} lost"))
+        if lost.part.startswith(RANDOM) and tried < RANDOM_FAULTS:
+            checks.append(Check(UNDECIDED, f"{lost.part}: {tried:.0f} tried; needs {RANDOM_FAULTS}"))
+    return checks
+
+
+CLAIMS = (
+    Claim(
+        NAME,
+        "this project: training and all commands",
+        "No fault and no input loses a saved update, damages a file or runs foreign code.",
+        f"Holds if every test of a fault passes, and each kind of SIGKILL was tried at {RANDOM_FAULTS} random moments "
+        "or more; does not hold if one test fails.",
+        rule(NAME, f"{NAME}-*", _checks),
+    ),
+)
+
+
+class Faults(UntrainedExperiment):
+    """Runs the tests of this repository; writes only its record."""
+
+    name, title, claims, scales = NAME, "Faults and bad input", CLAIMS, tuple(SIZES)
+
+    def check(self, scale: str, inputs: Inputs) -> None:
+        super().check(scale, inputs)
+        if not (REPOSITORY / "tests").is_dir():
+            raise ValueError(f"{self.name} needs a clone of the repository, but {REPOSITORY} has no tests")
+        if find_spec("pytest") is None:
+            raise ValueError(f"{self.name} needs pytest; install fairseq-linformer[test]")
+
+    def cost(self, scale: str) -> str:
+        return f"tests, {SIZES[scale]['faults']} moments of each kill"
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        check_configuration(record, SIZES[record.scale])
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        """
+        Raises:
+            ValueError: as ``count_faults``.
+        """
+        start, sizes = time.monotonic(), SIZES[scale]
+        tried, lost = count_faults(sizes["tests"], sizes["faults"])
+        record = Record(
+            identifier=f"{NAME}-{scale}",
+            experiment=NAME,
+            made_by="reproduce",
+            claim="Faults and bad inputs that the tests tried, and how many of them lost something",
+            paper=Paper(where="not in the paper"),
+            measurements=[
+                Measurement(metric=metric, part=kind, **single_value(counts[kind], "faults"))
+                for kind in sorted(tried)
+                for metric, counts in ((TRIED, tried), (LOST, lost))
+            ],
+            commit=current_commit(),
+            configuration=sizes,
+            seconds=round(time.monotonic() - start, 3),
+            tolerance={},
+            **circumstances("none: the tests write their own", command, cast(ScaleName, scale)),
+        )
+        return [record]
+
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """A row per kind of fault."""
+        return [_table(record) for record in records]
+
+
+def count_faults(tests: Sequence[str], faults: int) -> tuple[Counter[str], Counter[str]]:
+    """Run the tests of faults; returns how many were tried and lost, by kind.
+
+    Args:
+        tests: files or folders of the repository.
+        faults: how often each random fault is tried.
+
+    Raises:
+        ValueError: the tests could not be run.
+    """
+    tried: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    with TemporaryDirectory() as folder:
+        log = Path(folder, "faults.jsonl")
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-m", "fault", "-p", "no:cacheprovider", "-n", "0", *tests],
+            cwd=REPOSITORY,
+            env={**os.environ, "FAULTS": str(faults), "FAULT_LOG": str(log)},
+            stdout=sys.stderr,
+        )
+        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    if run.returncode not in (SUCCESS, SOME_FAILED) or not lines:
+        raise ValueError(f"the tests of faults ended with status {run.returncode}; see above")
+    for line in lines:
+        entry = json.loads(line)
+        tried[entry["kind"]] += 1
+        lost[entry["kind"]] += entry["lost"]
+    return tried, lost
+
+
+def _table(record: Record) -> Table:
+    rows = [
+        [str(m.part), f"{m.value:,.0f}", f"{cast(Measurement, record.find(LOST, part=m.part)).value:,.0f}"]
+        for m in record.select(TRIED)
+    ]
+    rows.append(["all", *(f"{sum(m.value for m in record.select(metric)):,.0f}" for metric in (TRIED, LOST))])
+    return Table(
+        ["fault", "tried", "lost"], rows, f"{record.identifier}: tests of faults and of wrong or hostile input"
+    )
+
+
+EXPERIMENTS = (Faults(),)
