@@ -284,7 +284,8 @@ def _to_neighbors(x: Tensor, C: int, c: int, reach: int) -> Tensor:
     padded = F.pad(x, (0, 0, reach, c * C - x.size(2) + reach))
     if torch.compiler.is_exporting():  # unfold needs a fixed length there
         starts, offsets = torch.arange(c, device=x.device) * C, torch.arange(C + 2 * reach, device=x.device)
-        return padded[:, :, starts.unsqueeze(1) + offsets]
+        index = (starts.unsqueeze(1) + offsets).flatten()
+        return padded.index_select(2, index).unflatten(2, (c, C + 2 * reach))  # indexing would transpose x twice
     return padded.unfold(2, C + 2 * reach, C).transpose(-2, -1)
 
 
