@@ -7,7 +7,7 @@ from ..commits import commit_defects, describe_commit
 from ..records import Record
 from ..registry import Claim, Experiment
 from ..scales import NAMES
-from ..statistics import UNMEASURED, Verdict, not_measured
+from ..statistics import UNDECIDED, UNMEASURED, Verdict, not_measured
 from .charts import Chart, Heat
 from .history import (
     Superseded,
@@ -207,13 +207,13 @@ LONGEST_EVIDENCE = 110
 
 def readme_table(sections: Sequence[Section]) -> Table:
     """A short line per claim: its verdict and the first decisive number, if that is short. Claims of this project are
-    omitted until they are measured; the paper's are not."""
+    omitted until there is enough evidence; the paper's are not."""
     every = [each for section in sections for each in section.claims]
     claims = [
         each
         for each in every
         if not each.claim.where.startswith("this project")
-        or any(each_verdict.verdict.outcome != UNMEASURED for each_verdict in each.verdicts)
+        or any(each_verdict.verdict.outcome not in (UNMEASURED, UNDECIDED) for each_verdict in each.verdicts)
     ]
     rows = []
     for each in claims:

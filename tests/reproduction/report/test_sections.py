@@ -1,12 +1,21 @@
 """Sections: verdicts by scale, the records behind them, and where and when they were measured."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from fairseq_linformer.reproduction import commits
 from fairseq_linformer.reproduction.registry import EarlierRule
-from fairseq_linformer.reproduction.report.sections import circumstances, claims_table, common_n, machine, sections_of
+from fairseq_linformer.reproduction.report.sections import (
+    circumstances,
+    claims_table,
+    common_n,
+    machine,
+    readme_table,
+    sections_of,
+)
+from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ..sample_records import measurement, record
 from .sample_experiment import RULE, Sample, timed
@@ -159,6 +168,17 @@ def test_the_table_of_all_claims():
         ["Figure 9, section 8", "It is **fast**.", "**holds** (cpu, n = 64)", "a: 1 s", ""],
         ["Figure 9, section 8", "It is **fast**.", "**not measured**", "", ""],
     ]
+
+
+def test_the_readme_omits_claims_of_this_project_that_lack_evidence():
+    def claim(where, *outcomes):
+        verdicts = [SimpleNamespace(verdict=SimpleNamespace(outcome=each, deciding=["1 s"])) for each in outcomes]
+        return SimpleNamespace(claim=SimpleNamespace(where=where, statement=""), verdicts=verdicts, outcome="")
+
+    ours = [("this project: a", UNDECIDED), ("this project: b", UNMEASURED), ("this project: c", UNDECIDED, FAILS)]
+    claims = [claim(*each) for each in [*ours, ("this project: d", HOLDS), ("Table 1", UNMEASURED)]]
+    rows = readme_table([SimpleNamespace(claims=claims)]).rows
+    assert [row[1] for row in rows] == ["this project: c", "this project: d", "Table 1"]
 
 
 def test_a_commit_that_does_not_identify_the_code_is_marked_in_the_cell(monkeypatch):
