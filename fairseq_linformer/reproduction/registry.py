@@ -46,6 +46,7 @@ MODULES = (
     "survival",
     "distillation",
     "encoder_spectrum",
+    "encoder_perplexity",
     "encoder_speed",
     "long_documents",
     "encoder_tasks",

@@ -1,0 +1,298 @@
+"""Figure 3 (a) on an encoder that has learned something: masked LM of a Transformer, and of Linformers made from it.
+
+Usage:
+
+    fairseq-linformer reproduce encoder-perplexity --scale encoder --encoder NAME --data TEXT
+
+TEXT is written by ``prepare pretraining`` with the encoder's tokenizer. A head of masked language modeling is trained
+on the frozen Transformer. The Transformer with this head, and the Linformers converted from it, are then trained for
+equally many updates on the same batches. A record per model. Start the command once per core.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+from ...checkpoints.files import read_checkpoint, training_seconds
+from ...checkpoints.from_transformers import MODEL
+from ...evaluation.perplexity import compute_perplexity
+from ...files import sha256
+from ...launching import run_folder
+from .. import masked_runs, scoring
+from ..comparisons import EQUAL_UPDATES, Comparison, compare_trained, decreasing_perplexity, perplexity_at_most
+from ..context_free import measure as measure_context_free
+from ..encoder_models import MODELS, TRANSFORMER, EncoderModel, check_encoder, write_transformer
+from ..masked_head import HeadTraining
+from ..masked_runs import MaskedRuns, Sizes, models_at
+from ..records import Curve, Measurement, Paper, Record, ScaleName, select_reproduced, summarize_repetitions
+from ..registry import Claim, Experiment, Inputs, Unfinished, check_configuration
+from ..report.charts import Chart
+from ..report.tables import Table
+from ..shared_work import work_through
+from ..statistics import Evaluate, Verdict, not_measured
+from ..text import checksums, describe_text, find_shards
+from ..training_tables import curves_charts, perplexity_table
+from .figure_3 import NEARLY
+
+NAME = masked_runs.FOLDER
+TOLERANCE = {"perplexity": 0.05, "bits": 0.02}
+
+
+SIZES = {
+    "smoke": Sizes(32, 4, models_at(32, 4)[:2], HeadTraining(32, 4, 2, 1e-3, False), 5, 2, 1e-4, False, (1,)),
+    "encoder": Sizes(512, 16, models_at(512, 16), HeadTraining(512, 400, 8, 1e-3, True), 200, 8, 1e-4, True, (1, 2, 3)),
+}
+
+
+def label(model: EncoderModel) -> str:
+    """The name of a model in records; that of the Transformer is the one that ``comparisons`` knows."""
+    return "roberta" if model.k is None else f"k={model.k}" + f", W={model.local_window}" * bool(model.local_window)
+
+
+def identifier(model: EncoderModel, scale: str) -> str:
+    return f"{NAME}-{model.name}-{scale}"
+
+
+def _rule(compare: Callable[[Record, Sizes], Comparison]) -> Evaluate:
+    """A comparison of the models of all records."""
+
+    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
+        found = select_reproduced(records, NAME, scale)
+        if not found or scale not in SIZES:
+            return not_measured(f"of {NAME} at scale {scale}")
+        record = joined(found, scale)
+        verdict = compare_trained(record, compare(record, SIZES[scale]))
+        return replace(verdict, records=[each.identifier for each in found])
+
+    return evaluate
+
+
+def joined(records: Sequence[Record], scale: str) -> Record:
+    """One record with the models of all, in the order of the plan."""
+    order = [identifier(model, scale) for model in SIZES[scale].models]
+    ordered = sorted(records, key=lambda record: order.index(record.identifier))
+    measurements = {m.place: m for record in ordered for m in record.measurements}
+    return ordered[0].copy_with(
+        measurements=list(measurements.values()),
+        curves=[curve for record in ordered for curve in record.curves],
+        configuration={
+            "n": SIZES[scale].n,
+            "commits": {k: v for record in ordered for k, v in record.configuration["commits"].items()},
+        },
+    )
+
+
+def _k(n: int, divisor: int, window: int = 0) -> str:
+    return label(EncoderModel(n, n // divisor, local_window=window))
+
+
+def _quarter_is_near(record: Record, sizes: Sizes) -> Comparison:
+    model = _k(sizes.n, 4)
+    return Comparison([model], [perplexity_at_most(record, model, "roberta", NEARLY)], at_equal_updates=True)
+
+
+def _window_is_near(record: Record, sizes: Sizes) -> Comparison:
+    model = _k(sizes.n, 4, sizes.window)
+    return Comparison([model], [perplexity_at_most(record, model, "roberta", NEARLY)], at_equal_updates=True)
+
+
+def _larger_is_better(record: Record, sizes: Sizes) -> Comparison:
+    models = [_k(sizes.n, divisor) for divisor in (8, 4, 2)]
+    return Comparison(models, decreasing_perplexity(record, models), at_equal_updates=True)
+
+
+def _projections_help(record: Record, sizes: Sizes) -> Comparison:
+    model, control = _k(sizes.n, 4, sizes.window), label(EncoderModel(sizes.n, 1, local_window=sizes.window))
+    return Comparison([model, control], [perplexity_at_most(record, model, control)], at_equal_updates=True)
+
+
+_KNOWN = "(Written before the first measurement.)"
+_N = SIZES["encoder"].n
+CLAIMS = tuple(
+    Claim(f"{NAME}-{part}", f"{where}; n = 512", statement, f"{condition} {EQUAL_UPDATES} {_KNOWN}", _rule(compare))
+    for part, where, statement, condition, compare in (
+        (
+            "k",
+            "Figure 3 (a), section 5.1, on a pretrained encoder",
+            "Converted from an encoder, a Linformer of a larger k has a lower perplexity.",
+            f"Holds if k = {_N // 2} has at most the perplexity of k = {_N // 4}, and that of k = {_N // 8}; does not "
+            "hold if one has more.",
+            _larger_is_better,
+        ),
+        (
+            "quarter",
+            "Figure 3 (a), section 5.1, on a pretrained encoder",
+            "Converted from an encoder, k = n / 4 is nearly on par with it.",
+            f"Holds if k = {_N // 4} has at most {NEARLY:g} times the perplexity of the Transformer after as many "
+            "updates; does not hold if it has more.",
+            _quarter_is_near,
+        ),
+        (
+            "window",
+            "this project: convert from-transformers --local-window",
+            "Converted from an encoder, k = n / 4 with 16 exact neighbors per side is nearly on par with it.",
+            f"Holds if k = {_N // 4} with W = 16 has at most {NEARLY:g} times the perplexity of the Transformer after "
+            "as many updates; does not hold if it has more.",
+            _window_is_near,
+        ),
+        (
+            "projections",
+            "this project: convert from-transformers --local-window",
+            "Converted from an encoder, next to exact neighbors, E and F lower the perplexity.",
+            f"Holds if k = {_N // 4} with W = 16 has at most the perplexity of k = 1 with that window; does not hold "
+            "if it has more.",
+            _projections_help,
+        ),
+    )
+)
+
+
+class EncoderPerplexity(Experiment):
+    """Trains the head, then each model with each seed."""
+
+    name, title, claims, scales = NAME, "Figure 3 (a) on an encoder", CLAIMS, tuple(SIZES)
+    reads = ("data", "encoder")
+    resumes_from_records = True
+
+    def cost(self, scale: str) -> str:
+        sizes = SIZES[scale]
+        tokens = sizes.updates * sizes.batch_size * sizes.n
+        return f"{len(sizes.models) * len(sizes.seeds)} runs of {tokens:,} tokens"
+
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        folder = inputs.folder / scale / masked_runs.FOLDER
+        return sorted(path.parent.name for path in folder.glob(f"*/{run_folder.DONE}"))
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return _runs(record.scale, inputs).is_finished(_model_of(record))
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        check_encoder(record, inputs)
+        check_configuration(record, _configuration(SIZES[record.scale], _model_of(record), inputs))
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        models = [model for model in SIZES[scale].models if identifier(model, scale) not in inputs.recorded]
+        return self._measure(scale, inputs, command, models) if models else []
+
+    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+        self.check(record.scale, inputs)
+        self.check_same(record, inputs)
+        how = "from finished runs" if self.has_runs(record, inputs) else "trained again"
+        return how, self._measure(record.scale, inputs, record.command, [_model_of(record)], again=True)
+
+    def _measure(
+        self, scale: str, inputs: Inputs, command: str, models: Sequence[EncoderModel], again: bool = False
+    ) -> list[Record]:
+        runs, until = _runs(scale, inputs), inputs.deadline()
+        write_transformer(str(inputs.encoder), runs.sizes.n, inputs.folder / scale)
+        rules = scoring.rules_before_runs(NAME, CLAIMS, inputs.folder / scale)
+        units = runs.units(models)
+        left = work_through(units, runs.folder, until)
+        finished = [model for model in models if runs.is_finished(model)]
+        records = [_record(scale, model, inputs, command, rules, runs, again) for model in finished]
+        if left:
+            raise Unfinished(
+                f"{NAME}: {len(left)} of {len(units)} runs are left, or another process trains them, {left[0]} first; "
+                "rerun the command to resume",
+                [] if again else records,
+            )
+        return records
+
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        return [table for record in _joined_by_scale(records) for table in perplexity_table(record)]
+
+    def charts(self, records: Sequence[Record]) -> list[Chart]:
+        return [
+            chart
+            for record in _joined_by_scale(records)
+            for chart in curves_charts(record, f"{self.title}, {record.scale} scale")
+        ]
+
+
+def _joined_by_scale(records: Sequence[Record]) -> list[Record]:
+    return [
+        joined([r for r in records if r.scale == scale], scale).copy_with(identifier=f"{NAME}-{scale}")
+        for scale in dict.fromkeys(r.scale for r in records)
+    ]
+
+
+def _runs(scale: str, inputs: Inputs) -> MaskedRuns:
+    assert inputs.data is not None  # ``check`` requires it
+    folder = inputs.folder / scale
+    return MaskedRuns(SIZES[scale], folder / MODELS / TRANSFORMER / MODEL, inputs.data, folder)
+
+
+def _model_of(record: Record) -> EncoderModel:
+    for model in SIZES[record.scale].models:
+        if identifier(model, record.scale) == record.identifier:
+            return model
+    raise ValueError(f"{record.identifier} has a model that {NAME} no longer has; use another --results")
+
+
+def _configuration(sizes: Sizes, model: EncoderModel, inputs: Inputs) -> dict[str, Any]:
+    return {"sizes": asdict(sizes), "model": asdict(model), "text": checksums(inputs.data)}
+
+
+def _record(
+    scale: str,
+    model: EncoderModel,
+    inputs: Inputs,
+    command: str,
+    rules: dict[str, str],
+    masked: MaskedRuns,
+    again: bool,
+) -> Record:
+    sizes, start, text = masked.sizes, masked.start(model), find_shards(inputs.data)[0]
+    runs = masked.runs(model)
+    scores = [scoring.perplexity(run, inputs.data, "cpu", again) for run in runs]
+    at: dict[str, Any] = {"model": label(model), "n": sizes.n, "k": model.k}
+    measurements = [
+        Measurement(metric=metric, unit=metric, **at, **dict(summarize_repetitions([s[metric] for s in scores])))
+        for metric in ("perplexity", "bits")
+    ]
+    measurements += [
+        Measurement(metric="bits", unit="bits", value=score["bits"], seed=seed, **at)
+        for seed, score in zip(sizes.seeds, scores)
+    ]
+    before = compute_perplexity(start, text).bits
+    measurements.append(Measurement(metric="bits_before", unit="bits", value=before, **at))
+    level = measure_context_free(text, sizes.n).masked_bits
+    measurements.append(Measurement(metric="context_free_bits", unit="bits", value=level, n=sizes.n))
+    found = scoring.provenance([run.folder for run in runs])
+    configuration = {
+        **_configuration(sizes, model, inputs),
+        "n": sizes.n,
+        "masks": scoring.MASKS,
+        "head_sha256": sha256(masked.head),
+        "encoder": read_checkpoint(masked.head)["provenance"]["imported"],
+        "commits": {label(model): found["commit"]},
+    }
+    return Record(
+        identifier=identifier(model, scale),
+        experiment=NAME,
+        made_by="reproduce",
+        claim=f"Perplexity of {label(model)} on an encoder whose head of masked LM was trained",
+        paper=Paper(where="Figure 3 (a), section 5.1; trained from scratch at base size"),
+        measurements=measurements,
+        curves=[
+            Curve(
+                metric="bits",
+                model=label(model),
+                seed=seed,
+                points=[(float(u), round(bits, 4)) for u, bits in scoring.validation_curve(run.folder, run.updates)],
+            )
+            for seed, run in zip(sizes.seeds, runs)
+        ],
+        scale=cast(ScaleName, scale),
+        data=describe_text(inputs.data),
+        command=command,
+        configuration=json.loads(json.dumps(configuration)),
+        rules=rules,
+        tolerance=TOLERANCE,
+        seconds=round(sum(training_seconds(run.last_checkpoint, start) for run in runs), 1),
+        **found,
+    )
+
+
+EXPERIMENTS = (EncoderPerplexity(),)

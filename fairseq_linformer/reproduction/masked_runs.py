@@ -1,0 +1,157 @@
+"""Masked LM of a pretrained Transformer with a new head, and of the Linformers converted from it.
+
+RUNS/SCALE/models/transformer/                  the Transformer, see ``encoder_models.py``
+RUNS/SCALE/encoder-perplexity/head.pt           with its head, which was trained on the frozen encoder
+RUNS/SCALE/encoder-perplexity/start-MODEL.pt    a Linformer converted from it
+RUNS/SCALE/encoder-perplexity/MODEL-seedS/      as in ``launching/run_folder.py``, with the perplexity of ``scoring.py``
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ..checkpoints.files import read_checkpoint, write_checkpoint
+from ..checkpoints.roberta import from_roberta
+from ..finetuning.initial_checkpoint import open_checkpoint
+from ..launching import local, run_folder
+from ..launching.training_job import TrainingJob, quote
+from ..resources import CONFIGS
+from . import scoring
+from .encoder_models import EncoderModel
+from .masked_head import HeadTraining, train_head
+from .scoring import FinishedRun
+from .shared_work import Unit
+from .text import find_shards
+
+FOLDER, HEAD, LOG, CONFIG = "encoder-perplexity", "head.pt", "masked_lm.txt", CONFIGS / "pretrain" / "base.yaml"
+WARMUP = 0.1
+"""Share of the updates with learning rate warmup; then it decays linearly to zero."""
+VALIDATIONS, VALID_BATCHES = 5, 8
+"""Points of a validation curve, and batches behind each."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """
+    Attributes:
+        n: of the models.
+        window: W of those with a local window.
+        models: the Transformer first.
+        head: how the head is trained.
+        updates, batch_size, lr: of each model; n tokens per sentence.
+    """
+
+    n: int
+    window: int
+    models: tuple[EncoderModel, ...]
+    head: HeadTraining
+    updates: int
+    batch_size: int
+    lr: float
+    amp: bool
+    seeds: tuple[int, ...]
+
+
+def models_at(n: int, window: int) -> tuple[EncoderModel, ...]:
+    """The Transformer; k = n / 4 with and without the window; n / 2, n / 8; and k = 1 with the window."""
+    linformers = [(n // 4, window), (n // 4, 0), (n // 2, 0), (n // 8, 0), (1, window)]
+    return (EncoderModel(n), *(EncoderModel(n, k, local_window=w) for k, w in linformers))
+
+
+@dataclass(frozen=True)
+class MaskedRuns:
+    """The head, and the runs of all models.
+
+    Attributes:
+        transformer: its checkpoint.
+        text: folder of ``prepare pretraining``.
+        scale_folder: RUNS/SCALE.
+    """
+
+    sizes: Sizes
+    transformer: Path
+    text: str | Path
+    scale_folder: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.scale_folder / FOLDER
+
+    @property
+    def head(self) -> Path:
+        return self.folder / HEAD
+
+    def units(self, models: Sequence[EncoderModel]) -> list[Unit]:
+        """The head, and the runs of these models with each seed."""
+        units = [Unit("head", self.head.is_file, lambda: True, self._write_head)]
+        for model in models:
+            for seed in self.sizes.seeds:
+                run = partial(self._train, model, seed)
+                units.append(Unit(_name(model, seed), partial(self._is_done, model, seed), self.head.is_file, run))
+        return units
+
+    def is_finished(self, model: EncoderModel) -> bool:
+        return all(self._is_done(model, seed) for seed in self.sizes.seeds)
+
+    def runs(self, model: EncoderModel) -> list[FinishedRun]:
+        """The run of each seed."""
+        return [self._run(model, seed) for seed in self.sizes.seeds]
+
+    def start(self, model: EncoderModel) -> Path:
+        """The Transformer with its head; or a Linformer that is converted from it, unless the file exists."""
+        start = self.folder / f"start-{model.name}.pt"
+        if model.k is None:
+            return self.head
+        if not start.exists():
+            write_checkpoint(from_roberta(read_checkpoint(self.head), **model.options), start)
+        return start
+
+    def _run(self, model: EncoderModel, seed: int) -> FinishedRun:
+        return FinishedRun(self.folder / _name(model, seed), self.sizes.n, self.sizes.updates, self.start(model))
+
+    def _is_done(self, model: EncoderModel, seed: int) -> bool:
+        return (self.folder / _name(model, seed) / run_folder.DONE).exists()
+
+    def _write_head(self, until: float | None) -> None:
+        """Takes minutes, so ``until`` is ignored."""
+        checkpoint = train_head(read_checkpoint(self.transformer), find_shards(self.text)[0], self.sizes.head)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(checkpoint, self.head)
+
+    def _train(self, model: EncoderModel, seed: int, until: float | None) -> None:
+        if local.train(self._job(model, seed), LOG, self.sizes.updates, until):
+            scoring.perplexity(self._run(model, seed), self.text, "cpu")
+
+    def _job(self, model: EncoderModel, seed: int) -> TrainingJob:
+        sizes, start = self.sizes, open_checkpoint(self.start(model), self.folder)
+        overrides = (
+            f"common.seed={seed}",
+            "common.fp16=false",
+            f"common.amp={str(sizes.amp).lower()}",
+            "common.log_interval=10",
+            f"task.data={quote(':'.join(str(path.resolve()) for path in find_shards(self.text)))}",
+            f"task.tokens_per_sample={sizes.n}",
+            f"checkpoint.finetune_from_model={quote(str(start.path))}",
+            f"checkpoint.save_interval_updates={max(1, sizes.updates // VALIDATIONS)}",
+            *start.overrides,
+            f"++model.max_positions={start.max_positions}",
+            "model.dropout=0.0",
+            "model.attention_dropout=0.0",
+            f"dataset.batch_size={sizes.batch_size}",
+            f"dataset.batch_size_valid={2 * sizes.batch_size}",
+            f"dataset.max_valid_steps={VALID_BATCHES}",
+            "dataset.required_batch_size_multiple=1",
+            "dataset.num_workers=0",
+            "optimizer._name=fused_adam",
+            f"lr_scheduler.warmup_updates={round(WARMUP * sizes.updates)}",
+            "optimization.update_freq=[1]",
+            "optimization.clip_norm=1.0",
+            f"optimization.lr=[{sizes.lr!r}]",
+            f"optimization.max_update={sizes.updates}",
+        )
+        return TrainingJob(str(CONFIG), overrides, 1, "cpu", str(self.folder.absolute()), _name(model, seed))
+
+
+def _name(model: EncoderModel, seed: int) -> str:
+    return f"{model.name}-seed{seed}"
