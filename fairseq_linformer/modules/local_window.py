@@ -285,7 +285,8 @@ def _to_neighbors(x: Tensor, C: int, c: int, reach: int) -> Tensor:
     if torch.compiler.is_exporting():  # unfold needs a fixed length there
         starts, offsets = torch.arange(c, device=x.device) * C, torch.arange(C + 2 * reach, device=x.device)
         index = (starts.unsqueeze(1) + offsets).flatten()
-        return padded.index_select(2, index).unflatten(2, (c, C + 2 * reach))  # indexing would transpose x twice
+        neighbors: Tensor = padded.index_select(2, index).unflatten(2, (c, C + 2 * reach))
+        return neighbors  # padded[:, :, index] would be transposed twice
     return padded.unfold(2, C + 2 * reach, C).transpose(-2, -1)
 
 

@@ -136,7 +136,7 @@ class Int8(EncoderTasks):
             paper=Paper(where="not in the paper"),
             measurements=measurements,
             commit="; ".join(dict.fromkeys([*base.commit.split("; "), current_commit()])),
-            tolerance={**base.tolerance, "ratio of bytes": 0.01},
+            tolerance={**(base.tolerance or {}), "ratio of bytes": 0.01},
         )
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
