@@ -98,8 +98,10 @@ def restore_last(folder: Path) -> list[str]:
     Raises:
         ValueError, OSError: as ``find_last_intact``; or the disk is full.
     """
-    for unfinished in folder.glob(f"*.pt{checksums.UNFINISHED}"):  # from a killed process or a full disk
-        unfinished.unlink()
+    # From a killed process or a full disk: checkpoints, and checksums that `files.atomic` was writing.
+    for pattern in (f"*.pt{checksums.UNFINISHED}", f".*.pt{checksums.SUFFIX}.*"):
+        for unfinished in folder.glob(pattern):
+            unfinished.unlink()
     checksums.delete_orphans(folder)
     intact, lines = find_last_intact(folder)
     if intact is None:

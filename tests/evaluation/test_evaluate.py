@@ -5,13 +5,17 @@ import json
 import re
 import shutil
 import sys
+import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.evaluation import evaluate as evaluate_module
 from fairseq_linformer.evaluation import predict as predict_module
+from fairseq_linformer.evaluation.encoded_rows import EncodedRow
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.progress import Progress
 
@@ -170,3 +174,29 @@ def test_default_truncation_is_that_of_training(evaluate, finetuned, tmp_path):
     assert outputs["head"] != outputs["head+tail"]
     (folder / "manifest.json").write_text("{")
     assert "manifest.json cannot be read" in evaluate(folder / finetuned.name, tmp_path / "long.txt")
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+def test_labeled_rows_need_little_memory(classes, tmp_path, monkeypatch):
+    """A million rows are scored at the end: 8 bytes per target and output until then."""
+    rows, held = 4000, {}
+
+    def predict(_, __, throughput, *___):
+        for i in range(rows):
+            yield EncodedRow(f"rows:{i}", None, i % 2), torch.full((max(classes, 1),), float(i))
+            throughput.rows += 1
+            if i + 1 in (rows // 4, rows):
+                held[i + 1] = tracemalloc.get_traced_memory()[0]
+
+    monkeypatch.setattr(evaluate_module.predict, "predict", predict)
+    monkeypatch.setattr(evaluate_module, "_rows", lambda *_: (rows, iter(())))
+    (tmp_path / "rows.txt").touch()
+    classifier = SimpleNamespace(names=["no", "yes"][:classes], is_score=not classes)
+    data = evaluate_module.EvaluationData(str(tmp_path / "rows.txt"))
+    tracemalloc.start()
+    try:
+        result = evaluate_module.evaluate(classifier, data)
+    finally:
+        tracemalloc.stop()
+    assert result.scores.rows == rows
+    assert (held[rows] - held[rows // 4]) / (0.75 * rows) < 2 * 8 * (1 + max(classes, 1))

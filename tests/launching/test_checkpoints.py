@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fairseq_linformer.files import temporary_path
 from fairseq_linformer.launching import checkpoints
 from fairseq_linformer.launching.checkpoints import LAST, find_damage, find_last_intact, restore_last
+from fairseq_linformer.launching.checksums import checksum_path
 
 
 def save(path, number, age=0):
@@ -60,11 +62,13 @@ def test_checkpoint_after_other_data_is_damaged(tmp_path):
 
 def test_full_disk_is_reported_and_partial_files_are_deleted(tmp_path, monkeypatch):
     needed = 2 * save(tmp_path / LAST, 1).stat().st_size
-    (tmp_path / "checkpoint_1_5.pt.tmp").touch()
+    leftovers = [tmp_path / "checkpoint_1_5.pt.tmp", temporary_path(checksum_path(tmp_path / LAST))]
+    for path in leftovers:
+        path.touch()
     free = needed - 1
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     with pytest.raises(ValueError, match=f"{needed:,} bytes"):
         restore_last(tmp_path)
-    assert not (tmp_path / "checkpoint_1_5.pt.tmp").exists()
+    assert not any(path.exists() for path in leftovers)
     free = needed
     assert restore_last(tmp_path) == [f"resuming from {tmp_path / LAST}"]

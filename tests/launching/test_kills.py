@@ -10,19 +10,16 @@ import random
 import re
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 from fairseq.tasks.fairseq_task import FairseqTask
 
 from fairseq_linformer.launching import checksums, worker
-from fairseq_linformer.launching.run_folder import create_or_resume
-from fairseq_linformer.launching.training_job import TrainingJob
 
-from ..fairseq_commands import free_port, load
-from ..forked_worker import MODULE, ForkedWorker
+from ..fairseq_commands import load
 from . import jobs
+from .two_ranks import TwoRanks
 
 pytestmark = pytest.mark.slow
 
@@ -92,41 +89,20 @@ class Events:
         return wrapped
 
 
-class Job:
-    """A run of two ranks, which validates and saves after every third update."""
+class Job(TwoRanks):
+    """A run that validates and saves after every third update."""
 
     def __init__(self, data, runs, name):
-        more = {
-            "dataset.num_workers": 0,
-            "dataset.disable_validation": "false",
-            "dataset.validate_interval_updates": 3,
-            "checkpoint.save_interval_updates": 3,
-            "checkpoint.keep_interval_updates": 1,
-        }
-        self.arguments = jobs.overrides(data, UPDATES, **more)
-        self.training = TrainingJob("configs/pretrain/base.yaml", tuple(self.arguments), 2, "cpu", str(runs), name)
-        self.folder = self.training.folder
+        super().__init__(data, runs, name, UPDATES, save_interval=3)
 
     def start(self, events=None):
         """Start both ranks; ``events`` maps ranks to lists. Returns the ranks and the log of the start."""
-        lines = create_or_resume(self.training)
-        options = ["--processes=2", "--device=cpu", f"--runs={self.folder.parent}", f"--name={self.folder.name}"]
-        words = [sys.executable, "-m", MODULE, *options, *self.arguments]
-        variables = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        ranks = [
-            ForkedWorker(
-                words,
-                env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                preexec_fn=lambda rank=rank: [each.install() for each in (events or {}).get(rank, ())],
-            )
-            for rank in (0, 1)
-        ]
-        return ranks, lines
+        lines = self.prepare()
+        return self.start_ranks(lambda rank: [each.install() for each in (events or {}).get(rank, ())]), lines
 
     def run(self, events=None):
         ranks, lines = self.start(events)
-        output = [rank.stdout.read() for rank in ranks]
-        assert [rank.wait() for rank in ranks] == [0, 0], output
+        self.finish(ranks)
         return lines
 
 
@@ -166,7 +142,7 @@ def test_killed_ranks_lose_nothing(phase, victims, seed, whole, mlm_data, tmp_pa
     assert jobs.same_bits(job.folder, undisturbed)
     assert load(job.folder / "checkpoints")["optimizer_history"][-1]["num_updates"] == UPDATES
     names = {path.name for path in (job.folder / "checkpoints").iterdir()}
-    assert not any(name.endswith((".tmp", ".damaged")) for name in names)
+    assert not any(name.startswith(".") or name.endswith((".tmp", ".damaged")) for name in names)
     assert {name for name in names if name.endswith(".pt")} == {
         name.removesuffix(".sha256") for name in names if name.endswith(".sha256")
     }

@@ -4,17 +4,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from fairseq_linformer.launching.run_folder import create_or_resume
-from fairseq_linformer.launching.training_job import TrainingJob
-
 from ..fairseq_commands import free_port
-from ..forked_worker import MODULE, ForkedWorker
 from . import jobs
+from .two_ranks import TwoRanks
 
 pytestmark = pytest.mark.slow
 
@@ -46,25 +42,12 @@ def read_until(job, text):
     raise AssertionError(job.stderr.read())
 
 
-def create_run(runs, name, arguments) -> Path:
-    """A folder for two ranks."""
-    job = TrainingJob("configs/pretrain/base.yaml", tuple(arguments), 2, "cpu", str(runs), name)
-    create_or_resume(job)
-    return job.folder
-
-
-def train_undisturbed(runs, arguments) -> Path:
+def train_undisturbed(data, runs, updates=UPDATES) -> Path:
     """Two ranks without torchrun; their run folder."""
-    run = create_run(runs, "undisturbed", arguments)
-    words = [sys.executable, "-m", MODULE, "--processes=2", "--device=cpu", f"--runs={runs}", f"--name={run.name}"]
-    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    ranks = [
-        ForkedWorker([*words, *arguments], env={**os.environ, **variables, "RANK": rank, "LOCAL_RANK": rank})
-        for rank in ("0", "1")
-    ]
-    output = [rank.stdout.read() for rank in ranks]
-    assert [rank.wait() for rank in ranks] == [0, 0], output
-    return run
+    job = TwoRanks(data, runs, "undisturbed", updates)
+    job.prepare()
+    job.finish(job.start_ranks())
+    return job.folder
 
 
 def test_resuming_is_bit_identical(mlm_data, tmp_path):
@@ -79,7 +62,7 @@ def test_resuming_is_bit_identical(mlm_data, tmp_path):
     (run,) = tmp_path.glob("tiny,*")
     assert (run / "stops.txt").read_text() == "6\n"
     resumed = start(runs, "", *arguments, PYTHON=python)
-    whole = train_undisturbed(tmp_path, arguments)
+    whole = train_undisturbed(mlm_data, tmp_path)
     status, output = finish(resumed)
     assert status == 0 and "rank 0 of 2 on" in output and "done: " in output, output
     assert "resuming from" in output and '"num_updates": "7"' in output
@@ -87,10 +70,11 @@ def test_resuming_is_bit_identical(mlm_data, tmp_path):
 
 
 def test_lost_rank_is_reported(mlm_data, tmp_path):
-    arguments = jobs.overrides(mlm_data, **{"dataset.num_workers": 0})  # PyTorch waits 5 s for a loader
-    python = jobs.python_without_checks(tmp_path, create_run(tmp_path, "lost", arguments))
+    run = TwoRanks(mlm_data, tmp_path, "lost", UPDATES)
+    run.prepare()
+    python = jobs.python_without_checks(tmp_path, run.folder)
     variables = jobs.controlled(tmp_path, HOLD="2")
-    job = start(tmp_path, "lost", *arguments, PYTHON=python, **variables)
+    job = start(tmp_path, "lost", *run.arguments, PYTHON=python, **variables)
     read_until(job, '"num_updates": "2"')
     lost, held = (jobs.find_worker(LOCAL_RANK=rank, RUNS=tmp_path) for rank in (1, 0))
     os.kill(lost, signal.SIGKILL)

@@ -1,0 +1,182 @@
+"""Memory of commands on large inputs: `evaluate` on 1,000,000 rows and `prepare pretraining` on 2 GB of text.
+
+    LARGE_SHARE=1 python -m pytest -q -n 0 -s tests/large_inputs.py
+
+LARGE_SHARE=0.01 takes a hundredth of both. Each command is a child process; the memory of it and its own children is
+sampled, and must not grow after the first tenth of its output. The summaries are printed, and written to
+build/large_inputs. All of it needs 5 GB in pytest's ``--basetemp``.
+"""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fairseq_linformer.corpus.sentencepiece_model import train_model
+from fairseq_linformer.machine import process_bytes
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build/large_inputs"
+ROWS, TEXT_BYTES = 1_000_000, 2_000_000_000
+POINTS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""Shares of the output at which memory is reported."""
+MAX_GROWTH = 1.25
+"""Largest ratio of the memory at a later point to that at the first. `evaluate` keeps 24 bytes per row of two classes,
+and scores them at the end."""
+SECONDS = 0.2
+PIECES = 2000
+
+pytestmark = pytest.mark.skipif("LARGE_SHARE" not in os.environ, reason="set LARGE_SHARE")
+
+
+@pytest.fixture
+def share() -> float:
+    return float(os.environ.get("LARGE_SHARE", "1"))
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    try:
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def memory(pids: list[int], field: str) -> int:
+    return sum(process_bytes(field, pid) or 0 for pid in pids)
+
+
+class Command:
+    """Runs ``fairseq-linformer`` and samples its memory while each phase writes its output.
+
+    Args:
+        phases: a function per phase that returns the bytes of its output so far.
+    """
+
+    def __init__(self, phases: dict[str, Callable[[], int]], *words):
+        self.samples: dict[str, list[tuple[int, int, int]]] = {name: [] for name in phases}
+        start = time.monotonic()
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "fairseq_linformer.cli", *map(str, words)]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.peak, self.start_seconds = 0, 0.0
+        while process.poll() is None:
+            pids = family(process.pid)
+            resident, private = memory(pids, "VmRSS"), memory(pids, "RssAnon")
+            self.peak = max(self.peak, resident)
+            for name, output in phases.items():
+                if private and (size := output()):
+                    self.start_seconds = self.start_seconds or time.monotonic() - start
+                    self.samples[name].append((size, resident, private))
+            time.sleep(SECONDS)
+        assert process.returncode == 0
+        self.seconds = time.monotonic() - start
+        self.output = process.communicate()[0]
+
+    def points(self, phase: str, total: int, unit: str) -> list[dict]:
+        """Memory when the phase had written these shares of its output, of ``total`` rows or bytes of the input."""
+        samples = self.samples[phase]
+        final = max(size for size, _, _ in samples)
+        found = [next(sample for sample in samples if sample[0] >= share * final) for share in POINTS]
+        return [
+            {unit: round(total * size / final), "resident": resident, "anonymous": private}
+            for size, resident, private in found
+        ]
+
+    def summarize(self, name: str, share: float, total: int, unit: str) -> dict:
+        """Print and store what was measured."""
+        summary = {
+            unit: total,
+            "seconds": round(self.seconds, 1),
+            "seconds until the first output": round(self.start_seconds, 1),
+            "predicted seconds of the whole": round(self.start_seconds + (self.seconds - self.start_seconds) / share),
+            "peak of resident memory": self.peak,
+            **{phase: self.points(phase, total, unit) for phase in self.samples},
+        }
+        BUILD.mkdir(parents=True, exist_ok=True)
+        (BUILD / f"{name}.json").write_text(json.dumps(summary, indent=1))
+        print(name, json.dumps(summary, indent=1))
+        return summary
+
+
+def check_flat(points: list[dict]) -> None:
+    first = points[0]["anonymous"]
+    assert max(point["anonymous"] for point in points) <= MAX_GROWTH * first, points
+
+
+def sizes(folder: Path, pattern: str) -> int:
+    """Bytes of the files in a folder, finished or hidden."""
+    total = 0
+    for path in (*folder.glob(pattern), *folder.glob(f".{pattern}")):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # it has been renamed
+            continue
+    return total
+
+
+def test_evaluate(share, classifier, pieces, tmp_path):
+    rows, random_words = int(ROWS * share), random.Random(1)
+    words = (*"the cat sat on mat a dog ran to and".split(), "A Cat")
+    with open(tmp_path / "rows.tsv", "w") as file:
+        file.write("sentence\tlabel\n")
+        for i in range(rows):
+            file.write(f"{' '.join(random_words.choices(words, k=2 + i % 7))}\t{i % 2}\n")
+    out = tmp_path / "predictions.tsv"
+    options = ("--labels", pieces / "label/dict.txt", "--predictions", out, "--device", "cpu")
+    command = Command(
+        {"predicting": lambda: sizes(tmp_path, f"{out.name}*")},
+        *("evaluate", classifier / "checkpoint_last.pt", tmp_path / "rows.tsv", *options),
+    )
+    summary = command.summarize("evaluate", share, rows, "rows")
+    assert f"{rows:,} labeled rows" in command.output
+    with open(out) as file:
+        assert sum(1 for _ in file) == rows + 1
+    check_flat(summary["predicting"])
+
+
+def documents(num_bytes: int) -> Iterator[str]:
+    """Different documents of 5 to 15 paragraphs, with words of a Zipf distribution."""
+    generator = random.Random(2)
+    letters = "etaoinshrdlucmfwypvbgk"
+    words = ["".join(generator.choices(letters, k=2 + i % 9)) for i in range(20_000)]
+    weights = [1 / (i + 1) for i in range(len(words))]
+    paragraphs = [" ".join(generator.choices(words, weights, k=generator.randint(20, 120))) for _ in range(5000)]
+    written = 0
+    while written < num_bytes:
+        chosen = generator.choices(paragraphs, k=generator.randint(5, 15))
+        text = "\n".join(f"{generator.choice(words)} {generator.choice(words)} {part}" for part in chosen)
+        yield text
+        written += len(text) + 2
+
+
+def test_prepare_pretraining(share, tmp_path):
+    source = tmp_path / "text.txt"
+    with open(source, "w") as file:
+        for text in documents(int(TEXT_BYTES * share)):
+            file.write(f"{text}\n\n")
+    total, out = source.stat().st_size, tmp_path / "out"
+    sample = [line for text in documents(1_000_000) for line in text.split("\n")]
+    (tmp_path / "spm.model").write_bytes(train_model(iter(sample), PIECES, fold_case=False))
+    command = Command(
+        {
+            "tokenizing": lambda: sizes(out / "work", "chunk-*"),
+            "assembling": lambda: sizes(out / "shard0", "train.bin*"),
+        },
+        *("prepare", "pretraining", out, "--source", source, "--workers=1"),
+        *("--sentencepiece-model", tmp_path / "spm.model", f"--chunk-mib={max(0.5, 16 * share)}"),
+    )
+    summary = command.summarize("prepare_pretraining", share, total, "bytes")
+    assert (out / "manifest.json").exists() and not (out / "work").exists()
+    for phase in command.samples:
+        check_flat(summary[phase])
+    shutil.rmtree(out)
+    source.unlink()
