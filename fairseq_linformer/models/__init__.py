@@ -14,7 +14,7 @@ from .cpu_amp import patch_amp
 from .epoch_iterator import patch_epoch_iterator
 from .fully_sharded import patch_fully_sharded
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
-from .non_finite import patch_training_step
+from .non_finite import patch_training_step, patch_validation
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
 from .program_errors import patch_error_reports
@@ -51,6 +51,7 @@ patch_fully_sharded()
 patch_checkpoint_loading()
 patch_eval()
 patch_training_step()
+patch_validation()
 patch_error_reports()
 
 __all__ = [
