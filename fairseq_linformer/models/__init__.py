@@ -11,6 +11,8 @@ import torch
 from fairseq.distributed.utils import _TensorPlaceholder
 
 from .cpu_amp import patch_amp
+from .datasets import patch_dataset_loading
+from .dictionaries import patch_dictionaries
 from .epoch_iterator import patch_epoch_iterator
 from .fully_sharded import patch_fully_sharded
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
@@ -49,6 +51,8 @@ patch_amp()
 patch_epoch_iterator()
 patch_fully_sharded()
 patch_checkpoint_loading()
+patch_dictionaries()
+patch_dataset_loading()
 patch_eval()
 patch_training_step()
 patch_validation()

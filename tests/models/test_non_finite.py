@@ -98,9 +98,7 @@ def validated(mlm_data, folder, caplog, updates):
 
 
 @pytest.mark.fault("non-finite validation loss")
-@pytest.mark.parametrize(
-    "value, update", [(float("nan"), 1), (float("inf"), 1), (float("nan"), 2), (float("-inf"), 2)]
-)
+@pytest.mark.parametrize("value, update", [(float("nan"), 1), (float("inf"), 1), (float("nan"), 2), (float("-inf"), 2)])
 def test_warning_names_update_subset_and_samples(value, update, mlm_data, tmp_path, monkeypatch, caplog):
     """Neither the validation with the non-finite loss nor a worse one after it replaces the best checkpoint."""
 
