@@ -8,6 +8,7 @@ training is complete, or was stopped by a signal and saved (then RUN/stopped exi
 
 import argparse
 import logging
+import multiprocessing
 import os
 import re
 import socket
@@ -160,7 +161,12 @@ def _device(cfg: DictConfig) -> str:
 
 
 def _exit_now(status: int) -> NoReturn:
-    """Exit without waiting for the data loaders, which ignore signals."""
+    """Exit without waiting for the data loaders, which ignore signals.
+
+    They end with this process, but not those that have just started: these would keep its output open forever.
+    """
+    for loader in multiprocessing.active_children():
+        loader.kill()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

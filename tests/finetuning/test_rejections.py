@@ -6,11 +6,13 @@ import shutil
 
 import pytest
 
+from fairseq_linformer.cli import main
 from fairseq_linformer.finetuning import data
 from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
 from fairseq_linformer.launching import run_folder
 
 from ..damaged_data import DAMAGE
+from ..forked_worker import forked_workers
 from .conftest import SHORT
 
 
@@ -55,22 +57,30 @@ DAMAGED = {
 }
 
 
+@pytest.fixture(scope="module")
+def interrupted(masked_lm, glue, tmp_path_factory):
+    """The words of a command whose run has checkpoints but no result, and its folder with ``data`` and ``runs``."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    words = ["finetune", "sst-2", masked_lm / "checkpoint_last.pt", "--runs", folder / "runs", "--name", "cats"]
+    words += ["--data", folder / "data", "--source", glue, "--device", "cpu", *SHORT, "--lr", 5e-3]
+    with forked_workers():
+        main([*map(str, words)])
+    for end in ("result.json", run_folder.DONE):
+        (folder / "runs/cats" / end).unlink()
+    return words, folder
+
+
 @pytest.mark.slow
 @pytest.mark.fault("damaged data: finetune")
-@pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_data_is_named_and_the_run_can_resume(name, finetune, masked_lm, tmp_path):
-    """An interrupted run, whose data is then damaged in several ways and restored."""
-    words = (masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 5e-3, "--name", "cats")
-    finished, run, path = finetune(*words), tmp_path / "runs/cats", tmp_path / "data" / name
-    for end in ("result.json", run_folder.DONE):
-        (run / end).unlink()
-    checkpoints = {path: path.read_bytes() for path in (run / "checkpoints").rglob("*.pt")}
-    intact = path.read_bytes()
-    for damage in DAMAGED[name]:
-        DAMAGE[damage](path)
-        output = finetune(*words)
-        assert re.search(f"{re.escape(str(path))} ", output) and "Traceback" not in output, (damage, output)
-        assert output.count("\n") == 0
-        assert checkpoints == {path: path.read_bytes() for path in checkpoints}, damage
-    path.write_bytes(intact)
-    assert finetune(*words).splitlines()[0] == finished.splitlines()[0]
+@pytest.mark.parametrize("name, damage", [(name, damage) for name, kinds in DAMAGED.items() for damage in kinds])
+def test_damaged_data_is_named_and_the_checkpoints_stay(name, damage, interrupted, command):
+    words, folder = interrupted
+    path, checkpoints = folder / "data" / name, sorted((folder / "runs/cats/checkpoints").glob("*.pt"))
+    intact, before = path.read_bytes(), [checkpoint.read_bytes() for checkpoint in checkpoints]
+    DAMAGE[damage](path)
+    try:
+        output = command(*words)
+    finally:
+        path.write_bytes(intact)
+    assert re.search(f"{re.escape(str(path))} ", output) and "Traceback" not in output and "\n" not in output, output
+    assert before and before == [checkpoint.read_bytes() for checkpoint in checkpoints]

@@ -1,7 +1,6 @@
 """Time limit, signals and failures of a worker on this machine."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -99,21 +98,19 @@ def test_training_stops_at_the_time_limit_and_resumes(mlm_data, tmp_path):
 def test_damaged_data_is_named_once_and_the_run_can_resume(mlm_data, tmp_path):
     data, run = tmp_path / "data", tmp_path / "run"
     shutil.copytree(mlm_data, data)
-    training = TrainingJob("configs/pretrain/base.yaml", tuple(overrides(data, 2)), 1, "cpu", str(tmp_path), "run")
+    words = tuple(overrides(data, 2, **{"dataset.num_workers": 0}))
+    training = TrainingJob("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
     with forked_workers():
         assert local.train(training, "log.txt", 2)
         (run / run_folder.DONE).unlink()
         checkpoints = {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
-        for name in ("train.idx", "train.bin", "dict.txt"):
-            intact = (data / name).read_bytes()
-            DAMAGE["truncated"](data / name)
-            with pytest.raises(
-                ValueError, match=rf"failed: ValueError: {re.escape(str(data / name))} .*checkpoint_last"
-            ):
-                local.train(training, f"{name}.log", 2)
-            lines = (run / run_folder.LOGS / f"{name}.log").read_text().splitlines()
-            assert len([line for line in lines if str(data / name) in line]) == 1
-            assert not any("Traceback" in line for line in lines)
-            assert checkpoints == {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
-            (data / name).write_bytes(intact)
+        intact = (data / "train.bin").read_bytes()
+        DAMAGE["truncated"](data / "train.bin")
+        with pytest.raises(ValueError, match=r"failed: ValueError: \S*/train.bin .*checkpoint_last"):
+            local.train(training, "damaged.txt", 2)
+        lines = (run / run_folder.LOGS / "damaged.txt").read_text().splitlines()
+        assert len([line for line in lines if "train.bin" in line]) == 1
+        assert not any("Traceback" in line for line in lines)
+        assert checkpoints == {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
+        (data / "train.bin").write_bytes(intact)
         assert local.train(training, "log.txt", 2)
