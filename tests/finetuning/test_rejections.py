@@ -48,10 +48,11 @@ def test_rejects_options_for_data_without_a_manifest(finetune, masked_lm, pieces
 
 DAMAGED = {
     "input0/train.idx": DAMAGE,
-    "input0/valid.bin": DAMAGE,
+    "input0/train.bin": ["truncated", "changed"],
+    "input0/valid.bin": ["changed"],  # this one and the labels are found by the worker
     "input0/dict.txt": DAMAGE,
-    "label/train.bin": DAMAGE,
-    "label/dict.txt": DAMAGE,
+    "label/train.bin": ["truncated"],
+    "label/dict.txt": ["empty"],
     "sentencepiece.bpe.model": DAMAGE,
     "manifest.json": ["truncated", "empty", "foreign"],
 }
