@@ -92,13 +92,14 @@ def patch_validation() -> None:
             output = valid_step(trainer, sample, *args, **kwargs)
         finally:
             del task.valid_step
-        subset, is_finite_so_far = list(trainer.linformer_valid.items())[-1]
+        is_finite = vars(trainer).setdefault("linformer_valid", {})
+        subset = next(reversed(is_finite), "")
         # Without samples (no token is masked) fairseq computes 0 / 0, which it ignores.
-        if is_finite_so_far and output.get("sample_size", 0) and not math.isfinite(output.get("loss", 0)):
-            trainer.linformer_valid[subset] = False
+        if is_finite.get(subset, True) and output.get("sample_size", 0) and not math.isfinite(output.get("loss", 0)):
+            is_finite[subset] = False
             if sample and not bool(losses[-1].isfinite().all()):
                 where = f"update {trainer.get_num_updates()}: non-finite validation loss in {subset}"
-                chosen = "; no best checkpoint is chosen" if len(trainer.linformer_valid) == 1 else ""
+                chosen = "; no best checkpoint is chosen" if len(is_finite) == 1 else ""
                 logger.warning("%s%s%s", where, _list_ids([sample]), chosen)
         return output
 

@@ -88,10 +88,10 @@ VALIDATE = ["--validate-interval-updates", 1, "--save-interval-updates", 1, "--b
 BATCHES = 2  # of each validation
 
 
-def validated(mlm_data, folder, caplog, updates):
+def validated(mlm_data, folder, caplog, updates, *options):
     """Train with a validation after each update; returns the warnings and the update of the best checkpoint."""
     with caplog.at_level(logging.WARNING):
-        train(mlm_data, folder, *VALIDATE, updates=updates, validation=True)
+        train(mlm_data, folder, *VALIDATE, *options, updates=updates, validation=True)
     warned = [record.getMessage() for record in caplog.records if record.name == non_finite.__name__]
     best = folder / "checkpoint_best.pt"
     return warned, load(folder, best.name)["optimizer_history"][-1]["num_updates"] if best.exists() else None
@@ -115,6 +115,16 @@ def test_warning_names_update_subset_and_samples(value, update, mlm_data, tmp_pa
         f"update {update}: non-finite validation loss in valid (samples {samples}); no best checkpoint is chosen"
     ]
     assert best == (2 if update == 1 else 1)
+
+
+@pytest.mark.fault("non-finite validation loss")
+def test_finite_metric_of_a_non_finite_loss_selects_no_best_checkpoint(mlm_data, tmp_path, monkeypatch, caplog):
+    losses_in_validation(
+        monkeypatch, lambda number, loss, size: (loss * float("nan") if number > BATCHES else loss, size)
+    )
+    metric = ["--best-checkpoint-metric", "num_updates", "--maximize-best-checkpoint-metric"]
+    warned, best = validated(mlm_data, tmp_path, caplog, 2, *metric)
+    assert len(warned) == 1 and best == 1
 
 
 def test_batch_without_masked_tokens_is_no_fault(mlm_data, tmp_path, monkeypatch, caplog):
