@@ -1,5 +1,6 @@
 """Atomic writes: a file or folder is complete or does not exist."""
 
+import errno
 import hashlib
 import json
 import os
@@ -10,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+_FULL = os.strerror(errno.ENOSPC)
 
 
 @contextmanager
@@ -98,6 +101,7 @@ def new_folder(path) -> Iterator[Path]:
 
     Raises:
         ValueError: ``path`` exists and is not an empty folder.
+        OSError: it cannot be written.
     """
     path = Path(path).absolute()
     check_new_folder(path)
@@ -107,6 +111,12 @@ def new_folder(path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)  # also replaces an empty folder
+    except Exception as error:
+        # The error of a full disk does not name the file, and libraries raise it in types of their own.
+        if (isinstance(error, OSError) and error.filename is None) or _FULL in str(error):
+            number = (error.errno if isinstance(error, OSError) else None) or errno.ENOSPC
+            raise OSError(number, os.strerror(number), str(path)) from None
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

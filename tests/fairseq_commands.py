@@ -88,7 +88,7 @@ def losses_of_updates():
         yield losses
 
 
-def train(data, save_dir, *options, model=TINY, updates=4):
+def train(data, save_dir, *options, model=TINY, updates=4, validation=False):
     """``fairseq-train`` with the plugin; later options win. Returns the loss of each update."""
     with losses_of_updates() as losses:
         command(
@@ -97,7 +97,7 @@ def train(data, save_dir, *options, model=TINY, updates=4):
             "--user-dir",
             PLUGIN,
             *TRAIN,
-            "--disable-validation",
+            *([] if validation else ["--disable-validation"]),
             *model,
             "--save-dir",
             save_dir,

@@ -1,7 +1,6 @@
 """Encoded rows: from examples of a file or a task, or from a folder written by ``prepare``."""
 
 import math
-import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from ..corpus.options import MAX_SKIPPED
 from ..corpus.tokenizer import FIRST_ID
 from ..files import read_json
+from ..models.datasets import open_dataset
 from ..progress import Progress
 from ..task_data.task_rows import clean_row, scale_score
 from ..task_data.task_source import open_source
@@ -178,28 +177,6 @@ def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tup
 def _check_count(path: Path, rows: int, expected: int) -> None:
     if rows != expected:
         raise ValueError(f"{path} must have {expected:,} rows, as input0, got {rows:,}; prepare the data again")
-
-
-def open_dataset(prefix: Path) -> MMapIndexedDataset:
-    """Open fairseq's dataset of token IDs. Raises ValueError if a file is missing or truncated."""
-    if not MMapIndexedDataset.exists(str(prefix)):
-        splits = sorted(path.stem for path in prefix.parent.glob("*.idx"))
-        raise ValueError(f"{prefix}.idx does not exist; {prefix.parent} has {', '.join(splits) or 'no split'}")
-    try:
-        dataset = MMapIndexedDataset(str(prefix))
-        item_bytes = np.dtype(dataset._index.dtype).itemsize
-        ends = np.cumsum(dataset.sizes, dtype=np.int64) * item_bytes
-        starts = ends - dataset.sizes.astype(np.int64) * item_bytes
-        if (dataset.sizes < 0).any() or (dataset._index._pointers != starts).any():
-            raise ValueError("rows must follow each other")
-    except (ValueError, AssertionError, EOFError, KeyError, OverflowError, struct.error):
-        raise ValueError(f"{prefix}.idx is truncated or not a fairseq index; prepare the data again") from None
-    expected_bytes = int(ends[-1]) if len(ends) else 0
-    num_bytes = Path(f"{prefix}.bin").stat().st_size
-    if num_bytes != expected_bytes:
-        sizes = f"must have {expected_bytes:,} bytes, as in {prefix.name}.idx, got {num_bytes:,}"
-        raise ValueError(f"{prefix}.bin {sizes}; prepare the data again")
-    return dataset
 
 
 def _scores(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> list[float]:

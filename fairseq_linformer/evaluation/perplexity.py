@@ -11,10 +11,10 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
+from ..models.datasets import open_dataset
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import Progress
 from .classifier import DICTIONARY, check_dictionary
-from .encoded_rows import open_dataset
 
 SEED, MASK_PROB = 1, 0.15
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq.data.indexed_dataset import MMapIndexedDataset
-
 from ..launching.training_job import quote
+from ..models.datasets import open_dataset
 from ..resources import CONFIGS
 from ..task_data.tasks import Task
 from .initial_checkpoint import InitialCheckpoint
@@ -108,7 +107,7 @@ class Recipe:
             from_scratch: train without the pretrained weights.
             rows: number of rows of the training set; None to read it from ``data``.
         """
-        rows = len(MMapIndexedDataset(str(Path(data) / "input0" / "train"))) if rows is None else rows
+        rows = len(open_dataset(Path(data) / "input0" / "train")) if rows is None else rows
         updates, warmup = self.num_updates(rows)
         return [
             f"+task={task.name}",

@@ -94,8 +94,10 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
 
     Raises:
         KeyboardInterrupt: this process received a signal to stop, and the worker has ended.
+        OSError: the log cannot be written, and the worker was stopped.
     """
     failure, last_line = None, ""
+    full: OSError | None = None
     first_update, interrupted = Event(), Event()
 
     def forward(number: int, frame) -> None:
@@ -111,10 +113,14 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
     timer.daemon = True
     timer.start()
     try:
-        with open(log, "a", encoding="utf-8", buffering=1) as file, progress:
+        with open(log, "ab", buffering=0) as file, progress:
             assert worker.stdout is not None  # a pipe
             for line in worker.stdout:
-                file.write(line)
+                try:
+                    full or file.write(line.encode())
+                except OSError as error:
+                    full = error
+                    worker.send_signal(signal.SIGTERM)
                 last_line = line.strip() or last_line
                 if _FIRST_UPDATE in line:
                     first_update.set()
@@ -129,4 +135,6 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
     first_update.set()  # releases a timer that still waits for it
     if interrupted.is_set():
         raise KeyboardInterrupt
+    if full is not None:
+        raise OSError(full.errno, full.strerror, str(log))
     return None if status == 0 else failure or f"status {status}: {last_line[:300]}"

@@ -8,6 +8,7 @@ training is complete, or was stopped by a signal and saved (then RUN/stopped exi
 
 import argparse
 import logging
+import multiprocessing
 import os
 import re
 import socket
@@ -27,6 +28,7 @@ from fairseq_cli import hydra_train
 from omegaconf import DictConfig
 
 from ..errors import first_line, root_cause
+from ..models.program_errors import is_for_users
 from .arguments import build_training_job, parse_job_arguments
 from .checksums import patch_saving
 from .out_of_memory import end_when_out_of_memory
@@ -131,7 +133,8 @@ def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[...
                 train(cfg, **kwargs)
         except Exception as error:
             cause = root_cause(error)
-            logger.exception("%s failed: %s: %s", rank, type(cause).__name__, first_line(cause))
+            failure = f"{rank} failed: {type(cause).__name__}: {first_line(cause)}"
+            logger.error(failure, exc_info=not is_for_users(cause))
             if _LOST_CONNECTION.search(f"{type(error).__name__} {error}"):
                 time.sleep(_DELAY_SECONDS)
             _exit_now(1)
@@ -158,7 +161,12 @@ def _device(cfg: DictConfig) -> str:
 
 
 def _exit_now(status: int) -> NoReturn:
-    """Exit without waiting for the data loaders, which ignore signals."""
+    """Exit without waiting for the data loaders, which ignore signals.
+
+    They end with this process, but not those that have just started: these would keep its output open forever.
+    """
+    for loader in multiprocessing.active_children():
+        loader.kill()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -29,12 +29,12 @@ from ..checkpoints.resize import resize
 from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
-from ..evaluation.encoded_rows import open_dataset
 from ..files import check_can_be_written, check_new_folder, new_folder, read_json, sha256, write_lines
 from ..finetuning.initial_checkpoint import open_checkpoint
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import TrainingJob, quote
+from ..models.datasets import open_dataset
 from ..models.shapes import head_names
 from ..resources import CONFIGS
 from .survival import measure_survival, read_dictionary

@@ -11,10 +11,12 @@ import torch
 from fairseq.distributed.utils import _TensorPlaceholder
 
 from .cpu_amp import patch_amp
+from .datasets import patch_dataset_loading
+from .dictionaries import patch_dictionaries
 from .epoch_iterator import patch_epoch_iterator
 from .fully_sharded import patch_fully_sharded
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
-from .non_finite import patch_training_step
+from .non_finite import patch_training_step, patch_validation
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
 from .program_errors import patch_error_reports
@@ -49,8 +51,11 @@ patch_amp()
 patch_epoch_iterator()
 patch_fully_sharded()
 patch_checkpoint_loading()
+patch_dictionaries()
+patch_dataset_loading()
 patch_eval()
 patch_training_step()
+patch_validation()
 patch_error_reports()
 
 __all__ = [

@@ -1,15 +1,18 @@
-"""Non-finite gradients: the error, or the log of a skipped update, names the update and its data.
+"""Non-finite gradients and validation losses: the error or the log names the update and its data.
 
-fairseq stops, or skips the update and lowers the loss scale (``--fp16``, until ``--min-loss-scale``; ``--amp`` on a
-GPU, after ``--amp-batch-retries``), and names neither.
+With non-finite gradients fairseq stops, or skips the update and lowers the loss scale (``--fp16``, until
+``--min-loss-scale``; ``--amp`` on a GPU, after ``--amp-batch-retries``), and names neither. A non-finite validation
+loss passes unnoticed, and NaN as the best metric lets any later validation replace ``checkpoint_best.pt``.
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any
 
 import torch
+from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -54,6 +57,63 @@ def patch_training_step() -> None:
     Trainer.get_train_iterator, Trainer.train_step = get_and_remember, step_or_describe
 
 
+def patch_validation() -> None:
+    """Warn of the first non-finite loss of each validation subset, and choose no best checkpoint by such a subset.
+
+    A loss is that of all ranks, so they agree; the ranks whose own loss is non-finite warn.
+    """
+    begin_valid_epoch, get_valid_iterator = Trainer.begin_valid_epoch, Trainer.get_valid_iterator
+    valid_step, save_checkpoint = Trainer.valid_step, checkpoint_utils.save_checkpoint
+
+    @wraps(begin_valid_epoch)
+    def begin_and_forget(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        trainer.linformer_valid = {}
+        return begin_valid_epoch(trainer, *args, **kwargs)
+
+    @wraps(get_valid_iterator)
+    def get_and_remember(trainer: Any, subset: str, *args: Any, **kwargs: Any) -> Any:
+        vars(trainer).setdefault("linformer_valid", {})[subset] = True  # fairseq-train also calls it before training
+        return get_valid_iterator(trainer, subset, *args, **kwargs)
+
+    @wraps(valid_step)
+    def step_and_warn(trainer: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
+        task = trainer.task
+        if "valid_step" in vars(task):  # fairseq repeats the step from within, after running out of memory
+            return valid_step(trainer, sample, *args, **kwargs)
+        run, losses = task.valid_step, []
+
+        def run_and_remember(*args: Any, **kwargs: Any) -> Any:
+            result = run(*args, **kwargs)
+            losses.append(result[0].detach())
+            return result
+
+        task.valid_step = run_and_remember
+        try:
+            output = valid_step(trainer, sample, *args, **kwargs)
+        finally:
+            del task.valid_step
+        is_finite = vars(trainer).setdefault("linformer_valid", {})
+        subset = next(reversed(is_finite), "")
+        # Without samples (no token is masked) fairseq computes 0 / 0, which it ignores.
+        if is_finite.get(subset, True) and output.get("sample_size", 0) and not math.isfinite(output.get("loss", 0)):
+            is_finite[subset] = False
+            if sample and not bool(losses[-1].isfinite().all()):
+                where = f"update {trainer.get_num_updates()}: non-finite validation loss in {subset}"
+                chosen = "; no best checkpoint is chosen" if len(is_finite) == 1 else ""
+                logger.warning("%s%s%s", where, _list_ids([sample]), chosen)
+        return output
+
+    @wraps(save_checkpoint)
+    def save_unless_best(cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any, *args: Any) -> Any:
+        # fairseq compares the metric of the first subset, which can be finite: the accuracy of NaN logits.
+        first_is_finite = next(iter(getattr(trainer, "linformer_valid", {}).values()), True)
+        is_usable = val_loss is not None and first_is_finite and math.isfinite(val_loss)
+        return save_checkpoint(cfg, trainer, epoch_itr, val_loss if is_usable else None, *args)
+
+    Trainer.begin_valid_epoch, Trainer.get_valid_iterator = begin_and_forget, get_and_remember
+    Trainer.valid_step, checkpoint_utils.save_checkpoint = step_and_warn, save_unless_best
+
+
 def describe_data(trainer: Any, samples: Sequence[Any], losses: Sequence[torch.Tensor]) -> str:
     """Epoch, iterations and sample IDs of this rank's micro-batches: of those with a non-finite loss, if any.
 
@@ -68,10 +128,14 @@ def describe_data(trainer: Any, samples: Sequence[Any], losses: Sequence[torch.T
     # A dummy batch, of a rank that has no more data, has no effect.
     bad = [pair for pair, finite in zip(numbered, is_finite, strict=False) if pair[1] and not finite]
     loss = f"non-finite loss in {_join([number for number, _ in bad])}" if bad else "finite loss"
-    described = [sample for _, sample in bad or numbered if isinstance(sample, Mapping) and "id" in sample]
-    ids = [int(each) for sample in described for each in sample["id"].flatten()]
-    listed = f" (samples {_join(ids)})" if ids else ""
+    listed = _list_ids([sample for _, sample in bad or numbered])
     return f"epoch {itr.epoch}, iterations {numbered[0][0]} to {last}: {loss}{listed}"
+
+
+def _list_ids(samples: Sequence[Any]) -> str:
+    described = [sample for sample in samples if isinstance(sample, Mapping) and "id" in sample]
+    ids = [int(each) for sample in described for each in sample["id"].flatten()]
+    return f" (samples {_join(ids)})" if ids else ""
 
 
 def _join(numbers: Sequence[int]) -> str:

@@ -50,10 +50,14 @@ def patch_error_reports() -> None:
     hydra_utils.is_under_debugger = is_under_debugger_or_report
 
 
+def is_for_users(error: BaseException) -> bool:
+    """Whether an error is an OSError, or a ValueError or FloatingPointError (non-finite gradients) that this package
+    or fairseq raised: its sentence then says all, and no traceback is needed."""
+    is_ours = isinstance(error, ValueError | FloatingPointError) and is_raised_in(error, PACKAGE, FAIRSEQ)
+    return is_ours or isinstance(error, OSError)
+
+
 def exit_with_sentence(error: BaseException) -> None:
-    """Raise SystemExit with the sentence of an OSError, or of a ValueError or FloatingPointError (non-finite gradients)
-    that this package or fairseq raised."""
-    cause = root_cause(error)
-    is_meant = isinstance(cause, ValueError | FloatingPointError) and is_raised_in(cause, PACKAGE, FAIRSEQ)
-    if is_meant or isinstance(cause, OSError):
+    """Raise SystemExit with the sentence of the error's cause if it ``is_for_users``."""
+    if is_for_users(cause := root_cause(error)):
         sys.exit(f"{Path(sys.argv[0]).name}: {' '.join(str(cause).split())}")

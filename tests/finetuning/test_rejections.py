@@ -4,8 +4,16 @@ import json
 import re
 import shutil
 
+import pytest
+
+from fairseq_linformer.cli import main
 from fairseq_linformer.finetuning import data
 from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
+from fairseq_linformer.launching import run_folder
+
+from ..damaged_data import DAMAGE
+from ..forked_worker import forked_workers
+from .conftest import SHORT
 
 
 def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_checkpoint, tmp_path):
@@ -36,3 +44,44 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
 
 def test_rejects_options_for_data_without_a_manifest(finetune, masked_lm, pieces, tmp_path):
     assert re.search("has no manifest.json .*--source", finetune(masked_lm / "checkpoint_last.pt", folder=pieces))
+
+
+DAMAGED = {
+    "input0/train.idx": DAMAGE,
+    "input0/train.bin": ["truncated", "changed"],
+    "input0/valid.bin": ["changed"],  # this one and the labels are found by the worker
+    "input0/dict.txt": DAMAGE,
+    "label/train.bin": ["truncated"],
+    "label/dict.txt": ["empty"],
+    "sentencepiece.bpe.model": DAMAGE,
+    "manifest.json": ["truncated", "empty", "foreign"],
+}
+
+
+@pytest.fixture(scope="module")
+def interrupted(masked_lm, glue, tmp_path_factory):
+    """The words of a command whose run has checkpoints but no result, and its folder with ``data`` and ``runs``."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    words = ["finetune", "sst-2", masked_lm / "checkpoint_last.pt", "--runs", folder / "runs", "--name", "cats"]
+    words += ["--data", folder / "data", "--source", glue, "--device", "cpu", *SHORT, "--lr", 5e-3]
+    with forked_workers():
+        main([*map(str, words)])
+    for end in ("result.json", run_folder.DONE):
+        (folder / "runs/cats" / end).unlink()
+    return words, folder
+
+
+@pytest.mark.slow
+@pytest.mark.fault("damaged data: finetune")
+@pytest.mark.parametrize("name, damage", [(name, damage) for name, kinds in DAMAGED.items() for damage in kinds])
+def test_damaged_data_is_named_and_the_checkpoints_stay(name, damage, interrupted, command):
+    words, folder = interrupted
+    path, checkpoints = folder / "data" / name, sorted((folder / "runs/cats/checkpoints").glob("*.pt"))
+    intact, before = path.read_bytes(), [checkpoint.read_bytes() for checkpoint in checkpoints]
+    DAMAGE[damage](path)
+    try:
+        output = command(*words)
+    finally:
+        path.write_bytes(intact)
+    assert re.search(f"{re.escape(str(path))} ", output) and "Traceback" not in output and "\n" not in output, output
+    assert before and before == [checkpoint.read_bytes() for checkpoint in checkpoints]

@@ -1,6 +1,7 @@
 """Time limit, signals and failures of a worker on this machine."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from fairseq_linformer.launching import local, run_folder
 from fairseq_linformer.launching.progress import TrainingProgress
 from fairseq_linformer.launching.training_job import TrainingJob
 
+from ..damaged_data import DAMAGE
 from ..fairseq_commands import load
 from ..forked_worker import forked_workers
 from .jobs import overrides
@@ -89,3 +91,26 @@ def test_training_stops_at_the_time_limit_and_resumes(mlm_data, tmp_path):
         assert local.train(training(first + 2), "log.txt", first + 2) is True
     assert load(run / "checkpoints")["optimizer_history"][-1]["num_updates"] == first + 2
     assert (run / run_folder.DONE).exists() and len((run / run_folder.ATTEMPTS).read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.fault("damaged data: worker")
+def test_damaged_data_is_named_once_and_the_run_can_resume(mlm_data, tmp_path):
+    data, run = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(mlm_data, data)
+    words = tuple(overrides(data, 2, **{"dataset.num_workers": 0}))
+    training = TrainingJob("configs/pretrain/base.yaml", words, 1, "cpu", str(tmp_path), "run")
+    with forked_workers():
+        assert local.train(training, "log.txt", 2)
+        (run / run_folder.DONE).unlink()
+        checkpoints = {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
+        intact = (data / "train.bin").read_bytes()
+        DAMAGE["truncated"](data / "train.bin")
+        with pytest.raises(ValueError, match=r"failed: ValueError: \S*/train.bin .*checkpoint_last"):
+            local.train(training, "damaged.txt", 2)
+        lines = (run / run_folder.LOGS / "damaged.txt").read_text().splitlines()
+        assert len([line for line in lines if "train.bin" in line]) == 1
+        assert not any("Traceback" in line for line in lines)
+        assert checkpoints == {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
+        (data / "train.bin").write_bytes(intact)
+        assert local.train(training, "log.txt", 2)

@@ -1,5 +1,9 @@
 """A worker's rank, and jobs that it rejects."""
 
+import multiprocessing
+import os
+import time
+
 import pytest
 
 from fairseq_linformer.errors import root_cause
@@ -60,6 +64,22 @@ def test_root_cause_of_a_failure():
             raise ValueError("second") from None
     except ValueError as error:
         assert str(root_cause(error)) == "second"
+
+
+def _exit_with_a_loader(writing):
+    multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,)).start()
+    worker._exit_now(7)
+
+
+def test_exit_leaves_no_process_that_keeps_the_output_open():
+    reading, writing = os.pipe()
+    process = multiprocessing.get_context("fork").Process(target=_exit_with_a_loader, args=(writing,))
+    process.start()
+    os.close(writing)
+    with open(reading, "rb") as output:
+        assert output.read() == b""  # at its end, since all processes that could write have ended
+    process.join()
+    assert process.exitcode == 7
 
 
 @pytest.mark.parametrize("options, minutes", [([], 30), (["--collective-timeout=90"], 90)])

@@ -68,6 +68,70 @@ def test_log_names_each_update_that_fp16_skips(spoil, mlm_data, tmp_path, monkey
     assert re.match(r"fairseq-train: update 3: Minimum loss scale reached .*iterations 5 to 5", end.value.code)
 
 
+def losses_in_validation(monkeypatch, spoil):
+    """Replace losses of validation; ``spoil`` takes the number of the validation batch, from 1."""
+    forward, ids = MaskedLmLoss.forward, []
+
+    def spoiled(criterion, model, sample, reduce=True):
+        loss, size, output = forward(criterion, model, sample, reduce)
+        if criterion.training:
+            return loss, size, output
+        ids.append(sample["id"].tolist())
+        loss, size = spoil(len(ids), loss, size)
+        return loss, size, {**output, "loss": loss, "sample_size": size}
+
+    monkeypatch.setattr(MaskedLmLoss, "forward", spoiled)
+    return ids
+
+
+VALIDATE = ["--validate-interval-updates", 1, "--save-interval-updates", 1, "--batch-size-valid", 8]
+BATCHES = 2  # of each validation
+
+
+def validated(mlm_data, folder, caplog, updates, *options):
+    """Train with a validation after each update; returns the warnings and the update of the best checkpoint."""
+    with caplog.at_level(logging.WARNING):
+        train(mlm_data, folder, *VALIDATE, *options, updates=updates, validation=True)
+    warned = [record.getMessage() for record in caplog.records if record.name == non_finite.__name__]
+    best = folder / "checkpoint_best.pt"
+    return warned, load(folder, best.name)["optimizer_history"][-1]["num_updates"] if best.exists() else None
+
+
+@pytest.mark.fault("non-finite validation loss")
+@pytest.mark.parametrize("value, update", [(float("nan"), 1), (float("inf"), 1), (float("nan"), 2), (float("-inf"), 2)])
+def test_warning_names_update_subset_and_samples(value, update, mlm_data, tmp_path, monkeypatch, caplog):
+    """Neither the validation with the non-finite loss nor a worse one after it replaces the best checkpoint."""
+
+    def spoil(number, loss, size):
+        validation, batch = divmod(number - 1, BATCHES)
+        bad = validation == update - 1 and batch >= 1
+        return loss * 0 + (value if bad else 1 + validation) * size, size
+
+    ids = losses_in_validation(monkeypatch, spoil)
+    warned, best = validated(mlm_data, tmp_path, caplog, 3)
+    assert len(ids) == 3 * BATCHES
+    samples = ", ".join(map(str, ids[(update - 1) * BATCHES + 1]))
+    assert warned == [
+        f"update {update}: non-finite validation loss in valid (samples {samples}); no best checkpoint is chosen"
+    ]
+    assert best == (2 if update == 1 else 1)
+
+
+@pytest.mark.fault("non-finite validation loss")
+def test_finite_metric_of_a_non_finite_loss_selects_no_best_checkpoint(mlm_data, tmp_path, monkeypatch, caplog):
+    losses_in_validation(
+        monkeypatch, lambda number, loss, size: (loss * float("nan") if number > BATCHES else loss, size)
+    )
+    metric = ["--best-checkpoint-metric", "num_updates", "--maximize-best-checkpoint-metric"]
+    warned, best = validated(mlm_data, tmp_path, caplog, 2, *metric)
+    assert len(warned) == 1 and best == 1
+
+
+def test_batch_without_masked_tokens_is_no_fault(mlm_data, tmp_path, monkeypatch, caplog):
+    losses_in_validation(monkeypatch, lambda number, loss, size: (loss * 0, size * 0) if number == 2 else (loss, size))
+    assert validated(mlm_data, tmp_path, caplog, 1) == ([], 1)
+
+
 def test_data_of_finite_losses_and_dummy_batches():
     trainer = SimpleNamespace(linformer_epoch_itr=SimpleNamespace(epoch=4, iterations_in_epoch=9))
     samples = [{"id": torch.arange(100)}, {}]

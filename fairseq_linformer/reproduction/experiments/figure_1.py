@@ -22,7 +22,7 @@ from ...analysis.sentences import Counts
 from ...analysis.spectrum import STATE, accumulate_spectra
 from ...analysis.spectrum_result import Spectrum, dimensions
 from ...checkpoints.files import training_seconds
-from ...evaluation.encoded_rows import open_dataset
+from ...models.datasets import open_dataset
 from .. import scoring
 from ..cells import rule
 from ..records import TRAINING, Curve, Measurement, Paper, Record, significant

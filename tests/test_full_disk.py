@@ -1,0 +1,127 @@
+"""Writers on a disk that is really full: each names its file, keeps what was there, leaves no rest."""
+
+import errno
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.files import sha256
+from fairseq_linformer.launching import checksums, local
+from fairseq_linformer.launching.checkpoints import LAST, restore_last
+from fairseq_linformer.launching.progress import TrainingProgress
+from fairseq_linformer.reproduction import records
+
+from .corpus.corpora import build_documents, write_text
+from .fairseq_preprocessing import write_gpt2
+from .reproduction.sample_records import record
+from .small_disk import contents, fill, mount_small_disk
+
+pytestmark = pytest.mark.fault("full disk")
+NO_SPACE = "No space left on device"
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with mount_small_disk(tmp_path / "disk", 512) as folder:
+        yield folder
+
+
+def rejected(words) -> str:
+    with pytest.raises(SystemExit) as end:
+        main([*map(str, words)])
+    message = str(end.value.code)
+    assert NO_SPACE in message and "\n" not in message and "Traceback" not in message
+    return message
+
+
+def test_ledger(disk):
+    old, new = record(), record(identifier="another")
+    records.put(old, disk / "ledger")
+    before, filler = contents(disk), fill(disk)
+    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/another.json'"):
+        records.put(new, disk / "ledger")
+    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/{old.identifier}.json'"):
+        records.write(old.copy_with(data="other"), disk / "ledger")
+    assert contents(disk) == before
+    filler.unlink()
+    assert records.read(records.put(new, disk / "ledger")).content() == new.content()
+
+
+def test_checksum_of_a_checkpoint(disk):
+    """The checkpoint has its name already; it is intact, and the run resumes from it."""
+    torch.save({"model": torch.ones(500)}, disk / "new.tmp")
+    digest = sha256(disk / "new.tmp")
+    filler = fill(disk)
+    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/{LAST}.sha256'"):
+        checksums.replace(disk / "new.tmp", disk / LAST, digest)
+    assert [*contents(disk)] == [LAST] and sha256(disk / LAST) == digest
+    filler.unlink()
+    assert restore_last(disk) == [f"resuming from {disk / LAST}"]
+
+
+TALKATIVE = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("saved"))
+while True:
+    print("x" * 1000, flush=True)
+"""
+
+
+def test_log_of_a_training(disk):
+    """The worker gets the signal to save and stop."""
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    filler, log = fill(disk), disk / "log.txt"
+    worker = subprocess.Popen(
+        [sys.executable, "-S", "-c", TALKATIVE], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    with pytest.raises(OSError) as end:
+        local.follow(worker, log, TrainingProgress("run", 9), None)
+    assert (end.value.errno, end.value.filename) == (errno.ENOSPC, str(log)) and worker.poll() == 1
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    filler.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command, free", [("to-huggingface", 0), ("to-huggingface", 12), ("to-huggingface", 32), ("to-onnx", 32)]
+)
+def test_export(command, free, masked_lm_folder, masked_lm, disk):
+    if command == "to-onnx":
+        pytest.importorskip("onnxscript")
+    (disk / "reserve").write_bytes(bytes(1024 * free))
+    fill(disk)
+    (disk / "reserve").unlink()
+    source = masked_lm / "checkpoint_last.pt" if command == "to-huggingface" else masked_lm_folder
+    assert f"'{disk}/out'" in rejected(["convert", command, source, disk / "out"]) and contents(disk) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free", [0, 24], ids="{} KiB free".format)
+def test_task(free, glue, pieces, disk):
+    (disk / "reserve").write_bytes(bytes(1024 * free))
+    fill(disk)
+    (disk / "reserve").unlink()
+    words = ["--source", glue, "--sentencepiece-model", pieces / "sentencepiece.bpe.model"]
+    assert str(disk / "out") in rejected(["prepare", "sst-2", disk / "out", *words]) and contents(disk) == {}
+
+
+@pytest.mark.slow
+def test_shard_of_a_corpus(tmp_path, disk):
+    """Finished chunks stay; with free space, the same command completes the corpus."""
+    text = write_text(tmp_path / "text.txt", build_documents(100))
+    words = ["--gpt2-bpe", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
+    main([*map(str, ["prepare", "pretraining", tmp_path / "whole", *words])])
+    filler = fill(disk)
+    assert str(disk / "out") in rejected(["prepare", "pretraining", disk / "out", *words])
+    assert not list(disk.rglob("*.bin")) and not list(disk.rglob("manifest.json"))
+    filler.unlink()
+    main([*map(str, ["prepare", "pretraining", disk / "out", *words])])
+    assert (
+        json.loads((disk / "out/manifest.json").read_text())["files"]
+        == (json.loads((tmp_path / "whole/manifest.json").read_text())["files"])
+    )
