@@ -225,7 +225,7 @@ def test_indices_of_data(name, world, here):
         shutil.copy(world / f"data/valid.{suffix}", here)
     index = (here / "valid.idx").read_bytes()
     (here / "valid.idx").write_bytes(HOSTILE_INDICES[name](index))
-    with pytest.raises(ValueError, match="valid.idx is (truncated or not a fairseq index|damaged: its rows must follow)"):
+    with pytest.raises(ValueError, match="valid.idx is (truncated|damaged)"):
         open_dataset(here / "valid")
 
 
