@@ -161,7 +161,7 @@ def test_killed_processes_lose_nothing(seed, slurm, sbatch, two_nodes, mlm_data,
     """The job is submitted again after a rank was killed, and again after all its processes on both nodes were."""
     choose = random.Random(seed)
     first, second, victim = choose.randint(3, 6), choose.randint(8, 13), choose.randint(0, 1)
-    saving = {"checkpoint.save_interval_updates": 2, "dataset.num_workers": 0}
+    saving = {"checkpoint.save_interval_updates": 2}
     arguments, run = jobs.overrides(mlm_data, UPDATES, **SAME, **saving), tmp_path / "killed"
 
     def submit_until(updates):
