@@ -12,6 +12,8 @@ from ..fairseq_commands import load
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/slurm/train.sbatch"
+FAULTS = int(os.environ.get("FAULTS", "1"))
+"""How often tests of random faults try each of them."""
 
 WORKER = """
 import os, signal, sys, time
@@ -84,15 +86,15 @@ def environment(runs, **more):
     return {**os.environ, "PYTHON": sys.executable, "DEVICE": "cpu", "RUNS": str(runs), "OMP_NUM_THREADS": "1", **more}
 
 
-def rank_logs(run: Path):
-    """Output of each rank."""
-    paths = sorted(run.glob("logs/*/rank-*.txt"))
+def rank_logs(run: Path, job="*"):
+    """Output of each rank, of the job with this ID or of the last one."""
+    paths = sorted(run.glob(f"logs/{job}/rank-*.txt"))
     return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in paths}
 
 
-def updates_done(run: Path) -> int:
+def updates_done(run: Path, job="*") -> int:
     """Number of updates in the log of rank 0."""
-    found = re.findall(r'"num_updates": "(\d+)"', rank_logs(run).get(0, ""))
+    found = re.findall(r'"num_updates": "(\d+)"', rank_logs(run, job).get(0, ""))
     return int(found[-1]) if found else 0
 
 

@@ -1,11 +1,15 @@
 """The launch scripts on a real Slurm cluster of two nodes on this machine, on CPU over gloo."""
 
+import os
+import random
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from . import jobs
@@ -148,6 +152,38 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     assert (tmp_path / "-1.out").read_text().count("resuming from") == 2
     updates = re.findall(r'train_inner \| .*"num_updates": "(\d+)"', jobs.rank_logs(run)[0])
     assert updates == [str(i + 1) for i in range(UPDATES)]
+    assert jobs.same_bits(run, two_nodes)
+
+
+@pytest.mark.fault("death of one rank, then of all processes, Slurm")
+@pytest.mark.parametrize("seed", range(jobs.FAULTS))
+def test_killed_processes_lose_nothing(seed, slurm, sbatch, two_nodes, mlm_data, tmp_path):
+    """The job is submitted again after a rank was killed, and again after all its processes on both nodes were."""
+    choose = random.Random(seed)
+    first, second, victim = choose.randint(3, 6), choose.randint(8, 13), choose.randint(0, 1)
+    saving = {"checkpoint.save_interval_updates": 2}
+    arguments, run = jobs.overrides(mlm_data, UPDATES, **SAME, **saving), tmp_path / "killed"
+
+    def submit_until(updates):
+        job = sbatch("killed", *arguments, **jobs.controlled(tmp_path, HOLD=str(updates)))
+        slurm.wait_until(lambda: jobs.updates_done(run, job) == updates)
+        return job
+
+    job = submit_until(first)
+    os.kill(jobs.find_worker(RANK=victim, SLURM_JOB_ID=job), signal.SIGKILL)
+    assert slurm.wait_for(job, "FAILED")["Restarts"] == "0"
+    assert f"rank {victim} failed; see" in output(tmp_path, "killed")
+
+    job = submit_until(second)
+    for process in psutil.process_iter(["environ"]):
+        if (process.info["environ"] or {}).get("SLURM_JOB_ID") == str(job):
+            process.kill()
+    slurm.wait_for(job, "FAILED", "NODE_FAIL")
+
+    job = sbatch("killed", *arguments)
+    slurm.wait_for(job, "COMPLETED")
+    updates = re.findall(r'train_inner \| .*"num_updates": "(\d+)"', jobs.rank_logs(run, job)[0])
+    assert updates == [str(i) for i in range(second // 2 * 2 + 1, UPDATES + 1)]
     assert jobs.same_bits(run, two_nodes)
 
 

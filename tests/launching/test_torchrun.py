@@ -1,11 +1,13 @@
 """scripts/torchrun.sh: training without Slurm."""
 
 import os
+import random
 import re
 import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ..fairseq_commands import free_port
@@ -42,15 +44,16 @@ def read_until(job, text):
     raise AssertionError(job.stderr.read())
 
 
-def train_undisturbed(data, runs, updates=UPDATES) -> Path:
-    """Two ranks without torchrun; their run folder."""
-    job = TwoRanks(data, runs, "undisturbed", updates)
+@pytest.fixture(scope="module")
+def whole(mlm_data, tmp_path_factory) -> Path:
+    """The folder of an undisturbed run of two ranks without torchrun."""
+    job = TwoRanks(mlm_data, tmp_path_factory.mktemp("undisturbed"), "run", UPDATES)
     job.prepare()
     job.finish(job.start_ranks())
     return job.folder
 
 
-def test_resuming_is_bit_identical(mlm_data, tmp_path):
+def test_resuming_is_bit_identical(whole, mlm_data, tmp_path):
     arguments, python = jobs.overrides(mlm_data, UPDATES), jobs.python_without_checks(tmp_path)
     # As a user would: a relative folder, and the derived name.
     runs = os.path.relpath(tmp_path, jobs.ROOT)
@@ -62,7 +65,6 @@ def test_resuming_is_bit_identical(mlm_data, tmp_path):
     (run,) = tmp_path.glob("tiny,*")
     assert (run / "stops.txt").read_text() == "6\n"
     resumed = start(runs, "", *arguments, PYTHON=python)
-    whole = train_undisturbed(mlm_data, tmp_path)
     status, output = finish(resumed)
     assert status == 0 and "rank 0 of 2 on" in output and "done: " in output, output
     assert "resuming from" in output and '"num_updates": "7"' in output
@@ -81,3 +83,37 @@ def test_lost_rank_is_reported(mlm_data, tmp_path):
     status, output = finish(job)
     assert status == 1 and re.search(r"last lines of .*/attempt_0/1/stdout.log", output), output
     assert not os.path.exists(f"/proc/{held}")
+
+
+@pytest.mark.fault("death of one rank, then of all processes, torchrun")
+@pytest.mark.parametrize("seed", range(jobs.FAULTS))
+def test_killed_processes_lose_nothing(seed, whole, mlm_data, tmp_path):
+    """The command is rerun after a rank was killed, and again after torchrun and all others were."""
+    choose = random.Random(seed)
+    first, second, victim = choose.randint(3, 6), choose.randint(8, 11), choose.randint(0, 1)
+    run = TwoRanks(mlm_data, tmp_path, "killed", UPDATES, **{"checkpoint.save_interval_updates": 2})
+    run.prepare()
+    python = jobs.python_without_checks(tmp_path, run.folder)
+
+    def train(hold=""):
+        job = start(tmp_path, "killed", *run.arguments, PYTHON=python, **jobs.controlled(tmp_path, HOLD=str(hold)))
+        if hold:
+            read_until(job, f'"num_updates": "{hold}"')
+        return job
+
+    job = train(first)
+    os.kill(jobs.find_worker(LOCAL_RANK=victim, RUNS=tmp_path), signal.SIGKILL)
+    status, output = finish(job)
+    assert status == 1 and "Signal 9 (SIGKILL)" in output, output
+
+    job = train(second)
+    processes = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
+    for process in processes:
+        process.kill()
+    assert finish(job)[0] == -signal.SIGKILL and not psutil.wait_procs(processes, 60)[1]
+
+    status, output = finish(train())
+    assert status == 0 and "done: " in output, output
+    # The first update of the last attempt.
+    assert f'"num_updates": "{second // 2 * 2 + 1}"' in output and f'"num_updates": "{second // 2 * 2}"' not in output
+    assert jobs.same_bits(run.folder, whole)
