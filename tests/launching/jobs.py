@@ -12,8 +12,6 @@ from ..fairseq_commands import load
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/slurm/train.sbatch"
-FAULTS = int(os.environ.get("FAULTS", "1"))
-"""How often tests of random faults try each of them."""
 
 WORKER = """
 import os, signal, sys, time

@@ -1,7 +1,6 @@
 """scripts/torchrun.sh: training without Slurm."""
 
 import os
-import random
 import re
 import signal
 import subprocess
@@ -86,11 +85,9 @@ def test_lost_rank_is_reported(mlm_data, tmp_path):
 
 
 @pytest.mark.fault("death of one rank, then of all processes, torchrun")
-@pytest.mark.parametrize("seed", range(jobs.FAULTS))
-def test_killed_processes_lose_nothing(seed, whole, mlm_data, tmp_path):
+def test_killed_processes_lose_nothing(whole, mlm_data, tmp_path):
     """The command is rerun after a rank was killed, and again after torchrun and all others were."""
-    choose = random.Random(seed)
-    first, second, victim = choose.randint(3, 6), choose.randint(8, 11), choose.randint(0, 1)
+    first, second, victim = 5, 9, 1
     run = TwoRanks(mlm_data, tmp_path, "killed", UPDATES, **{"checkpoint.save_interval_updates": 2})
     run.prepare()
     python = jobs.python_without_checks(tmp_path, run.folder)
