@@ -192,7 +192,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         level = measure(options.data_bin, options.tokens_per_sample)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValueError) as error:
         sys.exit(f"context_free: {error}")
     print(f"unigram         {level.unigram_bits:.3f} bits, perplexity {level.unigram_perplexity:.1f}")
     print(f"without context {level.masked_bits:.3f} bits, perplexity {level.masked_perplexity:.1f}")

@@ -52,7 +52,7 @@ FLAGS = """
 DATA = """
 nowhere -> nowhere/dict.txt
 bad/folder -> folder/dict.txt
-bad/no-train -> Dataset not found: train
+bad/no-train -> train.idx does not exist
 """
 YAML = """
 model.projected_dim=999 -> projected_dim must be between 1 and max_positions \\(64\\), got 999
