@@ -176,8 +176,8 @@ class Cluster:
 
         try:
             self.wait_until(there, seconds)
-        except TimeoutError:
-            raise AssertionError(f"job {job} is {job_state['JobState']} and not {states}: {job_state}") from None
+        except (TimeoutError, RuntimeError):  # Slurm has forgotten a job that ended in another state
+            raise AssertionError(f"job {job} is {job_state.get('JobState')} and not {states}: {job_state}") from None
         return job_state
 
     @staticmethod
