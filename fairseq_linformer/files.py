@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-_FULL = os.strerror(errno.ENOSPC)
+_DISK_FULL = os.strerror(errno.ENOSPC)
 
 
 @contextmanager
@@ -112,9 +112,11 @@ def new_folder(path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)  # also replaces an empty folder
     except Exception as error:
-        # The error of a full disk does not name the file, and libraries raise it in types of their own.
-        if (isinstance(error, OSError) and error.filename is None) or _FULL in str(error):
-            number = (error.errno if isinstance(error, OSError) else None) or errno.ENOSPC
+        # The error of a full disk does not name the file, and libraries raise it in types of their own. Their other
+        # errors can be OSErrors without a number, whose sentence says all.
+        number = error.errno if isinstance(error, OSError) and error.filename is None else None
+        if number or _DISK_FULL in str(error):
+            number = number or errno.ENOSPC
             raise OSError(number, os.strerror(number), str(path)) from None
         raise
     finally:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fairseq_linformer.files import atomic, with_seal, without_seal
+from fairseq_linformer.files import atomic, new_folder, with_seal, without_seal
 
 HALF = """
 import sys, time
@@ -31,6 +31,15 @@ cli.main(["report"])
 def test_full_disk_error_names_the_file(tmp_path):
     with pytest.raises(OSError, match="No space left on device: '.*a.txt'"), atomic(tmp_path / "a.txt"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())
+
+
+def test_error_of_a_library_keeps_its_sentence(tmp_path):
+    """transformers raises OSError without a number, for example for a model that does not exist."""
+    with pytest.raises(OSError, match="^no such model$"), new_folder(tmp_path / "out"):
+        raise OSError("no such model")
+    with pytest.raises(OSError, match="No space left on device: '.*out'"), new_folder(tmp_path / "out"):
+        raise RuntimeError(f"write failed: {os.strerror(errno.ENOSPC)}")
     assert not list(tmp_path.iterdir())
 
 

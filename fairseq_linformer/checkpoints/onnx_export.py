@@ -110,9 +110,13 @@ def to_onnx(
 
 
 def check_packages(needed_by: str) -> None:
-    """
+    """Check that the packages of the extra ``onnx`` are installed.
+
+    Args:
+        needed_by: a command or an experiment, for the error.
+
     Raises:
-        ImportError: a package of the extra ``onnx`` is missing.
+        ImportError: one is missing.
     """
     for name in PACKAGES:
         if find_spec(name) is None:

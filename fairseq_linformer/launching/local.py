@@ -97,7 +97,7 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
         OSError: the log cannot be written, and the worker was stopped.
     """
     failure, last_line = None, ""
-    full: OSError | None = None
+    log_error: OSError | None = None
     first_update, interrupted = Event(), Event()
 
     def forward(number: int, frame) -> None:
@@ -116,11 +116,12 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
         with open(log, "ab", buffering=0) as file, progress:
             assert worker.stdout is not None  # a pipe
             for line in worker.stdout:
-                try:
-                    full or file.write(line.encode())
-                except OSError as error:
-                    full = error
-                    worker.send_signal(signal.SIGTERM)
+                if log_error is None:
+                    try:
+                        file.write(line.encode())
+                    except OSError as error:
+                        log_error = error
+                        worker.send_signal(signal.SIGTERM)
                 last_line = line.strip() or last_line
                 if _FIRST_UPDATE in line:
                     first_update.set()
@@ -135,6 +136,6 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
     first_update.set()  # releases a timer that still waits for it
     if interrupted.is_set():
         raise KeyboardInterrupt
-    if full is not None:
-        raise OSError(full.errno, full.strerror, str(log))
+    if log_error is not None:
+        raise OSError(log_error.errno, log_error.strerror, str(log))
     return None if status == 0 else failure or f"status {status}: {last_line[:300]}"

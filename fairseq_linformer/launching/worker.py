@@ -163,7 +163,7 @@ def _device(cfg: DictConfig) -> str:
 def _exit_now(status: int) -> NoReturn:
     """Exit without waiting for the data loaders, which ignore signals.
 
-    They end with this process, but not those that have just started: these would keep its output open forever.
+    Loaders end with this process, except those that have just started, which would keep its output open forever.
     """
     for loader in multiprocessing.active_children():
         loader.kill()

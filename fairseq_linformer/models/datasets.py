@@ -14,14 +14,13 @@ import numpy as np
 from fairseq.data import data_utils, indexed_dataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from .recorded_files import check_recorded
+from .recorded_files import ADVICE, check_recorded
 
-AGAIN = "prepare the data again"
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\x00\x00"
 _CHUNK = 1 << 20
 MAX_SCANNED_BYTES = 1 << 30
-"""Number of bytes whose IDs are compared with the dictionary, which takes a second."""
+"""Bytes whose IDs are compared with the dictionary, which takes a second."""
 
 
 def open_dataset(prefix: Path, num_entries: int | None = None) -> MMapIndexedDataset:
@@ -29,7 +28,7 @@ def open_dataset(prefix: Path, num_entries: int | None = None) -> MMapIndexedDat
 
     Args:
         prefix: path without suffix.
-        num_entries: of the dictionary; None not to check the IDs.
+        num_entries: of the dictionary, including fairseq's own; None to skip the check of the IDs.
 
     Raises:
         ValueError: a file is missing, truncated, of another format, has IDs beyond the dictionary, or differs from
@@ -50,7 +49,7 @@ def check_dataset(prefix: Path, num_entries: int | None = None) -> None:
     num_bytes = data.stat().st_size
     if num_bytes != expected_bytes:
         sizes = f"must have {expected_bytes:,} bytes, as in {index.name}, got {num_bytes:,}"
-        raise ValueError(f"{data} {sizes}; {AGAIN}")
+        raise ValueError(f"{data} {sizes}; {ADVICE}")
     check_recorded(index)
     check_recorded(data)
     if num_entries is not None:
@@ -69,9 +68,9 @@ def _read_index(path: Path) -> tuple[np.dtype, int]:
         is_index = False
     # For each row its length, int32, and its position in bytes, int64.
     if not is_index or num_bytes != _HEADER.size + 12 * count:
-        raise ValueError(f"{path} is truncated or not a fairseq index; {AGAIN}")
+        raise ValueError(f"{path} is truncated or not a fairseq index; {ADVICE}")
     if not count:
-        raise ValueError(f"{path} has no rows; {AGAIN}")
+        raise ValueError(f"{path} has no rows; {ADVICE}")
     dtype = np.dtype(indexed_dataset._code_to_dtype[code])
     lengths = np.memmap(path, np.int32, "r", _HEADER.size, (count,))
     positions = np.memmap(path, np.int64, "r", _HEADER.size + 4 * count, (count,))
@@ -80,7 +79,7 @@ def _read_index(path: Path) -> tuple[np.dtype, int]:
         sizes = lengths[start : start + _CHUNK].astype(np.int64) * dtype.itemsize
         ends = end + np.cumsum(sizes)
         if (sizes < 0).any() or (positions[start : start + _CHUNK] != ends - sizes).any():
-            raise ValueError(f"{path} is damaged: its rows must follow each other; {AGAIN}")
+            raise ValueError(f"{path} is damaged: its rows must follow each other; {ADVICE}")
         end = int(ends[-1])
     return dtype, end
 
@@ -90,16 +89,16 @@ def _check_ids(path: Path, dtype: np.dtype, num_entries: int) -> None:
     ids = np.memmap(path, dtype, "r")[: MAX_SCANNED_BYTES // dtype.itemsize]
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
-        for wrong in (int(chunk.max()), int(chunk.min())):
-            if not 0 <= wrong < num_entries:
+        for extreme in (int(chunk.max()), int(chunk.min())):
+            if not 0 <= extreme < num_entries:
                 raise ValueError(
-                    f"{path} has the ID {wrong:,}, but the dictionary (dict.txt) has {num_entries:,} entries, with "
-                    f"fairseq's own; one of them is damaged or of other data; {AGAIN}"
+                    f"{path} has the ID {extreme:,}, but the dictionary (dict.txt) has {num_entries:,} entries, with "
+                    f"fairseq's own; one of them is damaged or of other data; {ADVICE}"
                 )
 
 
 def patch_dataset_loading() -> None:
-    """Let fairseq's loader, which all tasks use, give the errors of ``open_dataset``."""
+    """Let fairseq's loader, which all tasks use, raise the errors of ``open_dataset``."""
     load = data_utils.load_indexed_dataset
 
     @wraps(load)
@@ -113,7 +112,9 @@ def patch_dataset_loading() -> None:
                 if not any(exists.values()):
                     break
                 if missing := [suffix for suffix in exists if not exists[suffix]]:
-                    raise ValueError(f"{prefix}.{missing[0]} does not exist, but the other file of {prefix}; {AGAIN}")
+                    raise ValueError(
+                        f"{prefix}.{missing[0]} does not exist, but the other file of {prefix} does; {ADVICE}"
+                    )
                 if dataset_impl or indexed_dataset.infer_dataset_impl(prefix) in (None, "mmap"):
                     check_dataset(Path(prefix), len(dictionary) if dictionary is not None else None)
         return load(path, dictionary, dataset_impl, combine, *args, **kwargs)

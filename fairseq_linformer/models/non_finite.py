@@ -104,14 +104,14 @@ def patch_validation() -> None:
         return output
 
     @wraps(save_checkpoint)
-    def save_unless_best(cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any, *args: Any) -> Any:
+    def save_without_nan_as_best(cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any, *args: Any) -> Any:
         # fairseq compares the metric of the first subset, which can be finite: the accuracy of NaN logits.
         first_is_finite = next(iter(getattr(trainer, "linformer_valid", {}).values()), True)
         is_usable = val_loss is not None and first_is_finite and math.isfinite(val_loss)
         return save_checkpoint(cfg, trainer, epoch_itr, val_loss if is_usable else None, *args)
 
     Trainer.begin_valid_epoch, Trainer.get_valid_iterator = begin_and_forget, get_and_remember
-    Trainer.valid_step, checkpoint_utils.save_checkpoint = step_and_warn, save_unless_best
+    Trainer.valid_step, checkpoint_utils.save_checkpoint = step_and_warn, save_without_nan_as_best
 
 
 def describe_data(trainer: Any, samples: Sequence[Any], losses: Sequence[torch.Tensor]) -> str:

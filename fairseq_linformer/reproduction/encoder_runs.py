@@ -38,7 +38,7 @@ class Sizes:
     Attributes:
         n: of the distilled models.
         models: the encoder first.
-        longer: models that are also finetuned on ``longer_task`` with twice the n, by resizing.
+        longer: models that are also finetuned on ``LONGER_TASK`` with twice the n, by resizing.
         distillation: of each Linformer.
         recipes: learning rate, batch size and epochs of finetuning, by task.
         seeds: of finetuning; each model is distilled once.
@@ -99,7 +99,7 @@ class EncoderRuns:
         self._jobs = {each: [_job(sizes, each, seed, inputs, folder) for seed in sizes.seeds] for each in chosen}
 
     def work(self, until: float | None) -> str:
-        """Run what is not done; returns what is left, in words, or an empty string."""
+        """Run the unfinished distillations and finetunings; returns a sentence if some are left, or an empty string."""
         units = [unit for model in dict.fromkeys(m.model for m in self._members) for unit in self._units(model)]
         left = work_through(units, self._folder, until)
         for member in self.finished:

@@ -40,7 +40,7 @@ class EncoderTasks(Experiment):
         return f"{tokens:,} tokens of distillation, {len(self.members(scale)) * len(sizes.seeds)} finetunings"
 
     def members(self, scale: str) -> list[Member]:
-        """What has a record each."""
+        """The models and tasks that have a record each."""
         return members(self.sizes[scale])
 
     def configuration(self, scale: str, member: Member, inputs: Inputs) -> dict[str, Any]:

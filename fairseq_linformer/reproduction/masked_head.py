@@ -14,9 +14,10 @@ from omegaconf import OmegaConf
 from ..checkpoints.models import build_model
 from ..progress import Progress
 
-HEAD = "encoder.lm_head."
-TIED = f"{HEAD}weight"
-"""The output embeddings: those of the input, which are frozen."""
+PREFIX = "encoder.lm_head."
+"""Of the names of the head's parameters."""
+TIED = f"{PREFIX}weight"
+"""The output embeddings, which are tied to those of the input and frozen with the encoder."""
 WARMUP = 0.05
 """Share of the updates with learning rate warmup; then it decays linearly to zero."""
 
@@ -26,9 +27,11 @@ class HeadTraining:
     """
     Attributes:
         n: tokens per block.
+        updates: number of updates.
         batch_size: blocks per update.
         lr: peak learning rate of Adam.
         amp: compute in bf16.
+        seed: of the blocks' order and masks.
     """
 
     n: int
@@ -40,7 +43,7 @@ class HeadTraining:
 
 
 def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) -> dict[str, Any]:
-    """Train dense layer, norm and bias of the head.
+    """Train the dense layer, the norm and the bias of the head.
 
     Args:
         checkpoint: of ``roberta`` or ``roberta_eps``, with a head, trained or not.
@@ -54,7 +57,7 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
     """
     torch.manual_seed(options.seed)
     model = build_model(checkpoint).eval()
-    trained = {name: p for name, p in model.named_parameters() if name.startswith(HEAD) and name != TIED}
+    trained = {name: p for name, p in model.named_parameters() if name.startswith(PREFIX) and name != TIED}
     optimizer = torch.optim.AdamW(trained.values(), options.lr, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.0)
     warmup = max(1, round(WARMUP * options.updates))
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -79,7 +82,7 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
 
 
 def _batches(text: Path, options: HeadTraining) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Tokens, (B, n); which of them are masked; and the masked ones; epoch after epoch."""
+    """Masked blocks and where they are masked, (B, n), and the original IDs there, (M,); epoch after epoch."""
     config = MaskedLMConfig(data=str(text), tokens_per_sample=options.n, seed=options.seed)
     task = MaskedLMTask.setup_task(OmegaConf.structured(config))
     task.load_dataset("train")

@@ -1,7 +1,7 @@
 """Masked LM of a pretrained Transformer with a new head, and of the Linformers converted from it.
 
 RUNS/SCALE/models/transformer/                  the Transformer, see ``encoder_models.py``
-RUNS/SCALE/encoder-perplexity/head.pt           with its head, which was trained on the frozen encoder
+RUNS/SCALE/encoder-perplexity/head.pt           the same with a head, trained while the encoder is frozen
 RUNS/SCALE/encoder-perplexity/start-MODEL.pt    a Linformer converted from it
 RUNS/SCALE/encoder-perplexity/MODEL-seedS/      as in ``launching/run_folder.py``, with the perplexity of ``scoring.py``
 """
@@ -21,14 +21,14 @@ from . import scoring
 from .encoder_models import EncoderModel
 from .masked_head import HeadTraining, train_head
 from .scoring import FinishedRun
-from .shared_work import Unit
+from .shared_work import LOCKS, Unit, lock
 from .text import find_shards
 
 FOLDER, HEAD, LOG, CONFIG = "encoder-perplexity", "head.pt", "masked_lm.txt", CONFIGS / "pretrain" / "base.yaml"
 WARMUP = 0.1
 """Share of the updates with learning rate warmup; then it decays linearly to zero."""
 VALIDATIONS, VALID_BATCHES = 5, 8
-"""Points of a validation curve, and batches behind each."""
+"""Number of points of a validation curve, and of batches that each is measured on."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ class Sizes:
         window: W of those with a local window.
         models: the Transformer first.
         head: how the head is trained.
-        updates, batch_size, lr: of each model; n tokens per sentence.
+        updates, batch_size: number of updates of each model, and blocks of n tokens per update.
+        lr: peak learning rate.
+        amp: train in mixed precision.
+        seeds: of the runs of each model.
     """
 
     n: int
@@ -64,7 +67,7 @@ class MaskedRuns:
     """The head, and the runs of all models.
 
     Attributes:
-        transformer: its checkpoint.
+        transformer: checkpoint of the Transformer without a head.
         text: folder of ``prepare pretraining``.
         scale_folder: RUNS/SCALE.
     """
@@ -99,12 +102,14 @@ class MaskedRuns:
         return [self._run(model, seed) for seed in self.sizes.seeds]
 
     def start(self, model: EncoderModel) -> Path:
-        """The Transformer with its head; or a Linformer that is converted from it, unless the file exists."""
+        """The Transformer with its head, or the Linformer converted from it, which is written unless it exists."""
         start = self.folder / f"start-{model.name}.pt"
         if model.k is None:
             return self.head
-        if not start.exists():
-            write_checkpoint(from_roberta(read_checkpoint(self.head), **model.options), start)
+        # Processes that begin runs of two seeds at the same time would both write the file.
+        with lock(self.folder / LOCKS / start.stem, wait=True):
+            if not start.exists():
+                write_checkpoint(from_roberta(read_checkpoint(self.head), **model.options), start)
         return start
 
     def _run(self, model: EncoderModel, seed: int) -> FinishedRun:

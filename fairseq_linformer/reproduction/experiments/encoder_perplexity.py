@@ -1,4 +1,4 @@
-"""Figure 3 (a) on an encoder that has learned something: masked LM of a Transformer, and of Linformers made from it.
+"""Figure 3 (a) on a pretrained encoder: masked LM of a Transformer, and of Linformers converted from it.
 
 Usage:
 
@@ -37,8 +37,6 @@ from .figure_3 import NEARLY
 
 NAME = masked_runs.FOLDER
 TOLERANCE = {"perplexity": 0.05, "bits": 0.02}
-
-
 SIZES = {
     "smoke": Sizes(32, 4, models_at(32, 4)[:2], HeadTraining(32, 4, 2, 1e-3, False), 5, 2, 1e-4, False, (1,)),
     "encoder": Sizes(512, 16, models_at(512, 16), HeadTraining(512, 400, 8, 1e-3, True), 200, 8, 1e-4, True, (1, 2, 3)),
@@ -51,6 +49,7 @@ def label(model: EncoderModel) -> str:
 
 
 def identifier(model: EncoderModel, scale: str) -> str:
+    """The identifier of a model's record."""
     return f"{NAME}-{model.name}-{scale}"
 
 
@@ -61,15 +60,15 @@ def _rule(compare: Callable[[Record, Sizes], Comparison]) -> Evaluate:
         found = select_reproduced(records, NAME, scale)
         if not found or scale not in SIZES:
             return not_measured(f"of {NAME} at scale {scale}")
-        record = joined(found, scale)
+        record = join_records(found, scale)
         verdict = compare_trained(record, compare(record, SIZES[scale]))
         return replace(verdict, records=[each.identifier for each in found])
 
     return evaluate
 
 
-def joined(records: Sequence[Record], scale: str) -> Record:
-    """One record with the models of all, in the order of the plan."""
+def join_records(records: Sequence[Record], scale: str) -> Record:
+    """One record with the models of all ``records``, in the order of the plan."""
     order = [identifier(model, scale) for model in SIZES[scale].models]
     ordered = sorted(records, key=lambda record: order.index(record.identifier))
     measurements = {m.place: m for record in ordered for m in record.measurements}
@@ -83,34 +82,35 @@ def joined(records: Sequence[Record], scale: str) -> Record:
     )
 
 
-def _k(n: int, divisor: int, window: int = 0) -> str:
+def _label_at(n: int, divisor: int, window: int = 0) -> str:
+    """The label of the Linformer of k = n / divisor."""
     return label(EncoderModel(n, n // divisor, local_window=window))
 
 
 def _quarter_is_near(record: Record, sizes: Sizes) -> Comparison:
-    model = _k(sizes.n, 4)
+    model = _label_at(sizes.n, 4)
     return Comparison([model], [perplexity_at_most(record, model, "roberta", NEARLY)], at_equal_updates=True)
 
 
 def _window_is_near(record: Record, sizes: Sizes) -> Comparison:
-    model = _k(sizes.n, 4, sizes.window)
+    model = _label_at(sizes.n, 4, sizes.window)
     return Comparison([model], [perplexity_at_most(record, model, "roberta", NEARLY)], at_equal_updates=True)
 
 
 def _larger_is_better(record: Record, sizes: Sizes) -> Comparison:
-    models = [_k(sizes.n, divisor) for divisor in (8, 4, 2)]
+    models = [_label_at(sizes.n, divisor) for divisor in (8, 4, 2)]
     return Comparison(models, decreasing_perplexity(record, models), at_equal_updates=True)
 
 
 def _projections_help(record: Record, sizes: Sizes) -> Comparison:
-    model, control = _k(sizes.n, 4, sizes.window), label(EncoderModel(sizes.n, 1, local_window=sizes.window))
+    model, control = _label_at(sizes.n, 4, sizes.window), label(EncoderModel(sizes.n, 1, local_window=sizes.window))
     return Comparison([model, control], [perplexity_at_most(record, model, control)], at_equal_updates=True)
 
 
-_KNOWN = "(Written before the first measurement.)"
+_DATE = "(Written before the first measurement.)"
 _N = SIZES["encoder"].n
 CLAIMS = tuple(
-    Claim(f"{NAME}-{part}", f"{where}; n = 512", statement, f"{condition} {EQUAL_UPDATES} {_KNOWN}", _rule(compare))
+    Claim(f"{NAME}-{part}", f"{where}; n = 512", statement, f"{condition} {EQUAL_UPDATES} {_DATE}", _rule(compare))
     for part, where, statement, condition, compare in (
         (
             "k",
@@ -212,7 +212,7 @@ class EncoderPerplexity(Experiment):
 
 def _joined_by_scale(records: Sequence[Record]) -> list[Record]:
     return [
-        joined([r for r in records if r.scale == scale], scale).copy_with(identifier=f"{NAME}-{scale}")
+        join_records([r for r in records if r.scale == scale], scale).copy_with(identifier=f"{NAME}-{scale}")
         for scale in dict.fromkeys(r.scale for r in records)
     ]
 

@@ -34,7 +34,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 """By scale: how often each random fault is tried, and the tests."""
 TRIED, LOST = "tried", "lost"
-RANDOM, RANDOM_FAULTS = "SIGKILL", 20
+RANDOM, MIN_RANDOM = "SIGKILL", 20
 """The first word of faults at random moments, and how often each of them must be tried."""
 REPOSITORY = Path(__file__).parents[3]
 SUCCESS, SOME_FAILED = 0, 1
@@ -46,8 +46,8 @@ def _checks(record: Record) -> list[Check]:
     for lost in record.select(LOST):
         tried = cast(Measurement, record.find(TRIED, part=lost.part)).value
         checks.append(Check(FAILS if lost.value else HOLDS, f"{lost.part}: {tried:,.0f} tried, {lost.value:.0f} lost"))
-        if lost.part.startswith(RANDOM) and tried < RANDOM_FAULTS:
-            checks.append(Check(UNDECIDED, f"{lost.part}: {tried:.0f} tried; needs {RANDOM_FAULTS}"))
+        if lost.part.startswith(RANDOM) and tried < MIN_RANDOM:
+            checks.append(Check(UNDECIDED, f"{lost.part}: {tried:.0f} tried; needs {MIN_RANDOM}"))
     return checks
 
 
@@ -56,7 +56,7 @@ CLAIMS = (
         NAME,
         "this project: training and all commands",
         "No fault and no input loses a saved update, damages a file or runs foreign code.",
-        f"Holds if every test of a fault passes, and each kind of SIGKILL was tried at {RANDOM_FAULTS} random moments "
+        f"Holds if every test of a fault passes, and each kind of SIGKILL was tried at {MIN_RANDOM} random moments "
         "or more; does not hold if one test fails.",
         rule(NAME, f"{NAME}-*", _checks),
     ),
@@ -136,9 +136,9 @@ def count_faults(tests: Sequence[str], faults: int) -> tuple[Counter[str], Count
     if run.returncode not in (SUCCESS, SOME_FAILED) or not lines:
         raise ValueError(f"the tests of faults ended with status {run.returncode}; see above")
     for line in lines:
-        entry = json.loads(line)
-        tried[entry["kind"]] += 1
-        lost[entry["kind"]] += entry["lost"]
+        fault = json.loads(line)
+        tried[fault["kind"]] += 1
+        lost[fault["kind"]] += fault["lost"]
     return tried, lost
 
 

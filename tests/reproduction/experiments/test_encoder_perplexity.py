@@ -12,9 +12,9 @@ from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.perplexity import compute_perplexity
 from fairseq_linformer.reproduction import records as ledger
-from fairseq_linformer.reproduction.experiments.encoder_perplexity import NAME, SIZES, identifier, joined, label
+from fairseq_linformer.reproduction.experiments.encoder_perplexity import NAME, SIZES, identifier, join_records, label
 from fairseq_linformer.reproduction.experiments.figure_3 import NEARLY
-from fairseq_linformer.reproduction.masked_head import HEAD, TIED, HeadTraining, train_head
+from fairseq_linformer.reproduction.masked_head import PREFIX, TIED, HeadTraining, train_head
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.shared_work import LOCKS, lock
@@ -49,7 +49,7 @@ def results(inputs, tmp_path_factory):
 def test_records(results, inputs, capsys):
     records = ledger.read_folder(results)
     assert {r.identifier for r in records} == {identifier(model, "smoke") for model in SMOKE.models}
-    whole = joined(records, "smoke")
+    whole = join_records(records, "smoke")
     assert [m.model for m in whole.select("perplexity")] == [label(model) for model in SMOKE.models]
     before = {m.model: m.value for m in whole.select("bits_before")}
     after = {m.model: m.value for m in whole.select("bits", seed=None)}
@@ -70,7 +70,7 @@ def test_only_the_head_is_trained(results, inputs, tmp_path):
     options = HeadTraining(32, 30, 4, 1e-2, False)  # more than an epoch
     after = train_head(before, data, options)
     changed = {name for name in before["model"] if not torch.equal(before["model"][name], after["model"][name])}
-    assert changed == {name for name in before["model"] if name.startswith(HEAD) and name != TIED}
+    assert changed == {name for name in before["model"] if name.startswith(PREFIX) and name != TIED}
     again = train_head(before, data, options)
     assert all(torch.equal(after["model"][name], again["model"][name]) for name in changed)
     bits = []

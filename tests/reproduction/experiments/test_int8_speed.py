@@ -7,7 +7,7 @@ pytest.importorskip("transformers")
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import document_models as models
 from fairseq_linformer.reproduction import records as ledger
-from fairseq_linformer.reproduction.experiments.int8_speed import BAR_N, FASTER, NAME, PAIRS, RATE, RATIO, SIZES
+from fairseq_linformer.reproduction.experiments.int8_speed import LIMIT_N, MIN_RATIO, NAME, PAIRS, RATE, RATIO, SIZES
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
@@ -33,13 +33,13 @@ def test_record(tmp_path):
 
 def synthetic(lows=None):
     """A record at the limit of the rule, but with other lowest ratios by (model, baseline); None for not measured."""
-    limits = {(model, other): FASTER for model, others in PAIRS for other in others} | (lows or {})
+    limits = {(model, other): MIN_RATIO for model, others in PAIRS for other in others} | (lows or {})
     measurements = [
         Measurement(
             metric=RATIO,
             model=model,
             baseline=other,
-            n=BAR_N,
+            n=LIMIT_N,
             value=low + 1,
             unit="ratio of times",
             interval=(low, low + 2),
@@ -61,7 +61,7 @@ def synthetic(lows=None):
 def test_rule(pair):
     (claim,) = find(NAME).claims
     assert claim.evaluate([synthetic()], "cpu").outcome == HOLDS
-    assert claim.evaluate([synthetic({pair: FASTER - 0.01})], "cpu").outcome == FAILS
+    assert claim.evaluate([synthetic({pair: MIN_RATIO - 0.01})], "cpu").outcome == FAILS
     assert claim.evaluate([synthetic({pair: None})], "cpu").outcome == UNDECIDED
     assert claim.evaluate([], "cpu").outcome == UNMEASURED
 
