@@ -121,10 +121,6 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     array = sbatch("", *words, options=options, **jobs.controlled(tmp_path, HOLD="3,7"))
     job = f"{array}_1"
     slurm.wait_until(lambda: jobs.updates_done(run) == jobs.updates_done(cancelled) == 3)
-    # In the last 5 minutes Slurm sends USR1 at its next check of the limits, every 30 seconds.
-    hours, minutes, _ = map(int, slurm.state(job)["RunTime"].split(":"))
-    slurm.submit("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * hours + minutes + 4}")
-
     slurm.submit("scancel", f"{array}_0")
     second = sbatch("stopped", *arguments, nodes=1, options=[f"--output={tmp_path}/second.out"])
     slurm.wait_for(second, "FAILED")
@@ -135,6 +131,9 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     name = "encoder.sentence_encoder.layers.0.self_attn.E.delta"
     assert jobs.parameters(cancelled)[name].shape == (2, 16)
 
+    # In the last 5 minutes Slurm sends USR1 at its next check of the limits, every 30 seconds.
+    hours, minutes, _ = map(int, slurm.state(job)["RunTime"].split(":"))
+    slurm.submit("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * hours + minutes + 4}")
     slurm.wait_until(lambda: "received a signal to stop; saving at update 4" in jobs.rank_logs(run)[0])
 
     def resumed():
