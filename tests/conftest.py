@@ -47,14 +47,22 @@ def pytest_collection_modifyitems(items):
     items[:] = ordered + rest[taken:]
 
 
+REPORTS = pytest.StashKey[list]()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Write a line to FAULT_LOG for each test of a fault: its kind, and whether the test failed."""
+    """Write a line to FAULT_LOG for each test of a fault: its kind, and whether it was skipped or failed anywhere."""
     report = yield
     log, fault = os.environ.get("FAULT_LOG"), item.get_closest_marker("fault")
-    if log and fault and (report.when == "call" or (report.when == "setup" and report.failed)) and not report.skipped:
-        with open(log, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": fault.args[0], "lost": report.failed}) + "\n")
+    if log and fault:
+        reports = item.stash.setdefault(REPORTS, [])
+        reports.append(report)
+        if report.when == "teardown":  # which comes last, also if the setup failed
+            lost, skipped = any(each.failed for each in reports), any(each.skipped for each in reports)
+            outcome = "lost" if lost else "skipped" if skipped else "tried"
+            with open(log, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"kind": fault.args[0], "outcome": outcome}) + "\n")
     return report
 
 

@@ -35,11 +35,19 @@ def open_dataset(prefix: Path, num_entries: int | None = None) -> MMapIndexedDat
             the checksum in ``manifest.json``.
     """
     prefix = Path(prefix)
-    if not MMapIndexedDataset.exists(str(prefix)):
+    if not _exists(prefix):
         splits = sorted(path.stem for path in prefix.parent.glob("*.idx"))
         raise ValueError(f"{prefix}.idx does not exist; {prefix.parent} has {', '.join(splits) or 'no split'}")
     check_dataset(prefix, num_entries)
     return MMapIndexedDataset(str(prefix))
+
+
+def _exists(prefix: Path | str) -> bool:
+    """Whether both files exist; ValueError if only one does."""
+    missing = [suffix for suffix in ("idx", "bin") if not Path(f"{prefix}.{suffix}").exists()]
+    if len(missing) == 1:
+        raise ValueError(f"{prefix}.{missing[0]} does not exist, but the other file of {prefix} does; {ADVICE}")
+    return not missing
 
 
 def check_dataset(prefix: Path, num_entries: int | None = None) -> None:
@@ -81,6 +89,8 @@ def _read_index(path: Path) -> tuple[np.dtype, int]:
         if (sizes < 0).any() or (positions[start : start + _CHUNK] != ends - sizes).any():
             raise ValueError(f"{path} is damaged: its rows must follow each other; {ADVICE}")
         end = int(ends[-1])
+    if not end:
+        raise ValueError(f"{path} has only empty rows; {ADVICE}")
     return dtype, end
 
 
@@ -108,13 +118,8 @@ def patch_dataset_loading() -> None:
         if dataset_impl in (None, "mmap"):
             for k in itertools.count() if combine else (0,):  # fairseq combines train, train1, train2, ...
                 prefix = f"{path}{k or ''}"
-                exists = {suffix: Path(f"{prefix}.{suffix}").exists() for suffix in ("idx", "bin")}
-                if not any(exists.values()):
+                if not _exists(prefix):
                     break
-                if missing := [suffix for suffix in exists if not exists[suffix]]:
-                    raise ValueError(
-                        f"{prefix}.{missing[0]} does not exist, but the other file of {prefix} does; {ADVICE}"
-                    )
                 if dataset_impl or indexed_dataset.infer_dataset_impl(prefix) in (None, "mmap"):
                     check_dataset(Path(prefix), len(dictionary) if dictionary is not None else None)
         return load(path, dictionary, dataset_impl, combine, *args, **kwargs)

@@ -2,17 +2,21 @@
 
 RUNS/SCALE/models/transformer/                  the Transformer, see ``encoder_models.py``
 RUNS/SCALE/encoder-perplexity/head.pt           the same with a head, trained while the encoder is frozen
-RUNS/SCALE/encoder-perplexity/start-MODEL.pt    a Linformer converted from it
+RUNS/SCALE/encoder-perplexity/head.json         its options and the checksums of its inputs
+RUNS/SCALE/encoder-perplexity/start-MODEL-H.pt  a Linformer converted from the head with the checksum H
 RUNS/SCALE/encoder-perplexity/MODEL-seedS/      as in ``launching/run_folder.py``, with the perplexity of ``scoring.py``
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ..checkpoints.files import read_checkpoint, write_checkpoint
+from ..checkpoints.files import read_checkpoint, replace_checkpoint, write_checkpoint
 from ..checkpoints.roberta import from_roberta
+from ..files import read_json, write_lines
 from ..finetuning.initial_checkpoint import open_checkpoint
 from ..launching import local, run_folder
 from ..launching.training_job import TrainingJob, quote
@@ -22,7 +26,7 @@ from .encoder_models import EncoderModel
 from .masked_head import HeadTraining, train_head
 from .scoring import FinishedRun
 from .shared_work import LOCKS, Unit, lock
-from .text import find_shards
+from .text import checksums, digest, find_shards
 
 FOLDER, HEAD, LOG, CONFIG = "encoder-perplexity", "head.pt", "masked_lm.txt", CONFIGS / "pretrain" / "base.yaml"
 WARMUP = 0.1
@@ -87,11 +91,12 @@ class MaskedRuns:
 
     def units(self, models: Sequence[EncoderModel]) -> list[Unit]:
         """The head, and the runs of these models with each seed."""
-        units = [Unit("head", self.head.is_file, lambda: True, self._write_head)]
+        has_head = self._head_origin.is_file
+        units = [Unit("head", has_head, lambda: True, self._write_head)]
         for model in models:
             for seed in self.sizes.seeds:
                 run = partial(self._train, model, seed)
-                units.append(Unit(_name(model, seed), partial(self._is_done, model, seed), self.head.is_file, run))
+                units.append(Unit(_name(model, seed), partial(self._is_done, model, seed), has_head, run))
         return units
 
     def is_finished(self, model: EncoderModel) -> bool:
@@ -102,10 +107,15 @@ class MaskedRuns:
         return [self._run(model, seed) for seed in self.sizes.seeds]
 
     def start(self, model: EncoderModel) -> Path:
-        """The Transformer with its head, or the Linformer converted from it, which is written unless it exists."""
-        start = self.folder / f"start-{model.name}.pt"
+        """The Transformer with its head, or the Linformer converted from it, which is written unless it exists.
+
+        Raises:
+            ValueError: the head was trained with other options, or on another text.
+        """
+        self._check_head()
         if model.k is None:
             return self.head
+        start = self.folder / f"start-{model.name}-{digest(self.head)[:12]}.pt"
         # Processes that begin runs of two seeds at the same time would both write the file.
         with lock(self.folder / LOCKS / start.stem, wait=True):
             if not start.exists():
@@ -122,7 +132,25 @@ class MaskedRuns:
         """Takes minutes, so ``until`` is ignored."""
         checkpoint = train_head(read_checkpoint(self.transformer), find_shards(self.text)[0], self.sizes.head)
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(checkpoint, self.head)
+        replace_checkpoint(checkpoint, self.head)  # a process may have been killed before it wrote the origin
+        write_lines(self._head_origin, [json.dumps(self._describe_head(), indent=1)])
+
+    @property
+    def _head_origin(self) -> Path:
+        return self.head.with_suffix(".json")
+
+    def _describe_head(self) -> dict[str, Any]:
+        """Inputs of the head, and its checksum."""
+        inputs = {"options": asdict(self.sizes.head), "text": checksums(self.text)}
+        return {**inputs, "transformer": digest(self.transformer), "head": digest(self.head)}
+
+    def _check_head(self) -> None:
+        stored = read_json(self._head_origin) if self._head_origin.is_file() else {}
+        for key, value in self._describe_head().items():
+            if stored.get(key) != value:
+                raise ValueError(
+                    f"{self.head} was trained with other inputs, {key} differs; delete {self.folder}, or use other --runs"
+                )
 
     def _train(self, model: EncoderModel, seed: int, until: float | None) -> None:
         if local.train(self._job(model, seed), LOG, self.sizes.updates, until):

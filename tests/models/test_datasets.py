@@ -109,8 +109,19 @@ def test_ids_beyond_the_dictionary(prefix):
 @pytest.mark.parametrize("suffix", ["idx", "bin"])
 def test_one_file_of_two_is_missing(suffix, prefix):
     prefix.with_suffix(f".{suffix}").unlink()
-    with pytest.raises(ValueError, match=f"train.{suffix} does not exist, but"):
-        datasets.data_utils.load_indexed_dataset(str(prefix))
+    for load in (datasets.data_utils.load_indexed_dataset, datasets.open_dataset):
+        with pytest.raises(ValueError, match=f"train.{suffix} does not exist, but"):
+            load(str(prefix))
+
+
+@pytest.mark.fault("damaged data: without checksums")
+def test_only_empty_rows(tmp_path):
+    """numpy cannot map an empty file."""
+    writer = BinarizedWriter(tmp_path / "train", np.uint16)
+    writer.add(np.arange(0), np.array([0, 0]))
+    writer.finish()
+    with pytest.raises(ValueError, match="train.idx has only empty rows"):
+        datasets.open_dataset(tmp_path / "train", 8)
 
 
 def test_large_files_are_not_hashed(prefix, tmp_path, monkeypatch):

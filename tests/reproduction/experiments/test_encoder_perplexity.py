@@ -64,6 +64,16 @@ def test_records(results, inputs, capsys):
 
 
 @pytest.mark.slow
+def test_a_head_of_other_options_is_rejected(results, inputs):
+    origin = Path(inputs[-1]) / "smoke" / NAME / "head.json"
+    kept = origin.read_text()
+    origin.write_text(kept.replace('"lr": 0.001', '"lr": 0.002'))
+    with pytest.raises(SystemExit, match="head.pt was trained with other inputs, options"):
+        main(["reproduce", "--verify", identifier(SMOKE.models[0], "smoke"), *inputs[2:], "--results", str(results)])
+    origin.write_text(kept)
+
+
+@pytest.mark.slow
 def test_only_the_head_is_trained(results, inputs, tmp_path):
     folder, data = Path(inputs[-1]) / "smoke", Path(inputs[inputs.index("--data") + 1]) / "shard0"
     before = read_checkpoint(folder / "models/transformer/model.pt")

@@ -5,7 +5,7 @@ import pytest
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.experiments import faults
-from fairseq_linformer.reproduction.experiments.faults import LOST, NAME, TRIED
+from fairseq_linformer.reproduction.experiments.faults import KILLS, LOST, METRICS, NAME, TRIED
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
@@ -13,7 +13,7 @@ from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, U
 from ..sample_records import record
 
 CONFTEST = """
-from tests.conftest import pytest_runtest_makereport
+from tests.conftest import pytest_runtest_makereport  # noqa: F401
 """
 TESTS = """
 import os
@@ -33,6 +33,14 @@ def test_setup(broken): pass
 
 @pytest.mark.fault("full disk")
 def test_passes(): pass
+
+@pytest.fixture
+def left():
+    yield
+    raise OSError
+
+@pytest.mark.fault("full disk")
+def test_teardown(left): pass
 
 @pytest.mark.fault("bits")
 @pytest.mark.skip
@@ -58,11 +66,13 @@ def repository(tmp_path, monkeypatch):
 def test_counts(repository, tmp_path, capfd):
     main(["reproduce", NAME, "--scale", "cpu", "--results", str(tmp_path)])
     measured = ledger.read(tmp_path / f"{NAME}-cpu.json")
-    counts = {m.part: (m.value, measured.find(LOST, part=m.part).value) for m in measured.select(TRIED)}
-    assert counts == {"kill": (20, 1), "full disk": (2, 1)}
+    parts = {m.part for m in measured.measurements}
+    counts = {part: [measured.find(metric, part=part).value for metric in METRICS] for part in parts}
+    assert counts == {"kill": [20, 1, 0], "full disk": [3, 2, 0], "bits": [0, 0, 1]}
     assert find(NAME).claims[0].evaluate([measured], "cpu").outcome == FAILS
     (table,) = find(NAME).tables([measured])
-    assert table.rows == [["full disk", "2", "1"], ["kill", "20", "1"], ["all", "22", "2"]]
+    rows = [["bits", "0", "0", "1"], ["full disk", "3", "2", "0"], ["kill", "20", "1", "0"], ["all", "23", "3", "1"]]
+    assert table.rows == rows
     assert "FAILED" not in capfd.readouterr().out  # pytest writes to standard error
 
 
@@ -89,18 +99,26 @@ def synthetic(counts):
     )
 
 
-@pytest.mark.parametrize(
-    "counts, outcome",
-    [
-        ({"SIGKILL of one rank": (20, 0), "full disk": (1, 0)}, HOLDS),
-        ({"SIGKILL of one rank": (19, 0), "full disk": (1, 0)}, UNDECIDED),
-        ({"SIGKILL of one rank": (20, 0), "full disk": (9, 1)}, FAILS),
-    ],
-)
-def test_rule(counts, outcome):
+@pytest.mark.parametrize("kind", KILLS)
+def test_rule(kind):
     (claim,) = find(NAME).claims
-    assert claim.evaluate([synthetic(counts)], "cpu").outcome == outcome
+    enough = {**dict.fromkeys(KILLS, (20, 0)), "full disk": (1, 0)}
+
+    def outcome(**others):
+        counts = {k: v for k, v in {**enough, kind: others.pop("kills", (20, 0)), **others}.items() if v}
+        return claim.evaluate([synthetic(counts)], "cpu").outcome
+
+    assert outcome() == HOLDS
+    assert outcome(kills=(19, 0)) == outcome(kills=None) == UNDECIDED
+    assert outcome(kills=(20, 1)) == outcome(**{"full disk": (9, 1)}) == FAILS
     assert claim.evaluate([], "cpu").outcome == UNMEASURED
+
+
+def test_kinds():
+    """Those of the tests."""
+    from tests.launching.test_kills import PHASES
+
+    assert {kind.rpartition(", ")[2] for kind in KILLS} == set(PHASES)
 
 
 def test_bad_input(tmp_path, monkeypatch):
