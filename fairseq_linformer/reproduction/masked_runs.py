@@ -149,7 +149,8 @@ class MaskedRuns:
         for key, value in self._describe_head().items():
             if stored.get(key) != value:
                 raise ValueError(
-                    f"{self.head} was trained with other inputs, {key} differs; delete {self.folder}, or use other --runs"
+                    f"{self.head} was trained with other inputs ({key} differs); delete {self.folder}, or use another "
+                    "--runs"
                 )
 
     def _train(self, model: EncoderModel, seed: int, until: float | None) -> None:
