@@ -2,9 +2,9 @@
 
     LARGE_SHARE=1 python -m pytest -q -n 0 -s tests/large_inputs.py
 
-LARGE_SHARE=0.01 takes a hundredth of both. Each command is a child process; the memory of it and its own children is
-sampled, and must not grow after the first tenth of its output. The summaries are printed, and written to
-build/large_inputs. All of it needs 5 GB in pytest's ``--basetemp``.
+LARGE_SHARE=0.01 runs both at 1 % of these sizes. The test samples the memory of each command and its child processes,
+which must stay flat after the first tenth of the output. It prints the summaries and writes them to build/large_inputs.
+At full size it needs 5 GB of disk space in pytest's ``--basetemp``.
 """
 
 import json

@@ -7,7 +7,8 @@ loss passes unnoticed, and NaN as the best metric lets any later validation repl
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -35,21 +36,13 @@ def patch_training_step() -> None:
         task = trainer.task
         if "train_step" in vars(task):  # --amp repeats the update from within
             return train_step(trainer, samples, *args, **kwargs)
-        run, losses, updates = task.train_step, [], trainer.get_num_updates()
-
-        def run_and_remember(*args: Any, **kwargs: Any) -> Any:
-            result = run(*args, **kwargs)
-            losses.append(result[0].detach())
-            return result
-
-        task.train_step = run_and_remember
-        try:
-            output = train_step(trainer, samples, *args, **kwargs)
-        except FloatingPointError as error:
-            data = describe_data(trainer, samples, losses)
-            raise FloatingPointError(f"update {updates + 1}: {error}; {data}") from None
-        finally:
-            del task.train_step
+        updates = trainer.get_num_updates()
+        with _recorded_losses(task, "train_step") as losses:
+            try:
+                output = train_step(trainer, samples, *args, **kwargs)
+            except FloatingPointError as error:
+                data = describe_data(trainer, samples, losses)
+                raise FloatingPointError(f"update {updates + 1}: {error}; {data}") from None
         if trainer.get_num_updates() == updates:
             logger.warning("update %d is skipped; %s", updates + 1, describe_data(trainer, samples, losses))
         return output
@@ -80,18 +73,8 @@ def patch_validation() -> None:
         task = trainer.task
         if "valid_step" in vars(task):  # fairseq repeats the step from within, after running out of memory
             return valid_step(trainer, sample, *args, **kwargs)
-        run, losses = task.valid_step, []
-
-        def run_and_remember(*args: Any, **kwargs: Any) -> Any:
-            result = run(*args, **kwargs)
-            losses.append(result[0].detach())
-            return result
-
-        task.valid_step = run_and_remember
-        try:
+        with _recorded_losses(task, "valid_step") as losses:
             output = valid_step(trainer, sample, *args, **kwargs)
-        finally:
-            del task.valid_step
         is_finite = vars(trainer).setdefault("linformer_valid", {})
         subset = next(reversed(is_finite), "")
         # Without samples (no token is masked) fairseq computes 0 / 0, which it ignores.
@@ -112,6 +95,23 @@ def patch_validation() -> None:
 
     Trainer.begin_valid_epoch, Trainer.get_valid_iterator = begin_and_forget, get_and_remember
     Trainer.valid_step, checkpoint_utils.save_checkpoint = step_and_warn, save_without_nan_as_best
+
+
+@contextmanager
+def _recorded_losses(task: Any, step: str) -> Iterator[list[torch.Tensor]]:
+    """The losses that ``task.train_step`` or ``task.valid_step`` returns in the block."""
+    run, losses = getattr(task, step), []
+
+    def run_and_remember(*args: Any, **kwargs: Any) -> Any:
+        result = run(*args, **kwargs)
+        losses.append(result[0].detach())
+        return result
+
+    setattr(task, step, run_and_remember)
+    try:
+        yield losses
+    finally:
+        delattr(task, step)
 
 
 def describe_data(trainer: Any, samples: Sequence[Any], losses: Sequence[torch.Tensor]) -> str:

@@ -12,7 +12,7 @@ from ..launching.run_folder import lock_folder
 from ..machine import current_commit
 from .records import Measurement, Paper, Record, select_reproduced, significant
 from .registry import Claim, EarlierRule, Experiment, Inputs, Unfinished, experiments
-from .statistics import Check, Evaluate, Verdict, combine_records, not_measured
+from .statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate, Verdict, combine_records, not_measured
 
 TOLERANCE = {
     "ratio of times": 0.25,
@@ -281,6 +281,15 @@ def rule(
         return replace(verdict, remarks=[*verdict.remarks, *dict.fromkeys(remarks)])
 
     return evaluate
+
+
+def every_round_at_least(record: Record, model: str, baseline: str, n: int, bar: float) -> Check:
+    """Whether the baseline's time over the model's, ``time_ratio``, is at least ``bar`` in every round."""
+    m, text = record.find("time_ratio", model=model, baseline=baseline, n=n), f"n = {n:,}: {model} over {baseline}"
+    if m is None:
+        return Check(UNDECIDED, f"{text} was not measured")
+    text = f"{text} {m.value:.2f} [{m.low:.2f}, {m.high:.2f}]; needs ≥ {bar:g}"
+    return Check(HOLDS if m.low >= bar else FAILS, text)
 
 
 def setting(record: Record) -> str:

@@ -12,6 +12,7 @@ equally many updates on the same batches. A record per model. Start the command 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, cast
 
 from ...checkpoints.files import read_checkpoint, training_seconds
@@ -87,13 +88,8 @@ def _label_at(n: int, divisor: int, window: int = 0) -> str:
     return label(EncoderModel(n, n // divisor, local_window=window))
 
 
-def _quarter_is_near(record: Record, sizes: Sizes) -> Comparison:
-    model = _label_at(sizes.n, 4)
-    return Comparison([model], [perplexity_at_most(record, model, "roberta", NEARLY)], at_equal_updates=True)
-
-
-def _window_is_near(record: Record, sizes: Sizes) -> Comparison:
-    model = _label_at(sizes.n, 4, sizes.window)
+def _is_near(record: Record, sizes: Sizes, windowed: bool) -> Comparison:
+    model = _label_at(sizes.n, 4, sizes.window if windowed else 0)
     return Comparison([model], [perplexity_at_most(record, model, "roberta", NEARLY)], at_equal_updates=True)
 
 
@@ -126,7 +122,7 @@ CLAIMS = tuple(
             "Converted from an encoder, k = n / 4 is nearly on par with it.",
             f"Holds if k = {_N // 4} has at most {NEARLY:g} times the perplexity of the Transformer after as many "
             "updates; does not hold if it has more.",
-            _quarter_is_near,
+            partial(_is_near, windowed=False),
         ),
         (
             "window",
@@ -134,7 +130,7 @@ CLAIMS = tuple(
             "Converted from an encoder, k = n / 4 with 16 exact neighbors per side is nearly on par with it.",
             f"Holds if k = {_N // 4} with W = 16 has at most {NEARLY:g} times the perplexity of the Transformer after "
             "as many updates; does not hold if it has more.",
-            _window_is_near,
+            partial(_is_near, windowed=True),
         ),
         (
             "projections",

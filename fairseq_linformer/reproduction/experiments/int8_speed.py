@@ -22,11 +22,11 @@ from ...benchmark.timing import choose_clock, num_threads, ratio_spread, summari
 from ...checkpoints.onnx_export import check_packages
 from ...machine import current_commit
 from .. import document_models as models
-from ..cells import rule, spread
+from ..cells import every_round_at_least, rule, spread
 from ..records import Measurement, Paper, Record, ScaleName, circumstances
 from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
 from ..report.tables import MISSING, Table
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check
+from ..statistics import Check
 
 NAME = "int8-speed"
 RATIO, RATE = "time_ratio", "documents_per_second"
@@ -67,16 +67,9 @@ PAIRS = (
 
 
 def _checks(record: Record) -> list[Check]:
-    checks = []
-    for model, others in PAIRS:
-        for other in others:
-            m, text = record.find(RATIO, model=model, baseline=other, n=LIMIT_N), f"{model} over {other}"
-            if m is None:
-                checks.append(Check(UNDECIDED, f"n = {LIMIT_N}: {text} was not measured"))
-            else:
-                text = f"n = {LIMIT_N}: {text} {m.value:.2f} [{m.low:.2f}, {m.high:.2f}]; needs ≥ {MIN_RATIO:g}"
-                checks.append(Check(HOLDS if m.low >= MIN_RATIO else FAILS, text))
-    return checks
+    return [
+        every_round_at_least(record, model, other, LIMIT_N, MIN_RATIO) for model, others in PAIRS for other in others
+    ]
 
 
 CLAIMS = (

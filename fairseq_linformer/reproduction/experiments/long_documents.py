@@ -24,7 +24,7 @@ from ...benchmark.memory import GIB
 from ...benchmark.timing import choose_clock, num_threads, ratio_spread, summarize, time_interleaved
 from ...machine import current_commit
 from .. import document_models as models
-from ..cells import rule, single_value, spread
+from ..cells import every_round_at_least, rule, single_value, spread
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
 from ..records import Measurement, Paper, Record, ScaleName, circumstances
 from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
@@ -75,16 +75,11 @@ FLAT = (4096, 16384, 1.2)
 
 def _speed_checks(record: Record) -> list[Check]:
     """Every bar in every round; against models that compute every position, also for a Linformer that does."""
-    checks = []
-    for n, baseline, bar in BARS:
-        for model in (LINFORMER, EVERY_POSITION)[: 1 if baseline == TRANSFORMER else 2]:
-            m, of = record.find(RATIO, model=model, baseline=baseline, n=n), f"n = {n:,}: {model} over {baseline}"
-            if m is None:
-                checks.append(Check(UNDECIDED, f"{of} was not measured"))
-            else:
-                text = f"{of} {m.value:.2f} [{m.low:.2f}, {m.high:.2f}]; needs ≥ {bar:g}"
-                checks.append(Check(HOLDS if m.low >= bar else FAILS, text))
-    return checks
+    return [
+        every_round_at_least(record, model, baseline, n, bar)
+        for n, baseline, bar in BARS
+        for model in (LINFORMER, EVERY_POSITION)[: 1 if baseline == TRANSFORMER else 2]
+    ]
 
 
 def _memory_checks(record: Record) -> list[Check]:
