@@ -13,6 +13,8 @@ from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, U
 from ..sample_records import record
 
 CONFTEST = """
+import sys
+sys.path.insert(0, {repository!r})
 from tests.conftest import pytest_runtest_makereport  # noqa: F401
 """
 TESTS = """
