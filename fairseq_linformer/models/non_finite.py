@@ -7,6 +7,7 @@ loss passes unnoticed, and NaN as the best metric lets any later validation repl
 
 import logging
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -53,10 +54,20 @@ def patch_training_step() -> None:
 def patch_validation() -> None:
     """Warn of the first non-finite loss of each validation subset, and choose no best checkpoint by such a subset.
 
-    A loss is that of all ranks, so they agree; the ranks whose own loss is non-finite warn.
+    For ``--patience``, its metric is worse than any other; fairseq takes a first NaN as the best metric, and then stops
+    although later validations are better. A loss is that of all ranks, so they agree; the ranks whose own loss is
+    non-finite warn.
     """
     begin_valid_epoch, get_valid_iterator = Trainer.begin_valid_epoch, Trainer.get_valid_iterator
     valid_step, save_checkpoint = Trainer.valid_step, checkpoint_utils.save_checkpoint
+    init = Trainer.__init__
+
+    @wraps(init)
+    def init_and_patch(trainer: Any, *args: Any, **kwargs: Any) -> None:
+        init(trainer, *args, **kwargs)
+        for name in ("fairseq_cli.train", "__main__"):  # imported before this module or after it
+            if hasattr(sys.modules.get(name), "should_stop_early"):
+                _patch_validate(sys.modules[name])
 
     @wraps(begin_valid_epoch)
     def begin_and_forget(trainer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -88,13 +99,32 @@ def patch_validation() -> None:
 
     @wraps(save_checkpoint)
     def save_without_nan_as_best(cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any, *args: Any) -> Any:
-        # fairseq compares the metric of the first subset, which can be finite: the accuracy of NaN logits.
-        first_is_finite = next(iter(getattr(trainer, "linformer_valid", {}).values()), True)
-        is_usable = val_loss is not None and first_is_finite and math.isfinite(val_loss)
+        is_usable = val_loss is not None and _is_usable(trainer, val_loss)
         return save_checkpoint(cfg, trainer, epoch_itr, val_loss if is_usable else None, *args)
 
+    Trainer.__init__ = init_and_patch
     Trainer.begin_valid_epoch, Trainer.get_valid_iterator = begin_and_forget, get_and_remember
     Trainer.valid_step, checkpoint_utils.save_checkpoint = step_and_warn, save_without_nan_as_best
+
+
+def _patch_validate(program: Any) -> None:
+    """Let ``validate`` of fairseq-train return the worst metric of a first subset whose loss is non-finite."""
+    validate = program.validate
+    if hasattr(validate, "__wrapped__"):  # patched for an earlier trainer
+        return
+
+    @wraps(validate)
+    def validate_or_worst(cfg: Any, trainer: Any, *args: Any, **kwargs: Any) -> list[float]:
+        first, *others = validate(cfg, trainer, *args, **kwargs)
+        worst = -math.inf if cfg.checkpoint.maximize_best_checkpoint_metric else math.inf
+        return [first if _is_usable(trainer, first) else worst, *others]
+
+    program.validate = validate_or_worst
+
+
+def _is_usable(trainer: Any, metric: float) -> bool:
+    """Whether the metric of the first subset may select a checkpoint; the accuracy of NaN logits is finite, too."""
+    return math.isfinite(metric) and next(iter(getattr(trainer, "linformer_valid", {}).values()), True)
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 import logging
 import re
+from functools import partial
 from types import SimpleNamespace
 
+import fairseq_cli.train
 import pytest
 import torch
 from fairseq.criterions.masked_lm import MaskedLmLoss
@@ -31,6 +33,7 @@ def spoil(monkeypatch):
     return spoil
 
 
+@pytest.mark.fault("non-finite gradients")
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_error_names_update_epoch_iterations_and_samples(value, epoch, spoil, mlm_data, tmp_path):
@@ -50,6 +53,7 @@ def test_error_names_update_epoch_iterations_and_samples(value, epoch, spoil, ml
         assert load(tmp_path)["optimizer_history"][-1]["num_updates"] == 3
 
 
+@pytest.mark.fault("non-finite gradients")
 def test_log_names_each_update_that_fp16_skips(spoil, mlm_data, tmp_path, monkeypatch, caplog):
     # All that fairseq needs of a GPU. A CPU has no index.
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
@@ -125,6 +129,18 @@ def test_finite_metric_of_a_non_finite_loss_selects_no_best_checkpoint(mlm_data,
     metric = ["--best-checkpoint-metric", "num_updates", "--maximize-best-checkpoint-metric"]
     warned, best = validated(mlm_data, tmp_path, caplog, 2, *metric)
     assert len(warned) == 1 and best == 1
+
+
+@pytest.mark.fault("non-finite validation loss")
+def test_patience_ignores_a_first_non_finite_loss(mlm_data, tmp_path, monkeypatch, caplog):
+    """Each later validation is better than the one before, except the last two."""
+    loss_of = [float("nan"), float("inf"), 5, 4, 3, float("nan"), 4, 1]
+    losses_in_validation(
+        monkeypatch, lambda number, loss, size: (loss * 0 + loss_of[(number - 1) // BATCHES] * size, size)
+    )
+    monkeypatch.setattr(fairseq_cli.train, "should_stop_early", partial(fairseq_cli.train.should_stop_early))
+    _, best = validated(mlm_data, tmp_path, caplog, len(loss_of), "--patience", 2)
+    assert best == 5 and load(tmp_path)["optimizer_history"][-1]["num_updates"] == 7
 
 
 def test_batch_without_masked_tokens_is_no_fault(mlm_data, tmp_path, monkeypatch, caplog):
