@@ -41,6 +41,8 @@ PROBABILITY = {"at_least": 0, "below": 1}
 SIZE = {"at_least": 1, "deferred": True}
 POSITIONS_LIMIT = 1 << 20
 """Largest n; E and F of a layer then have 2 GiB at k = 256."""
+LAYERS_LIMIT = 1 << 10
+"""Largest number of layers: a stranger's configuration must not keep the processor busy building layers."""
 
 
 def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = None) -> None:
@@ -63,6 +65,9 @@ def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = N
         if choices and value not in choices:
             allowed = ("one of " if len(choices) > 1 else "") + ", ".join(map(str, choices))
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        kinds = int if declaration.type is int else int | float
+        if lowest is not None and not isinstance(value, kinds):
+            raise ValueError(f"{name} must be {'an integer' if kinds is int else 'a number'}, got {value!r}")
         highest = limits.get("at_most")
         if highest is not None and value > highest:
             raise ValueError(f"{name} must be between {lowest} and {highest:,}, got {value}")
@@ -140,7 +145,14 @@ class LinformerConfig:
     )
     """See ``modules/local_window.py``."""
 
-    layers: int = setting(12, "num encoder layers", **SIZE, fairseq="encoder_layers", transformers="num_hidden_layers")
+    layers: int = setting(
+        12,
+        "num encoder layers",
+        **SIZE,
+        at_most=LAYERS_LIMIT,
+        fairseq="encoder_layers",
+        transformers="num_hidden_layers",
+    )
     embed_dim: int = setting(
         768, "encoder embedding dimension", **SIZE, fairseq="encoder_embed_dim", transformers="hidden_size"
     )

@@ -194,6 +194,10 @@ def edit_weights(folder: Path, edit) -> None:
         (lambda f: edit_config(f, model_type="roberta"), "model_type .* got 'roberta'"),
         (lambda f: edit_config(f, fairseq=None), "no 'fairseq'"),
         (lambda f: edit_config(f, sharing="rowwise"), "sharing must .*'rowwise'"),
+        (lambda f: edit_config(f, embed_dim="16"), "embed_dim must be an integer, got '16'"),
+        (lambda f: edit_config(f, dropout=[0]), "dropout must be a number, got \\[0\\]"),
+        (lambda f: edit_config(f, embed_dim=1 << 24), "exported.*embed_tokens.weight"),
+        (lambda f: edit_config(f, layers=1 << 30), "layers must .*1,024.* got 1073741824"),
         (lambda f: edit_config(f, layers=3), "exported.*linformer.encoder.layers.2.* is missing"),
         (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "as a pickle"),
         (
