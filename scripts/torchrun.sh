@@ -10,7 +10,7 @@
 #
 # Arguments and the variables CONFIG, DEVICE, RUNS, NAME, COLLECTIVE_TIMEOUT and PYTHON are as in
 # scripts/slurm/train.sbatch. NPROC_PER_NODE is the number of processes per node (default: the number of GPUs). Output
-# goes to RUNS/NAME, which all nodes must share. On INT, TERM or USR1 the current update is finished, a checkpoint is
+# goes to RUNS/NAME, which all nodes must share. On INT, TERM, HUP or USR1 the current update is finished, a checkpoint is
 # saved, and the exit status is 75, within SHUTDOWN_TIMEOUT (600) seconds. Rerun the command to resume.
 set -euo pipefail
 root=$(dirname "$0")/..
@@ -36,7 +36,7 @@ done
 processes=$((nodes * processes_here))
 
 stopping=0
-trap 'stopping=1' INT TERM USR1
+trap 'stopping=1' INT TERM HUP USR1
 other_node=()
 [ "$node_rank" = 0 ] || other_node=(--folder-only)
 run=$("$python" -m fairseq_linformer.launching.preflight folder "${other_node[@]}" --processes "$processes" "$@")
@@ -64,14 +64,14 @@ echo "$processes_here of $processes processes on $(hostname), run folder $run"
     --shutdown-timeout "${SHUTDOWN_TIMEOUT:-600}" \
     -m fairseq_linformer.launching.worker --processes "$processes" "$@" 2>"$logs/torchrun.txt" &
 launcher=$!
-trap 'kill -TERM "$launcher" 2>/dev/null || true' INT TERM USR1
+trap 'kill -TERM "$launcher" 2>/dev/null || true' INT TERM HUP USR1
 status=0
 wait "$launcher" || status=$?
 while kill -0 "$launcher" 2>/dev/null; do # a signal interrupts wait
     status=0
     wait "$launcher" || status=$?
 done
-trap - INT TERM USR1
+trap - INT TERM HUP USR1
 
 if [ "$run/stopped" -nt "$started" ]; then
     echo "stopped by a signal; rerun the command to resume"

@@ -6,10 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 from fairseq_linformer.files import atomic, new_folder, with_seal, without_seal
+
+
+def reset_signals():
+    """Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
 
 HALF = """
 import sys, time
@@ -43,11 +51,24 @@ def test_error_of_a_library_keeps_its_sentence(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_terminated_command_leaves_no_partial_files(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", HALF, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True)
+@pytest.mark.fault("signal to a command")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_stopped_command_leaves_no_partial_files(number, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HALF, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True, preexec_fn=reset_signals
+    )
     assert process.stdout.readline() == "begun\n" and list(tmp_path.iterdir())
-    process.terminate()
-    assert process.wait(60) == 128 + signal.SIGTERM and not list(tmp_path.iterdir())
+    process.send_signal(number)
+    assert process.wait(60) == 128 + number and not list(tmp_path.iterdir())
+
+
+def test_nohup_is_respected(tmp_path):
+    hang_up = HALF.replace("time.sleep(60)", "os.kill(os.getpid(), signal.SIGHUP)").replace(
+        "sys, time", "os, signal, sys"
+    )
+    ignore = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    done = subprocess.run([sys.executable, "-c", hang_up, str(tmp_path / "out")], preexec_fn=ignore)
+    assert done.returncode == 0 and (tmp_path / "out/half").exists()
 
 
 def test_a_seal_detects_an_edit():

@@ -9,8 +9,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 from ..errors import first_line
+from ..signals import hangup
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
 from .parsers import HelpFormatter, Parser, reject_empty_folders, reject_renamed
 
@@ -71,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
     try:
         reject_empty_folders(options)
-        with _exit_on_sigterm():
+        with _exit_on_signals():
             if text := options.run(options):
                 print(text)
     except KeyboardInterrupt:
@@ -101,13 +104,18 @@ def limit_spinning() -> None:
 
 
 @contextmanager
-def _exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that temporary files are removed."""
+def _exit_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP, except under nohup, into SystemExit, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, *hangup())}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

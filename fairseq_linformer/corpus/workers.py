@@ -1,6 +1,6 @@
 """Worker processes that tokenize chunks.
 
-An error or Ctrl-C terminates them without waiting: a chunk of a compressed file can take hours, and chunk files are
+An error or a signal terminates them without waiting: a chunk of a compressed file can take hours, and chunk files are
 written atomically.
 """
 
@@ -23,6 +23,7 @@ from .plan import Chunk
 from .sources import Source
 from .tokenizer import load_tokenizer
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _state: dict[str, Any] = {}
 """In a worker process, the arguments of ``tokenize_chunk`` that are the same for all chunks."""
 
@@ -46,37 +47,39 @@ def tokenize_chunks(
     Raises:
         ValueError: a source is damaged, or a process was killed or could not start.
         OSError: a file cannot be read or written.
-        KeyboardInterrupt: Ctrl-C.
+        KeyboardInterrupt, SystemExit: of the handler of a signal, after the workers have ended.
     """
     if not missing:
         return
     workers = min(len(missing), workers or len(os.sched_getaffinity(0)))
     context = multiprocessing.get_context("spawn")  # threads of other libraries do not survive a fork
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (options, sources, folder, os.getpid()))
+    with _interrupts_blocked():  # this starts a process of multiprocessing
+        pool = ProcessPoolExecutor(workers, context, _start_worker, (options, sources, folder, os.getpid()))
     waiting: dict[Any, int] = {}
     total = sum(chunks[i].bytes for i in missing)
-    with Progress("tokenizing", total) as progress, _terminate_on_interrupt(pool) as interrupts:
-        try:
-            with _interrupts_blocked():
-                for i in missing:
-                    waiting[pool.submit(_tokenize_one, i, chunks[i])] = i
-            while waiting:
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    future.result()
-                    progress.add(chunks[waiting.pop(future)].bytes)
-        except BrokenProcessPool:
-            if not interrupts:
-                raise ValueError(
-                    f"a worker process of {folder} was killed or could not start; finished chunks are kept: rerun with "
-                    "fewer --workers if it ran out of memory; scripts must call prepare_corpus under "
-                    'if __name__ == "__main__"'
-                ) from None
-        finally:
-            if waiting:
-                _terminate(pool)
-            pool.shutdown()
-        if interrupts:
-            raise KeyboardInterrupt
+    with Progress("tokenizing", total) as progress:
+        with _terminate_on_signals(pool) as received:
+            try:
+                with _interrupts_blocked():
+                    for i in missing:
+                        waiting[pool.submit(_tokenize_one, i, chunks[i])] = i
+                while waiting:
+                    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                        future.result()
+                        progress.add(chunks[waiting.pop(future)].bytes)
+            except BrokenProcessPool:
+                if not received:
+                    raise ValueError(
+                        f"a worker process of {folder} was killed or could not start; finished chunks are kept: rerun "
+                        "with fewer --workers if it ran out of memory; scripts must call prepare_corpus under "
+                        'if __name__ == "__main__"'
+                    ) from None
+            finally:
+                if waiting:
+                    _terminate(pool)
+                pool.shutdown()
+        if received:
+            signal.raise_signal(received[0])
 
 
 def _terminate(pool: ProcessPoolExecutor) -> None:
@@ -86,32 +89,34 @@ def _terminate(pool: ProcessPoolExecutor) -> None:
 
 
 @contextmanager
-def _terminate_on_interrupt(pool: ProcessPoolExecutor) -> Iterator[list[int]]:
-    """Inside the block Ctrl-C terminates the workers and is recorded in the list.
+def _terminate_on_signals(pool: ProcessPoolExecutor) -> Iterator[list[int]]:
+    """Inside the block the signals that have a handler terminate the workers and are recorded in the list.
 
-    It does not raise: an exception inside ``wait`` would leave a lock held, and other threads waiting forever.
+    They do not raise: an exception inside ``wait`` would leave a lock held, and other threads waiting forever.
     """
-    interrupts: list[int] = []
+    received: list[int] = []
 
     def handle(number, frame) -> None:
-        interrupts.append(number)
+        received.append(number)
         _terminate(pool)
 
-    previous = signal.getsignal(signal.SIGINT)
-    if previous in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
-        yield interrupts
-        return
-    signal.signal(signal.SIGINT, handle)
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+        previous = {number: handler for number, handler in handlers.items() if callable(handler)}  # not ignored
+    for number in previous:
+        signal.signal(number, handle)
     try:
-        yield interrupts
+        yield received
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Processes started inside the block never receive Ctrl-C; this process receives it after the block."""
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """Processes started inside the block never receive Ctrl-C or SIGHUP; this process receives them after the block."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from threading import TIMEOUT_MAX, Event, Timer
 
+from ..signals import hangup
 from . import run_folder
 from .checkpoints import LAST
 from .progress import TrainingProgress
@@ -108,7 +109,7 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
         first_update.wait()
         worker.send_signal(signal.SIGTERM)  # no effect on a worker that has ended
 
-    handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, *hangup())}
     timer = Timer(TIMEOUT_MAX if seconds is None else min(seconds, TIMEOUT_MAX), stop)
     timer.daemon = True
     timer.start()

@@ -1,6 +1,7 @@
 """Graceful stops: on a signal, a job finishes its update, saves a checkpoint and exits, so that it can be requeued.
 
-Slurm sends USR1 minutes before the time limit (``--signal``) and TERM on preemption; torchrun forwards TERM and INT.
+Slurm sends USR1 minutes before the time limit (``--signal``) and TERM on preemption, a closed terminal HUP; torchrun
+forwards TERM, INT and HUP.
 Signals can reach processes during different updates, so the processes agree after each update. They exit with status 0,
 because Slurm kills all processes when one exits with another status; ``RUN/stopped`` marks unfinished training.
 """
@@ -19,13 +20,14 @@ from fairseq import checkpoint_utils
 from fairseq_cli import train
 
 from ..errors import first_line
+from ..signals import hangup
 from .run_folder import MAX_STOPS_AT_ONE_UPDATE, mark_stopped
 
 logger = logging.getLogger(__name__)
 
 SECONDS_FOR_PEERS = 30.0
 """Limit on the time that a stopping process waits for the others."""
-SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, *hangup())
 
 
 class StopRequest:

@@ -25,7 +25,15 @@ def write_endless_source(folder):
     return folder / "write_endless_source.txt.gz"
 
 
-def test_interruption_prints_one_line_and_keeps_finished_chunks(tmp_path, gpt2):
+def reset_signals():
+    """Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.mark.fault("signal to a command")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interruption_prints_one_line_and_keeps_finished_chunks(number, tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", build_documents(3000))
     command = [
         sys.executable,
@@ -53,14 +61,16 @@ def test_interruption_prints_one_line_and_keeps_finished_chunks(tmp_path, gpt2):
         text=True,
         cwd=Path(workers.__file__).parents[2],
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs of a shell ignore it
+        preexec_fn=reset_signals,
     )
     while not list((tmp_path / "out").glob("work/*.json")):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
+    # A terminal sends the other signals to the workers, too.
+    (os.kill if number == signal.SIGTERM else os.killpg)(process.pid, number)
     errors = process.communicate(timeout=300)[1]
-    assert process.returncode == 130 and errors.splitlines() == ["fairseq-linformer: interrupted"]
+    interrupted = ["fairseq-linformer: interrupted"] if number == signal.SIGINT else []
+    assert process.returncode == 128 + number and errors.splitlines() == interrupted
     assert list((tmp_path / "out").glob("work/*.json")) and not list((tmp_path / "out").glob("work/.*"))
 
 
@@ -84,9 +94,9 @@ def test_signal_handler_is_restored(monkeypatch):
     try:
         for handler in (signal.default_int_handler, signal.SIG_IGN):
             signal.signal(signal.SIGINT, handler)
-            with workers._terminate_on_interrupt(None) as interrupts:
+            with workers._terminate_on_signals(None) as received:
                 os.kill(os.getpid(), signal.SIGINT)
-            assert len(interrupts) == (handler != signal.SIG_IGN) and signal.getsignal(signal.SIGINT) == handler
+            assert len(received) == (handler != signal.SIG_IGN) and signal.getsignal(signal.SIGINT) == handler
     finally:
         signal.signal(signal.SIGINT, before)
 

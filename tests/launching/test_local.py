@@ -13,6 +13,7 @@ import pytest
 from fairseq_linformer.launching import local, run_folder
 from fairseq_linformer.launching.progress import TrainingProgress
 from fairseq_linformer.launching.training_job import TrainingJob
+from fairseq_linformer.signals import hangup
 
 from ..damaged_data import DAMAGE
 from ..fairseq_commands import load
@@ -47,10 +48,11 @@ def test_time_limit_stops_a_worker_after_its_first_update(worker, tmp_path):
     assert (tmp_path / "log").read_text().splitlines()[-1] == "stopped after the start"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.fault("signal to a command")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, *hangup()])
 def test_signal_is_forwarded_and_the_worker_awaited(number, worker, tmp_path):
     process, log = worker(STAND_IN), tmp_path / "log"
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
     def interrupt():
         while not log.exists() or "Start" not in log.read_text():
@@ -61,7 +63,7 @@ def test_signal_is_forwarded_and_the_worker_awaited(number, worker, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         local.follow(process, log, TrainingProgress("run", 9), None)
     assert process.poll() == 0 and "stopped after the start" in log.read_text()
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
 
 
 def test_failure_message_is_the_workers_or_its_last_line(worker, tmp_path, capsys):

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from fairseq_linformer.signals import hangup
+
 from . import jobs
 
 SRUN = """
@@ -123,8 +125,9 @@ def test_exit_status_of_workers_is_that_of_the_job(start, tmp_path):
     assert status == 0 and "training is already complete" in output
 
 
-def test_torchrun_can_be_stopped_before_training(stop_while_held, tmp_path):
-    status, output = stop_while_held(signal.SIGTERM, "scripts/torchrun.sh", HOLD="folder")
+@pytest.mark.parametrize("number", [signal.SIGTERM, *hangup()])
+def test_torchrun_can_be_stopped_before_training(number, stop_while_held, tmp_path):
+    status, output = stop_while_held(number, "scripts/torchrun.sh", HOLD="folder")
     assert status == 75 and "stopped by a signal before training" in output
     assert not (tmp_path / "run/logs").exists()
 
