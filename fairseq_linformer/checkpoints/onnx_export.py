@@ -11,7 +11,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..corpus.tokenizer_files import GPT2_FILES, SENTENCEPIECE_FILE, TOKENIZER_FLAGS, WORDPIECE_FILE, TokenizerFiles
+from ..corpus.tokenizer_files import (
+    GPT2_FILES,
+    SENTENCEPIECE_FILE,
+    TOKENIZER_FLAGS,
+    WORDPIECE_FILE,
+    TokenizerFiles,
+    find_tokenizer_files,
+)
 from ..files import check_new_folder, new_folder
 from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.shapes import PADDING_IDX
@@ -21,7 +28,8 @@ from .huggingface_state import CLASSIFIER
 from .model_card import build_model_card
 from .onnx_card import describe_usage
 from .onnx_graph import DEFAULT_OPSET, EXTERNAL_BYTES, MAX_OPSET, MIN_OPSET, Model, write_graph
-from .tokenizer_files import DICTIONARY
+from .tokenizer_files import DICTIONARY, find_tokenizer
+from .transformers_loading import WEIGHTS
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_POSITIONS = 2
@@ -41,7 +49,7 @@ def to_onnx(
     tokenizer_files: TokenizerFiles | None = None,
     labels=None,
     tokenizer: bool = True,
-) -> None:
+) -> str | None:
     """Export a model to a folder for ``onnxruntime``.
 
     Args:
@@ -52,6 +60,9 @@ def to_onnx(
         max_positions: longest input of the graph; None for the model's n.
         opset: version of ONNX's operators.
         dictionary, tokenizer_files, labels, tokenizer: as in ``to_huggingface``; only for a checkpoint.
+
+    Returns:
+        Why the exported tokenizer is the slow one; None if it is fast, or if none is exported.
 
     Raises:
         ValueError: a file or option is invalid. Nothing is written.
@@ -95,6 +106,7 @@ def to_onnx(
         model = _build_model(config, weights, has_head)
         _write_model(model, target, settings)
         kind = _write_tokenizer(folder, target, settings["max_positions"]) if tokenizer else None
+        reason = _explain_slow(folder, config.max_positions) if kind == "slow" else None
         content = {key: value for key, value in config.to_dict().items() if key != "auto_map"}
         (target / "config.json").write_text(json.dumps({**content, "onnx": settings}, indent=2) + "\n")
         names = [config.id2label[i] for i in range(config.num_labels)] if has_head else []
@@ -103,10 +115,11 @@ def to_onnx(
             config.to_linformer_config(),
             config.classification_head_name if has_head else None,
             names,
-            kind,
+            f"slow: {reason}" if reason else kind,
             describe_usage(config, has_head, kind, settings),
         )
         (target / "README.md").write_text(card, encoding="utf-8")
+    return reason
 
 
 def check_packages(needed_by: str) -> None:
@@ -159,3 +172,10 @@ def _write_tokenizer(source: Path, target: Path, max_positions: int) -> str | No
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
     return "slow"
+
+
+def _explain_slow(folder: Path, max_positions: int) -> str | None:
+    """Why a folder for ``transformers`` has no fast tokenizer; None if this package did not write its tokenizer."""
+    if not (folder / DICTIONARY).is_file() or find_tokenizer_files(folder) is None:
+        return None
+    return getattr(find_tokenizer(folder / WEIGHTS, max_positions)[0], "why_slow", None)

@@ -238,14 +238,13 @@ def _to_huggingface(options: argparse.Namespace) -> str:
         labels=options.labels,
         tokenizer=options.tokenizer,
     )
-    note = f"; its tokenizer is the slow one: {reason}" if reason else ""
-    return f"{options.out} is written; load it with trust_remote_code=True{note}"
+    return f"{options.out} is written; load it with trust_remote_code=True{_note_slow(reason)}"
 
 
 def _to_onnx(options: argparse.Namespace) -> str:
     from ..checkpoints.onnx_export import to_onnx
 
-    to_onnx(
+    reason = to_onnx(
         options.checkpoint,
         options.out,
         int8=options.int8,
@@ -257,7 +256,11 @@ def _to_onnx(options: argparse.Namespace) -> str:
         labels=options.labels,
         tokenizer=options.tokenizer,
     )
-    return f"{options.out} is written; {options.out / 'README.md'} has the lines that run it"
+    return f"{options.out} is written; {options.out / 'README.md'} has the lines that run it{_note_slow(reason)}"
+
+
+def _note_slow(reason: str | None) -> str:
+    return f"; its tokenizer is the slow one: {reason}" if reason else ""
 
 
 def _from_huggingface(options: argparse.Namespace) -> str:

@@ -4,8 +4,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from .example_files import Example
 from .strided import StridedClassifier
 
 _CHUNK_ROWS = 1000
+_CHUNK_CHARACTERS = 1 << 22
+"""Of the text that is tokenized together, whose offsets and pieces take far more memory."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,7 @@ def encode_rows(classifier, examples: Iterable[Example], target: Callable[[str],
     Raises:
         ValueError: a label is not one of the head's, or as for ``read_examples``.
     """
-    examples = iter(examples)
-    while batch := list(islice(examples, _CHUNK_ROWS)):
+    for batch in split_rows(examples, _CHUNK_ROWS, _CHUNK_CHARACTERS, lambda row: sum(map(len, row.texts))):
         for example, encoded in zip(batch, classifier.encode([example.texts for example in batch])):
             try:
                 yield EncodedRow(example.location, encoded, None if example.label is None else target(example.label))
@@ -59,6 +60,23 @@ def encode_rows(classifier, examples: Iterable[Example], target: Callable[[str],
                 if isinstance(error, ValueError):
                     expected = "the model predicts a score, so labels must be finite numbers"
                 raise ValueError(f"{example.location}: unknown label {example.label!r}; {expected}") from None
+
+
+Row = TypeVar("Row")
+
+
+def split_rows(rows: Iterable[Row], max_rows: int, max_size: int, size_of: Callable[[Row], int]) -> Iterator[list[Row]]:
+    """Split rows into lists, each of which ends with its row ``max_rows`` or the one that brings it to ``max_size``."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += size_of(row)
+        if len(batch) == max_rows or size >= max_size:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def build_target_lookup(classifier) -> Callable[[str], float]:

@@ -17,6 +17,7 @@ from ..corpus.tokenizer_files import WORDPIECE_FILE
 from ..errors import first_line
 from ..files import read_json
 from .classifier import Encoding
+from .transformers_classifier import MIN_POSITIONS
 
 
 class OnnxClassifier:
@@ -30,7 +31,7 @@ class OnnxClassifier:
         max_positions: the longest input of the graph.
 
     Raises:
-        ValueError: the folder is damaged, or has no classification head or no ``tokenizer.json``.
+        ValueError: the folder is damaged, or has no classification head, no ``tokenizer.json`` or too small an n.
     """
 
     def __init__(self, folder):
@@ -47,6 +48,8 @@ class OnnxClassifier:
         self._tokenizer = Tokenizer.from_file(str(file))
         self._tokenizer.no_padding()  # batches are padded by ``logits``
         self.max_positions = config["onnx"]["max_positions"]
+        if self.max_positions < MIN_POSITIONS:  # tokenizers does not truncate a pair to so few
+            raise ValueError(f"{folder} must have at least {MIN_POSITIONS} positions, got {self.max_positions}")
         self._padding = config.get("pad_token_id", config.get("padding_idx", 1))
         names = [name for _, name in sorted(config["id2label"].items(), key=lambda item: int(item[0]))]
         self.is_score = config.get("problem_type") == "regression" or len(names) == 1

@@ -6,16 +6,16 @@ Padding does not change the model's output, so the result for a row depends on i
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from torch import Tensor
 
 from ..progress import Progress
-from .encoded_rows import EncodedRow
+from .encoded_rows import EncodedRow, split_rows
 
 WINDOW = 8192
-"""Rows held in memory and sorted by length together."""
+WINDOW_TOKENS = 512 * WINDOW
+"""Rows held in memory and sorted by length together: at most ``WINDOW``, and fewer if they have so many tokens."""
 MAX_TOKENS, BATCH_SIZE = 8192, 256
 
 
@@ -55,9 +55,8 @@ def predict(
         ValueError: a logit is NaN or infinite, or a limit is below 1.
     """
     check_batch_limits(max_tokens, batch_size)
-    rows = iter(rows)
     with Progress("evaluating", total, "rows") as progress:
-        while window := list(islice(rows, WINDOW)):
+        for window in split_rows(rows, WINDOW, WINDOW_TOKENS, lambda row: len(row.encoded["input_ids"])):
             lengths = [len(row.encoded["input_ids"]) for row in window]
             logits_of: dict[int, Tensor] = {}
             for batch in batch_by_length(lengths, max_tokens, batch_size):

@@ -1,6 +1,9 @@
 """Tiny models and their ONNX graphs. The tests of ONNX need the extra ``onnx``."""
 
 import math
+import re
+import subprocess
+import sys
 
 import numpy as np
 import onnxruntime
@@ -80,3 +83,18 @@ def count_products(events) -> int:
             )
             total += math.prod(outputs[0]) * inputs[0][-1]
     return total
+
+
+BLOCKER = "import sys; sys.modules.update(dict.fromkeys(('torch', 'fairseq', 'fairseq_linformer')))  # import fails\n"
+
+
+def run_card(folder, cwd) -> str:
+    """Run the lines of a model card where importing PyTorch, fairseq and this package fails."""
+    card = (folder / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    script = cwd / "card.py"
+    script.write_text(BLOCKER + code.replace("FOLDER", str(folder)))
+    environment = {"PATH": "/usr/bin:/bin", "HF_HOME": str(cwd / "home"), "HF_HUB_OFFLINE": "1", "HOME": str(cwd)}
+    run = subprocess.run([sys.executable, script], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout.strip()

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -17,9 +15,19 @@ onnx = pytest.importorskip("onnx")
 from fairseq_linformer.checkpoints import onnx_export, onnx_graph  # noqa: E402
 from fairseq_linformer.checkpoints.onnx_export import to_onnx  # noqa: E402
 from fairseq_linformer.cli import main  # noqa: E402
-from fairseq_linformer.huggingface import LinformerForSequenceClassification  # noqa: E402
+from fairseq_linformer.huggingface import LinformerForSequenceClassification, LinformerTokenizer  # noqa: E402
 
-from .onnx_models import N, build_masked_lm, build_model, count_products, largest_difference, open_graph, run_graph  # noqa: E402
+from ..huggingface.test_tokenizer import small_gpt2  # noqa: E402
+from .onnx_models import (  # noqa: E402
+    N,
+    build_masked_lm,
+    build_model,
+    count_products,
+    largest_difference,
+    open_graph,
+    run_card,
+    run_graph,
+)
 
 VARIANTS = {
     "headwise": dict(layers=2),
@@ -131,21 +139,6 @@ def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
         run_graph(session, torch.full((1, 41), 5), torch.ones(1, 41, dtype=torch.long))
 
 
-BLOCKER = "import sys; sys.modules.update(dict.fromkeys(('torch', 'fairseq', 'fairseq_linformer')))  # import fails\n"
-
-
-def run_card(folder, cwd) -> list:
-    """Run the lines of a model card where importing PyTorch, fairseq and this package fails."""
-    card = (folder / "README.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
-    script = cwd / "card.py"
-    script.write_text(BLOCKER + code.replace("FOLDER", str(folder)))
-    environment = {"PATH": "/usr/bin:/bin", "HF_HOME": str(cwd / "home"), "HF_HUB_OFFLINE": "1", "HOME": str(cwd)}
-    run = subprocess.run([sys.executable, script], cwd=cwd, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-2000:]
-    return run.stdout.strip()
-
-
 @pytest.mark.slow
 def test_card_of_a_checkpoint_runs_without_torch(classifier, pieces, tmp_path, capsys):
     """The slow tokenizer of a sentencepiece model whose pieces are not all in the dictionary."""
@@ -170,6 +163,20 @@ def test_bad_input(options, named, tmp_path):
     with pytest.raises(ValueError, match=named) as error:
         to_onnx(folder, tmp_path / "onnx", **options)
     assert "\n" not in str(error.value) and not (tmp_path / "onnx").exists()
+
+
+def test_why_the_tokenizer_is_slow(tmp_path, monkeypatch, capsys):
+    """Command and model card say it; the graph does not matter here."""
+    monkeypatch.setattr(onnx_export, "_write_model", lambda *_: None)
+    files = small_gpt2(tmp_path)
+    paths = (files / "dict.txt", None, files / "encoder.json", files / "vocab.bpe")
+    tokenizer = LinformerTokenizer(*(path and str(path) for path in paths))
+    for each in (build_masked_lm(vocab_size=len(tokenizer)), tokenizer):
+        each.save_pretrained(tmp_path / "model")
+    main(["convert", "to-onnx", str(tmp_path / "model"), str(tmp_path / "onnx")])
+    reason = "the dictionary lacks 40 pieces of the BPE"
+    assert f"tokenizer is the slow one: {reason}" in capsys.readouterr().out
+    assert f"| tokenizer | slow: {reason}" in (tmp_path / "onnx" / "README.md").read_text()
 
 
 def test_existing_folder_and_missing_package(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A folder of ``convert to-onnx`` is evaluated as the model that it was exported from."""
 
 import json
+import re
 
 import pytest
 
@@ -14,7 +15,7 @@ from fairseq_linformer.evaluation.onnx_classifier import OnnxClassifier
 from fairseq_linformer.evaluation.transformers_classifier import TransformersClassifier
 from fairseq_linformer.huggingface import LinformerTokenizer
 
-from ..checkpoints.onnx_models import build_masked_lm, build_model
+from ..checkpoints.onnx_models import build_masked_lm, build_model, run_card
 from ..huggingface.test_tokenizer import complete_dictionary, small_gpt2
 
 
@@ -39,6 +40,15 @@ def test_same_rows_and_logits(folders):
         expected, actual = theirs.encode(rows), ours.encode(rows)
         assert [row["input_ids"] for row in actual] == [row["input_ids"] for row in expected]
         assert (ours.logits(actual) - theirs.logits(expected)).abs().max() < 1e-4
+
+
+def test_card_runs_without_torch(folders, tmp_path):
+    """The lines of the card, with ``tokenizers`` alone, predict what this package predicts."""
+    classifier = OnnxClassifier(folders[1])
+    texts = re.findall(r"encode_batch\((.*)\)", (folders[1] / "README.md").read_text())
+    (rows,) = ([(text,) for text in json.loads(each)] for each in texts)
+    logits = classifier.logits(classifier.encode(rows))
+    assert run_card(folders[1], tmp_path) == str([f"LABEL_{i}" for i in logits.argmax(-1).tolist()])
 
 
 def test_command(folders, tmp_path, capsys):
@@ -74,7 +84,7 @@ def test_options_that_do_not_apply(options, named, folders, tmp_path, capsys):
         main(["evaluate", str(folders[1]), str(tmp_path / "rows.txt"), *options])
 
 
-def test_bad_folders(tmp_path):
+def test_bad_folders(folders, tmp_path):
     build_masked_lm().save_pretrained(tmp_path / "model")
     to_onnx(tmp_path / "model", tmp_path / "onnx")
     with pytest.raises(ValueError, match="onnx has no classification head"):
@@ -83,6 +93,11 @@ def test_bad_folders(tmp_path):
     config["architectures"] = ["LinformerForSequenceClassification"]
     (tmp_path / "onnx" / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=r"onnx has no tokenizer\.json"):
+        OnnxClassifier(tmp_path / "onnx")
+    config["onnx"]["max_positions"] = 4
+    (tmp_path / "onnx" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "onnx" / "tokenizer.json").write_bytes((folders[1] / "tokenizer.json").read_bytes())
+    with pytest.raises(ValueError, match="onnx must have at least 5 positions, got 4"):
         OnnxClassifier(tmp_path / "onnx")
     (tmp_path / "onnx" / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="config.json has no 'onnx'"):

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fairseq_linformer.evaluation import predict
+from fairseq_linformer.evaluation import encoded_rows, predict
 from fairseq_linformer.evaluation.encoded_rows import EncodedRow
+from fairseq_linformer.evaluation.example_files import Example
 
 
 class SumModel:
@@ -33,6 +34,39 @@ def test_results_are_in_the_order_of_the_rows(window, max_tokens, batch_size, mo
     assert (throughput.rows, throughput.tokens) == (8, sum(lengths)) and throughput.seconds > 0
     for batch in model.batches:
         assert len(batch) <= batch_size and (len(batch) == 1 or max(batch) * len(batch) <= max_tokens)
+
+
+def test_long_rows_are_few_in_memory(monkeypatch):
+    """Rows are read while those before them are still few tokens, whatever the number of rows."""
+    monkeypatch.setattr(predict, "WINDOW_TOKENS", 10)
+    read, yielded = 0, 0
+
+    def count(rows):
+        nonlocal read
+        for row in rows:
+            read += 1
+            assert read - yielded <= 3  # 12 tokens
+            yield row
+
+    for _ in predict.predict(SumModel(), count(rows([4] * 20)), predict.Throughput()):
+        yielded += 1
+    assert read == yielded == 20
+
+
+def test_long_texts_are_tokenized_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(encoded_rows, "_CHUNK_CHARACTERS", 8)
+    chunks = []
+
+    class Characters:
+        def encode(self, texts):
+            chunks.append(len(texts))
+            return [{"input_ids": list(map(ord, "".join(row)))} for row in texts]
+
+    examples = [
+        Example(f"data:{i}", text) for i, text in enumerate([("ab", "c"), ("d",), ("efgh",), ("i" * 30,), ("j",)])
+    ]
+    found = list(encoded_rows.encode_rows(Characters(), examples, float))
+    assert [row.location for row in found] == [f"data:{i}" for i in range(5)] and chunks == [3, 1, 1]
 
 
 def test_nan_logits_are_located():
