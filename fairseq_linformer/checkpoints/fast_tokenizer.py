@@ -1,8 +1,7 @@
-"""A ``tokenizer.json`` with exactly the token IDs of the slow tokenizer, for GPT-2's BPE.
+"""A ``tokenizer.json`` with exactly the token IDs of the slow tokenizer, for GPT-2's BPE and for BPE of sentencepiece.
 
-It gives every piece one ID, so the dictionary must have all pieces. For sentencepiece models there is none:
-``tokenizers`` normalizes Unicode by grapheme, not by character, and breaks ties of unigram scores in another order, so
-one of 10,000 to 20,000 lines of Wikipedia has other IDs.
+It gives every piece one ID, so the dictionary must have all pieces. For unigram models of sentencepiece there is none:
+``tokenizers`` breaks ties of scores in another order, so one of 10,000 lines of Wikipedia has other IDs.
 """
 
 import json
@@ -11,6 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast
 
 from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, ByteLevelBPE, LinformerTokenizer
+from .fast_sentencepiece import build_bpe
 
 # GPT-2's dictionary of pieces has it, its merges do not produce it, and RoBERTa's dictionary lacks it.
 _UNUSED = {"<|endoftext|>"}
@@ -22,16 +22,10 @@ def build_fast_tokenizer(slow: LinformerTokenizer) -> PreTrainedTokenizerFast:
     Raises:
         ValueError: there is none; the message is the reason.
     """
-    if not isinstance(slow.pieces, ByteLevelBPE):
-        raise ValueError("tokenizers and sentencepiece do not give all text the same token IDs")
-    model = json.loads(slow.pieces.tokenizer.to_str())["model"]
-    missing = sorted(model["vocab"].keys() - slow.ids.keys() - _UNUSED)
-    if missing:
-        raise ValueError(f"the dictionary lacks {len(missing):,} pieces of the BPE, such as {missing[0]!r}")
-    merges = [tuple(pair) for pair in model["merges"]]
-    tokenizer = Tokenizer(models.BPE(vocab=dict(slow.ids), merges=merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    if isinstance(slow.pieces, ByteLevelBPE):
+        tokenizer = _build_byte_level(slow)
+    else:
+        tokenizer = build_bpe(slow.pieces.processor.serialized_model_proto(), slow.ids)
     # The space before <mask> belongs to the masked word, as in the slow tokenizer.
     mask = AddedToken(MASK, lstrip=True, normalized=False, special=True)
     tokenizer.add_special_tokens([*(AddedToken(each, normalized=False, special=True) for each in FIRST_SYMBOLS), mask])
@@ -49,3 +43,16 @@ def build_fast_tokenizer(slow: LinformerTokenizer) -> PreTrainedTokenizerFast:
         model_max_length=slow.model_max_length,
         clean_up_tokenization_spaces=False,
     )
+
+
+def _build_byte_level(slow: LinformerTokenizer) -> Tokenizer:
+    assert isinstance(slow.pieces, ByteLevelBPE)
+    model = json.loads(slow.pieces.tokenizer.to_str())["model"]
+    missing = sorted(model["vocab"].keys() - slow.ids.keys() - _UNUSED)
+    if missing:
+        raise ValueError(f"the dictionary lacks {len(missing):,} pieces of the BPE, such as {missing[0]!r}")
+    merges = [tuple(pair) for pair in model["merges"]]
+    tokenizer = Tokenizer(models.BPE(vocab=dict(slow.ids), merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer

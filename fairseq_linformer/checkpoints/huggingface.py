@@ -12,12 +12,13 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..corpus.tokenizer_files import GPT2_FILES, TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
+from ..corpus.tokenizer_files import TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
     LinformerPreTrainedConfig,
+    LinformerTokenizer,
     write_code,
 )
 from ..models.authors_plugin import is_authors_state_dict
@@ -101,10 +102,9 @@ def to_huggingface(
         write_code(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
-            for path in files.values():
-                if path.name in GPT2_FILES:  # a fast tokenizer does not save what from_huggingface reads
-                    shutil.copyfile(path, folder / path.name)
-            shutil.copyfile(files["vocab_file"], folder / DICTIONARY)
+            for kind, path in files.items():
+                if kind in LinformerTokenizer.vocab_files_names:  # a fast tokenizer does not save what fairseq reads
+                    shutil.copyfile(path, folder / LinformerTokenizer.vocab_files_names[kind])
         names = [config.id2label[i] for i in range(config.num_labels)] if name else []
         reason = getattr(tokens, "why_slow", None) if tokenizer else None
         kind = None if not tokenizer else f"slow: {reason}" if reason else "fast"
@@ -124,7 +124,7 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     Args:
         folder: written by ``to_huggingface``, or later by ``save_pretrained`` or ``Trainer``.
         out: folder to write, new or empty.
-        dictionary: fairseq's ``dict.txt``; None for the one in the folder, if any.
+        dictionary: fairseq's ``dict.txt``, with the tokenizer next to it, if any; None for those in the folder.
 
     Raises:
         ValueError: the folder or an option is invalid. Nothing is written.
@@ -149,10 +149,11 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
 
     with new_folder(out) as target:
         torch.save(_build_checkpoint(config, state), target / "model.pt")
-        found = find_tokenizer_files(folder)
-        for path in found.paths if found else ():
-            shutil.copyfile(path, target / path.name)
         if dictionary is not None:
+            # Next to a dictionary, tokenizer.json is that of WordPiece: a fast tokenizer's other files are there, too.
+            found = find_tokenizer_files(Path(dictionary).parent) or find_tokenizer_files(folder)
+            for path in found.paths if found else ():
+                shutil.copyfile(path, target / path.name)
             _write_dictionaries(config, dictionary, target)
 
 

@@ -153,8 +153,20 @@ def complete_dictionary(folder: Path) -> Path:
     return folder
 
 
+def assert_equal_encodings(slow, fast) -> None:
+    """IDs, pairs, special tokens and truncation."""
+    sentences = [*texts(), "the <mask> sat </s>", "<s><mask>", "the cat<pad> <unk>"]
+    for a, b in zip(sentences, reversed(sentences)):
+        # transformers' fast tokenizers ignore an empty second sentence
+        for inputs in ((a,), (a, b if b.strip() else "a dog")):
+            expected, actual = (each(*inputs, return_special_tokens_mask=True) for each in (slow, fast))
+            assert actual.keys() == expected.keys() and dict(actual) == dict(expected), inputs
+        long = a + " the cat" * 20
+        for options in (dict(truncation=True), dict(truncation="only_first", max_length=12)):
+            assert fast(long, "a dog", **options)["input_ids"] == slow(long, "a dog", **options)["input_ids"]
+
+
 def test_fast_tokenizer_of_gpt2(tmp_path):
-    """IDs, pairs, special tokens, offsets and truncation."""
     folder = small_gpt2(tmp_path)
     slow, files = find_tokenizer(folder / "model.pt", 16)
     assert not slow.is_fast and "lacks 40 pieces" in slow.why_slow
@@ -165,14 +177,7 @@ def test_fast_tokenizer_of_gpt2(tmp_path):
     fast.save_pretrained(folder / "saved")
     fast = AutoTokenizer.from_pretrained(folder / "saved")
     assert fast.is_fast and len(fast) == len(slow)
-    sentences = [*texts(), "the <mask> sat </s>", "<s><mask>", "the cat<pad> <unk>"]
-    for a, b in zip(sentences, reversed(sentences)):
-        for inputs in ((a,), (a, b or "a dog")):  # transformers' fast tokenizers ignore an empty second sentence
-            expected, actual = (each(*inputs, return_special_tokens_mask=True) for each in (slow, fast))
-            assert actual.keys() == expected.keys() and dict(actual) == dict(expected), inputs
-        long = a + " the cat" * 20
-        for options in (dict(truncation=True), dict(truncation="only_first", max_length=12)):
-            assert fast(long, "a dog", **options)["input_ids"] == slow(long, "a dog", **options)["input_ids"]
+    assert_equal_encodings(slow, fast)
     encoded = fast("the cat sat", return_offsets_mapping=True)
     spans = ["the cat sat"[start:end] for start, end in encoded["offset_mapping"][1:-1]]
     assert "".join(spans) == "the cat sat" and encoded["offset_mapping"][0] == (0, 0)

@@ -49,11 +49,11 @@ def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
     model = AutoModelForMaskedLM.from_pretrained(masked_lm_folder)
     losses = train(model, tokenizer, rows, DataCollatorForLanguageModeling(tokenizer, seed=1), tmp_path)
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
-    # The saved folder has the code of the classes and the tokenizer files.
-    assert {"modeling_linformer.py", "projection.py", "tokenization_linformer.py", "dict.txt"} <= {
-        path.name for path in (tmp_path / "saved").iterdir()
-    }
-    from_huggingface(tmp_path / "saved", tmp_path / "back")
+    # The saved folder has the code of the classes, and of a fast tokenizer one file.
+    names = {path.name for path in (tmp_path / "saved").iterdir()}
+    assert {"modeling_linformer.py", "projection.py", "tokenizer.json"} <= names and "dict.txt" not in names
+    from_huggingface(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
+    assert {path.name for path in (tmp_path / "back").iterdir()} == {"model.pt", "dict.txt", "sentencepiece.bpe.model"}
     before, after = (
         fairseq_commands.load(masked_lm)["model"],
         fairseq_commands.load(tmp_path / "back", "model.pt")["model"],
