@@ -102,9 +102,9 @@ def to_huggingface(
         write_code(folder)
         if tokenizer:
             tokens.save_pretrained(folder)
-            for kind, path in files.items():
-                if kind in LinformerTokenizer.vocab_files_names:  # a fast tokenizer does not save what fairseq reads
-                    shutil.copyfile(path, folder / LinformerTokenizer.vocab_files_names[kind])
+            for key, path in files.items():
+                if key in LinformerTokenizer.vocab_files_names:  # a fast tokenizer does not save what fairseq reads
+                    shutil.copyfile(path, folder / LinformerTokenizer.vocab_files_names[key])
         names = [config.id2label[i] for i in range(config.num_labels)] if name else []
         reason = getattr(tokens, "why_slow", None) if tokenizer else None
         kind = None if not tokenizer else f"slow: {reason}" if reason else "fast"
