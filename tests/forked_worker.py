@@ -39,6 +39,11 @@ class ForkedWorker:
         return self.process.exitcode
 
 
+def forget_temporary_folder() -> None:
+    """In a forked process: have a folder of its own, since a worker removes its folder when it exits."""
+    multiprocessing.current_process()._config.pop("tempdir", None)
+
+
 def _work(words, environment, preexec_fn, reading, writing):
     os.close(reading)
     os.dup2(writing, 1)
@@ -49,6 +54,7 @@ def _work(words, environment, preexec_fn, reading, writing):
     os.environ.update(environment)
     # Writers of an earlier training in this process have lost their threads in the fork and would wait for them.
     progress_bar._tensorboard_writers.clear()
+    forget_temporary_folder()
     preexec_fn and preexec_fn()
     worker._exit_now(worker.main(words))
 

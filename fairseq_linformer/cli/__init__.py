@@ -15,7 +15,7 @@ from typing import NoReturn
 from ..errors import first_line
 from ..signals import hangup
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
-from .parsers import HelpFormatter, Parser, reject_empty_folders, reject_renamed
+from .parsers import HelpFormatter, Parser, reject_renamed
 
 NAME = "fairseq-linformer"
 SPIN_COUNT = "1000"
@@ -73,7 +73,6 @@ def main(arguments: list[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
     try:
-        reject_empty_folders(options)
         with _exit_on_signals():
             if text := options.run(options):
                 print(text)

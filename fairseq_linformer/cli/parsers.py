@@ -41,13 +41,6 @@ def reject_renamed(arguments: Sequence[str]) -> None:
             raise ValueError(f"{old} was renamed; use {names[old]}")
 
 
-def reject_empty_folders(options: argparse.Namespace) -> None:
-    """Raise ValueError if an option that names a folder is empty, which would mean the current folder or no option."""
-    for name in ("data", "results", "runs", "tasks"):
-        if getattr(options, name, None) == "":
-            raise ValueError(f"--{name} must name a folder, got ''")
-
-
 def reject_options(options: argparse.Namespace, names: Sequence[str], reason: str) -> None:
     """Raise ValueError if one of these options is set."""
     for name in names:
@@ -76,6 +69,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As in argparse, except that no value is empty: ``Path("")`` is the current folder."""
+        if not arg_string and action.nargs not in (argparse.PARSER, argparse.REMAINDER):
+            raise argparse.ArgumentError(action, "must not be empty, got ''")
+        return super()._get_value(action, arg_string)
 
 
 def add_command(commands: Any, name: str, help: str, examples: str, **options: Any) -> argparse.ArgumentParser:

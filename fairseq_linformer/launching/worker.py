@@ -11,6 +11,7 @@ import logging
 import multiprocessing
 import os
 import re
+import shutil
 import socket
 import sys
 import time
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -63,6 +65,7 @@ def read_rank() -> Rank:
 
 def main(words: list[str] | None = None) -> int:
     """Train, and return the exit status."""
+    get_temp_dir()  # the data loaders inherit it, so that it can be removed when they are killed
     request = StopRequest()
     request.listen()
     try:
@@ -161,12 +164,16 @@ def _device(cfg: DictConfig) -> str:
 
 
 def _exit_now(status: int) -> NoReturn:
-    """Exit without waiting for the data loaders, which ignore signals.
+    """Kill the data loaders, which ignore other signals, and exit.
 
-    Loaders end with this process, except those that have just started, which would keep its output open forever.
+    Most would end with this process, but those that have just started would keep its output open forever.
     """
-    for loader in multiprocessing.active_children():
+    loaders = multiprocessing.active_children()
+    for loader in loaders:
         loader.kill()
+    for loader in loaders:
+        loader.join()
+    shutil.rmtree(get_temp_dir(), ignore_errors=True)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -303,9 +303,9 @@ FINETUNE = [
         --max-positions 100000000 -> --max-positions must .*1,048,576.*100000000
         --truncation middle -> 'middle'
         --results nowhere -> nowhere
-        --results '' -> --results must .*''
-        --runs '' -> --runs must .*''
-        --data '' -> --data must .*''
+        --results '' -> --results: must not be empty
+        --runs '' -> --runs: must not be empty
+        --data '' -> --data: must not be empty
         --results results --name _/__ -> --name must .*_/__
         --sentencepiece-model nowhere.model -> nowhere.model does not exist
         --sentencepiece-model bad/noise.model -> noise.model
@@ -451,7 +451,7 @@ EVALUATE = [
         "perplexity",
         "mlm/model.pt --device cpu --perplexity",
         """
-        '' -> dict.txt.*does not exist
+        '' -> --perplexity: must not be empty
         nowhere -> nowhere/dict.txt
         bad/folder -> folder/dict.txt
         bad/half-idx -> half-idx/valid
@@ -483,7 +483,7 @@ CONVERT = [
         rob/model.pt x.pt --projected-dim 0 -> projected_dim must .*0
         rob/model.pt x.pt --projected-dim -1 -> .*-1
         rob/model.pt x.pt --projected-dim many -> 'many'
-        rob/model.pt x.pt --projected-dim '' -> projected_dim .*''
+        rob/model.pt x.pt --projected-dim '' -> --projected-dim: must not be empty
         rob/model.pt x.pt --projected-dim 8,8,8 -> projected_dim .*8,8,8
         rob/model.pt x.pt --projected-dim 8x99999999999 -> projected_dim .*8x99999999999
         rob/model.pt x.pt --projected-dim 8 --sharing rows -> 'rows'
@@ -852,7 +852,7 @@ REPRODUCE = section(
     figure-3a --verify lost -> --verify lost.*figure-3a
     list --minutes 3 -> --minutes.*list
     list --scale cpu -> --scale.*list
-    list --data '' -> --data must
+    list --data '' -> --data: must not be empty
     list --tasks t -> --tasks.*list
     list --runs nowhere -> --runs.*list
     list --dry-run -> --dry-run.*list
@@ -867,7 +867,7 @@ OTHERS = [
         "",
         """
         --results nowhere -> nowhere
-        --results '' -> --results must .*''
+        --results '' -> --results: must not be empty
         --results text.txt -> text.txt
         --results results --out page.txt -> --out.*page.txt
         --results results -> results has no records

@@ -360,7 +360,12 @@ def test_soak(tmp_path, monkeypatch):
     assert summary["same bits"]
     assert load(disturbed.job.folder / CHECKPOINTS)["optimizer_history"][-1]["num_updates"] == updates
     assert list(undisturbed.losses) == [*range(1, updates + 1)] and disturbed.losses == undisturbed.losses
-    assert not shared and not summary["temporary files"]
+    # A process that ends by SIGKILL leaves its folder, which its data loaders share.
+    kinds = summary["disturbed"]["kinds"]
+    kills = sum(count for kind, count in kinds.items() if "KILL" in kind)
+    alone = summary["disturbed"]["ranks killed by the launcher before their first update"]
+    left = [name for name in summary["temporary files"] if name.startswith("pymp-")]
+    assert not shared and len(left) <= len(RANKS) * kills + alone and left == summary["temporary files"]
     checkpoint = (disturbed.job.folder / CHECKPOINTS / LAST).stat().st_size
     for figures in (summary["disturbed"], summary["undisturbed"]):
         assert figures["checkpoints at a time"] <= MAX_CHECKPOINTS

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import time
+from multiprocessing.util import get_temp_dir
 
 import pytest
 
@@ -11,6 +12,7 @@ from fairseq_linformer.launching import worker
 from fairseq_linformer.launching.run_folder import create_or_resume
 from fairseq_linformer.launching.training_job import TrainingJob
 
+from ..forked_worker import forget_temporary_folder
 from .jobs import overrides
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}
@@ -67,19 +69,21 @@ def test_root_cause_of_a_failure():
 
 
 def _exit_with_a_loader(writing):
+    forget_temporary_folder()
+    os.write(writing, get_temp_dir().encode())
     multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,)).start()
     worker._exit_now(7)
 
 
-def test_exit_leaves_no_process_that_keeps_the_output_open():
+def test_exit_leaves_no_process_that_keeps_the_output_open_and_no_folder():
     reading, writing = os.pipe()
     process = multiprocessing.get_context("fork").Process(target=_exit_with_a_loader, args=(writing,))
     process.start()
     os.close(writing)
     with open(reading, "rb") as output:
-        assert output.read() == b""  # at its end, since all processes that could write have ended
+        folder = output.read()  # to its end, since all processes that could write have ended
     process.join()
-    assert process.exitcode == 7
+    assert process.exitcode == 7 and folder and not os.path.exists(folder)
 
 
 @pytest.mark.parametrize("options, minutes", [([], 30), (["--collective-timeout=90"], 90)])

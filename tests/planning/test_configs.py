@@ -102,6 +102,29 @@ def test_error_messages_are_one_line(capsys, arguments, tokens):
     assert all(token in end.value.code for token in tokens)
 
 
+BOMB = "".join(f"a{i}: &a{i} [{', '.join(['x' if not i else f'*a{i - 1}'] * 10)}]\n" for i in range(9))
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (BOMB, "100,000 values"),
+        (f"model: {'[' * 2000}{']' * 2000}", "recursion"),
+        (f"model: {'9' * 5000}", "4300 digits"),
+        ("model: [", "not a configuration"),
+        (b"model: \xff", "not a configuration"),
+        ("model: &a [*a]", "recursion"),
+    ],
+    ids=["aliases", "depth", "digits", "syntax", "UTF-8", "cycle"],
+)
+def test_files_that_hydra_could_not_read(content, reason, tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match="run.yaml") as error:
+        compose_config(path)
+    assert reason in str(error.value) and len(str(error.value)) < 700
+
+
 def test_vocab_size_is_that_of_the_data(mlm_data):
     run = read_run(PRETRAIN / "run/tiny.yaml", [f"task.data={mlm_data}"])
     assert run.model.shape.vocab_size == fairseq_commands.WORDS + 5  # with four special symbols and <mask>
