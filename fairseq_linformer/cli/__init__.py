@@ -54,8 +54,28 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command. Invalid input exits with one sentence and status 1, an unknown command or option with status 2."""
-    parser = build_parser()
     arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        with _exit_on_signals():
+            _run(arguments)
+    except KeyboardInterrupt:
+        print(f"{NAME}: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of standard output has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except ImportError as error:
+        package = (error.name or str(error)).split(".")[0]
+        command = _INSTALL.get(package, f"pip install {package}")
+        sys.exit(f"{NAME}: {arguments[0]} needs {package}, which is not installed; run: {command}")
+    except (OSError, ValueError) as error:
+        sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
+    except Exception as error:  # damaged files and full disks can raise anything anywhere
+        sys.exit(f"{NAME}: {arguments[0]} failed: {type(error).__name__}: {first_line(error)}")
+
+
+def _run(arguments: list[str]) -> None:
+    parser = build_parser()
     try:
         reject_renamed(arguments)
     except ValueError as error:
@@ -72,24 +92,8 @@ def main(arguments: list[str] | None = None) -> None:
     limit_spinning()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be valid Unicode
-    try:
-        with _exit_on_signals():
-            if text := options.run(options):
-                print(text)
-    except KeyboardInterrupt:
-        print(f"{NAME}: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of standard output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except ImportError as error:
-        package = (error.name or str(error)).split(".")[0]
-        command = _INSTALL.get(package, f"pip install {package}")
-        sys.exit(f"{NAME}: {options.command} needs {package}, which is not installed; run: {command}")
-    except (OSError, ValueError) as error:
-        sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
-    except Exception as error:  # damaged files and full disks can raise anything anywhere
-        sys.exit(f"{NAME}: {options.command} failed: {type(error).__name__}: {first_line(error)}")
+    if text := options.run(options):
+        print(text)
 
 
 def limit_spinning() -> None:
