@@ -39,6 +39,7 @@ def run(words: str, log: Path, number: int | None = None, seconds: float = 0) ->
     Returns:
         the exit status, negative for a signal that is not handled yet, and the duration in seconds.
     """
+    log.touch()  # a signal may come before the process has opened it
     process = multiprocessing.get_context("fork").Process(target=_work, args=(words, log))
     start = time.monotonic()
     process.start()
