@@ -42,7 +42,7 @@ SIZE = {"at_least": 1, "deferred": True}
 POSITIONS_LIMIT = 1 << 20
 """Largest n; E and F of a layer then have 2 GiB at k = 256."""
 LAYERS_LIMIT = 1 << 10
-"""Largest number of layers: a stranger's configuration must not keep the processor busy building layers."""
+"""Largest number of layers, so that a foreign configuration cannot make loading take hours."""
 
 
 def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = None) -> None:
@@ -66,7 +66,7 @@ def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = N
             allowed = ("one of " if len(choices) > 1 else "") + ", ".join(map(str, choices))
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
         kinds = int if declaration.type is int else int | float
-        if lowest is not None and not isinstance(value, kinds):
+        if lowest is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
             raise ValueError(f"{name} must be {'an integer' if kinds is int else 'a number'}, got {value!r}")
         highest = limits.get("at_most")
         if highest is not None and value > highest:

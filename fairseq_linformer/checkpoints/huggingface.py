@@ -114,7 +114,7 @@ def to_huggingface(
     return reason
 
 
-def from_huggingface(folder, out, *, dictionary=None) -> None:
+def from_huggingface(folder, out, *, dictionary=None) -> bool:
     """Convert an exported folder back to a fairseq checkpoint.
 
     ``out`` gets ``model.pt`` (weights and settings, no optimizer state), the dictionary and the tokenizer.
@@ -124,7 +124,11 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     Args:
         folder: written by ``to_huggingface``, or later by ``save_pretrained`` or ``Trainer``.
         out: folder to write, new or empty.
-        dictionary: fairseq's ``dict.txt``, with the tokenizer next to it, if any; None for those in the folder.
+        dictionary: fairseq's ``dict.txt``; None for that in the folder, if any. If the folder has none, the tokenizer
+            next to this one is used.
+
+    Returns:
+        Whether ``out`` has a dictionary.
 
     Raises:
         ValueError: the folder or an option is invalid. Nothing is written.
@@ -150,11 +154,12 @@ def from_huggingface(folder, out, *, dictionary=None) -> None:
     with new_folder(out) as target:
         torch.save(_build_checkpoint(config, state), target / "model.pt")
         if dictionary is not None:
-            # Next to a dictionary, tokenizer.json is that of WordPiece: a fast tokenizer's other files are there, too.
-            found = find_tokenizer_files(Path(dictionary).parent) or find_tokenizer_files(folder)
+            # Without dict.txt, tokenizer.json may be that of any fast tokenizer, not of WordPiece.
+            found = find_tokenizer_files(folder if (folder / DICTIONARY).is_file() else Path(dictionary).parent)
             for path in found.paths if found else ():
                 shutil.copyfile(path, target / path.name)
             _write_dictionaries(config, dictionary, target)
+    return dictionary is not None
 
 
 def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, torch.Tensor]]:

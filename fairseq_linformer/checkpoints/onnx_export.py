@@ -32,7 +32,7 @@ from .tokenizer_files import DICTIONARY, find_tokenizer
 from .transformers_loading import WEIGHTS
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-MIN_POSITIONS = 2
+MIN_GRAPH_POSITIONS = 2
 """<s> and </s>."""
 _SLOW_TOKENIZER = (SENTENCEPIECE_FILE, *GPT2_FILES, DICTIONARY, "tokenization_linformer.py")
 
@@ -62,7 +62,7 @@ def to_onnx(
         dictionary, tokenizer_files, labels, tokenizer: as in ``to_huggingface``; only for a checkpoint.
 
     Returns:
-        Why the exported tokenizer is the slow one; None if it is fast, or if none is exported.
+        Why the exported tokenizer is slow; None if it is fast, if none is exported, or if the reason is unknown.
 
     Raises:
         ValueError: a file or option is invalid. Nothing is written.
@@ -77,7 +77,7 @@ def to_onnx(
         folder = Path(source)
         if is_fairseq_checkpoint(str(source)):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model"
-            to_huggingface(
+            reason = to_huggingface(
                 source,
                 folder,
                 dictionary=dictionary,
@@ -91,22 +91,22 @@ def to_onnx(
             for name, value in (("--dictionary", dictionary), ("--labels", labels), (flag, tokenizer_files)):
                 if value is not None:
                     raise ValueError(f"{name} needs a fairseq checkpoint, got the folder {source}")
+            reason = _explain_slow(folder) if tokenizer else None
         config, weights = read_exported(folder)
         has_head = any(key.startswith(CLASSIFIER) for key in weights)
         if head is not None and not (has_head and head == config.classification_head_name):
             known = config.classification_head_name if has_head else "no classification head"
             raise ValueError(f"unknown head {head!r}; {source} has {known}")
         n = config.max_positions
-        if max_positions is not None and not MIN_POSITIONS <= max_positions <= n:
+        if max_positions is not None and not MIN_GRAPH_POSITIONS <= max_positions <= n:
             raise ValueError(
-                f"--max-positions must be between {MIN_POSITIONS} and the model's n ({n}), got {max_positions}"
+                f"--max-positions must be between {MIN_GRAPH_POSITIONS} and the model's n ({n}), got {max_positions}"
             )
         settings = {"max_positions": max_positions or n, "opset": opset, "int8": int8}
         target = stack.enter_context(new_folder(out))
         model = _build_model(config, weights, has_head)
         _write_model(model, target, settings)
         kind = _write_tokenizer(folder, target, settings["max_positions"]) if tokenizer else None
-        reason = _explain_slow(folder, config.max_positions) if kind == "slow" else None
         content = {key: value for key, value in config.to_dict().items() if key != "auto_map"}
         (target / "config.json").write_text(json.dumps({**content, "onnx": settings}, indent=2) + "\n")
         names = [config.id2label[i] for i in range(config.num_labels)] if has_head else []
@@ -174,8 +174,8 @@ def _write_tokenizer(source: Path, target: Path, max_positions: int) -> str | No
     return "slow"
 
 
-def _explain_slow(folder: Path, max_positions: int) -> str | None:
-    """Why a folder for ``transformers`` has no fast tokenizer; None if this package did not write its tokenizer."""
-    if not (folder / DICTIONARY).is_file() or find_tokenizer_files(folder) is None:
+def _explain_slow(folder: Path) -> str | None:
+    """Why a folder for ``transformers`` has no fast tokenizer; None if it has one, or if the reason is unknown."""
+    if (folder / WORDPIECE_FILE).is_file() or not (folder / DICTIONARY).is_file() or not find_tokenizer_files(folder):
         return None
-    return getattr(find_tokenizer(folder / WEIGHTS, max_positions)[0], "why_slow", None)
+    return getattr(find_tokenizer(folder / WEIGHTS, max_positions=1)[0], "why_slow", None)

@@ -55,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command. Invalid input exits with one sentence and status 1, an unknown command or option with status 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    name = " ".join([f"{NAME}:", *arguments[:1]])
     try:
         with _exit_on_signals():
             _run(arguments)
@@ -67,11 +68,11 @@ def main(arguments: list[str] | None = None) -> None:
     except ImportError as error:
         package = (error.name or str(error)).split(".")[0]
         command = _INSTALL.get(package, f"pip install {package}")
-        sys.exit(f"{NAME}: {arguments[0]} needs {package}, which is not installed; run: {command}")
+        sys.exit(f"{name} needs {package}, which is not installed; run: {command}")
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
     except Exception as error:  # damaged files and full disks can raise anything anywhere
-        sys.exit(f"{NAME}: {arguments[0]} failed: {type(error).__name__}: {first_line(error)}")
+        sys.exit(f"{name} failed: {type(error).__name__}: {first_line(error)}")
 
 
 def _run(arguments: list[str]) -> None:

@@ -123,7 +123,10 @@ def add_parser(commands) -> None:
     )
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, new or empty")
     parser.add_argument(
-        "--dictionary", type=Path, metavar="FILE", help="fairseq's dict.txt (default: the one in FOLDER)"
+        "--dictionary",
+        type=Path,
+        metavar="FILE",
+        help="fairseq's dict.txt, with the tokenizer next to it (default: those in FOLDER)",
     )
     parser.set_defaults(run=_from_huggingface)
 
@@ -266,8 +269,9 @@ def _note_slow(reason: str | None) -> str:
 def _from_huggingface(options: argparse.Namespace) -> str:
     from ..checkpoints.huggingface import from_huggingface
 
-    from_huggingface(options.folder, options.out, dictionary=options.dictionary)
-    return f"{options.out / 'model.pt'} is written"
+    has_dictionary = from_huggingface(options.folder, options.out, dictionary=options.dictionary)
+    missing = "" if has_dictionary else ", without dict.txt and tokenizer, since FOLDER has none; pass --dictionary"
+    return f"{options.out / 'model.pt'} is written{missing}"
 
 
 def _summary(path: Path, checkpoint: dict) -> str:

@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """As in argparse, except that no value is empty: ``Path("")`` is the current folder."""
         if not arg_string and action.nargs not in (argparse.PARSER, argparse.REMAINDER):
-            raise argparse.ArgumentError(action, "must not be empty, got ''")
+            raise argparse.ArgumentError(action, "must not be empty")
         return super()._get_value(action, arg_string)
 
 

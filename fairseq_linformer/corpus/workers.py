@@ -47,13 +47,13 @@ def tokenize_chunks(
     Raises:
         ValueError: a source is damaged, or a process was killed or could not start.
         OSError: a file cannot be read or written.
-        KeyboardInterrupt, SystemExit: of the handler of a signal, after the workers have ended.
+        KeyboardInterrupt: a signal was received, and its handler raised nothing else; the workers have ended.
     """
     if not missing:
         return
     workers = min(len(missing), workers or len(os.sched_getaffinity(0)))
     context = multiprocessing.get_context("spawn")  # threads of other libraries do not survive a fork
-    with _interrupts_blocked():  # this starts a process of multiprocessing
+    with _interrupts_blocked():  # this starts multiprocessing's resource tracker
         pool = ProcessPoolExecutor(workers, context, _start_worker, (options, sources, folder, os.getpid()))
     waiting: dict[Any, int] = {}
     total = sum(chunks[i].bytes for i in missing)
@@ -80,6 +80,7 @@ def tokenize_chunks(
                 pool.shutdown()
         if received:
             signal.raise_signal(received[0])
+            raise KeyboardInterrupt  # the handler returned, but chunks are missing
 
 
 def _terminate(pool: ProcessPoolExecutor) -> None:
@@ -115,7 +116,10 @@ def _terminate_on_signals(pool: ProcessPoolExecutor) -> Iterator[list[int]]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Processes started inside the block never receive Ctrl-C or SIGHUP; this process receives them after the block."""
+    """Processes started inside the block never receive Ctrl-C or SIGHUP; this process receives them after the block.
+
+    SIGTERM is not blocked: it is how this process ends its workers.
+    """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
     try:
         yield

@@ -23,7 +23,7 @@ from .strided import StridedClassifier
 
 _CHUNK_ROWS = 1000
 _CHUNK_CHARACTERS = 1 << 22
-"""Of the text that is tokenized together, whose offsets and pieces take far more memory."""
+"""Characters tokenized together; their offsets and pieces take far more memory."""
 
 
 @dataclass(frozen=True)

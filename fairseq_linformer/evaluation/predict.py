@@ -15,7 +15,7 @@ from .encoded_rows import EncodedRow, split_rows
 
 WINDOW = 8192
 WINDOW_TOKENS = 512 * WINDOW
-"""Rows held in memory and sorted by length together: at most ``WINDOW``, and fewer if they have so many tokens."""
+"""Rows are sorted by length in windows that end at WINDOW rows, or at the row that reaches WINDOW_TOKENS tokens."""
 MAX_TOKENS, BATCH_SIZE = 8192, 256
 
 

@@ -2,9 +2,8 @@
 
 This file is copied into exported folders: it needs ``transformers``, and ``sentencepiece`` for sentencepiece models.
 Pieces come from sentencepiece or from the byte-level BPE of ``tokenizers``, and token IDs from fairseq's ``dict.txt``.
-A ``tokenizer.json`` is exported wherever it gives the same token IDs: for BPE of GPT-2 and sentencepiece, if the
-dictionary has all pieces. It cannot map several pieces to one token ID, such as <unk> for those that the dictionary
-lacks.
+A ``tokenizer.json`` is exported wherever it has the same token IDs, for BPE of GPT-2 and sentencepiece. It cannot map
+several pieces to one token ID, such as <unk> for those that the dictionary lacks.
 """
 
 import json

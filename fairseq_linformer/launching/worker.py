@@ -40,6 +40,8 @@ from .stopping import StopRequest, stop_after_update
 
 logger = logging.getLogger(__name__)
 _LOST_CONNECTION = re.compile(r"gloo|nccl|Connection (closed|reset)|Broken pipe|peer|rendezvous", re.IGNORECASE)
+_LOADER_SECONDS = 5.0
+"""Patience with a killed data loader, which cannot end while it waits for a file system that hangs."""
 _DELAY_SECONDS = 5.0
 """Delay of a process that failed because it lost another one, so that Slurm reports the other as the first to fail."""
 
@@ -172,7 +174,7 @@ def _exit_now(status: int) -> NoReturn:
     for loader in loaders:
         loader.kill()
     for loader in loaders:
-        loader.join()
+        loader.join(_LOADER_SECONDS)
     shutil.rmtree(get_temp_dir(), ignore_errors=True)
     logging.shutdown()
     sys.stdout.flush()

@@ -110,7 +110,7 @@ def patch_validation() -> None:
 def _patch_validate(program: Any) -> None:
     """Let ``validate`` of fairseq-train return the worst metric of a first subset whose loss is non-finite."""
     validate = program.validate
-    if hasattr(validate, "__wrapped__"):  # patched for an earlier trainer
+    if getattr(validate, "returns_worst", False):  # patched for an earlier trainer
         return
 
     @wraps(validate)
@@ -119,6 +119,7 @@ def _patch_validate(program: Any) -> None:
         worst = -math.inf if cfg.checkpoint.maximize_best_checkpoint_metric else math.inf
         return [first if _is_usable(trainer, first) else worst, *others]
 
+    validate_or_worst.returns_worst = True  # type: ignore[attr-defined]
     program.validate = validate_or_worst
 
 

@@ -114,6 +114,7 @@ def split_config(config) -> tuple[Path, list[str]]:
     _check_yaml(path)
     base = path.parent.parent / "base.yaml"
     if path.name != "base.yaml" and base.is_file():
+        _check_yaml(base)
         return base, [f"+{path.parent.name}={path.stem}"]
     return path, []
 

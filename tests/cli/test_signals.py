@@ -1,5 +1,6 @@
 """Commands that a signal ends at a random moment leave a whole output or none, no process, and no other file."""
 
+import json
 import multiprocessing
 import os
 import random
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from fairseq_linformer.cli import main
 
@@ -33,8 +35,8 @@ DEADLINE = 60.0
 RESUMES = "prepare pretraining"
 
 
-def run(words: str, log: Path, number: int | None = None, seconds: float = 0) -> tuple[int | None, float]:
-    """Run a command in a process and session of its own, and send it a signal after some time.
+def run(words: str, log: Path, number: int | None = None, delay: float = 0) -> tuple[int | None, float]:
+    """Run a command in a process and session of its own, and send it a signal after a delay in seconds.
 
     Returns:
         the exit status, negative for a signal that is not handled yet, and the duration in seconds.
@@ -42,17 +44,22 @@ def run(words: str, log: Path, number: int | None = None, seconds: float = 0) ->
     log.touch()  # a signal may come before the process has opened it
     process = multiprocessing.get_context("fork").Process(target=_work, args=(words, log))
     start = time.monotonic()
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until ``main`` begins
     process.start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, previous)
     if number is not None:
-        process.join(seconds)
+        process.join(delay)
         if process.is_alive():
             os.kill(process.pid, number)
-    process.join()
-    seconds = time.monotonic() - start
+    process.join(DEADLINE)
+    if process.is_alive():
+        process.kill()
+        raise AssertionError(f"{words} did not end: {log.read_text()}")
+    duration = time.monotonic() - start
     while left := _session(process.pid):  # processes that are about to end
         assert time.monotonic() < start + DEADLINE, (left, log.read_text())
         time.sleep(0.01)
-    return process.exitcode, seconds
+    return process.exitcode, duration
 
 
 def _work(words: str, log: Path) -> None:
@@ -64,7 +71,11 @@ def _work(words: str, log: Path) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         sys.stdout = sys.stderr = os.fdopen(1, "w", closefd=False)
-        main(shlex.split(words))
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            main(shlex.split(words))
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 def _session(leader: int) -> list[int]:
@@ -79,9 +90,20 @@ def _session(leader: int) -> list[int]:
     return found
 
 
-def names(folder: Path) -> set[str]:
-    """Files and folders, without logs."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix != ".log"}
+def load(path: Path) -> object:
+    """Content of a file; of one with dates or durations only whether it is complete."""
+    if path.suffix == ".pt":
+        return {name: tensor.tolist() for name, tensor in torch.load(path, weights_only=True)["model"].items()}
+    if path.suffix == ".json":
+        return bool(json.loads(path.read_text()))
+    if path.suffix in (".md", ".log"):
+        return path.read_bytes().endswith(b"\n")
+    return path.read_bytes()
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """All files and folders."""
+    return {str(path.relative_to(folder)): load(path) if path.is_file() else None for path in folder.rglob("*")}
 
 
 @pytest.fixture
@@ -95,7 +117,7 @@ def here(world, monkeypatch):  # noqa: F811
 @pytest.mark.parametrize("seed", range(int(os.environ.get("FAULTS", "1"))))
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
 def test_random_moment(command, seed, here, tmp_path):
-    choose, before = random.Random(f"{command} {seed}"), names(here)
+    choose, before = random.Random(f"{command} {seed}"), contents(here)
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     whole.mkdir()
     stopped.mkdir()
@@ -108,7 +130,9 @@ def test_random_moment(command, seed, here, tmp_path):
     status, _ = run(words, log, number, choose.uniform(0, seconds))
     assert status in (0, -number, 128 + number), log.read_text()
     assert "Traceback" not in log.read_text()
-    assert names(here) == before
+    assert contents(here) == before
     if status and command.startswith(RESUMES):
         assert run(words, log)[0] == 0, log.read_text()
-    assert names(stopped) in ([names(whole)] if not status or command.startswith(RESUMES) else [names(whole), set()])
+    assert contents(stopped) in (
+        [contents(whole)] if not status or command.startswith(RESUMES) else [contents(whole), set()]
+    )

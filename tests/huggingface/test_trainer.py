@@ -1,5 +1,6 @@
 """Training with ``Trainer``: the loss decreases, E learns, and the saved model is imported into fairseq."""
 
+import shutil
 import pytest
 import torch
 from transformers import (
@@ -52,6 +53,9 @@ def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
     # The saved folder has the code of the classes, and of a fast tokenizer one file.
     names = {path.name for path in (tmp_path / "saved").iterdir()}
     assert {"modeling_linformer.py", "projection.py", "tokenizer.json"} <= names and "dict.txt" not in names
+    dictionary = shutil.copy(masked_lm_folder / "dict.txt", tmp_path)  # with no tokenizer next to it
+    from_huggingface(tmp_path / "saved", tmp_path / "model", dictionary=dictionary)
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"model.pt", "dict.txt"}
     from_huggingface(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
     assert {path.name for path in (tmp_path / "back").iterdir()} == {"model.pt", "dict.txt", "sentencepiece.bpe.model"}
     before, after = (

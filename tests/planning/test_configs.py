@@ -125,6 +125,14 @@ def test_files_that_hydra_could_not_read(content, reason, tmp_path):
     assert reason in str(error.value) and len(str(error.value)) < 700
 
 
+def test_base_of_a_file_that_hydra_could_not_read(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/n.yaml").write_text("model: {}")
+    (tmp_path / "base.yaml").write_text(BOMB)
+    with pytest.raises(ValueError, match="base.yaml must have"):
+        compose_config(tmp_path / "run/n.yaml")
+
+
 def test_vocab_size_is_that_of_the_data(mlm_data):
     run = read_run(PRETRAIN / "run/tiny.yaml", [f"task.data={mlm_data}"])
     assert run.model.shape.vocab_size == fairseq_commands.WORDS + 5  # with four special symbols and <mask>
