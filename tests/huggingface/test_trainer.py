@@ -1,6 +1,7 @@
 """Training with ``Trainer``: the loss decreases, E learns, and the saved model is imported into fairseq."""
 
 import shutil
+
 import pytest
 import torch
 from transformers import (
