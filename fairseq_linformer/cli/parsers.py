@@ -70,11 +70,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """As in argparse, except that no value is empty: ``Path("")`` is the current folder."""
-        if not arg_string and action.nargs not in (argparse.PARSER, argparse.REMAINDER):
+        if "" in arg_strings and action.nargs not in (argparse.PARSER, argparse.REMAINDER):
             raise argparse.ArgumentError(action, "must not be empty")
-        return super()._get_value(action, arg_string)
+        return super()._get_values(action, arg_strings)
 
 
 def add_command(commands: Any, name: str, help: str, examples: str, **options: Any) -> argparse.ArgumentParser:

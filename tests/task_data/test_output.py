@@ -73,10 +73,10 @@ def test_error_names_the_missing_source_file(capsys, gpt2_files, tmp_path, monke
 
 def test_empty_tokenizer_path_is_rejected(capsys, gpt2_files, tmp_path):
     source = files.write_tsv("qnli", tmp_path / "QNLI")
-    for option, message in (("--gpt2-bpe", "encoder.json does not exist"), ("--sentencepiece-model", "is a folder")):
-        with pytest.raises(SystemExit) as end:
+    for option in ("--gpt2-bpe", "--sentencepiece-model"):
+        with pytest.raises(SystemExit):
             main(["prepare", "qnli", str(tmp_path / "out"), "--source", str(source), option, ""])
-        assert message in end.value.code
+        assert f"{option}: must not be empty" in capsys.readouterr().err
 
 
 def test_redirected_output_has_progress_lines(gpt2, tmp_path, monkeypatch, capsys):
