@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers.convert_slow_tokenizer import generate_merges
 
-from ..huggingface.tokenization_linformer import FIRST_SYMBOLS
+from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK
 from .sentencepiece_normalizer import RULES, build_normalizer
 
 _SPACE = "\u2581"
@@ -14,6 +14,9 @@ _UNKNOWN = FIRST_SYMBOLS[3]
 
 def build_bpe(model: bytes, ids: Mapping[str, int]) -> Tokenizer:
     """
+    One difference remains: if a model knows none of the characters of ``<s>``, the same in fullwidth characters is that
+    symbol for sentencepiece and fairseq, and unknown here. The same holds for the other special symbols.
+
     Args:
         model: content of the file.
         ids: token IDs of the entries of the dictionary.
@@ -37,6 +40,13 @@ def build_bpe(model: bytes, ids: Mapping[str, int]) -> Tokenizer:
         )
     if inner := sorted(piece for piece in scores if _SPACE in piece[1:]):
         raise ValueError(f"the sentencepiece model has {len(inner):,} pieces of several words, such as {inner[0]!r}")
+    # sentencepiece joins adjacent unknown characters, and fairseq finds the result in the dictionary.
+    others = ids.keys() - scores.keys() - {*FIRST_SYMBOLS, MASK}
+    if unknown := sorted(entry for entry in others if scores.keys().isdisjoint(entry)):
+        raise ValueError(
+            f"the dictionary has {len(unknown):,} entries of characters that the sentencepiece model does not know, "
+            f"such as {unknown[0]!r}"
+        )
     vocabulary = {piece: ids[piece] for piece in scores}
     tokenizer = Tokenizer(
         models.BPE(vocab=dict(ids), merges=generate_merges(vocabulary, scores), unk_token=_UNKNOWN, fuse_unk=True)

@@ -119,6 +119,17 @@ def test_incomplete_dictionary(tmp_path):
         build_fast_tokenizer(LinformerTokenizer(str(tmp_path / "dict.txt"), str(model)))
 
 
+def test_dictionary_with_unknown_text(tmp_path):
+    """fairseq-preprocess without --srcdict writes such entries."""
+    model = train(tmp_path)
+    with open(tmp_path / "dict.txt", "a", encoding="utf-8") as dictionary:
+        dictionary.write("thecat 1\n文字 1\n")
+    slow = LinformerTokenizer(str(tmp_path / "dict.txt"), str(model))
+    assert slow.ids["文字"] in slow("文字")["input_ids"]
+    with pytest.raises(ValueError, match="dictionary has 1 entries .* '文字'"):
+        build_fast_tokenizer(slow)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif("LINFORMER_DATA" not in os.environ, reason="LINFORMER_DATA names no folder with wiki in it")
 @pytest.mark.parametrize("fold_case", [False, True])
