@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -170,6 +171,7 @@ def _exit_now(status: int) -> NoReturn:
 
     Most would end with this process, but those that have just started would keep its output open forever.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's handler raises if a loader is killed
     loaders = multiprocessing.active_children()
     for loader in loaders:
         loader.kill()

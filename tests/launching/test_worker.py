@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import time
 from multiprocessing.util import get_temp_dir
 
@@ -68,7 +69,12 @@ def test_root_cause_of_a_failure():
         assert str(root_cause(error)) == "second"
 
 
+def _raise(number, frame):
+    raise RuntimeError("a loader was killed")
+
+
 def _exit_with_a_loader(writing):
+    signal.signal(signal.SIGCHLD, _raise)  # as PyTorch does
     forget_temporary_folder()
     os.write(writing, get_temp_dir().encode())
     multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,)).start()
