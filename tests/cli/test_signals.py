@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -64,7 +65,7 @@ def run(words: str, log: Path, number: int | None = None, delay: float = 0) -> t
 
 def _work(words: str, log: Path) -> None:
     for number in SIGNALS:
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL)
     os.setsid()
     forget_temporary_folder()
     with open(log, "a") as file:
@@ -73,6 +74,7 @@ def _work(words: str, log: Path) -> None:
         sys.stdout = sys.stderr = os.fdopen(1, "w", closefd=False)
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             main(shlex.split(words))
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -101,9 +103,9 @@ def load(path: Path) -> object:
     return path.read_bytes()
 
 
-def contents(folder: Path) -> dict[str, object]:
+def contents(folder: Path, read: Callable[[Path], object] = load) -> dict[str, object]:
     """All files and folders."""
-    return {str(path.relative_to(folder)): load(path) if path.is_file() else None for path in folder.rglob("*")}
+    return {str(path.relative_to(folder)): read(path) if path.is_file() else None for path in folder.rglob("*")}
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def here(world, monkeypatch):  # noqa: F811
 @pytest.mark.parametrize("seed", range(int(os.environ.get("FAULTS", "1"))))
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
 def test_random_moment(command, seed, here, tmp_path):
-    choose, before = random.Random(f"{command} {seed}"), contents(here)
+    choose, before = random.Random(f"{command} {seed}"), contents(here, Path.read_bytes)
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     whole.mkdir()
     stopped.mkdir()
@@ -130,9 +132,9 @@ def test_random_moment(command, seed, here, tmp_path):
     status, _ = run(words, log, number, choose.uniform(0, seconds))
     assert status in (0, -number, 128 + number), log.read_text()
     assert "Traceback" not in log.read_text()
-    assert contents(here) == before
+    assert contents(here, Path.read_bytes) == before
     if status and command.startswith(RESUMES):
         assert run(words, log)[0] == 0, log.read_text()
     assert contents(stopped) in (
-        [contents(whole)] if not status or command.startswith(RESUMES) else [contents(whole), set()]
+        [contents(whole)] if not status or command.startswith(RESUMES) else [contents(whole), {}]
     )
