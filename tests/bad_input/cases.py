@@ -57,7 +57,7 @@ PREPARE = [
         "out --sentencepiece-model spm.model",
         """
         --source nowhere.txt -> nowhere.txt
-        --source '' -> source.*''
+        --source '' -> --source: must not be empty
         --source 'nothing-*.txt' -> nothing-\\*.txt
         --source bad/empty.txt -> empty.txt
         --source bad/folder -> bad/folder
@@ -219,7 +219,7 @@ SUBMIT = [
         --name=50% -> run folder may only contain .*50%
         '--name=two<newline>lines' -> run folder may only contain
         '--runs=a`b`' -> run folder may only contain
-        --runs= -> --runs must name a folder
+        --runs= -> --runs: must not be empty
         --collective-timeout=0 -> --collective-timeout must .*0
         --collective-timeout=nan -> --collective-timeout must .*nan
         --collective-timeout=soon -> --collective-timeout.*'soon'
@@ -284,7 +284,7 @@ FINETUNE = [
         --lr 0 -> --lr must .*0.0
         --lr nan -> --lr must .*nan
         --lr ten -> --lr.*'ten'
-        --lr '' -> --lr.*''
+        --lr '' -> --lr: must not be empty
         --lr 1e-5,2e-5 -> --lr.*--grid
         --max-epoch 0 -> --max-epoch must .*0
         --batch-size 0 -> --batch-size must .*0
