@@ -3,6 +3,7 @@
 import importlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -37,6 +38,12 @@ class ForkedWorker:
         self.process.join()
         self.stdout.close()
         return self.process.exitcode
+
+
+def reset_signals() -> None:
+    """Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def forget_temporary_folder() -> None:

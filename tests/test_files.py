@@ -12,12 +12,7 @@ import pytest
 
 from fairseq_linformer.files import atomic, new_folder, with_seal, without_seal
 
-
-def reset_signals():
-    """Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
+from .forked_worker import reset_signals
 
 HALF = """
 import sys, time

@@ -13,7 +13,8 @@ _UNKNOWN = FIRST_SYMBOLS[3]
 
 
 def build_bpe(model: bytes, ids: Mapping[str, int]) -> Tokenizer:
-    """
+    """Build the fast tokenizer of a BPE model, without special tokens.
+
     One difference remains: if a model knows none of the characters of ``<s>``, the same in fullwidth characters is that
     symbol for sentencepiece and fairseq, and unknown here. The same holds for the other special symbols.
 
@@ -73,4 +74,4 @@ def _check_settings(proto) -> None:
         raise ValueError(f"the sentencepiece model normalizes by {rules.name or 'no name'}, not {' or '.join(RULES)}")
     usual = rules.add_dummy_prefix and rules.remove_extra_whitespaces and rules.escape_whitespaces
     if not usual or proto.trainer_spec.treat_whitespace_as_suffix:
-        raise ValueError("the sentencepiece model treats spaces in another way than the usual one")
+        raise ValueError("the sentencepiece model treats spaces differently from the default")

@@ -5,6 +5,7 @@ It gives every piece one ID, so the dictionary must have all pieces. For unigram
 """
 
 import json
+from collections.abc import Mapping
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -23,7 +24,7 @@ def build_fast_tokenizer(slow: LinformerTokenizer) -> PreTrainedTokenizerFast:
         ValueError: there is none; the message is the reason.
     """
     if isinstance(slow.pieces, ByteLevelBPE):
-        tokenizer = _build_byte_level(slow)
+        tokenizer = _build_byte_level(slow.pieces, slow.ids)
     else:
         tokenizer = build_bpe(slow.pieces.processor.serialized_model_proto(), slow.ids)
     # The space before <mask> belongs to the masked word, as in the slow tokenizer.
@@ -45,14 +46,13 @@ def build_fast_tokenizer(slow: LinformerTokenizer) -> PreTrainedTokenizerFast:
     )
 
 
-def _build_byte_level(slow: LinformerTokenizer) -> Tokenizer:
-    assert isinstance(slow.pieces, ByteLevelBPE)
-    model = json.loads(slow.pieces.tokenizer.to_str())["model"]
-    missing = sorted(model["vocab"].keys() - slow.ids.keys() - _UNUSED)
+def _build_byte_level(pieces: ByteLevelBPE, ids: Mapping[str, int]) -> Tokenizer:
+    model = json.loads(pieces.tokenizer.to_str())["model"]
+    missing = sorted(model["vocab"].keys() - ids.keys() - _UNUSED)
     if missing:
         raise ValueError(f"the dictionary lacks {len(missing):,} pieces of the BPE, such as {missing[0]!r}")
     merges = [tuple(pair) for pair in model["merges"]]
-    tokenizer = Tokenizer(models.BPE(vocab=dict(slow.ids), merges=merges))
+    tokenizer = Tokenizer(models.BPE(vocab=dict(ids), merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from ..errors import first_line
-from ..signals import hangup
+from ..signals import handle, hangup
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
 from .parsers import HelpFormatter, Parser, reject_renamed
 
@@ -117,9 +117,5 @@ def _exit_on_signals() -> Iterator[None]:
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         sys.exit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, *hangup())}
-    try:
+    with handle((signal.SIGTERM, *hangup()), leave):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..progress import Progress
+from ..signals import handle
 from .chunks import tokenize_chunk
 from .options import CorpusOptions
 from .plan import Chunk
@@ -97,21 +98,13 @@ def _terminate_on_signals(pool: ProcessPoolExecutor) -> Iterator[list[int]]:
     """
     received: list[int] = []
 
-    def handle(number, frame) -> None:
+    def terminate(number, frame) -> None:
         received.append(number)
         _terminate(pool)
 
-    previous = {}
-    if threading.current_thread() is threading.main_thread():
-        handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-        previous = {number: handler for number, handler in handlers.items() if callable(handler)}  # not ignored
-    for number in previous:
-        signal.signal(number, handle)
-    try:
+    is_main = threading.current_thread() is threading.main_thread()
+    with handle([number for number in _SIGNALS if is_main and callable(signal.getsignal(number))], terminate):
         yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from .classifier import MANIFEST, Encoding, FairseqClassifier, read_label_names
 from .example_files import Example
 from .strided import StridedClassifier
 
+Row = TypeVar("Row")
 _CHUNK_ROWS = 1000
 _CHUNK_CHARACTERS = 1 << 22
 """Characters tokenized together; their offsets and pieces take far more memory."""
@@ -60,9 +61,6 @@ def encode_rows(classifier, examples: Iterable[Example], target: Callable[[str],
                 if isinstance(error, ValueError):
                     expected = "the model predicts a score, so labels must be finite numbers"
                 raise ValueError(f"{example.location}: unknown label {example.label!r}; {expected}") from None
-
-
-Row = TypeVar("Row")
 
 
 def split_rows(rows: Iterable[Row], max_rows: int, max_size: int, size_of: Callable[[Row], int]) -> Iterator[list[Row]]:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from threading import TIMEOUT_MAX, Event, Timer
 
-from ..signals import hangup
+from ..signals import handle, hangup
 from . import run_folder
 from .checkpoints import LAST
 from .progress import TrainingProgress
@@ -109,30 +109,28 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
         first_update.wait()
         worker.send_signal(signal.SIGTERM)  # no effect on a worker that has ended
 
-    handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, *hangup())}
     timer = Timer(TIMEOUT_MAX if seconds is None else min(seconds, TIMEOUT_MAX), stop)
     timer.daemon = True
-    timer.start()
-    try:
-        with open(log, "ab", buffering=0) as file, progress:
-            assert worker.stdout is not None  # a pipe
-            for line in worker.stdout:
-                if log_error is None:
-                    try:
-                        file.write(line.encode())
-                    except OSError as error:
-                        log_error = error
-                        worker.send_signal(signal.SIGTERM)
-                last_line = line.strip() or last_line
-                if _FIRST_UPDATE in line:
-                    first_update.set()
-                if match := _FAILURE.search(line):
-                    failure = match[1].strip()
-                progress.read(line)
-    finally:
-        timer.cancel()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with handle((signal.SIGINT, signal.SIGTERM, *hangup()), forward):
+        timer.start()
+        try:
+            with open(log, "ab", buffering=0) as file, progress:
+                assert worker.stdout is not None  # a pipe
+                for line in worker.stdout:
+                    if log_error is None:
+                        try:
+                            file.write(line.encode())
+                        except OSError as error:
+                            log_error = error
+                            worker.send_signal(signal.SIGTERM)
+                    last_line = line.strip() or last_line
+                    if _FIRST_UPDATE in line:
+                        first_update.set()
+                    if match := _FAILURE.search(line):
+                        failure = match[1].strip()
+                    progress.read(line)
+        finally:
+            timer.cancel()
     status = worker.wait()
     first_update.set()  # releases a timer that still waits for it
     if interrupted.is_set():

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from hydra import compose, initialize_config_dir
@@ -20,6 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from torch._subclasses import FakeTensorMode
+from yaml import MappingNode, Node, SafeLoader, YAMLError
 
 from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
 from ..config import LinformerConfig
@@ -126,23 +126,23 @@ def _check_yaml(path: Path) -> None:
         ValueError: the file is not YAML, or aliases expand to more than ``_MAX_VALUES`` values.
     """
     try:
-        content = path.read_bytes()
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
+        loader = SafeLoader(path.read_bytes())
+        root = loader.get_single_node()
         values = _num_values(root, {}) if root else 0
-        if values <= _MAX_VALUES:
-            yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if root and values <= _MAX_VALUES:
+            loader.construct_document(root)
+    except (YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a configuration: {' '.join(str(error).split())[:300]}") from None
     if values > _MAX_VALUES:
         raise ValueError(f"{path} must have at most {_MAX_VALUES:,} values, got {values:,} with aliases expanded")
 
 
-def _num_values(node: yaml.Node, known: dict[int, int]) -> int:
+def _num_values(node: Node, known: dict[int, int]) -> int:
     """Number of values of a YAML node, with those of aliases at each place where they are used."""
     if id(node) not in known:
         known[id(node)] = 1  # of an alias of itself
-        children = [each for pair in node.value for each in pair] if isinstance(node, yaml.MappingNode) else node.value
-        known[id(node)] += sum(_num_values(each, known) for each in children if isinstance(each, yaml.Node))
+        children = [each for pair in node.value for each in pair] if isinstance(node, MappingNode) else node.value
+        known[id(node)] += sum(_num_values(each, known) for each in children if isinstance(each, Node))
     return known[id(node)]
 
 
@@ -168,14 +168,7 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         if cfg.model is None:
             raise ValueError(f"{config} has no model; set model._name")
         add_defaults(cfg)
-    except (
-        HydraException,
-        OmegaConfBaseException,
-        yaml.YAMLError,
-        UnicodeDecodeError,
-        RecursionError,
-        OSError,
-    ) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
         causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
         lines = [line.strip() for cause in causes if cause for line in str(cause).splitlines() if line.strip()]
         name = f"{config} {' '.join(overrides)}".strip()

@@ -16,6 +16,7 @@ from fairseq_linformer.corpus import workers
 from fairseq_linformer.corpus.pretraining import CorpusOptions, prepare_corpus
 from fairseq_linformer.progress import Progress
 
+from ..forked_worker import reset_signals
 from .corpora import RUN, build_documents, damaged, start, write_text
 
 
@@ -23,12 +24,6 @@ def write_endless_source(folder):
     """A source that takes many minutes to read: one small compressed stream, thousands of times."""
     (folder / "write_endless_source.txt.gz").write_bytes(gzip.compress(b"low lower hello world\n\n" * 50_000) * 5000)
     return folder / "write_endless_source.txt.gz"
-
-
-def reset_signals():
-    """Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.fault("signal to a command")
