@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import re
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -109,3 +112,49 @@ def test_all_ranks_meet(master):
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0] and store.check(["2"])
+
+
+def _start_when_asked(pipe):
+    pipe.recv()
+    meet(1, 2, MINUTE)
+
+
+def test_a_slow_rank_is_awaited(master):
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    slow, first = (
+        context.Process(target=_start_when_asked, args=(theirs,)),
+        context.Process(target=meet, args=(0, 2, MINUTE)),
+    )
+    slow.start()
+    first.start()
+    store = open_store("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, False, MINUTE)
+    store.wait(["start/0/0"], MINUTE)
+    assert not store.check(["start/0/1"]) and first.is_alive()
+    ours.send("start")
+    for process in (first, slow):
+        process.join()
+    assert [first.exitcode, slow.exitcode] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.fault("signal to a command")
+@pytest.mark.parametrize("ignored", [True, False])
+def test_torchrun_respects_nohup(ignored, tmp_path):
+    hang_up = tmp_path / "hang_up.py"
+    hang_up.write_text("import os, signal\nos.kill(os.getppid(), signal.SIGHUP)\n")
+    words = [
+        "--nnodes=1",
+        "--nproc-per-node=1",
+        "--master-addr=127.0.0.1",
+        f"--master-port={free_port()}",
+        str(hang_up),
+    ]
+    action = signal.SIG_IGN if ignored else signal.SIG_DFL
+    torchrun = subprocess.run(
+        [sys.executable, "-m", "fairseq_linformer.launching.rendezvous", *words],
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, action),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert (torchrun.returncode == 0) is ignored, torchrun.stderr

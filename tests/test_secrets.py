@@ -1,0 +1,43 @@
+"""Tokens in the environment reach no file and no output of a command."""
+
+import pytest
+
+from .bad_input.world import world  # noqa: F401  a fixture
+from .cli.test_signals import COMMANDS, run
+from .launching.two_ranks import TwoRanks
+
+SECRET = "hf_R7xQ2mZ9"
+VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "SLURM_JWT")
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.setenv(name, SECRET)
+
+
+def files_with_secret(folder):
+    return [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.slow
+@pytest.mark.fault("secret in the environment")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
+def test_commands(command, world, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(world)
+    documents = tmp_path / "documents.txt"
+    documents.write_text("".join(f"the cat sat {i}\na dog ran\n\n" for i in range(300)))
+    status, _ = run(command.format(out=tmp_path / "out", documents=documents), tmp_path / "log.txt")
+    assert status == 0, (tmp_path / "log.txt").read_text()
+    assert [*tmp_path.glob("out*")] and not files_with_secret(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.fault("secret in the environment")
+def test_training(mlm_data, tmp_path):
+    """Run folder: configuration, attempts, logs of all ranks, checkpoints, TensorBoard's events."""
+    job = TwoRanks(mlm_data, tmp_path, "run", 2, **{"common.tensorboard_logdir": tmp_path / "events"})
+    log = "\n".join(job.prepare())
+    job.finish(job.start_ranks())
+    assert len([*tmp_path.rglob("*.*")]) > 5 and SECRET not in log
+    assert not files_with_secret(tmp_path)
