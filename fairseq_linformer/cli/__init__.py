@@ -109,13 +109,26 @@ def limit_spinning() -> None:
 
 @contextmanager
 def _exit_on_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP, except under nohup, into SystemExit, so that temporary files are removed."""
+    """Raise KeyboardInterrupt on SIGINT, and SystemExit on SIGTERM and SIGHUP (except under nohup), so that temporary
+    files are removed.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    received: list[int] = []
+
     def leave(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         sys.exit(128 + number)
 
-    with handle((signal.SIGTERM, *hangup()), leave):
-        yield
+    interrupt = (signal.SIGINT,) if signal.getsignal(signal.SIGINT) == signal.default_int_handler else ()
+    with handle((*interrupt, signal.SIGTERM, *hangup()), leave):
+        try:
+            yield
+        except Exception:
+            if received:  # a library that calls Python, such as sentencepiece, replaces what is raised there
+                leave(received[0], None)
+            raise
