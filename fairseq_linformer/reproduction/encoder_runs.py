@@ -23,7 +23,7 @@ from ..task_data.tasks import TASKS
 from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, write_transformer
 from .finetuning_experiment import check_task
 from .registry import Inputs
-from .shared_work import Unit, work_through
+from .shared_work import Unit, describe_left, work_through
 
 FOLDER = "encoder-tasks"
 NO_DROPOUT = ("model.dropout=0.0", "model.attention_dropout=0.0")
@@ -105,12 +105,7 @@ class EncoderRuns:
         for member in self.finished:
             for training in self.trainings(member):
                 _keep_scored(training.folder)
-        if not left:
-            return ""
-        return (
-            f"{len(left)} of {len(units)} distillations and finetunings are left, or another process runs them, "
-            f"{left[0]} first; rerun the command to resume"
-        )
+        return describe_left(left, units) if left else ""
 
     @property
     def finished(self) -> list[Member]:

@@ -8,26 +8,25 @@ from typing import Any
 from ..checkpoints.from_transformers import MODEL
 from ..finetuning import data, single_run
 from ..task_data.tasks import TASKS
-from .encoder_models import MODELS, check_encoder, plan
+from .encoder_models import MODELS, plan
 from .encoder_runs import FOLDER, EncoderRuns, Member, Sizes, are_finished, members
 from .finetuning_experiment import TOLERANCE, check_task
 from .finetuning_records import paper_cell, paper_row, record_of
+from .member_experiment import MemberExperiment
 from .records import TRAINING, Record
-from .registry import Claim, Experiment, Inputs, Unfinished, check_configuration
+from .registry import Claim, Inputs, Unfinished
 from .scoring import rules_before_runs
 from .text import checksums, describe_text
-from .training import describe_reuse
 from .training_options import pack, training_options
 
 
-class EncoderTasks(Experiment):
+class EncoderTasks(MemberExperiment[Member]):
     """
     Args:
         sizes: by scale.
     """
 
     reads = ("data", "tasks", "encoder")
-    resumes_from_records = True
 
     def __init__(self, name: str, title: str, claims: Sequence[Claim], sizes: dict[str, Sizes]):
         self.name, self.title, self.claims, self.sizes = name, title, tuple(claims), sizes
@@ -44,7 +43,6 @@ class EncoderTasks(Experiment):
         return members(self.sizes[scale])
 
     def configuration(self, scale: str, member: Member, inputs: Inputs) -> dict[str, Any]:
-        """The plan stored in a record: only that of its model and task, so that others can be added later."""
         sizes = self.sizes[scale]
         return {
             "seeds": list(sizes.seeds),
@@ -54,68 +52,36 @@ class EncoderTasks(Experiment):
         }
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        member = self._member(record)
+        member = self.member(record)
         check_task(member.task, member.n, inputs.tasks, inputs.data)
-        check_encoder(record, inputs)
-        check_configuration(record, self.configuration(record.scale, member, inputs))
+        super().check_same(record, inputs)
         task = data.describe_data(data.task_folder(inputs.tasks, member.task, member.n))
         if record.data != (here := _describe_data(f"{member.task}: {task}", inputs)):
             raise ValueError(f"{record.identifier} was measured on {record.data}, not on {here}; use another --results")
-
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return all(self._finished(record, inputs))
 
     def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
         folder = inputs.folder / scale
         found = [*folder.glob(f"{MODELS}/*/{MODEL}"), *folder.glob(f"{FOLDER}/*/{single_run.RESULT}")]
         return sorted(path.parent.name for path in found)
 
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        chosen = [each for each in self.members(scale) if self._identifier(each, scale) not in inputs.recorded]
-        return self._measure(scale, inputs, command, chosen) if chosen else []
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        done = self._finished(record, inputs)
-        records = self._measure(record.scale, inputs, record.command, [self._member(record)], again=True)
-        return describe_reuse(done), records
-
-    def _identifier(self, member: Member, scale: str) -> str:
+    def identifier(self, member: Member, scale: str) -> str:
         return f"{self.name}-{member.name}-{scale}"
 
-    def _member(self, record: Record) -> Member:
-        for member in self.members(record.scale):
-            if self._identifier(member, record.scale) == record.identifier:
-                return member
-        raise ValueError(
-            f"{record.identifier} has a model or task that {self.name} no longer has at scale {record.scale}; check "
-            f"out its commit, {record.commit}, or use another --results"
-        )
+    def are_finished(self, scale: str, member: Member, inputs: Inputs) -> list[bool]:
+        return are_finished(member, self.sizes[scale].seeds, inputs.folder / scale)
 
-    def _finished(self, record: Record, inputs: Inputs) -> list[bool]:
-        return are_finished(self._member(record), self.sizes[record.scale].seeds, inputs.folder / record.scale)
-
-    def _measure(
-        self, scale: str, inputs: Inputs, command: str, chosen: Sequence[Member], again: bool = False
+    def measure_members(
+        self, scale: str, inputs: Inputs, command: str, members: Sequence[Member], again: bool
     ) -> list[Record]:
-        """
-        Args:
-            again: score finished finetunings again.
-
-        Raises:
-            Unfinished: the time budget is spent.
-            ValueError: an input is missing or does not fit, or a training failed.
-        """
         folder, until = inputs.folder / scale, inputs.deadline()
-        runs = EncoderRuns(self.sizes[scale], chosen, inputs, folder)
+        runs = EncoderRuns(self.sizes[scale], members, inputs, folder)
         rules = {
             name: rules_before_runs(self.name, self.claims, folder, name)
-            for name in dict.fromkeys(member.model.name for member in chosen)
+            for name in dict.fromkeys(member.model.name for member in members)
         }
         left = runs.work(until)
         records = [self.record(scale, member, inputs, command, runs, again) for member in runs.finished]
-        records = [record.copy_with(rules=rules[self._member(record).model.name]) for record in records]
+        records = [record.copy_with(rules=rules[self.member(record).model.name]) for record in records]
         if left:
             raise Unfinished(f"{self.name}: {left}", [] if again else records)
         return records
@@ -143,7 +109,7 @@ class EncoderTasks(Experiment):
             TRAINING: pack({"finetuning": training_options(trainings[0].requested_cfg)}),
         }
         return record.copy_with(
-            identifier=self._identifier(member, scale),
+            identifier=self.identifier(member, scale),
             experiment=self.name,
             made_by="reproduce",
             scale=scale,

@@ -99,8 +99,9 @@ class MaskedRuns:
                 units.append(Unit(_name(model, seed), partial(self._is_done, model, seed), has_head, run))
         return units
 
-    def is_finished(self, model: EncoderModel) -> bool:
-        return all(self._is_done(model, seed) for seed in self.sizes.seeds)
+    def are_finished(self, model: EncoderModel) -> list[bool]:
+        """Whether the run of each seed is finished."""
+        return [self._is_done(model, seed) for seed in self.sizes.seeds]
 
     def runs(self, model: EncoderModel) -> list[FinishedRun]:
         """The run of each seed."""

@@ -56,6 +56,14 @@ def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> li
     return [unit.name for unit in units if not unit.is_done()]
 
 
+def describe_left(left: Sequence[str], units: Sequence[Unit]) -> str:
+    """A sentence on the units that ``work_through`` has left."""
+    return (
+        f"{len(left)} of {len(units)} runs are left, or another process has begun them, {left[0]} first; rerun the "
+        "command to resume"
+    )
+
+
 @contextmanager
 def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     """Lock a file while in the block, unless another process has locked it; yields whether it is locked here.

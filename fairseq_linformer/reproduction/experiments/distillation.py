@@ -20,12 +20,13 @@ from ...checkpoints.files import read_checkpoint, training_seconds
 from ...launching.checkpoints import LAST
 from ...launching.run_folder import CHECKPOINTS
 from .. import scoring
-from ..encoder_models import Distillation, DistilledModel, EncoderModel, check_encoder, plan, write_transformer
+from ..encoder_models import Distillation, DistilledModel, EncoderModel, plan, write_transformer
+from ..member_experiment import MemberExperiment
 from ..records import Curve, Measurement, Paper, Record, ScaleName, select_reproduced, significant
-from ..registry import Claim, Experiment, Inputs, Unfinished, check_configuration
+from ..registry import Claim, Inputs, Unfinished
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
-from ..shared_work import work_through
+from ..shared_work import describe_left, work_through
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate, Verdict, combine, not_measured
 from ..text import checksums, describe_text
 
@@ -175,12 +176,11 @@ CLAIMS = tuple(
 )
 
 
-class DistillationExperiment(Experiment):
+class DistillationExperiment(MemberExperiment[EncoderModel]):
     """Distills each model, and measures its share along the run."""
 
     name, title, claims, scales = NAME, "Distillation of an encoder", CLAIMS, tuple(SIZES)
     reads = ("data", "encoder")
-    resumes_from_records = True
 
     def cost(self, scale: str) -> str:
         sizes = SIZES[scale]
@@ -189,24 +189,24 @@ class DistillationExperiment(Experiment):
     def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
         return [each.unit.name for each in self._distilled(scale, inputs, SIZES[scale].models) if each.unit.is_done()]
 
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        (distilled,) = self._distilled(record.scale, inputs, [_model_of(record)])
-        return distilled.unit.is_done()
+    def members(self, scale: str) -> Sequence[EncoderModel]:
+        return SIZES[scale].models
 
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_encoder(record, inputs)
-        check_configuration(record, _configuration(SIZES[record.scale], _model_of(record), inputs))
+    def identifier(self, member: EncoderModel, scale: str) -> str:
+        return identifier(member, scale)
 
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        models = [model for model in SIZES[scale].models if identifier(model, scale) not in inputs.recorded]
-        return self._measure(scale, inputs, command, models) if models else []
+    def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
+        return {
+            "model": asdict(member),
+            "distillation": plan(SIZES[scale].distillation(member), checksums(inputs.data)),
+        }
 
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+    def are_finished(self, scale: str, member: EncoderModel, inputs: Inputs) -> list[bool]:
+        return [each.unit.is_done() for each in self._distilled(scale, inputs, [member])]
+
+    def describe_reuse(self, done: Sequence[bool]) -> str:
         """A finished run is reported again, not measured again: its report has the shares."""
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        how = "from the report of the finished run" if self.has_runs(record, inputs) else "trained again"
-        return how, self._measure(record.scale, inputs, record.command, [_model_of(record)])
+        return "from the report of the finished run" if all(done) else "trained again"
 
     def _distilled(self, scale: str, inputs: Inputs, models: Sequence[EncoderModel]) -> list[DistilledModel]:
         sizes = SIZES[scale]
@@ -215,23 +215,25 @@ class DistillationExperiment(Experiment):
             for model in models
         ]
 
-    def _measure(self, scale: str, inputs: Inputs, command: str, models: Sequence[EncoderModel]) -> list[Record]:
+    def measure_members(
+        self, scale: str, inputs: Inputs, command: str, members: Sequence[EncoderModel], again: bool
+    ) -> list[Record]:
         folder = inputs.folder / scale
         written = {
-            n: write_transformer(str(inputs.encoder), n, _folder(scale, inputs, n)) for n in {m.n for m in models}
+            n: write_transformer(str(inputs.encoder), n, _folder(scale, inputs, n)) for n in {m.n for m in members}
         }
         rules = scoring.rules_before_runs(NAME, CLAIMS, folder)
-        distilled = self._distilled(scale, inputs, models)
+        distilled = self._distilled(scale, inputs, members)
         units = [replace(each.unit, name=f"distill {label(each.model)}") for each in distilled]
         left = work_through(units, folder / NAME, inputs.deadline())
         imported = read_checkpoint(next(iter(written.values())))["provenance"]["imported"]
-        records = [_record(each, scale, inputs, command, rules, imported) for each in distilled if each.unit.is_done()]
+        records = [
+            _record(each, scale, inputs, command, rules, self.configuration(scale, each.model, inputs), imported)
+            for each in distilled
+            if each.unit.is_done()
+        ]
         if left:
-            raise Unfinished(
-                f"{NAME}: {len(left)} of {len(units)} models are left, or another process distills them, {left[0]} "
-                "first; rerun the command to resume",
-                records,
-            )
+            raise Unfinished(f"{NAME}: {describe_left(left, units)}", records)
         return records
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -253,19 +255,14 @@ def _folder(scale: str, inputs: Inputs, n: int) -> Path:
     return inputs.folder / scale / NAME / f"n{n}"
 
 
-def _model_of(record: Record) -> EncoderModel:
-    for model in SIZES[record.scale].models:
-        if identifier(model, record.scale) == record.identifier:
-            return model
-    raise ValueError(f"{record.identifier} has a model that {NAME} no longer has; use another --results")
-
-
-def _configuration(sizes: Sizes, model: EncoderModel, inputs: Inputs) -> dict[str, Any]:
-    return {"model": asdict(model), "distillation": plan(sizes.distillation(model), checksums(inputs.data))}
-
-
 def _record(
-    distilled: DistilledModel, scale: str, inputs: Inputs, command: str, rules: dict[str, str], imported: dict[str, Any]
+    distilled: DistilledModel,
+    scale: str,
+    inputs: Inputs,
+    command: str,
+    rules: dict[str, str],
+    configuration: dict[str, Any],
+    imported: dict[str, Any],
 ) -> Record:
     model, report, sizes = distilled.model, distilled.report(), SIZES[scale]
     tokens = sizes.tokens_per_update
@@ -294,7 +291,7 @@ def _record(
         scale=cast(ScaleName, scale),
         data=describe_text(inputs.data),
         command=command,
-        configuration=json.loads(json.dumps({**_configuration(sizes, model, inputs), "encoder": imported})),
+        configuration=json.loads(json.dumps({**configuration, "encoder": imported})),
         rules=rules,
         tolerance=TOLERANCE,
         seconds=round(training_seconds(run / CHECKPOINTS / LAST), 1),

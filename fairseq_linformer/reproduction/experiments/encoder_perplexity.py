@@ -23,14 +23,15 @@ from ...launching import run_folder
 from .. import masked_runs, scoring
 from ..comparisons import EQUAL_UPDATES, Comparison, compare_trained, decreasing_perplexity, perplexity_at_most
 from ..context_free import measure as measure_context_free
-from ..encoder_models import MODELS, TRANSFORMER, EncoderModel, check_encoder, write_transformer
+from ..encoder_models import MODELS, TRANSFORMER, EncoderModel, write_transformer
 from ..masked_head import HeadTraining
 from ..masked_runs import MaskedRuns, Sizes, models_at
+from ..member_experiment import MemberExperiment
 from ..records import Curve, Measurement, Paper, Record, ScaleName, select_reproduced, summarize_repetitions
-from ..registry import Claim, Experiment, Inputs, Unfinished, check_configuration
+from ..registry import Claim, Inputs, Unfinished
 from ..report.charts import Chart
 from ..report.tables import Table
-from ..shared_work import work_through
+from ..shared_work import describe_left, work_through
 from ..statistics import Evaluate, Verdict, not_measured
 from ..text import checksums, describe_text, find_shards
 from ..training_tables import curves_charts, perplexity_table
@@ -144,12 +145,11 @@ CLAIMS = tuple(
 )
 
 
-class EncoderPerplexity(Experiment):
+class EncoderPerplexity(MemberExperiment[EncoderModel]):
     """Trains the head, then each model with each seed."""
 
     name, title, claims, scales = NAME, "Figure 3 (a) on an encoder", CLAIMS, tuple(SIZES)
     reads = ("data", "encoder")
-    resumes_from_records = True
 
     def cost(self, scale: str) -> str:
         sizes = SIZES[scale]
@@ -160,39 +160,33 @@ class EncoderPerplexity(Experiment):
         folder = inputs.folder / scale / masked_runs.FOLDER
         return sorted(path.parent.name for path in folder.glob(f"*/{run_folder.DONE}"))
 
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return _runs(record.scale, inputs).is_finished(_model_of(record))
+    def members(self, scale: str) -> Sequence[EncoderModel]:
+        return SIZES[scale].models
 
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_encoder(record, inputs)
-        check_configuration(record, _configuration(SIZES[record.scale], _model_of(record), inputs))
+    def identifier(self, member: EncoderModel, scale: str) -> str:
+        return identifier(member, scale)
 
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        models = [model for model in SIZES[scale].models if identifier(model, scale) not in inputs.recorded]
-        return self._measure(scale, inputs, command, models) if models else []
+    def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
+        return {"sizes": asdict(SIZES[scale]), "model": asdict(member), "text": checksums(inputs.data)}
 
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        how = "from finished runs" if self.has_runs(record, inputs) else "trained again"
-        return how, self._measure(record.scale, inputs, record.command, [_model_of(record)], again=True)
+    def are_finished(self, scale: str, member: EncoderModel, inputs: Inputs) -> list[bool]:
+        return _runs(scale, inputs).are_finished(member)
 
-    def _measure(
-        self, scale: str, inputs: Inputs, command: str, models: Sequence[EncoderModel], again: bool = False
+    def measure_members(
+        self, scale: str, inputs: Inputs, command: str, members: Sequence[EncoderModel], again: bool
     ) -> list[Record]:
         runs, until = _runs(scale, inputs), inputs.deadline()
         write_transformer(str(inputs.encoder), runs.sizes.n, inputs.folder / scale)
         rules = scoring.rules_before_runs(NAME, CLAIMS, inputs.folder / scale)
-        units = runs.units(models)
+        units = runs.units(members)
         left = work_through(units, runs.folder, until)
-        finished = [model for model in models if runs.is_finished(model)]
-        records = [_record(scale, model, inputs, command, rules, runs, again) for model in finished]
+        records = [
+            _record(scale, model, inputs, command, rules, runs, self.configuration(scale, model, inputs), again)
+            for model in members
+            if all(runs.are_finished(model))
+        ]
         if left:
-            raise Unfinished(
-                f"{NAME}: {len(left)} of {len(units)} runs are left, or another process trains them, {left[0]} first; "
-                "rerun the command to resume",
-                [] if again else records,
-            )
+            raise Unfinished(f"{NAME}: {describe_left(left, units)}", [] if again else records)
         return records
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -219,17 +213,6 @@ def _runs(scale: str, inputs: Inputs) -> MaskedRuns:
     return MaskedRuns(SIZES[scale], folder / MODELS / TRANSFORMER / MODEL, inputs.data, folder)
 
 
-def _model_of(record: Record) -> EncoderModel:
-    for model in SIZES[record.scale].models:
-        if identifier(model, record.scale) == record.identifier:
-            return model
-    raise ValueError(f"{record.identifier} has a model that {NAME} no longer has; use another --results")
-
-
-def _configuration(sizes: Sizes, model: EncoderModel, inputs: Inputs) -> dict[str, Any]:
-    return {"sizes": asdict(sizes), "model": asdict(model), "text": checksums(inputs.data)}
-
-
 def _record(
     scale: str,
     model: EncoderModel,
@@ -237,6 +220,7 @@ def _record(
     command: str,
     rules: dict[str, str],
     masked: MaskedRuns,
+    configuration: dict[str, Any],
     again: bool,
 ) -> Record:
     sizes, start, text = masked.sizes, masked.start(model), find_shards(inputs.data)[0]
@@ -257,7 +241,7 @@ def _record(
     measurements.append(Measurement(metric="context_free_bits", unit="bits", value=level, n=sizes.n))
     found = scoring.provenance([run.folder for run in runs])
     configuration = {
-        **_configuration(sizes, model, inputs),
+        **configuration,
         "n": sizes.n,
         "masks": scoring.MASKS,
         "head_sha256": sha256(masked.head),

@@ -29,7 +29,7 @@ def test_distilled_finetuned_and_measured_again(inputs, tmp_path, capsys):
     command, runs = ["reproduce", NAME, *inputs, "--results", str(tmp_path)], Path(inputs[-1]) / "smoke"
     with lock(runs / LOCKS / "distill-k1-headwise-w4"):
         main(command)
-    assert "2 of 6 distillations and finetunings are left" in capsys.readouterr().out
+    assert "2 of 6 runs are left" in capsys.readouterr().out
     finished = ["imdb-k8-headwise-w4", "imdb-k8-headwise-w4-n64", "imdb-transformer"]
     assert {path.stem for path in tmp_path.glob("*.json")} == {f"{NAME}-{name}-smoke" for name in finished}
     main(command)

@@ -1,0 +1,84 @@
+"""Experiments on an encoder with a record per member, such as a model, which machines that share a ledger can share."""
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from .encoder_models import check_encoder
+from .records import Record
+from .registry import Experiment, Inputs, check_configuration
+from .training import describe_reuse
+
+M = TypeVar("M", bound=Hashable)
+
+
+class MemberExperiment(Experiment, Generic[M]):
+    """An experiment on an encoder that trains its members in turn, and measures each once its runs are finished."""
+
+    resumes_from_records = True
+
+    @abstractmethod
+    def members(self, scale: str) -> Sequence[M]:
+        """In the order of their runs."""
+
+    @abstractmethod
+    def identifier(self, member: M, scale: str) -> str:
+        """Of the member's record."""
+
+    @abstractmethod
+    def configuration(self, scale: str, member: M, inputs: Inputs) -> dict[str, Any]:
+        """The plan stored in a record: only that of its member, so that others can be added later."""
+
+    @abstractmethod
+    def are_finished(self, scale: str, member: M, inputs: Inputs) -> list[bool]:
+        """Whether each run of a member is finished here."""
+
+    @abstractmethod
+    def measure_members(
+        self, scale: str, inputs: Inputs, command: str, members: Sequence[M], again: bool
+    ) -> list[Record]:
+        """Run what is not finished of some members, and return their records.
+
+        Args:
+            again: score finished runs again.
+
+        Raises:
+            Unfinished: the time budget is spent; its records are those of finished members.
+            ValueError: an input is missing or does not fit, or a training failed.
+        """
+
+    def member(self, record: Record) -> M:
+        """
+        Raises:
+            ValueError: the record is of a member that the experiment no longer has.
+        """
+        for member in self.members(record.scale):
+            if self.identifier(member, record.scale) == record.identifier:
+                return member
+        raise ValueError(
+            f"{record.identifier} has a model or task that {self.name} no longer has at scale {record.scale}; check "
+            f"out its commit, {record.commit}, or use another --results"
+        )
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        check_encoder(record, inputs)
+        check_configuration(record, self.configuration(record.scale, self.member(record), inputs))
+
+    def has_runs(self, record: Record, inputs: Inputs) -> bool:
+        return all(self.are_finished(record.scale, self.member(record), inputs))
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        left = [each for each in self.members(scale) if self.identifier(each, scale) not in inputs.recorded]
+        return self.measure_members(scale, inputs, command, left, again=False) if left else []
+
+    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
+        self.check(record.scale, inputs)
+        self.check_same(record, inputs)
+        member = self.member(record)
+        done = self.are_finished(record.scale, member, inputs)
+        records = self.measure_members(record.scale, inputs, record.command, [member], again=True)
+        return self.describe_reuse(done), records
+
+    def describe_reuse(self, done: Sequence[bool]) -> str:
+        """What ``measure_again`` reused, by whether each run was finished before."""
+        return describe_reuse(done)
