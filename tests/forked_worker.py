@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
+import pytest
 from fairseq.logging import progress_bar
 
 from fairseq_linformer.launching import local, worker
@@ -71,4 +72,11 @@ def forked_workers():
     """Spare each worker the imports; ``launching/test_local.py`` starts a real one."""
     stand_in = SimpleNamespace(Popen=ForkedWorker, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
     with mock.patch.object(local, "subprocess", stand_in):
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_workers():
+    """For modules that import it: ``forked_workers`` around all tests."""
+    with forked_workers():
         yield

@@ -4,13 +4,7 @@ import pytest
 
 from fairseq_linformer.cli import main
 
-from ..forked_worker import forked_workers
-
-
-@pytest.fixture(autouse=True)
-def quick_workers():
-    with forked_workers():
-        yield
+from ..forked_worker import quick_workers  # noqa: F401
 
 
 @pytest.fixture

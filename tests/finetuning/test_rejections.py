@@ -12,7 +12,6 @@ from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
 from fairseq_linformer.launching import run_folder
 
 from ..damaged_data import DAMAGE
-from ..forked_worker import forked_workers
 from .conftest import SHORT
 
 
@@ -64,8 +63,7 @@ def interrupted(masked_lm, glue, tmp_path_factory):
     folder = tmp_path_factory.mktemp("interrupted")
     words = ["finetune", "sst-2", masked_lm / "checkpoint_last.pt", "--runs", folder / "runs", "--name", "cats"]
     words += ["--data", folder / "data", "--source", glue, "--device", "cpu", *SHORT, "--lr", 5e-3]
-    with forked_workers():
-        main([*map(str, words)])
+    main([*map(str, words)])
     for end in ("result.json", run_folder.DONE):
         (folder / "runs/cats" / end).unlink()
     return words, folder

@@ -16,18 +16,12 @@ from fairseq_linformer.reproduction.records import fingerprint, read, write
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.verify import verify
 
-from ..forked_worker import forked_workers
+from ..forked_worker import quick_workers  # noqa: F401
 from .trainer import finished_runs, text  # noqa: F401
 from .tuner import tasks  # noqa: F401
 
 pytestmark = pytest.mark.slow
 RUN = "linformer-n16-k4-headwise-default-scratch/seed1"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_workers():
-    with forked_workers():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from fairseq_linformer.reproduction.records import read
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED
 
-from ...forked_worker import forked_workers
+from ...forked_worker import quick_workers  # noqa: F401
 from ..evidence import outcome, three, trained
 from ..trainer import text  # noqa: F401
 
@@ -38,11 +38,10 @@ def test_roberta_has_learned(roberta, quarter, expected):
 def test_converted_models_are_scored_and_not_trained(text, tmp_path):
     """Stopped and resumed. k = n is RoBERTa itself; a result that was edited is rejected."""
     (tmp_path / "ledger").mkdir()
-    with forked_workers():
-        for minutes in (1e-4, 1e-4, None):
-            inputs = Inputs(tmp_path / "runs", text, minutes=minutes)
-            report = find("conversion").reproduce("smoke", inputs, tmp_path / "ledger", "the command")
-            assert ("budget is spent" in report) == (minutes is not None)
+    for minutes in (1e-4, 1e-4, None):
+        inputs = Inputs(tmp_path / "runs", text, minutes=minutes)
+        report = find("conversion").reproduce("smoke", inputs, tmp_path / "ledger", "the command")
+        assert ("budget is spent" in report) == (minutes is not None)
     record = read(tmp_path / "ledger" / "conversion-smoke.json")
     bits = {m.model: m.value for m in record.select("bits", seed=1)}
     assert set(bits) == {"roberta", *(label(k, reach) for k in (1, 2, 4, 8, 16) for reach in (0, 4))}

@@ -14,6 +14,7 @@ from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ...checkpoints.encoders import save_encoder
+from ...forked_worker import quick_workers  # noqa: F401
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.shared_work import LOCKS, lock
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
+from ...forked_worker import quick_workers  # noqa: F401
 from ..sample_records import record
 from .tiny_encoder import write_encoder
 

@@ -9,42 +9,59 @@ pytest.importorskip("transformers")
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.encoder_runs import Member, members
+from fairseq_linformer.reproduction.experiments import int8
 from fairseq_linformer.reproduction.experiments.encoder_tasks import CLAIMS, NAME, SIZES
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.shared_work import LOCKS, lock
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
+from ...forked_worker import quick_workers  # noqa: F401
 from .tiny_encoder import write_inputs
 
 
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    return write_inputs(tmp_path_factory.mktemp("tasks"))
-
-
 @pytest.mark.slow
-def test_distilled_finetuned_and_measured_again(inputs, tmp_path, capsys):
-    """Next to another process that distills one model, then without it; verified from the kept checkpoints."""
-    command, runs = ["reproduce", NAME, *inputs, "--results", str(tmp_path)], Path(inputs[-1]) / "smoke"
+def test_distilled_finetuned_and_measured_again(tmp_path, capsys):
+    """Next to another process that distills one model, then without it; verified from the kept checkpoints, and
+    exported for the experiment ``int8``."""
+    inputs, results = write_inputs(tmp_path), tmp_path / "results"
+    results.mkdir()
+    command, runs = ["reproduce", NAME, *inputs, "--results", str(results)], Path(inputs[-1]) / "smoke"
     with lock(runs / LOCKS / "distill-k1-headwise-w4"):
         main(command)
     assert "2 of 6 runs are left" in capsys.readouterr().out
     finished = ["imdb-k8-headwise-w4", "imdb-k8-headwise-w4-n64", "imdb-transformer"]
-    assert {path.stem for path in tmp_path.glob("*.json")} == {f"{NAME}-{name}-smoke" for name in finished}
+    assert {path.stem for path in results.glob("*.json")} == {f"{NAME}-{name}-smoke" for name in finished}
     main(command)
-    records = ledger.read_folder(tmp_path)
+    records = ledger.read_folder(results)
     assert {r.identifier for r in records} == {f"{NAME}-{member.name}-smoke" for member in members(SIZES["smoke"])}
-    resized = ledger.read(tmp_path / f"{NAME}-imdb-k8-headwise-w4-n64-smoke.json")
+    resized = ledger.read(results / f"{NAME}-imdb-k8-headwise-w4-n64-smoke.json")
     assert resized.configuration["model"]["max_positions"] == 64
     assert resized.configuration["survival"]["options"]["model"]["local_window"] == 4
     (table, longer) = find(NAME).tables(records)
     assert [row[0] for row in table.rows] == ["transformer", "k8-headwise-w4", "k1-headwise-w4"]
     assert len(longer.rows) == 1
     capsys.readouterr()
-    main(["reproduce", "--verify", f"{NAME}-imdb-k1-headwise-w4-smoke", *inputs[2:], "--results", str(tmp_path)])
+    main(["reproduce", "--verify", f"{NAME}-imdb-k1-headwise-w4-smoke", *inputs[2:], "--results", str(results)])
     printed = capsys.readouterr().out
     assert "from 1 finished runs" in printed and "all are within their tolerance" in printed
+    check_int8(inputs, results)
+
+
+def check_int8(inputs, results):
+    """The record of the finished runs' exports."""
+    for package in ("onnxruntime", "onnxscript"):
+        pytest.importorskip(package)
+    main(["reproduce", "int8", *inputs, "--results", str(results)])
+    measured = ledger.read(results / "int8-imdb-k8-headwise-w4-smoke.json")
+    assert measured.experiment == "int8"
+    accuracy = {m.model: m.value for m in measured.select(int8.ACCURACY)}
+    assert accuracy.keys() == {int8.PYTORCH, int8.ONNX, int8.INT8} and accuracy[int8.PYTORCH] == accuracy[int8.ONNX]
+    assert measured.find(int8.LOST).value == pytest.approx(accuracy[int8.PYTORCH] - accuracy[int8.INT8])
+    onnx, rounded = (measured.find(int8.LOGITS, model=model).value for model in (int8.ONNX, int8.INT8))
+    assert 0 < onnx < 1e-4 < rounded and 0.2 < measured.find(int8.SIZE).value < 1
+    (table,) = find("int8").tables([measured])
+    assert [len(row) for row in table.rows] == [len(table.head)]
 
 
 def accuracies(values, seeds=3):

@@ -4,36 +4,13 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.experiments import int8
-from fairseq_linformer.reproduction.experiments.int8 import ACCURACY, INT8, LOGITS, LOST, NAME, ONNX, PYTORCH, SIZE
+from fairseq_linformer.reproduction.experiments.int8 import INT8, LOGITS, LOST, NAME, ONNX, SIZE
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ..sample_records import record
-from .tiny_encoder import write_inputs
-
-
-@pytest.mark.slow
-def test_record(tmp_path):
-    """Finetuned here, then exported; measured again from the finished run."""
-    for package in ("onnxruntime", "onnxscript"):
-        pytest.importorskip(package)
-    inputs, results = write_inputs(tmp_path), tmp_path / "results"
-    results.mkdir()
-    main(["reproduce", NAME, *inputs, "--results", str(results)])
-    (measured,) = ledger.read_folder(results)
-    assert measured.identifier == f"{NAME}-imdb-k8-headwise-w4-smoke" and measured.experiment == NAME
-    accuracy = {m.model: m.value for m in measured.select(ACCURACY)}
-    assert accuracy.keys() == {PYTORCH, ONNX, INT8} and accuracy[PYTORCH] == accuracy[ONNX]
-    assert measured.find(LOST, model=INT8).value == pytest.approx(accuracy[PYTORCH] - accuracy[INT8])
-    assert 0 < measured.find(LOGITS, model=ONNX).value < 1e-4 < measured.find(LOGITS, model=INT8).value
-    assert 0.2 < measured.find(SIZE, model=INT8).value < 1
-    (table,) = find(NAME).tables([measured])
-    assert [len(row) for row in table.rows] == [len(table.head)]
-    main(["reproduce", "--verify", measured.identifier, *inputs[2:], "--results", str(results)])
 
 
 def synthetic(lost=0.5, logits=1e-4, size=0.27, seeds=3, tasks=("sst-2", "imdb")):

@@ -1,13 +1,18 @@
 """Table 3 (right): largest batches, counted for the paper's GPU."""
 
+from pathlib import Path
+
 import pytest
 
 from fairseq_linformer.reproduction import paper
 from fairseq_linformer.reproduction.experiments import memory
+from fairseq_linformer.reproduction.records import read
 from fairseq_linformer.reproduction.registry import Inputs, claims, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS
 
 from ..evidence import number, record, verdict
+
+RESULTS = Path(__file__).parents[3] / "results"
 
 
 def batches(found, too_long=(), **changed):
@@ -85,3 +90,13 @@ def test_record_and_sizes(counted):
     assert list(lengths) == list(paper.TABLE_3_MEMORY) and dims == paper.TABLE_3_DIMENSIONS
     assert shape == {"layers": 12, "embed_dim": 768, "heads": 12} and memory.DTYPE == "fp16"
     assert "fp16" in claims()["table-3-memory"].rule
+
+
+@pytest.mark.slow
+def test_the_committed_record_is_counted_again(monkeypatch):
+    """At the shortest and the longest n, and one k; all cells take a minute."""
+    lengths, dims, shape = memory.SIZES["cpu"]
+    monkeypatch.setitem(memory.SIZES, "cpu", ((lengths[0], lengths[-1]), dims[:1], shape))
+    committed = {m.place: m.value for m in read(RESULTS / "memory-cpu.json").measurements}
+    counted = {m.place: m.value for m in memory.count_batches("cpu")}
+    assert len(counted) > 6 and counted == {place: committed[place] for place in counted}
