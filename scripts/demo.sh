@@ -129,6 +129,6 @@ step score fairseq-validate "$demo/bin/task" --user-dir "$plugin" \
 
 # The table, from logs and checkpoints; fails if the model has not learned.
 if ! python -m fairseq_linformer.reproduction.demo "$demo" 2> "$demo/logs/table.log"; then
-    grep -v '^INFO:' "$demo/logs/table.log" | tail -n 5 >&2
+    grep -Ev '^(DEBUG|INFO):' "$demo/logs/table.log" | tail -n 5 >&2
     exit 1
 fi

@@ -16,6 +16,7 @@ from fairseq_linformer.files import sha256
 from fairseq_linformer.linearization.survival import measure_survival
 
 from ..checkpoints.encoders import save_encoder
+from ..forked_worker import quick_workers  # noqa: F401
 
 SHAPE = ["--max-positions", "16", "--projected-dim", "4"]
 
