@@ -18,6 +18,7 @@ import torch
 from fairseq_linformer.cli import main
 
 from ..bad_input.world import world  # noqa: F401  a fixture
+from ..fault_seeds import SEEDS
 from ..forked_worker import forget_temporary_folder
 
 COMMANDS = [
@@ -116,7 +117,7 @@ def here(world, monkeypatch):  # noqa: F811
 
 @pytest.mark.slow
 @pytest.mark.fault("signal to a command")
-@pytest.mark.parametrize("seed", range(int(os.environ.get("FAULTS", "1"))))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
 def test_random_moment(command, seed, here, tmp_path):
     choose, before = random.Random(f"{command} {seed}"), contents(here, Path.read_bytes)

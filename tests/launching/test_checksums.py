@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import resource
 import zipfile
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from fairseq_linformer.launching import checksums
 from fairseq_linformer.launching.checkpoints import LAST, find_damage, restore_last
 
 from .. import fairseq_commands
+from ..fault_seeds import SEEDS
 
 
 @pytest.fixture
@@ -174,10 +176,12 @@ def files_up_to(size):
 
 
 @pytest.mark.fault("full disk")
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("values", [10, 1_000_000])  # fewer and more bytes than Python buffers
-def test_full_disk_is_reported_with_the_file(values, patched, tmp_path):
+def test_full_disk_is_reported_with_the_file(values, seed, patched, tmp_path):
     last = save(tmp_path / LAST, 1)
-    with files_up_to(1000), pytest.raises(OSError) as end:
+    limit = random.Random(f"{values} {seed}").randrange(4 * values)
+    with files_up_to(limit), pytest.raises(OSError) as end:
         checkpoint_utils.torch_persistent_save({"model": torch.ones(values)}, str(last))
     error = root_cause(end.value)  # torch raises an error of its own
     assert isinstance(error, OSError) and (error.errno, error.filename) == (errno.EFBIG, f"{last}.tmp")

@@ -18,6 +18,7 @@ from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq_linformer.launching import checksums, worker
 
 from ..fairseq_commands import load
+from ..fault_seeds import SEEDS
 from . import jobs
 from .two_ranks import TwoRanks
 
@@ -28,7 +29,7 @@ FAULTS = [
     pytest.param(
         phase, victims, seed, marks=pytest.mark.fault(f"SIGKILL of {victims} rank{'s' * (victims == 'all')}, {phase}")
     )
-    for seed in range(int(os.environ.get("FAULTS", "1")))
+    for seed in SEEDS
     for i, phase in enumerate(PHASES)
     for victims in ("one", "all")
     if "FAULTS" in os.environ or victims == ("one", "all")[i % 2]

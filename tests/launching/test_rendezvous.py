@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from fairseq_linformer.launching.rendezvous import keep_gloo_local, meet, open_store
 
 from ..fairseq_commands import free_port
+from ..fault_seeds import SEEDS
 
 SOON = timedelta(seconds=2)
 MINUTE = timedelta(minutes=1)
@@ -97,6 +99,39 @@ def test_a_missing_rank_0_is_named(master):
     address = re.escape(f"127.0.0.1:{os.environ['MASTER_PORT']}")
     with pytest.raises(ConnectionError, match=f"^rank 1 cannot reach rank 0 at {address} within"):
         meet(1, 2, SOON)
+
+
+def _report(rank, world_size, barrier, pipe):
+    barrier.wait()
+    try:
+        meet(rank, world_size, SOON)
+    except ConnectionError as error:
+        pipe.send(str(error))
+    pipe.close()
+
+
+@pytest.mark.slow
+@pytest.mark.fault("ranks missing at start")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_ranks_are_missing(seed, master):
+    """The ranks that have started name those that have not."""
+    choose, context = random.Random(seed), multiprocessing.get_context("fork")
+    world_size = choose.randint(2, 6)
+    missing = sorted(choose.sample(range(world_size), choose.randint(1, world_size - 1)))
+    started = [rank for rank in range(world_size) if rank not in missing]
+    barrier, errors = context.Barrier(len(started)), {}
+    for rank in started:
+        errors[rank], writing = context.Pipe(duplex=False)
+        context.Process(target=_report, args=(rank, world_size, barrier, writing)).start()
+        writing.close()
+    texts = {rank: pipe.recv() for rank, pipe in errors.items()}
+    if 0 in missing:
+        assert all(text.startswith(f"rank {rank} cannot reach rank 0 at ") for rank, text in texts.items()), texts
+        return
+    named = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {world_size} did not start "
+    assert texts.pop(0).startswith(named)
+    ended = f"rank 0 ended before all {world_size} ranks had started"  # it may be first, and the store ends with it
+    assert all(text.startswith((named, ended)) for text in texts.values()), texts
 
 
 def _start(rank):

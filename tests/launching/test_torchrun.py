@@ -1,6 +1,7 @@
 """scripts/torchrun.sh: training without Slurm."""
 
 import os
+import random
 import re
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from ..fairseq_commands import free_port
+from ..fault_seeds import SEEDS
 from . import jobs
 from .two_ranks import TwoRanks
 
@@ -84,10 +86,13 @@ def test_lost_rank_is_reported(mlm_data, tmp_path):
     assert not os.path.exists(f"/proc/{held}")
 
 
-@pytest.mark.fault("death of one rank, then of all processes, torchrun")
-def test_killed_processes_lose_nothing(whole, mlm_data, tmp_path):
+@pytest.mark.fault("SIGKILL of one rank, then of all processes of a node")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_processes_lose_nothing(seed, whole, mlm_data, tmp_path):
     """The command is rerun after a rank was killed, and again after torchrun and all others were."""
-    first, second, victim = 5, 9, 1
+    choose = random.Random(seed)
+    victim, first = choose.choice((0, 1)), choose.randrange(1, UPDATES - 2)
+    second = choose.randrange(first + 1, UPDATES)
     run = TwoRanks(mlm_data, tmp_path, "killed", UPDATES, **{"checkpoint.save_interval_updates": 2})
     run.prepare()
     python = jobs.python_without_checks(tmp_path, run.folder)
@@ -111,6 +116,6 @@ def test_killed_processes_lose_nothing(whole, mlm_data, tmp_path):
 
     status, output = finish(train())
     assert status == 0 and "done: " in output, output
-    # The first update of the last attempt.
-    assert f'"num_updates": "{second // 2 * 2 + 1}"' in output and f'"num_updates": "{second // 2 * 2}"' not in output
+    saved = second // 2 * 2
+    assert f'"num_updates": "{saved + 1}"' in output and f'"num_updates": "{saved}"' not in output
     assert jobs.same_bits(run.folder, whole)

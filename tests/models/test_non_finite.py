@@ -1,6 +1,7 @@
 """The error for non-finite gradients, and the log of a skipped update, name the update and its data."""
 
 import logging
+import random
 import re
 from functools import partial
 from types import SimpleNamespace
@@ -13,6 +14,15 @@ from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq_linformer.models import non_finite
 
 from ..fairseq_commands import load, train
+from ..fault_seeds import SEEDS
+
+NAN, INF = float("nan"), float("inf")
+
+
+def random_moments(last):
+    """A moment from 1 to ``last`` and a value for each seed."""
+    generators = map(random.Random, SEEDS)
+    return [(choose.randint(1, last), choose.choice((NAN, INF, -INF))) for choose in generators]
 
 
 @pytest.fixture
@@ -34,23 +44,21 @@ def spoil(monkeypatch):
 
 
 @pytest.mark.fault("non-finite gradients")
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("epoch", [1, 2])
-def test_error_names_update_epoch_iterations_and_samples(value, epoch, spoil, mlm_data, tmp_path):
-    """It ends fairseq-train without a traceback."""
-    size = 5  # micro-batches of an epoch, so that its last update has a single one
-    bad = 3 if epoch == 1 else size + 5
+@pytest.mark.parametrize("bad, value", [(3, NAN), (10, INF), *random_moments(15)])
+def test_error_names_update_epoch_iterations_and_samples(bad, value, spoil, mlm_data, tmp_path):
+    """It ends fairseq-train without a traceback. An update has two micro-batches, and the last of an epoch one."""
+    epoch, i = (bad - 1) // 5 + 1, (bad - 1) % 5 + 1
+    first = i - (i % 2 == 0)
+    update = 3 * (epoch - 1) + (first + 1) // 2
     read = spoil(value, [bad])
     with pytest.raises(SystemExit) as end:
         options = ["--batch-size", 48, "--update-freq", 2, "--max-epoch", 3, "--no-epoch-checkpoints"]
         train(mlm_data, tmp_path, *options, updates=50)
-    data = f"epoch {epoch}, iterations " + ("3 to 4: " if epoch == 1 else "5 to 5: ")
-    samples = ", ".join(map(str, read[bad - 1]))
-    problem = f"non-finite loss in {3 if epoch == 1 else 5} (samples {samples})"
-    update = 2 if epoch == 1 else 6
+    data = f"epoch {epoch}, iterations {first} to {min(first + 1, 5)}: "
+    problem = f"non-finite loss in {i} (samples {', '.join(map(str, read[bad - 1]))})"
     assert end.value.code == f"fairseq-train: update {update}: gradients are Nan/Inf; {data}{problem}"
-    if epoch == 2:  # nothing of the rejected update is in it
-        assert load(tmp_path)["optimizer_history"][-1]["num_updates"] == 3
+    if epoch > 1:  # nothing of the rejected update is in it
+        assert load(tmp_path)["optimizer_history"][-1]["num_updates"] == 3 * (epoch - 1)
 
 
 @pytest.mark.fault("non-finite gradients")
@@ -102,8 +110,8 @@ def validated(mlm_data, folder, caplog, updates, *options):
 
 
 @pytest.mark.fault("non-finite validation loss")
-@pytest.mark.parametrize("value, update", [(float("nan"), 1), (float("inf"), 1), (float("nan"), 2), (float("-inf"), 2)])
-def test_warning_names_update_subset_and_samples(value, update, mlm_data, tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("update, value", [(1, NAN), (2, -INF), *random_moments(3)])
+def test_warning_names_update_subset_and_samples(update, value, mlm_data, tmp_path, monkeypatch, caplog):
     """Neither the validation with the non-finite loss nor a worse one after it replaces the best checkpoint."""
 
     def spoil(number, loss, size):

@@ -5,7 +5,7 @@ import pytest
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.experiments import faults
-from fairseq_linformer.reproduction.experiments.faults import KILLS, LOST, METRICS, NAME, TRIED
+from fairseq_linformer.reproduction.experiments.faults import KILLS, LOST, METRICS, NAME, RANDOM, TRIED
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
@@ -101,18 +101,18 @@ def synthetic(counts):
     )
 
 
-@pytest.mark.parametrize("kind", KILLS)
+@pytest.mark.parametrize("kind", RANDOM)
 def test_rule(kind):
     (claim,) = find(NAME).claims
-    enough = {**dict.fromkeys(KILLS, (20, 0)), "full disk": (1, 0)}
+    enough = {**dict.fromkeys(RANDOM, (20, 0)), "hostile file": (1, 0)}
 
-    def outcome(**others):
-        counts = {k: v for k, v in {**enough, kind: others.pop("kills", (20, 0)), **others}.items() if v}
+    def outcome(counted=(20, 0), **others):
+        counts = {k: v for k, v in {**enough, kind: counted, **others}.items() if v}
         return claim.evaluate([synthetic(counts)], "cpu").outcome
 
     assert outcome() == HOLDS
-    assert outcome(kills=(19, 0)) == outcome(kills=None) == UNDECIDED
-    assert outcome(kills=(20, 1)) == outcome(**{"full disk": (9, 1)}) == FAILS
+    assert outcome((19, 0)) == outcome(None) == UNDECIDED
+    assert outcome((20, 1)) == outcome(**{"hostile file": (9, 1)}) == FAILS
     assert claim.evaluate([], "cpu").outcome == UNMEASURED
 
 
@@ -121,6 +121,8 @@ def test_kinds():
     from tests.launching.test_kills import PHASES
 
     assert {kind.rpartition(", ")[2] for kind in KILLS} == set(PHASES)
+    tests = "".join(path.read_text() for path in (faults.REPOSITORY / "tests").rglob("test_*.py"))
+    assert all(f'pytest.mark.fault("{kind}")' in tests for kind in set(RANDOM) - set(KILLS))
 
 
 def test_bad_input(tmp_path, monkeypatch):
