@@ -61,8 +61,12 @@ class Member:
     n: int
 
     @property
+    def is_resized(self) -> bool:
+        return self.n != self.model.n
+
+    @property
     def name(self) -> str:
-        resized = f"-n{self.n}" if self.n != self.model.n else ""
+        resized = f"-n{self.n}" if self.is_resized else ""
         return f"{self.task}-{self.model.name}{resized}"
 
 
@@ -100,7 +104,9 @@ class EncoderRuns:
 
     def work(self, until: float | None) -> str:
         """Run the unfinished distillations and finetunings; returns a sentence if some are left, or an empty string."""
-        units = [unit for model in dict.fromkeys(m.model for m in self._members) for unit in self._units(model)]
+        models = dict.fromkeys(member.model for member in self._members)
+        units = [unit for model in models for unit in self._units(model)]
+        units += [unit for member in self._members if member.is_resized for unit in self._finetunings(member)]
         left = work_through(units, self._folder, until)
         for member in self.finished:
             for training in self.trainings(member):
@@ -121,12 +127,15 @@ class EncoderRuns:
         return self._distilled[member.model].report() if member.model in self._distilled else None
 
     def _units(self, model: EncoderModel) -> list[Unit]:
-        """The distillation of a model, if it needs one, and its finetunings."""
-        distilled = self._distilled.get(model)
+        """The distillation of a model, if it needs one, and its finetunings, without those of another n."""
+        chosen = [member for member in self._members if member.model == model]
+        distillations = [self._distilled[model].unit] if model in self._distilled else []
+        return distillations + [u for member in chosen if not member.is_resized for u in self._finetunings(member)]
+
+    def _finetunings(self, member: Member) -> list[Unit]:
+        distilled = self._distilled.get(member.model)
         is_ready = distilled.unit.is_done if distilled else lambda: True
-        jobs = [job for member in self._members if member.model == model for job in self._jobs[member]]
-        finetunings = [Unit(job.name, partial(_is_done, job), is_ready, partial(_finetune, job)) for job in jobs]
-        return [*([distilled.unit] if distilled else []), *finetunings]
+        return [Unit(job.name, partial(_is_done, job), is_ready, partial(_finetune, job)) for job in self._jobs[member]]
 
 
 def are_finished(member: Member, seeds: Sequence[int], folder: Path) -> list[bool]:
@@ -145,7 +154,7 @@ def _job(sizes: Sizes, member: Member, seed: int, inputs: Inputs, folder: Path) 
         f"{member.name}-seed{seed}",
         str(data.task_folder(Path(inputs.tasks), member.task, member.n)),
         str(folder / FOLDER),
-        member.n if member.n != member.model.n else None,
+        member.n if member.is_resized else None,
         device="cpu",
         overrides=(amp, "dataset.num_workers=0", "optimizer._name=fused_adam", *NO_DROPOUT),
     )

@@ -203,7 +203,7 @@ def _tables(records: Sequence[Record], scale: str) -> list[Table]:
         "paper's, of base size; kept: share of the encoder's mean"
     )
     tables = [Table(["model", *sizes.recipes, "mean", "kept"], rows, caption)]
-    longer = [member for member in members(sizes) if member.n != sizes.n]
+    longer = [member for member in members(sizes) if member.is_resized]
     if any(member.name in found.by_name for member in longer):
         rows = []
         for member in longer:
