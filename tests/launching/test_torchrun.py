@@ -72,20 +72,6 @@ def test_resuming_is_bit_identical(whole, mlm_data, tmp_path):
     assert jobs.same_bits(run, whole)
 
 
-def test_lost_rank_is_reported(mlm_data, tmp_path):
-    run = TwoRanks(mlm_data, tmp_path, "lost", UPDATES)
-    run.prepare()
-    python = jobs.python_without_checks(tmp_path, run.folder)
-    variables = jobs.controlled(tmp_path, HOLD="2")
-    job = start(tmp_path, "lost", *run.arguments, PYTHON=python, **variables)
-    read_until(job, '"num_updates": "2"')
-    lost, held = (jobs.find_worker(LOCAL_RANK=rank, RUNS=tmp_path) for rank in (1, 0))
-    os.kill(lost, signal.SIGKILL)
-    status, output = finish(job)
-    assert status == 1 and re.search(r"last lines of .*/attempt_0/1/stdout.log", output), output
-    assert not os.path.exists(f"/proc/{held}")
-
-
 @pytest.mark.fault("SIGKILL of one rank, then of all processes of a node")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_processes_lose_nothing(seed, whole, mlm_data, tmp_path):
@@ -104,9 +90,11 @@ def test_killed_processes_lose_nothing(seed, whole, mlm_data, tmp_path):
         return job
 
     job = train(first)
-    os.kill(jobs.find_worker(LOCAL_RANK=victim, RUNS=tmp_path), signal.SIGKILL)
+    lost, held = (jobs.find_worker(LOCAL_RANK=rank, RUNS=tmp_path) for rank in (victim, 1 - victim))
+    os.kill(lost, signal.SIGKILL)
     status, output = finish(job)
-    assert status == 1 and "Signal 9 (SIGKILL)" in output, output
+    assert status == 1 and "Signal 9 (SIGKILL)" in output and not os.path.exists(f"/proc/{held}"), output
+    assert re.search(rf"last lines of .*/attempt_0/{victim}/stdout.log", output), output
 
     job = train(second)
     processes = [psutil.Process(job.pid), *psutil.Process(job.pid).children(recursive=True)]
