@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Run the tests, after scripts/setup.sh. Arguments are those of pytest.
 #
-#   scripts/test.sh                     # all tests
+#   scripts/test.sh                     # all tests but long ones, which run a pipeline or job of new processes
 #   scripts/test.sh -m "not slow"       # the quick tests, under 2 minutes
+#   scripts/test.sh tests               # all tests, as in CI
 #   scripts/test.sh tests/modules
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,5 +11,6 @@ scripts/setup.sh
 # The models are tiny, and some tests run two processes: more threads would only slow them down. One worker more than
 # cores, because tests with Slurm mostly wait.
 export OMP_NUM_THREADS=1
+[ $# -gt 0 ] || set -- -m "not long"
 workers=$(($(.venv/bin/python -c "import os; print(len(os.sched_getaffinity(0)))") + 1))
 exec .venv/bin/python -m pytest -q -n "$((workers < 4 ? workers : 4))" --dist worksteal "$@"

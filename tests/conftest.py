@@ -23,22 +23,18 @@ from .wheel import wheel_environment  # noqa: F401  fixture
 # The models have 16 dimensions: more threads would only slow them down.
 torch.set_num_threads(1)
 
-LONG = (
-    "tests/test_demo.py",
-    "tests/launching/test_slurm.py",
-    "tests/launching/test_torchrun.py",
-    "tests/reproduction/test_smoke_scale.py",
-)
-"""Tests that take minutes, which start first: otherwise the last ones would keep one worker busy alone."""
-
 
 def pytest_collection_modifyitems(items):
-    """Start each worker with a long test: pytest-xdist's ``worksteal`` splits the tests into equal consecutive runs."""
+    """Start each worker with long tests, or the last one would keep one worker busy alone: pytest-xdist's ``worksteal``
+    splits the tests into equal consecutive runs."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     heads, rest = [[] for _ in range(workers)], []
+    files = {}
     for item in items:
-        file = next((i for i, name in enumerate(LONG) if item.nodeid.startswith(name)), None)
-        (rest if file is None else heads[file % workers]).append(item)
+        if item.get_closest_marker("long"):
+            heads[files.setdefault(item.path, len(files)) % workers].append(item)
+        else:
+            rest.append(item)
     ordered, taken = [], 0
     for i, head in enumerate(heads):
         share = max(0, (len(items) - len(ordered)) // (workers - i) - len(head))

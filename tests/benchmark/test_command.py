@@ -84,6 +84,7 @@ def test_records_of_the_other_commands(run, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_process_uses_the_optimizer_of_its_options(run, tmp_path, monkeypatch):
     logs, run_command = [], train_process.run_command
     monkeypatch.setattr(train_process, "run_command", lambda command: logs.append(run_command(command)) or logs[-1])

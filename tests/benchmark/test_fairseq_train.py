@@ -67,6 +67,7 @@ def test_known_times_are_assigned_to_their_parts(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_shares_add_up_for_each_model(tmp_path, monkeypatch):
     """Shares add up to an update. Each model trains in its own process, because two have the same name; ours in half
     precision, with which fairseq's own command assumes a TPU."""

@@ -49,6 +49,7 @@ def test_options_apply_to_our_model_and_override():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_processes_of_both_plugins():
     found = ProcessCell(32, 2, ("authors", "ours"), 8, 2, **TINY).measure()
     assert (
@@ -117,6 +118,7 @@ def test_process_out_of_gpu_memory_does_not_stop_the_others(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_finetuning_processes_in_bf16(pieces, tmp_path, logs):
     """The ledger describes the data without their path. With --bf16 fairseq's own command assumes a TPU."""
     cell = FinetuningCell(

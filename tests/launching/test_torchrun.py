@@ -15,7 +15,7 @@ from ..fault_seeds import SEEDS
 from . import jobs
 from .two_ranks import TwoRanks
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 UPDATES = 12
 

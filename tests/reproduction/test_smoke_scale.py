@@ -20,7 +20,7 @@ from ..forked_worker import quick_workers  # noqa: F401
 from .trainer import finished_runs, text  # noqa: F401
 from .tuner import tasks  # noqa: F401
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 RUN = "linformer-n16-k4-headwise-default-scratch/seed1"
 
 

@@ -21,6 +21,7 @@ from .tiny_encoder import write_inputs
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_distilled_finetuned_and_measured_again(tmp_path, capsys):
     """Next to another process that distills one model, then without it; verified from the kept checkpoints, and
     exported for the experiment ``int8``."""
