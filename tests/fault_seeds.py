@@ -1,4 +1,4 @@
-"""How often faults at random moments are tried."""
+"""Seeds of random faults: one, or as many as the variable FAULTS says."""
 
 import os
 

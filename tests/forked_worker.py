@@ -77,6 +77,6 @@ def forked_workers():
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_workers():
-    """For modules that import it: ``forked_workers`` around all tests."""
+    """Fork the workers of all tests of a module that imports this fixture."""
     with forked_workers():
         yield

@@ -42,6 +42,7 @@ REPLACED = HALF.replace(
 """,
 )
 """As sentencepiece does with what is raised where it calls Python."""
+assert REPLACED != HALF
 
 
 def test_full_disk_error_names_the_file(tmp_path):
@@ -60,7 +61,7 @@ def test_error_of_a_library_keeps_its_sentence(tmp_path):
 
 
 @pytest.mark.fault("signal to a command")
-@pytest.mark.parametrize("script", [HALF, REPLACED], ids=["", "replaced"])
+@pytest.mark.parametrize("script", [HALF, REPLACED], ids=["raised", "replaced"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_stopped_command_leaves_no_partial_files(number, script, tmp_path):
     words = [sys.executable, "-c", script, str(tmp_path / "out")]

@@ -27,14 +27,14 @@ pytestmark = pytest.mark.fault("full disk")
 NO_SPACE = "No space left on device"
 
 
-def random_space(seed, kilobytes):
-    """Less than this, which a command would need."""
-    return random.Random(seed).randrange(kilobytes)
+def random_free(seed, needed):
+    """Free space in KiB, less than a command needs."""
+    return random.Random(seed).randrange(needed)
 
 
-def fill_but(disk, kilobytes):
-    """Fill the disk but for some space; returns the file to delete."""
-    (disk / "reserve").write_bytes(bytes(1024 * kilobytes))
+def fill_all_but(disk, free):
+    """Fill the disk except for ``free`` KiB; returns the file whose deletion frees it."""
+    (disk / "reserve").write_bytes(bytes(1024 * free))
     filler = fill(disk)
     (disk / "reserve").unlink()
     return filler
@@ -104,32 +104,32 @@ def test_log_of_a_training(disk):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command, free",
-    [("to-huggingface", 0), *(("to-huggingface", random_space(seed, 36)) for seed in SEEDS), ("to-onnx", 32)],
+    [("to-huggingface", 0), *(("to-huggingface", random_free(seed, 36)) for seed in SEEDS), ("to-onnx", 32)],
 )
 def test_export(command, free, masked_lm_folder, masked_lm, disk):
     if command == "to-onnx":
         pytest.importorskip("onnxscript")
-    fill_but(disk, free)
+    fill_all_but(disk, free)
     source = masked_lm / "checkpoint_last.pt" if command == "to-huggingface" else masked_lm_folder
     assert f"'{disk}/out'" in rejected(["convert", command, source, disk / "out"]) and contents(disk) == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("free", [0, *(random_space(seed, 28) for seed in SEEDS)])
+@pytest.mark.parametrize("free", [0, *(random_free(seed, 28) for seed in SEEDS)])
 def test_task(free, glue, pieces, disk):
-    fill_but(disk, free)
+    fill_all_but(disk, free)
     words = ["--source", glue, "--sentencepiece-model", pieces / "sentencepiece.bpe.model"]
     assert str(disk / "out") in rejected(["prepare", "sst-2", disk / "out", *words]) and contents(disk) == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("free", [0, *(random_space(seed, 40) for seed in SEEDS)])
+@pytest.mark.parametrize("free", [0, *(random_free(seed, 40) for seed in SEEDS)])
 def test_shard_of_a_corpus(free, tmp_path, disk):
     """Finished chunks stay; with free space, the same command completes the corpus."""
     text = write_text(tmp_path / "text.txt", build_documents(100))
     words = ["--gpt2-bpe", write_gpt2(tmp_path / "gpt2"), "--source", text, "--workers", 1, "--valid-share", 0.3]
     main([*map(str, ["prepare", "pretraining", tmp_path / "whole", *words])])
-    filler = fill_but(disk, free)
+    filler = fill_all_but(disk, free)
     assert str(disk / "out") in rejected(["prepare", "pretraining", disk / "out", *words])
     assert not list(disk.rglob("*.bin")) and not list(disk.rglob("manifest.json"))
     filler.unlink()

@@ -16,7 +16,7 @@ from ..errors import silence_transformers
 from ..files import fingerprint, sha256
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
-from .transformers_loading import WEIGHTS, describe_pickle, load_from_transformers, read_weight_files
+from .transformers_loading import WEIGHTS, check_config, describe_pickle, load_from_transformers, read_weight_files
 
 FAIRSEQ_EPSILON = 1e-5
 """Fixed epsilon of the layer norms of fairseq's RoBERTa."""
@@ -149,6 +149,7 @@ def read_encoder(name: str) -> Encoder:
 
     silence_transformers()
     config = load_from_transformers(AutoConfig, name)
+    check_config(name, config)
     family = _check_supported(name, config)
     checksum = hash_weights(name)
     model, info = load_from_transformers(

@@ -4,9 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..config import LAYERS_LIMIT
 from ..files import read_json
 
 WEIGHTS = "model.safetensors"
+ATTENTIONS = (None, "eager", "sdpa", "flash_attention_2", "flex_attention")
+"""Attentions of ``transformers`` itself; other names are kernels that it would download and run."""
 
 
 def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
@@ -22,13 +25,36 @@ def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
         raise ValueError(f"transformers cannot load {name}: {reason}") from None
 
 
+def check_config(name: str, config: Any) -> None:
+    """Check what a stranger's configuration could make ``transformers`` download, or build for hours.
+
+    Raises:
+        ValueError: an attention, a quantization, a number of layers or class names that are not supported.
+    """
+    attention = getattr(config, "_attn_implementation", None)
+    if attention not in ATTENTIONS:
+        allowed = ", ".join(filter(None, ATTENTIONS))
+        raise ValueError(f"{name}: attn_implementation must be one of {allowed}, got {attention!r}")
+    if (quantization := getattr(config, "quantization_config", None)) is not None:
+        raise ValueError(f"{name}: quantization_config is not supported, got {str(quantization)[:100]}")
+    layers = getattr(config, "num_hidden_layers", 1)
+    if not isinstance(layers, int) or not 1 <= layers <= LAYERS_LIMIT:
+        raise ValueError(f"{name}: num_hidden_layers must be between 1 and {LAYERS_LIMIT:,}, got {layers!r}")
+    for number, label in config.id2label.items():
+        if not isinstance(label, str):
+            raise ValueError(f"{name}: id2label must have strings, got {label!r} for {number}")
+
+
 def load_weights_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
     """``load_from_transformers`` for a class with weights, which must be safetensors.
 
     Raises:
         ValueError: a folder has its weights as a pickle, has none, or its index names files outside the folder; or as
-            ``load_from_transformers``.
+            ``check_config`` and ``load_from_transformers``.
     """
+    from transformers import AutoConfig
+
+    check_config(name, load_from_transformers(AutoConfig, name))
     if os.path.isdir(name):
         find_weights(Path(name))
     return load_from_transformers(auto_class, name, use_safetensors=True, **options)

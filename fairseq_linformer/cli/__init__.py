@@ -66,7 +66,9 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except ImportError as error:
-        package = (error.name or str(error)).split(".")[0]
+        if not error.name:
+            sys.exit(f"{name} failed: {first_line(error)}")
+        package = error.name.split(".")[0]
         command = _INSTALL.get(package, f"pip install {package}")
         sys.exit(f"{name} needs {package}, which is not installed; run: {command}")
     except (OSError, ValueError) as error:
@@ -84,7 +86,7 @@ def _run(arguments: list[str]) -> None:
     options, more = parser.parse_known_args(arguments)
     options.more = more
     if options.more and not getattr(options, "takes_more", False):
-        parser.error(f"unrecognized arguments: {' '.join(options.more)}")
+        parser.error(f"unrecognized arguments: {' '.join(' '.join(options.more).splitlines())}")
     # fairseq configures the root logger to print everything.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)

@@ -27,8 +27,8 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> Store:
     The environment has MASTER_ADDR and MASTER_PORT. Under torchrun its agent provides the store, else rank 0 does.
 
     Raises:
-        ConnectionError: rank 0 did not start within ``timeout``, or has ended; or others did not start, which the
-            message names.
+        ConnectionError: rank 0 did not start within ``timeout`` or has ended, or other ranks did not start; the message
+            names them.
     """
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
@@ -45,8 +45,10 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> Store:
     except RuntimeError:
         try:
             missing = [other for other in range(world_size) if not store.check([str(other)])]
-        except RuntimeError:  # the store has ended with rank 0
-            raise ConnectionError(f"rank 0 ended before all {world_size} ranks had started; see its log") from None
+        except RuntimeError:  # the store has closed
+            raise ConnectionError(
+                f"rank 0 ended while rank {rank} waited for all {world_size} ranks to start; see its log"
+            ) from None
         ranks = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing[:20]))}{', ...' * (len(missing) > 20)}"
         raise ConnectionError(f"{ranks} of {world_size} did not start {minutes}; see their logs") from None
     return store

@@ -162,7 +162,8 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
             cfg = compose(base.stem, [*choice, *overrides], return_hydra_config=True)
-        _check_no_classes(config, cfg)
+            default = compose(None, return_hydra_config=True).hydra
+        _check_no_code(config, cfg, default)
         with open_dict(cfg):
             del cfg["hydra"]
         if cfg.model is None:
@@ -178,20 +179,27 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
     return cfg
 
 
-def _check_no_classes(config, cfg: DictConfig) -> None:
-    """Raise ValueError if a composed configuration lets hydra call a class or set environment variables."""
+def _check_no_code(config, cfg: DictConfig, default: DictConfig) -> None:
+    """Raise ValueError if a composed configuration names a class, or sets what hydra may execute, import or write.
+
+    Args:
+        default: hydra's own section. Any other value is suspect: ``${oc.create:...}`` becomes a section only when it is
+            read.
+    """
+    allowed = dict(_items(OmegaConf.to_container(default, resolve=False), "hydra."))
     for key, value in _items(OmegaConf.to_container(cfg, resolve=False)):
-        name = key.rpartition(".")[2]
-        if (
-            (name == "_target_" and not str(value).startswith("hydra._internal.core_plugins.basic_"))
-            or (key.startswith("hydra.") and (name == "()" or (name == "class" and not _is_log_handler(value))))
-            or (key.startswith(("hydra.callbacks.", "hydra.job.env_set.")))
-        ):
-            raise ValueError(f"{config} and overrides must not let hydra run code, got {key}={value}")
+        is_hydra = key.startswith("hydra.") and not key.startswith(_HARMLESS)
+        if is_hydra and key in allowed and (value == allowed[key] or isinstance(value, Mapping)):
+            continue
+        if is_hydra or key.rpartition(".")[2] == "_target_":
+            raise ValueError(f"{config} and overrides must not let hydra run code or write files, got {key}={value}")
 
 
-def _is_log_handler(name: Any) -> bool:
-    return name in ("logging.StreamHandler", "logging.FileHandler", "logging.NullHandler")
+_HARMLESS = (
+    *(f"hydra.{name}" for name in ("run.", "sweep.", "output_subdir", "overrides.", "runtime.", "verbose")),
+    *(f"hydra.job.{name}" for name in ("name", "chdir", "override_dirname", "id", "num", "config")),
+)
+"""Keys of hydra's section that a configuration may set, or that differ from run to run."""
 
 
 def _items(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

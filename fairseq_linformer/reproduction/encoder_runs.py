@@ -23,7 +23,7 @@ from ..task_data.tasks import TASKS
 from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, write_transformer
 from .finetuning_experiment import check_task
 from .registry import Inputs
-from .shared_work import Unit, describe_left, work_through
+from .shared_work import Unit, describe_unfinished, work_through
 
 FOLDER = "encoder-tasks"
 NO_DROPOUT = ("model.dropout=0.0", "model.attention_dropout=0.0")
@@ -71,6 +71,7 @@ class Member:
 
 
 def members(sizes: Sizes) -> list[Member]:
+    """Those of another n come last, since no claim needs them."""
     every = [Member(task, model, sizes.n) for model in sizes.models for task in sizes.recipes]
     return every + [Member(LONGER_TASK, model, 2 * sizes.n) for model in sizes.longer if LONGER_TASK in sizes.recipes]
 
@@ -104,14 +105,12 @@ class EncoderRuns:
 
     def work(self, until: float | None) -> str:
         """Run the unfinished distillations and finetunings; returns a sentence if some are left, or an empty string."""
-        models = dict.fromkeys(member.model for member in self._members)
-        units = [unit for model in models for unit in self._units(model)]
-        units += [unit for member in self._members if member.is_resized for unit in self._finetunings(member)]
+        units = self._units()
         left = work_through(units, self._folder, until)
         for member in self.finished:
             for training in self.trainings(member):
                 _keep_scored(training.folder)
-        return describe_left(left, units) if left else ""
+        return describe_unfinished(left, units) if left else ""
 
     @property
     def finished(self) -> list[Member]:
@@ -126,11 +125,14 @@ class EncoderRuns:
         """The report of the distillation of its model; None for the encoder."""
         return self._distilled[member.model].report() if member.model in self._distilled else None
 
-    def _units(self, model: EncoderModel) -> list[Unit]:
-        """The distillation of a model, if it needs one, and its finetunings, without those of another n."""
-        chosen = [member for member in self._members if member.model == model]
-        distillations = [self._distilled[model].unit] if model in self._distilled else []
-        return distillations + [u for member in chosen if not member.is_resized for u in self._finetunings(member)]
+    def _units(self) -> list[Unit]:
+        """Each distillation before the finetunings that need it, in the order of the members."""
+        units: dict[str, Unit] = {}
+        for member in self._members:
+            needed = [self._distilled[member.model].unit] if member.model in self._distilled else []
+            for unit in (*needed, *self._finetunings(member)):
+                units.setdefault(unit.name, unit)
+        return list(units.values())
 
     def _finetunings(self, member: Member) -> list[Unit]:
         distilled = self._distilled.get(member.model)

@@ -1,4 +1,4 @@
-"""Experiments on an encoder with a record per member, such as a model, which machines that share a ledger can share."""
+"""Experiments on an encoder with a record per member, such as a model, which machines that share a ledger divide."""
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
@@ -13,7 +13,7 @@ M = TypeVar("M", bound=Hashable)
 
 
 class MemberExperiment(Experiment, Generic[M]):
-    """An experiment on an encoder that trains its members in turn, and measures each once its runs are finished."""
+    """An experiment on an encoder that trains its members in turn, and measures each when its runs are finished."""
 
     resumes_from_records = True
 
@@ -64,12 +64,9 @@ class MemberExperiment(Experiment, Generic[M]):
         check_encoder(record, inputs)
         check_configuration(record, self.configuration(record.scale, self.member(record), inputs))
 
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return all(self.are_finished(record.scale, self.member(record), inputs))
-
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        left = [each for each in self.members(scale) if self.identifier(each, scale) not in inputs.recorded]
-        return self.measure_members(scale, inputs, command, left, again=False) if left else []
+        unrecorded = [each for each in self.members(scale) if self.identifier(each, scale) not in inputs.recorded]
+        return self.measure_members(scale, inputs, command, unrecorded, again=False) if unrecorded else []
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
         self.check(record.scale, inputs)

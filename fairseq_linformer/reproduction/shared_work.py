@@ -49,18 +49,18 @@ def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> li
             with lock(folder / LOCKS / unit.name) as is_mine:
                 if is_mine and not unit.is_done():
                     left = sum(not each.is_done() for each in units)
-                    print(f"{unit.name}: {left} of {len(units)} units are left", file=sys.stderr)
+                    print(f"{unit.name}: {left} of {len(units)} runs are left", file=sys.stderr)
                     unit.run(until)
                     has_run = True
                     made_progress = made_progress or unit.is_done()
     return [unit.name for unit in units if not unit.is_done()]
 
 
-def describe_left(left: Sequence[str], units: Sequence[Unit]) -> str:
-    """A sentence on the units that ``work_through`` has left."""
+def describe_unfinished(unfinished: Sequence[str], units: Sequence[Unit]) -> str:
+    """A sentence on the units that ``work_through`` returned."""
     return (
-        f"{len(left)} of {len(units)} runs are left, or another process has begun them, {left[0]} first; rerun the "
-        "command to resume"
+        f"{len(unfinished)} of {len(units)} runs are left, some perhaps running in another process; the next is "
+        f"{unfinished[0]}; rerun the command to resume"
     )
 
 

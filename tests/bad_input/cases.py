@@ -190,8 +190,13 @@ PLAN = section(
     optimizer._name=sgd -> optimizer._name .*sgd
     +run=nothing -> nothing
     common.fp16=maybe -> maybe
-    bad/callback.yaml -> callback.yaml .*must not let hydra run code, got hydra.callbacks.x=
-    bad/target.yaml -> target.yaml .*must not let hydra run code, got model._target_=
+    bad/callback.yaml -> callback.yaml .*must not let hydra run code or write files, got hydra.callbacks.x=
+    bad/create.yaml -> create.yaml .*must not let hydra run code or write files, got hydra.callbacks=
+    bad/environment.yaml -> environment.yaml .*must not let hydra run code or write files, got hydra.job.env_set=
+    bad/handler.yaml -> handler.yaml .*must not let hydra .*write files, got hydra.job_logging.*text.txt
+    hydra.mode=MULTIRUN -> must not let hydra run code or write files, got hydra.mode=
+    hydra.searchpath=[pkg://os] -> must not let hydra run code or write files, got hydra.searchpath=
+    bad/target.yaml -> target.yaml .*must not let hydra run code or write files, got model._target_=
     =5 -> =5
     ~nothing -> nothing
     model.dropout=${oc.env:HOME} -> dropout
@@ -441,6 +446,9 @@ EVALUATE = [
         bad/hf-code rows.tsv -> hf-code
         bad/hf-json rows.tsv -> hf-json
         bad/hf-shards rows.tsv -> hf-shards
+        bad/hf-attention rows.tsv -> hf-attention: attn_implementation must be .*some/kernel
+        bad/hf-quantized rows.tsv -> hf-quantized: quantization_config is not supported
+        bad/hf-labels rows.tsv -> hf-labels: id2label must have strings, got \\['b'\\] for 1
         hf-cls rows.tsv --gpt2-bpe x -> --gpt2-bpe.*fairseq
         hf-cls rows.tsv --max-positions 0 -> --max-positions .*0
         hf-cls data -> fairseq
@@ -518,6 +526,7 @@ CONVERT = [
         bert out --max-positions 0 -> max_positions .*0
         bert out --seed -1 -> seed .*-1
         bad/hf-pickle out -> hf-pickle
+        bad/bert-deep out -> bert-deep: num_hidden_layers must be between 1 and 1,024, got 10000000
         bad/hf-half out -> hf-half
         bad/hf-json out -> hf-json
         bad/hf-code out -> hf-code

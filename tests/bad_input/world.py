@@ -98,6 +98,12 @@ def _write_damaged(world: Path, bad: Path) -> None:
     (bad / "callback.yaml").write_text(
         f"hydra:\n  callbacks:\n    x: {{_target_: pathlib.Path.touch, self: {EXECUTED}}}\n"
     )
+    # An interpolation is a section that exists only when it is read.
+    call = f"{{x: {{_target_: pathlib.Path.touch, self: {EXECUTED}}}}}"
+    (bad / "create.yaml").write_text(f'hydra:\n  callbacks: "${{oc.create:{call}}}"\n')
+    (bad / "environment.yaml").write_text('hydra:\n  job: {env_set: "${oc.create:{LD_PRELOAD: x.so}}"}\n')
+    handlers = "{file: {class: logging.FileHandler, filename: text.txt, mode: w}}"
+    (bad / "handler.yaml").write_text(f"hydra:\n  job_logging:\n    handlers: {handlers}\n")
     (bad / "target.yaml").write_text("model:\n  _name: linformer_roberta\n  _target_: pathlib.Path.touch\n")
     (bad / "names.yaml").write_text("modle:\n  _name: linformer_roberta\n")
     _write_data(world, bad)
@@ -134,8 +140,16 @@ def _write_transformers(world: Path, bad: Path) -> None:
     for path in (bad / "hf-code").glob("*.py"):
         path.write_text(f"open({EXECUTED!r}, 'w')\n")
     config = json.loads((bad / "hf-code/config.json").read_text())
-    config["model_type"] = "unknown-type"
-    (bad / "hf-code/config.json").write_text(json.dumps(config))
+    for name, changed in (
+        ("hf-code", {"model_type": "unknown-type"}),
+        ("hf-attention", {"attn_implementation": "some/kernel"}),
+        ("hf-quantized", {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}),
+        ("hf-labels", {"id2label": {"0": "a", "1": ["b"]}}),
+    ):
+        shutil.copytree(world / "hf-cls", bad / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.py"))
+        (bad / name / "config.json").write_text(json.dumps({**config, **changed}))
+    (bad / "bert-deep").mkdir()
+    (bad / "bert-deep/config.json").write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 10**7}))
     (bad / "hf-shards/model.safetensors").rename(bad / "outside.safetensors")
     index = {"metadata": {}, "weight_map": {"x": "../outside.safetensors"}}
     (bad / "hf-shards/model.safetensors.index.json").write_text(json.dumps(index))

@@ -43,7 +43,7 @@ VARIANTS = {
 }
 QUICK = ("headwise", "local window")
 INT8 = ("k per head", "none, uneven windows, sizes ignored", "layerwise, pre-norm, k = n")
-"""Variants that are also exported with 8 bits."""
+"""Variants that are also exported to int8."""
 
 
 def save(model, folder) -> Path:
@@ -66,6 +66,15 @@ def check_rounding(tmp_path):
     assert 0 < (exact - rounded).abs().max() < 0.1 * exact.abs().max()
 
 
+def check_int8_projections(tmp_path):
+    """Each E and F has 8 bits, also where heads have their own."""
+    to_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
+    graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
+    found = [w for w in graph.initializer if re.search(r"\b[EF]\b.*weight", w.name) and len(w.dims) > 1]
+    assert found and all(weight.data_type == onnx.TensorProto.INT8 for weight in found)
+    check_rounding(tmp_path)
+
+
 @pytest.mark.parametrize("variant", QUICK)
 def test_logits(variant, tmp_path):
     check_variant(variant, build_model if variant == QUICK[0] else build_masked_lm, tmp_path)
@@ -75,14 +84,8 @@ def test_logits(variant, tmp_path):
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in QUICK])
 def test_logits_of_every_variant(variant, tmp_path):
     check_variant(variant, build_model if variant in INT8 else build_masked_lm, tmp_path)
-    if variant not in INT8:
-        return
-    # Each E and F has 8 bits, also where heads have their own.
-    to_onnx(tmp_path / "model", tmp_path / "int8", int8=True)
-    graph = onnx.load(tmp_path / "int8" / "model.onnx").graph
-    found = [w for w in graph.initializer if re.search(r"\b[EF]\b.*weight", w.name) and len(w.dims) > 1]
-    assert found and all(weight.data_type == onnx.TensorProto.INT8 for weight in found)
-    check_rounding(tmp_path)
+    if variant in INT8:
+        check_int8_projections(tmp_path)
 
 
 @pytest.mark.slow

@@ -180,7 +180,8 @@ def files_up_to(size):
 @pytest.mark.parametrize("values", [10, 1_000_000])  # fewer and more bytes than Python buffers
 def test_full_disk_is_reported_with_the_file(values, seed, patched, tmp_path):
     last = save(tmp_path / LAST, 1)
-    limit = random.Random(f"{values} {seed}").randrange(4 * values)
+    # The file has 1,500 bytes more than its tensor.
+    limit = random.Random(f"{values} {seed}").randrange(4 * values + 1000)
     with files_up_to(limit), pytest.raises(OSError) as end:
         checkpoint_utils.torch_persistent_save({"model": torch.ones(values)}, str(last))
     error = root_cause(end.value)  # torch raises an error of its own

@@ -104,9 +104,9 @@ def test_a_missing_rank_0_is_named(master):
 def _report(rank, world_size, barrier, pipe):
     barrier.wait()
     try:
-        meet(rank, world_size, SOON)
-    except ConnectionError as error:
-        pipe.send(str(error))
+        meet(rank, world_size, timedelta(seconds=10))
+    except Exception as error:
+        pipe.send(f"{type(error).__name__}: {error}")
     pipe.close()
 
 
@@ -119,19 +119,25 @@ def test_random_ranks_are_missing(seed, master):
     world_size = choose.randint(2, 6)
     missing = sorted(choose.sample(range(world_size), choose.randint(1, world_size - 1)))
     started = [rank for rank in range(world_size) if rank not in missing]
-    barrier, errors = context.Barrier(len(started)), {}
+    barrier, pipes, processes = context.Barrier(len(started)), {}, []
     for rank in started:
-        errors[rank], writing = context.Pipe(duplex=False)
-        context.Process(target=_report, args=(rank, world_size, barrier, writing)).start()
+        pipes[rank], writing = context.Pipe(duplex=False)
+        process = context.Process(target=_report, args=(rank, world_size, barrier, writing), daemon=True)
+        process.start()
+        processes.append(process)
         writing.close()
-    texts = {rank: pipe.recv() for rank, pipe in errors.items()}
+    texts = {rank: pipe.recv().removeprefix("ConnectionError: ") for rank, pipe in pipes.items()}
+    for process in processes:
+        process.join()
     if 0 in missing:
         assert all(text.startswith(f"rank {rank} cannot reach rank 0 at ") for rank, text in texts.items()), texts
         return
     named = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {world_size} did not start "
     assert texts.pop(0).startswith(named)
-    ended = f"rank 0 ended before all {world_size} ranks had started"  # it may be first, and the store ends with it
-    assert all(text.startswith((named, ended)) for text in texts.values()), texts
+    # Rank 0 may be first, and the store ends with it.
+    assert all(text.startswith((named, f"rank 0 ended while rank {rank} waited ")) for rank, text in texts.items()), (
+        texts
+    )
 
 
 def _start(rank):
@@ -154,16 +160,15 @@ def _start_when_asked(pipe):
     meet(1, 2, MINUTE)
 
 
-def test_a_slow_rank_is_awaited(master):
+def test_a_slow_rank_is_awaited(master, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")  # the store outlives both ranks
+    store = open_store("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, True, MINUTE)
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    slow, first = (
-        context.Process(target=_start_when_asked, args=(theirs,)),
-        context.Process(target=meet, args=(0, 2, MINUTE)),
-    )
+    slow = context.Process(target=_start_when_asked, args=(theirs,), daemon=True)
+    first = context.Process(target=meet, args=(0, 2, MINUTE), daemon=True)
     slow.start()
     first.start()
-    store = open_store("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, False, MINUTE)
     store.wait(["start/0/0"], MINUTE)
     assert not store.check(["start/0/1"]) and first.is_alive()
     ours.send("start")
@@ -176,6 +181,7 @@ def test_a_slow_rank_is_awaited(master):
 @pytest.mark.fault("signal to a command")
 @pytest.mark.parametrize("ignored", [True, False])
 def test_torchrun_respects_nohup(ignored, tmp_path):
+    """SIGHUP ends it, except under nohup."""
     hang_up = tmp_path / "hang_up.py"
     hang_up.write_text("import os, signal\nos.kill(os.getppid(), signal.SIGHUP)\n")
     words = [
@@ -191,5 +197,6 @@ def test_torchrun_respects_nohup(ignored, tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGHUP, action),
         stderr=subprocess.PIPE,
         text=True,
+        timeout=300,
     )
-    assert (torchrun.returncode == 0) is ignored, torchrun.stderr
+    assert torchrun.returncode == 0 if ignored else "got signal: 1" in torchrun.stderr, torchrun.stderr

@@ -49,7 +49,8 @@ class TwoRanks:
             for rank in RANKS
         ]
 
-    def finish(self, ranks: list[ForkedWorker]) -> None:
-        """Wait until the ranks have succeeded."""
+    def finish(self, ranks: list[ForkedWorker]) -> list[str]:
+        """Wait until the ranks have succeeded; returns their output."""
         output = [rank.stdout.read() for rank in ranks]
         assert [rank.wait() for rank in ranks] == [0, 0], output
+        return output

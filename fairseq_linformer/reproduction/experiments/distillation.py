@@ -26,7 +26,7 @@ from ..records import Curve, Measurement, Paper, Record, ScaleName, select_repro
 from ..registry import Claim, Inputs, Unfinished
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
-from ..shared_work import describe_left, work_through
+from ..shared_work import describe_unfinished, work_through
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate, Verdict, combine, not_measured
 from ..text import checksums, describe_text
 
@@ -233,7 +233,7 @@ class DistillationExperiment(MemberExperiment[EncoderModel]):
             if each.unit.is_done()
         ]
         if left:
-            raise Unfinished(f"{NAME}: {describe_left(left, units)}", records)
+            raise Unfinished(f"{NAME}: {describe_unfinished(left, units)}", records)
         return records
 
     def tables(self, records: Sequence[Record]) -> list[Table]:

@@ -31,7 +31,7 @@ from ..records import Curve, Measurement, Paper, Record, ScaleName, select_repro
 from ..registry import Claim, Inputs, Unfinished
 from ..report.charts import Chart
 from ..report.tables import Table
-from ..shared_work import describe_left, work_through
+from ..shared_work import describe_unfinished, work_through
 from ..statistics import Evaluate, Verdict, not_measured
 from ..text import checksums, describe_text, find_shards
 from ..training_tables import curves_charts, perplexity_table
@@ -186,7 +186,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
             if all(runs.are_finished(model))
         ]
         if left:
-            raise Unfinished(f"{NAME}: {describe_left(left, units)}", [] if again else records)
+            raise Unfinished(f"{NAME}: {describe_unfinished(left, units)}", [] if again else records)
         return records
 
     def tables(self, records: Sequence[Record]) -> list[Table]:

@@ -4,7 +4,7 @@ Usage:
 
     fairseq-linformer reproduce encoder-tasks --scale encoder --encoder NAME --data TEXT --tasks TASKS
 
-TEXT and TASKS are prepared with the encoder's tokenizer; the README of ``results`` lists the rows. The plan and the
+TEXT and TASKS are prepared with the encoder's tokenizer; ``docs/reproduction.md`` lists the commands. The plan and the
 training are in ``encoder_tasks.py``.
 """
 

@@ -39,7 +39,7 @@ KILLS = tuple(
     for ranks in ("one rank", "all ranks")
     for phase in ("training", "validation", "writing")
 )
-RANDOM = (
+RANDOM_FAULTS = (
     *KILLS,
     "SIGKILL of one rank, then of all processes of a node",
     "full disk",
@@ -49,7 +49,7 @@ RANDOM = (
     "signal to a command",
 )
 MIN_FAULTS = 20
-"""The kinds of faults at random moments, and how often each must be tried."""
+"""Faults that are tried at random moments or in random places, and how often each must be."""
 REPOSITORY = Path(__file__).parents[3]
 SUCCESS, SOME_FAILED = 0, 1
 """pytest's exit status."""
@@ -60,7 +60,7 @@ def _checks(record: Record) -> list[Check]:
     for lost in record.select(LOST):
         text = f"{lost.part}: {_count(record, TRIED, lost.part)} tried, {lost.value:.0f} lost"
         checks.append(Check(FAILS if lost.value else HOLDS, text))
-    for kind in RANDOM:
+    for kind in RANDOM_FAULTS:
         if (tried := _count(record, TRIED, kind)) < MIN_FAULTS:
             checks.append(Check(UNDECIDED, f"{kind}: {tried} tried; needs {MIN_FAULTS}"))
     return checks
@@ -76,7 +76,7 @@ CLAIMS = (
         NAME,
         "this project: training and all commands",
         "No fault and no input loses a saved update, damages a file or runs foreign code.",
-        "Holds if every test of a fault passes, and each fault at a random moment (SIGKILL of ranks in each phase and "
+        "Holds if every test of a fault passes, and each random fault (SIGKILL of ranks in each phase and "
         "of a node, a full disk, a non-finite gradient or loss, missing ranks, a signal to a command) was tried "
         f"{MIN_FAULTS} times or more; does not hold if one test fails.",
         rule(NAME, f"{NAME}-*", _checks),
@@ -97,7 +97,7 @@ class Faults(UntrainedExperiment):
             raise ValueError(f"{self.name} needs pytest; install fairseq-linformer[test]")
 
     def cost(self, scale: str) -> str:
-        return f"tests, {SIZES[scale]['faults']} moments of each random fault"
+        return f"tests, each random fault {SIZES[scale]['faults']} times"
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         check_configuration(record, SIZES[record.scale])

@@ -44,7 +44,7 @@ from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..runs import default_start
 from ..scoring import rules_before_runs
-from ..shared_work import Unit, describe_left, work_through
+from ..shared_work import Unit, describe_unfinished, work_through
 from ..statistics import (
     CONFIDENCE,
     FAILS,
@@ -254,7 +254,7 @@ class RecallExperiment(Experiment):
         units = [self._unit(run, scale, inputs) for run in runs]
         left = work_through(units, inputs.folder / scale / self.name, inputs.deadline())
         if left:
-            raise Unfinished(f"{self.name}: {describe_left(left, units)}")
+            raise Unfinished(f"{self.name}: {describe_unfinished(left, units)}")
         finished = {run: read_run(self._path(run, scale, inputs), describe_run(run, sizes)) for run in runs}
         return [self._record(scale, finished, rules, command)]
 

@@ -1,5 +1,6 @@
 """Tasks on an encoder and on distilled Linformers: measured on a tiny one, and the rules from both sides."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,12 @@ def test_distilled_finetuned_and_measured_again(tmp_path, capsys):
     main(["reproduce", "--verify", f"{NAME}-imdb-k1-headwise-w4-smoke", *inputs[2:], "--results", str(results)])
     printed = capsys.readouterr().out
     assert "from 1 finished runs" in printed and "all are within their tolerance" in printed
-    check_int8(inputs, results)
+    if all(map(find_spec, ("onnxruntime", "onnxscript"))):
+        check_int8(inputs, results)
 
 
 def check_int8(inputs, results):
     """The record of the finished runs' exports."""
-    for package in ("onnxruntime", "onnxscript"):
-        pytest.importorskip(package)
     main(["reproduce", "int8", *inputs, "--results", str(results)])
     measured = ledger.read(results / "int8-imdb-k8-headwise-w4-smoke.json")
     assert measured.experiment == "int8"

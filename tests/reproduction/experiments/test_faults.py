@@ -5,7 +5,7 @@ import pytest
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.experiments import faults
-from fairseq_linformer.reproduction.experiments.faults import KILLS, LOST, METRICS, NAME, RANDOM, TRIED
+from fairseq_linformer.reproduction.experiments.faults import KILLS, LOST, METRICS, NAME, RANDOM_FAULTS, TRIED
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
@@ -101,10 +101,10 @@ def synthetic(counts):
     )
 
 
-@pytest.mark.parametrize("kind", RANDOM)
+@pytest.mark.parametrize("kind", RANDOM_FAULTS)
 def test_rule(kind):
     (claim,) = find(NAME).claims
-    enough = {**dict.fromkeys(RANDOM, (20, 0)), "hostile file": (1, 0)}
+    enough = {**dict.fromkeys(RANDOM_FAULTS, (20, 0)), "hostile file": (1, 0)}
 
     def outcome(counted=(20, 0), **others):
         counts = {k: v for k, v in {**enough, kind: counted, **others}.items() if v}
@@ -122,7 +122,7 @@ def test_kinds():
 
     assert {kind.rpartition(", ")[2] for kind in KILLS} == set(PHASES)
     tests = "".join(path.read_text() for path in (faults.REPOSITORY / "tests").rglob("test_*.py"))
-    assert all(f'pytest.mark.fault("{kind}")' in tests for kind in set(RANDOM) - set(KILLS))
+    assert all(f'pytest.mark.fault("{kind}")' in tests for kind in set(RANDOM_FAULTS) - set(KILLS))
 
 
 def test_bad_input(tmp_path, monkeypatch):
