@@ -154,13 +154,14 @@ def count_faults(tests: Sequence[str], faults: int) -> dict[str, Counter[str]]:
             stdout=sys.stderr,
         )
         lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    if run.returncode not in (SUCCESS, SOME_FAILED) or not lines:
+        raise ValueError(f"the tests of faults ended with status {run.returncode}; see above")
     for line in lines:
         fault = json.loads(line)
         counts[fault["outcome"]][fault["kind"]] += 1
-    # A worker that crashes, or cannot read a file of tests, fails without a line.
-    expected = SOME_FAILED if counts[LOST] else SUCCESS
-    if run.returncode != expected or not lines:
-        raise ValueError(f"the tests of faults ended with status {run.returncode}; see above")
+    counts[TRIED] += counts[LOST]
+    if (run.returncode == SOME_FAILED) != bool(counts[LOST]):
+        raise ValueError(f"pytest ended with status {run.returncode}, but {counts[LOST].total()} faults were lost")
     return counts
 
 
