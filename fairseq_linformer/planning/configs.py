@@ -13,7 +13,7 @@ from typing import Any
 
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
-from hydra import compose, initialize_config_dir
+from hydra import compose, initialize, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -162,8 +162,7 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
         with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
             cfg = compose(base.stem, [*choice, *overrides], return_hydra_config=True)
-            default = compose(None, return_hydra_config=True).hydra
-        _check_no_code(config, cfg, default)
+        _check_no_code(config, cfg)
         with open_dict(cfg):
             del cfg["hydra"]
         if cfg.model is None:
@@ -179,20 +178,26 @@ def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
     return cfg
 
 
-def _check_no_code(config, cfg: DictConfig, default: DictConfig) -> None:
+def _check_no_code(config, cfg: DictConfig) -> None:
     """Raise ValueError if a composed configuration names a class, or sets what hydra may execute, import or write.
 
-    Args:
-        default: hydra's own section. Any other value is suspect: ``${oc.create:...}`` becomes a section only when it is
-            read.
+    In hydra's section any value but its own is suspect: ``${oc.create:...}`` becomes a section only when it is read.
     """
-    allowed = dict(_items(OmegaConf.to_container(default, resolve=False), "hydra."))
+    allowed = _hydra_defaults()
     for key, value in _items(OmegaConf.to_container(cfg, resolve=False)):
         is_hydra = key.startswith("hydra.") and not key.startswith(_HARMLESS)
         if is_hydra and key in allowed and (value == allowed[key] or isinstance(value, Mapping)):
             continue
         if is_hydra or key.rpartition(".")[2] == "_target_":
             raise ValueError(f"{config} and overrides must not let hydra run code or write files, got {key}={value}")
+
+
+@cache
+def _hydra_defaults() -> dict[str, Any]:
+    """Keys and values of hydra's own section. The folder of a configuration, which can add to it, is not searched."""
+    GlobalHydra.instance().clear()
+    with initialize(None, version_base="1.1"):
+        return dict(_items(OmegaConf.to_container(compose(None, return_hydra_config=True), resolve=False)))
 
 
 _HARMLESS = (
