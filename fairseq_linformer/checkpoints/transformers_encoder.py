@@ -262,8 +262,6 @@ def _check_supported(name: str, config: Any) -> _Family:
     activation = getattr(config, family.settings["activation_fn"])
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation of {name} must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
-    if getattr(config, "quantization_config", None):
-        raise ValueError(f"{name} must not be quantized, but its config.json has quantization_config")
     if getattr(config, "pruned_heads", None):
         raise ValueError(f"pruned_heads of {name} must be empty, got {config.pruned_heads}")
     if model_type == "roberta" and config.pad_token_id != PADDING_IDX:

@@ -35,8 +35,8 @@ def check_config(name: str, config: Any) -> None:
     if attention not in ATTENTIONS:
         allowed = ", ".join(filter(None, ATTENTIONS))
         raise ValueError(f"{name}: attn_implementation must be one of {allowed}, got {attention!r}")
-    if (quantization := getattr(config, "quantization_config", None)) is not None:
-        raise ValueError(f"{name}: quantization_config is not supported, got {str(quantization)[:100]}")
+    if getattr(config, "quantization_config", None):
+        raise ValueError(f"{name} must not be quantized, but its config.json has quantization_config")
     layers = getattr(config, "num_hidden_layers", 1)
     if not isinstance(layers, int) or not 1 <= layers <= LAYERS_LIMIT:
         raise ValueError(f"{name}: num_hidden_layers must be between 1 and {LAYERS_LIMIT:,}, got {layers!r}")

@@ -447,7 +447,7 @@ EVALUATE = [
         bad/hf-json rows.tsv -> hf-json
         bad/hf-shards rows.tsv -> hf-shards
         bad/hf-attention rows.tsv -> hf-attention: attn_implementation must be .*some/kernel
-        bad/hf-quantized rows.tsv -> hf-quantized: quantization_config is not supported
+        bad/hf-quantized rows.tsv -> hf-quantized must not be quantized
         bad/hf-labels rows.tsv -> hf-labels: id2label must have strings, got \\['b'\\] for 1
         hf-cls rows.tsv --gpt2-bpe x -> --gpt2-bpe.*fairseq
         hf-cls rows.tsv --max-positions 0 -> --max-positions .*0
