@@ -63,6 +63,7 @@ def check_int8(inputs, results):
     assert 0 < onnx < 1e-4 < rounded and 0.2 < measured.find(int8.SIZE).value < 1
     (table,) = find("int8").tables([measured])
     assert [len(row) for row in table.rows] == [len(table.head)]
+    main(["reproduce", "--verify", measured.identifier, *inputs[2:], "--results", str(results)])
 
 
 def accuracies(values, seeds=3):
