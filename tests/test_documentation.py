@@ -67,6 +67,7 @@ SMALLER = {
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_quick_start(tmp_path, monkeypatch, capfd):
     """Run all commands of the README's quick start in order, then its Python code, in a folder with text and a task."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

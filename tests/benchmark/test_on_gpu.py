@@ -77,9 +77,10 @@ def test_cells_are_in_order_of_importance():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_one_precision_fits_the_script(dtype, capsys, tmp_path):
-    """At the slowest published utilization, with the attention weights that eager attention moves, and the host."""
+    """At the slowest published utilization, with the attention weights that eager attention moves, and the host. fp16
+    has the size and the peak of bf16."""
     gpus = ("h100-80gb", "h200-141gb") if dtype == "fp32" else ("h100-80gb",)  # fp32 is the slowest
     for name in gpus:
         bare.main([str(tmp_path), "--dry-run", name, "--dtype", dtype])
@@ -92,6 +93,7 @@ def test_one_precision_fits_the_script(dtype, capsys, tmp_path):
             half, single, bound = PAGE_MINUTES.search(PAGE).groups()
             assert f"{device / 60:.1f}" == (single if dtype == "fp32" else half) and f"{host / 60:.1f}" == bound
         gpu = GPUS[name]
+        assert (gpu.peak("fp16"), gpu.utilization("fp16")) == (gpu.peak("bf16"), gpu.utilization("bf16"))
         rate = 1e12 * gpu.peak(dtype) * gpu.utilization(dtype)[0]
         operations = sum(float(row.split()[1].replace(",", "")) for row in rows)
         assert device > 1e12 * operations / rate > 0.7 * device

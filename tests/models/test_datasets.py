@@ -19,6 +19,11 @@ PARTS = {
     "label": ["train.idx", "train.bin", "dict.txt"],
 }
 """Files of a corpus, and of a task."""
+CASES = [
+    *((damage, "shard0", f"train.{suffix}") for damage in DAMAGE if damage != "changed" for suffix in ("idx", "bin")),
+    *(("changed", part, name) for part, names in PARTS.items() for name in names),
+]
+"""Each damage to an index and to its rows; a change, which only checksums find, to each file."""
 
 
 def run(part, data, save_dir, updates):
@@ -42,8 +47,7 @@ def started(mlm_data, class_data, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.fault("damaged data: fairseq-train")
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("part, name", [(part, name) for part, names in PARTS.items() for name in names])
+@pytest.mark.parametrize("damage, part, name", CASES)
 def test_training_names_the_damaged_file(damage, part, name, started, tmp_path):
     shutil.copytree(started[part], tmp_path, dirs_exist_ok=True)
     DAMAGE[damage](tmp_path / "data" / part / name)

@@ -24,7 +24,7 @@ def test_what_is_compiled_is_all_of_the_layer(local_window):
     """Captured whole (a graph break would raise), with and without padding, all positions and some; also after a cast,
     which replaces every buffer."""
     torch._dynamo.reset()
-    shape = dict(sharing="headwise", layers=2, dropout=0, attention_dropout=0, local_window=local_window)
+    shape = dict(sharing="headwise", layers=1, dropout=0, attention_dropout=0, local_window=local_window)
     encoder, plain = build(**shape).double(), build(**shape).double()
     for layer in encoder.layers:
         layer.compile(backend="aot_eager", fullgraph=True)

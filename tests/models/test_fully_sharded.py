@@ -42,6 +42,7 @@ def assert_equal_checkpoints(ours, theirs, atol):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_sharded_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, variant):
     """Resumed on the way, from and with another backend: the checkpoints have one format."""
@@ -56,6 +57,7 @@ def test_sharded_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, va
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_flat_parameters_of_fp16_equal_those_of_other_backends(mlm_data, tmp_path, monkeypatch):
     """Resumed. fp16 has one flat copy of all parameters, for which fairseq needs no more of a GPU than its index."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the index of a CPU

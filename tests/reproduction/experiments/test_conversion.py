@@ -35,6 +35,7 @@ def test_roberta_has_learned(roberta, quarter, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_converted_models_are_scored_and_not_trained(text, tmp_path):
     """Stopped and resumed. k = n is RoBERTa itself; a result that was edited is rejected."""
     (tmp_path / "ledger").mkdir()

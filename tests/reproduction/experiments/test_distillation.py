@@ -18,6 +18,7 @@ from ...forked_worker import quick_workers  # noqa: F401
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_record(tmp_path, capsys):
     encoder = save_encoder(tmp_path / "tiny-bert", "bert", False)
     words = "the lowest tide was new newer slowly and told".split()

@@ -47,6 +47,7 @@ def results(inputs, tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_records(results, inputs, capsys):
     records = ledger.read_folder(results)
     assert {r.identifier for r in records} == {identifier(model, "smoke") for model in SMOKE.models}

@@ -65,6 +65,7 @@ def repository(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_counts(repository, tmp_path, capfd):
     main(["reproduce", NAME, "--scale", "cpu", "--results", str(tmp_path)])
     measured = ledger.read(tmp_path / f"{NAME}-cpu.json")
@@ -79,6 +80,7 @@ def test_counts(repository, tmp_path, capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tests_that_cannot_run(repository):
     (repository / "tests/test_faults.py").write_text("import nothing_of_this_name")
     with pytest.raises(ValueError, match="status 1"):

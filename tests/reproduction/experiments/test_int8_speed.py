@@ -16,6 +16,7 @@ from ..sample_records import record
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_record(tmp_path):
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package)

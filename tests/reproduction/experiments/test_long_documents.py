@@ -21,6 +21,7 @@ MIB = 2**20
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_record(tmp_path):
     """All models, the graphs among them, are timed and measured in processes of their own."""
     pytest.importorskip("onnxruntime")
