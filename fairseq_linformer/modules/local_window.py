@@ -1,7 +1,7 @@
 """Exact attention to neighbors, in one softmax with the projected positions. This extends equation (7) of the paper.
 
     B sentences, n positions, m query positions, k' projected positions, H heads, d_h head dimension, w the reach,
-    C queries per chunk, c = ceil(n / C) chunks, S = C + 2 w neighbors of a chunk
+    C queries per chunk, c = ceil(n / C) chunks, S = C + 2 w neighbors of a chunk, or n of a single one
 
 A query attends to the k' projected positions and to the keys at most w positions away, which an average over a window
 blurs. Longformer (Beltagy et al. 2020) has such a local window, and Transformer-LS (Zhu et al. 2021, section 3.3)
@@ -15,7 +15,7 @@ The bias of the keys shifts all scores of a query alike and cancels in the softm
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -60,13 +60,14 @@ def attend_locally(
     context: Tensor
     if torch.compiler.is_exporting():  # ONNX has no fused attention, for which chunks would copy the projected keys
         q, projected_keys, projected_values, keys, values, value_bias = tensors
-        C, c = CHUNK, ceil_div(q.size(2), CHUNK)
-        mask = _neighbor_mask(padding_mask, q, C, reach)
-        weights = _unfused_weights(q, projected_keys, keys, bias, mask, C, c, reach)
-        context = _unfused_context(weights, projected_values, values, value_bias, C, c, reach)
+        chunks = Chunks(CHUNK, ceil_div(q.size(2), CHUNK), reach)
+        mask = _neighbor_mask(padding_mask, q, chunks, reach)
+        weights = _unfused_weights(q, projected_keys, keys, bias, mask, chunks)
+        context = _unfused_context(weights, projected_values, values, value_bias, chunks)
     elif dropout > 0 and q.device.type == "cpu":  # not fused there: see attention.py
-        mask = _neighbor_mask(padding_mask, q, CHUNK, reach)
-        context = _UnfusedAttention.apply(*tensors, bias, mask, reach, dropout)  # type: ignore[no-untyped-call]
+        chunks = plan_chunks(q.size(2), projected[0].size(2), reach, fused=False)
+        mask = _neighbor_mask(padding_mask, q, chunks, reach)
+        context = _UnfusedAttention.apply(*tensors, bias, mask, chunks, dropout)  # type: ignore[no-untyped-call]
     else:
         arguments: Any = (*tensors, bias, padding_mask, reach, dropout)
         if torch.is_grad_enabled():
@@ -125,9 +126,23 @@ def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
     return num_positions * (2 * reach + 1) > 2 * n
 
 
-def chunk_size(num_projected: int) -> int:
-    """C of fused attention: about half of k', a multiple of 32."""
-    return min(MAX_CHUNK, max(CHUNK, num_projected // 64 * 32))
+class Chunks(NamedTuple):
+    """How attention at all positions divides them."""
+
+    C: int
+    c: int
+    margin: int
+    """Neighbors before, and after, each chunk: w, or 0 for a single chunk."""
+
+    @property
+    def S(self) -> int:
+        return self.C + 2 * self.margin
+
+
+def plan_chunks(n: int, num_projected: int, reach: int, fused: bool = True) -> Chunks:
+    """A single chunk of n positions if they are few; in fused attention C is about half of k', a multiple of 32."""
+    C = min(MAX_CHUNK, max(CHUNK, num_projected // 64 * 32)) if fused else CHUNK
+    return Chunks(n, 1, 0) if n <= C else Chunks(C, -(-n // C), reach)
 
 
 def _attend_in_chunks(
@@ -145,9 +160,9 @@ def _attend_in_chunks(
     """Fused attention: each chunk has a copy of the projected keys and values."""
     B, _, n, _ = q.shape
     num_projected = projected_keys.size(2)
-    C = chunk_size(num_projected)
-    c = -(-n // C)
-    near = _neighbor_mask(padding_mask, q, C, reach)  # (B or 1, 1, c, C, S)
+    chunks = plan_chunks(n, num_projected, reach)
+    C, c = chunks.C, chunks.c
+    near = _neighbor_mask(padding_mask, q, chunks, reach)  # (B or 1, 1, c, C, S)
     if bias is None:
         bias = q.new_zeros(1, 1, 1, num_projected)
     # (B or 1, 1 or H, n or 1, k') to (B or 1, 1 or H, c, C, k'); queries after the end repeat the last one
@@ -157,40 +172,40 @@ def _attend_in_chunks(
 
     def with_projected(x: Tensor, projected: Tensor) -> Tensor:
         """(B, H, c, k' + S, d_h)"""
-        return torch.cat([projected.unsqueeze(2).expand(-1, -1, c, -1, -1), _to_neighbors(x, C, c, reach)], -2)
+        return torch.cat([projected.unsqueeze(2).expand(-1, -1, c, -1, -1), _to_neighbors(x, chunks)], -2)
 
     q, keys, values, mask = (
         x.transpose(1, 2).flatten(0, 1)  # (B c, H, ...)
         for x in (
-            _to_chunks(q, C, c),
+            _to_chunks(q, chunks),
             with_projected(keys, projected_keys),
             with_projected(values + value_bias, projected_values),
             mask,
         )
     )
-    chunks: Tensor = F.scaled_dot_product_attention(q, keys, values, mask, dropout).unflatten(0, (B, c))
-    return _from_chunks(chunks.transpose(1, 2), n)
+    context: Tensor = F.scaled_dot_product_attention(q, keys, values, mask, dropout).unflatten(0, (B, c))
+    return _from_chunks(context.transpose(1, 2), n)
 
 
 def _unfused_weights(
-    q: Tensor, projected_keys: Tensor, keys: Tensor, bias: Tensor | None, mask: Tensor, C: int, c: int, reach: int
+    q: Tensor, projected_keys: Tensor, keys: Tensor, bias: Tensor | None, mask: Tensor, chunks: Chunks
 ) -> Tensor:
     """The weights of the k' projected positions and of the S neighbors of a chunk, (B, H, n, k' + S)."""
     scaled = q / math.sqrt(q.size(-1))
     far = scaled @ projected_keys.transpose(-2, -1)  # (B, H, n, k')
     if bias is not None:
         far += bias
-    near = _to_chunks(scaled, C, c) @ _to_neighbors(keys, C, c, reach).transpose(-2, -1)
+    near = _to_chunks(scaled, chunks) @ _to_neighbors(keys, chunks).transpose(-2, -1)
     near += mask  # (B, H, c, C, S)
     return torch.softmax(torch.cat([far, _from_chunks(near, q.size(2))], -1), -1)
 
 
 def _unfused_context(
-    weights: Tensor, projected_values: Tensor, values: Tensor, value_bias: Tensor, C: int, c: int, reach: int
+    weights: Tensor, projected_values: Tensor, values: Tensor, value_bias: Tensor, chunks: Chunks
 ) -> Tensor:
     """The context, (B, H, n, d_h), of the weights of ``_unfused_weights``."""
-    far, near = weights.split((projected_values.size(2), C + 2 * reach), -1)
-    context = _to_chunks(near, C, c) @ (_to_neighbors(values, C, c, reach) + value_bias.unsqueeze(1))
+    far, near = weights.split((projected_values.size(2), chunks.S), -1)
+    context = _to_chunks(near, chunks) @ (_to_neighbors(values, chunks) + value_bias.unsqueeze(1))
     result: Tensor = far @ projected_values + _from_chunks(context, values.size(2))
     return result
 
@@ -209,16 +224,15 @@ class _UnfusedAttention(torch.autograd.Function):
         value_bias: Tensor,
         bias: Tensor | None,
         mask: Tensor,
-        reach: int,
+        chunks: Chunks,
         dropout: float,
     ) -> Tensor:
-        C, c = mask.size(3), mask.size(2)
         with torch.autocast(q.device.type, enabled=False):
-            weights = _unfused_weights(q, projected_keys, keys, bias, mask, C, c, reach)
+            weights = _unfused_weights(q, projected_keys, keys, bias, mask, chunks)
             dropped, kept = torch.native_dropout(weights, dropout, True)
-            result = _unfused_context(dropped, projected_values, values, value_bias, C, c, reach)
+            result = _unfused_context(dropped, projected_values, values, value_bias, chunks)
         ctx.save_for_backward(value_bias, q, projected_keys, projected_values, keys, values, weights, kept)
-        ctx.chunks, ctx.reach, ctx.scale = (C, c), reach, 1 / (1 - dropout)
+        ctx.chunks, ctx.scale = chunks, 1 / (1 - dropout)
         ctx.sentences = max(1, BACKWARD_WEIGHTS // weights[0].numel())
         return result
 
@@ -244,34 +258,35 @@ class _UnfusedAttention(torch.autograd.Function):
         weights: Tensor,
         kept: Tensor,
     ) -> tuple[Tensor, ...]:
-        C, c = ctx.chunks
-        reach: int = ctx.reach
+        chunks: Chunks = ctx.chunks
         n, num_projected = q.size(2), projected_keys.size(2)
         sizes = (num_projected, weights.size(-1) - num_projected)
-        by_chunk = _to_chunks(gradient, C, c)
+        by_chunk = _to_chunks(gradient, chunks)
 
         far, near = (weights * kept).mul_(ctx.scale).split(sizes, -1)
         d_projected_values = far.transpose(-2, -1) @ gradient
-        d_near_values = _to_chunks(near, C, c).transpose(-2, -1) @ by_chunk
-        d_values = _add_neighbors(d_near_values, n, C, reach)
+        d_near_values = _to_chunks(near, chunks).transpose(-2, -1) @ by_chunk
+        d_values = _add_neighbors(d_near_values, n, chunks)
         d_value_bias = d_near_values.sum((0, 2, 3)).unsqueeze(1)
 
         far = gradient @ projected_values.transpose(-2, -1)
-        near_values = _to_neighbors(values, C, c, reach) + value_bias.unsqueeze(1)
+        near_values = _to_neighbors(values, chunks) + value_bias.unsqueeze(1)
         near = _from_chunks(by_chunk @ near_values.transpose(-2, -1), n)
         d_weights = torch.cat([far, near], -1).mul_(kept).mul_(ctx.scale)
         d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).div_(math.sqrt(q.size(-1)))
         far, near = d_scores.split(sizes, -1)
-        near = _to_chunks(near, C, c)
-        d_q = far @ projected_keys + _from_chunks(near @ _to_neighbors(keys, C, c, reach), n)
-        d_keys = _add_neighbors(near.transpose(-2, -1) @ _to_chunks(q, C, c), n, C, reach)
+        near = _to_chunks(near, chunks)
+        d_q = far @ projected_keys + _from_chunks(near @ _to_neighbors(keys, chunks), n)
+        d_keys = _add_neighbors(near.transpose(-2, -1) @ _to_chunks(q, chunks), n, chunks)
         return d_q, far.transpose(-2, -1) @ q, d_projected_values, d_keys, d_values, d_value_bias
 
 
-def _to_chunks(x: Tensor, C: int, c: int) -> Tensor:
+def _to_chunks(x: Tensor, chunks: Chunks) -> Tensor:
     """(B, H, n, width) to (B, H, c, C, width), with zeros after the end."""
-    chunks: Tensor = F.pad(x, (0, 0, 0, c * C - x.size(2))).unflatten(2, (c, C))
-    return chunks
+    C, c, margin = chunks
+    padded = F.pad(x, (0, 0, 0, c * C - x.size(2))) if margin else x
+    result: Tensor = padded.unflatten(2, (c, C))
+    return result
 
 
 def _from_chunks(x: Tensor, n: int) -> Tensor:
@@ -279,37 +294,42 @@ def _from_chunks(x: Tensor, n: int) -> Tensor:
     return x.flatten(2, 3)[:, :, :n]
 
 
-def _to_neighbors(x: Tensor, C: int, c: int, reach: int) -> Tensor:
+def _to_neighbors(x: Tensor, chunks: Chunks) -> Tensor:
     """The S positions around each chunk, zero outside the input: (B, H, n, d_h) to (B, H, c, S, d_h)."""
-    padded = F.pad(x, (0, 0, reach, c * C - x.size(2) + reach))
+    C, c, margin = chunks
+    if margin == 0:
+        return x.unsqueeze(2)
+    padded = F.pad(x, (0, 0, margin, c * C - x.size(2) + margin))
     if torch.compiler.is_exporting():  # unfold needs a fixed length there
-        starts, offsets = torch.arange(c, device=x.device) * C, torch.arange(C + 2 * reach, device=x.device)
+        starts, offsets = torch.arange(c, device=x.device) * C, torch.arange(chunks.S, device=x.device)
         index = (starts.unsqueeze(1) + offsets).flatten()
-        neighbors: Tensor = padded.index_select(2, index).unflatten(2, (c, C + 2 * reach))
+        neighbors: Tensor = padded.index_select(2, index).unflatten(2, (c, chunks.S))
         return neighbors  # padded[:, :, index] would be transposed twice
-    return padded.unfold(2, C + 2 * reach, C).transpose(-2, -1)
+    return padded.unfold(2, chunks.S, C).transpose(-2, -1)
 
 
-def _add_neighbors(x: Tensor, n: int, C: int, reach: int) -> Tensor:
+def _add_neighbors(x: Tensor, n: int, chunks: Chunks) -> Tensor:
     """The transpose of ``_to_neighbors``: the sum of the chunks' gradients of each position, (B, H, n, d_h)."""
     B, H, c, S, d_h = x.shape
+    C, _, margin = chunks
+    if margin == 0:
+        return x.squeeze(2)
     parts = -(-S // C)
     total = x.new_zeros(B, H, c + parts - 1, C, d_h)
     for i in range(parts):
         part = x[..., i * C : (i + 1) * C, :]
         total[:, :, i : i + c, : part.size(-2)] += part
-    return total.flatten(2, 3)[:, :, reach : reach + n]
+    return total.flatten(2, 3)[:, :, margin : margin + n]
 
 
-def _neighbor_mask(padding_mask: Tensor | None, q: Tensor, C: int, reach: int) -> Tensor:
+def _neighbor_mask(padding_mask: Tensor | None, q: Tensor, chunks: Chunks, reach: int) -> Tensor:
     """Minus infinity at keys out of reach, outside the input or at padding: (B or 1, 1, c, C, S) in the dtype of ``q``.
 
     Queries after the end, whose output is discarded, repeat the last one, so that no softmax is empty.
     """
-    n = q.size(2)
-    c = ceil_div(n, C)
+    n, (C, c, margin) = q.size(2), chunks
     queries = torch.arange(c * C, device=q.device).clamp(max=n - 1).view(c, C, 1)
-    keys = (torch.arange(c, device=q.device) * C - reach).view(c, 1, 1) + torch.arange(C + 2 * reach, device=q.device)
+    keys = (torch.arange(c, device=q.device) * C - margin).view(c, 1, 1) + torch.arange(chunks.S, device=q.device)
     is_masked = ((keys - queries).abs() > reach) | (keys < 0) | (keys >= n)  # (c, C, S)
     is_masked = is_masked.unsqueeze(0)
     if padding_mask is not None:

@@ -22,7 +22,7 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..modules.local_window import CHUNK, chunk_size, gathers_outputs
+from ..modules.local_window import gathers_outputs, plan_chunks
 from ..modules.order import Order, cheapest_order, count_multiplications
 from ..modules.projection import HeadProjections, LearnedProjection, LinearProjection, Projection
 
@@ -119,9 +119,9 @@ class AttentionShape:
             return self.queries * self.max_reached
         if self.is_gathered:
             return self.queries * (self.max_reached + 2 * self.local_window + 1)
-        chunk = chunk_size(self.max_reached) if fused else CHUNK
-        filled = -(-self.queries // chunk) * chunk
-        return (filled if fused else self.queries) * self.max_reached + filled * (chunk + 2 * self.local_window)
+        chunks = plan_chunks(self.queries, self.max_reached, self.local_window, fused)
+        filled = chunks.c * chunks.C
+        return (filled if fused else self.queries) * self.max_reached + filled * chunks.S
 
     @property
     def max_reached(self) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from ..modules.local_window import chunk_size
+from ..modules.local_window import plan_chunks
 from ..modules.order import Order
 from ..modules.pooling import Convolution, MaxPool
 from .formulas import Batch, PlannedModel, count_parameters, learned_projections, plan_attention
@@ -166,11 +166,10 @@ class _Layer:
         a = self.attention
         if not a.local_window or a.is_gathered:
             return 0
-        C = chunk_size(a.max_reached)
-        chunks = -(-a.queries // C)
-        keys = a.max_reached + C + 2 * a.local_window
-        mask = self.batch.sentences * chunks * C * keys * self.element
-        return (4 * keys + 3 * C) * chunks * self.row + mask
+        chunks = plan_chunks(a.queries, a.max_reached, a.local_window)
+        keys = a.max_reached + chunks.S
+        mask = self.batch.sentences * chunks.c * chunks.C * keys * self.element
+        return (4 * keys + 3 * chunks.C) * chunks.c * self.row + mask
 
     def _saved_by_projections(self) -> int:
         """E and F, their inputs, and their outputs if W^K and W^V follow."""

@@ -52,6 +52,7 @@ def test_parameters_are_counted_without_memory():
         (Batch(2, 64, 9), dict(freeze_projections=True)),
         (Batch(2, 64, 9), dict(checkpoint_activations=True)),
         (Batch(2, 64, 9), dict(local_window=5)),
+        (Batch(2, 20, 3), dict(local_window=5)),  # a single chunk
         (Batch(2, 50, 7), dict(local_window=20, sharing="none")),
         # Short inputs, for which other orders of multiplication are the cheapest.
         *((Batch(2, 12, 1), dict(NO_WINDOWS, sharing=s)) for s in ("none", "headwise", "layerwise")),

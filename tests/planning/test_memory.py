@@ -63,6 +63,7 @@ def test_activations_equal_pytorchs(options):
         (Batch(4, 12, 1), 64, dict(NO_WINDOWS, attention_dropout=0.1)),
         (Batch(4, 12, 1), 64, dict(NO_WINDOWS, sharing="none", attention_dropout=0.1)),
         (Batch(4, 40, 6), 64, dict(projected_dim=24)),
+        (Batch(4, 20, 3), 64, dict(local_window=5)),  # a single chunk
         (Batch(1, 64, 9), 64, dict(sharing="none")),
         (Batch(1, 64, 9), 64, dict(sharing="none", projection_lr_scale=1.0)),  # one sentence: no copies of E
         (Batch(3, 96, 14), 96, dict(projected_dim=10, projection="conv")),
