@@ -64,7 +64,7 @@ class EncoderTasks(MemberExperiment[Member]):
         found = [*folder.glob(f"{MODELS}/*/{MODEL}"), *folder.glob(f"{FOLDER}/*/{single_run.RESULT}")]
         return sorted(path.parent.name for path in found)
 
-    def identifier(self, member: Member, scale: str) -> str:
+    def identifier(self, scale: str, member: Member) -> str:
         return f"{self.name}-{member.name}-{scale}"
 
     def are_finished(self, scale: str, member: Member, inputs: Inputs) -> list[bool]:
@@ -109,7 +109,7 @@ class EncoderTasks(MemberExperiment[Member]):
             TRAINING: pack({"finetuning": training_options(trainings[0].requested_cfg)}),
         }
         return record.copy_with(
-            identifier=self.identifier(member, scale),
+            identifier=self.identifier(scale, member),
             experiment=self.name,
             made_by="reproduce",
             scale=scale,

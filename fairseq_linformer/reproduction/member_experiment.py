@@ -22,7 +22,7 @@ class MemberExperiment(Experiment, Generic[M]):
         """In the order of their runs."""
 
     @abstractmethod
-    def identifier(self, member: M, scale: str) -> str:
+    def identifier(self, scale: str, member: M) -> str:
         """Of the member's record."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class MemberExperiment(Experiment, Generic[M]):
             ValueError: the record is of a member that the experiment no longer has.
         """
         for member in self.members(record.scale):
-            if self.identifier(member, record.scale) == record.identifier:
+            if self.identifier(record.scale, member) == record.identifier:
                 return member
         raise ValueError(
             f"{record.identifier} has a model or task that {self.name} no longer has at scale {record.scale}; check "
@@ -65,7 +65,7 @@ class MemberExperiment(Experiment, Generic[M]):
         check_configuration(record, self.configuration(record.scale, self.member(record), inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        unrecorded = [each for each in self.members(scale) if self.identifier(each, scale) not in inputs.recorded]
+        unrecorded = [each for each in self.members(scale) if self.identifier(scale, each) not in inputs.recorded]
         return self.measure_members(scale, inputs, command, unrecorded, again=False) if unrecorded else []
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:

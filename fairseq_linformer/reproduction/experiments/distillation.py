@@ -192,7 +192,7 @@ class DistillationExperiment(MemberExperiment[EncoderModel]):
     def members(self, scale: str) -> Sequence[EncoderModel]:
         return SIZES[scale].models
 
-    def identifier(self, member: EncoderModel, scale: str) -> str:
+    def identifier(self, scale: str, member: EncoderModel) -> str:
         return identifier(member, scale)
 
     def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
     def members(self, scale: str) -> Sequence[EncoderModel]:
         return SIZES[scale].models
 
-    def identifier(self, member: EncoderModel, scale: str) -> str:
+    def identifier(self, scale: str, member: EncoderModel) -> str:
         return identifier(member, scale)
 
     def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
