@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -14,6 +15,7 @@ from ..config import LinformerConfig
 from .attention import LinearFactory, gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
+from .length_groups import group_by_length
 
 
 class LinformerEncoder(nn.Module):
@@ -63,6 +65,7 @@ class LinformerEncoder(nn.Module):
         token_embeddings: Tensor | None = None,
         padding_mask: Tensor | None = None,
         padded: bool | None = None,
+        in_groups: bool = True,
     ) -> tuple[Tensor, list[Tensor] | None]:
         """
         Args:
@@ -73,6 +76,8 @@ class LinformerEncoder(nn.Module):
             token_embeddings: (B, n, d), used instead of the embeddings of ``tokens``.
             padding_mask: (B, n), True at padding; None to mask ``padding_idx``.
             padded: whether there is padding; None to read it from the mask, which synchronizes with the GPU.
+            in_groups: on a CPU, run sentences of similar length at a time (``length_groups.py``), so that a layer is
+                called several times; False for hooks that need a whole batch. ``return_all_hiddens`` runs it whole.
 
         Returns:
             (B, m or n, d) features, and a list of (B, n, d) hidden states or None. Values at padded positions are
@@ -94,18 +99,15 @@ class LinformerEncoder(nn.Module):
         if not (padding_mask.any() if padded is None else padded):
             padding_mask = None
         projection = None if self.E is None else self.E()
-
-        hiddens = [x] if return_all_hiddens else []  # a list of one would keep it in memory
         layers = self._select_layers()
-        for i, layer in enumerate(layers, start=1):
-            x = self._run(layer, x, padding_mask, projection, positions if i == len(layers) else None)
-            if return_all_hiddens:
-                hiddens.append(x)
-        if positions is not None and not layers:
-            x = gather_positions(x, positions)
+        hiddens = [x] if return_all_hiddens else None
+        if padding_mask is not None and in_groups and not return_all_hiddens and _saves_padding(x):
+            x = self._run_in_groups(layers, x, padding_mask, projection, positions)
+        else:
+            x = self._run_layers(layers, x, padding_mask, projection, positions, hiddens)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return x, hiddens if return_all_hiddens else None
+        return x, hiddens
 
     def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Tensor | None = None) -> Tensor:
         """Token plus position embeddings, after norm and dropout: (B, n, d)."""
@@ -125,6 +127,41 @@ class LinformerEncoder(nn.Module):
         keep_layer = torch.empty(len(self.layers)).uniform_() > self.config.layerdrop
         return [layer for layer, keep in zip(self.layers, keep_layer) if keep]
 
+    def _run_layers(
+        self,
+        layers: list[nn.Module],
+        x: Tensor,
+        padding_mask: Tensor | None,
+        projection: Tensor | None,
+        positions: Tensor | None,
+        hiddens: list[Tensor] | None = None,
+    ) -> Tensor:
+        """(B, n, d) to (B, m or n, d); appends the output of each layer to ``hiddens``."""
+        for i, layer in enumerate(layers, start=1):
+            x = self._run(layer, x, padding_mask, projection, positions if i == len(layers) else None)
+            if hiddens is not None:
+                hiddens.append(x)
+        return x if positions is None or layers else gather_positions(x, positions)
+
+    def _run_in_groups(
+        self,
+        layers: list[nn.Module],
+        x: Tensor,
+        padding_mask: Tensor,
+        projection: Tensor | None,
+        positions: Tensor | None,
+    ) -> Tensor:
+        """Like ``_run_layers``, for sentences of similar length at a time."""
+        n, groups = x.size(1), group_by_length(padding_mask)
+        order = torch.cat([group.rows for group in groups])
+        outputs = []
+        for (rows, length), part in zip(groups, x.index_select(0, order).split([len(g.rows) for g in groups])):
+            mask = padding_mask[rows, :length]
+            read = None if positions is None else positions[rows].clamp(max=length - 1)
+            y = self._run_layers(layers, part[:, :length], mask if mask.any() else None, projection, read)
+            outputs.append(F.pad(y, (0, 0, 0, n - length)) if positions is None else y)
+        return torch.cat(outputs).index_select(0, order.argsort())
+
     def _run(self, layer: nn.Module, x: Tensor, *inputs: Tensor | None) -> Tensor:
         output: Tensor
         if not (self.config.checkpoint_activations and self.training and torch.is_grad_enabled()):
@@ -135,6 +172,13 @@ class LinformerEncoder(nn.Module):
             with offload if self.config.offload_activations else nullcontext():
                 output = checkpoint(lambda x: layer(x, *inputs), x, use_reentrant=False)
         return output
+
+
+def _saves_padding(x: Tensor) -> bool:
+    """Whether groups are faster and possible. Ranks that shard a layer must all call it equally often."""
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    has_ranks = is_distributed and torch.distributed.get_world_size() > 1
+    return x.device.type == "cpu" and not has_ranks and not torch.compiler.is_compiling()
 
 
 def init_bert_weights(module: nn.Module) -> None:

@@ -1,0 +1,67 @@
+"""Sentences of similar length together: on a CPU, padding costs as much time as tokens.
+
+B sentences, n positions
+
+Features of a sentence do not depend on its padding, so a padded batch can run in groups, each as long as its longest
+sentence. The cost of a group is linear in its positions, since attention is, plus a constant. A GPU runs a batch whole:
+there a group costs more than most padding, and lengths would have to be copied to the host.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+GROUP_POSITIONS = 64
+"""Positions that take as long as one more group: its calls, and the sum of its gradients of the weights."""
+MAX_LENGTHS = 64
+"""Different lengths of a batch; those of longer inputs are rounded up to at most as many."""
+
+
+class Group(NamedTuple):
+    """Sentences that run together."""
+
+    rows: Tensor
+    """Their numbers in the batch."""
+    length: int
+
+
+def group_by_length(padding_mask: Tensor) -> list[Group]:
+    """The cheapest groups, shortest first, of the sentences of a batch whose padding is True in a (B, n) mask.
+
+    Padding before the last token of a sentence counts as part of its length; a sentence without tokens has length 1.
+    """
+    n = padding_mask.size(1)
+    step = -(-n // MAX_LENGTHS)
+    ends = torch.where(padding_mask, 0, torch.arange(1, n + 1)).amax(1).clamp(min=1)
+    rounded = ((ends + step - 1) // step * step).clamp(max=n)
+    lengths, counts = rounded.unique(return_counts=True)
+    groups, rows, start = [], rounded.argsort(stable=True), 0
+    for length, count in cheapest_groups(lengths.tolist(), counts.tolist()):
+        groups.append(Group(rows[start : start + count], length))
+        start += count
+    return groups
+
+
+def cheapest_groups(lengths: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
+    """Length and number of sentences of each group, so that the sum of their positions and constants is smallest.
+
+    Args:
+        lengths: in ascending order.
+        counts: sentences of each length.
+    """
+    costs, starts = [0.0], [0]  # of the first i lengths: the smallest cost, and where their last group begins
+    for end in range(1, len(lengths) + 1):
+        options, rows = [], 0
+        for start in range(end - 1, -1, -1):
+            rows += counts[start]
+            options.append((costs[start] + rows * lengths[end - 1] + GROUP_POSITIONS, start))
+        cost, start = min(options)
+        costs.append(cost)
+        starts.append(start)
+    groups, end = [], len(lengths)
+    while end:
+        groups.append((lengths[end - 1], sum(counts[starts[end] : end])))
+        end = starts[end]
+    return groups[::-1]
