@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the tests, after scripts/setup.sh. Arguments are those of pytest.
 #
-#   scripts/test.sh                     # all tests but long ones, which run a pipeline or job of new processes
+#   scripts/test.sh                     # all tests but the long ones: experiments, pipelines, jobs of processes
 #   scripts/test.sh -m "not slow"       # the quick tests, under 2 minutes
 #   scripts/test.sh tests               # all tests, as in CI
 #   scripts/test.sh tests/modules

@@ -113,7 +113,7 @@ class AttentionModel:
             for layer, module in enumerate(attention_layers(encoder)):
                 hooks.enter_context(module.register_forward_pre_hook(need_weights, with_kwargs=True))
                 hooks.enter_context(module.register_forward_hook(partial(pass_weights, layer)))
-            encoder(tokens, padding_mask=padding_mask, in_groups=False)
+            encoder(tokens, padding_mask=padding_mask, use_length_groups=False)
 
     def _run_transformers(self, tokens: Tensor, padding_mask: Tensor, receive: Receiver) -> None:
         B, n = tokens.shape

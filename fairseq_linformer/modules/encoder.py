@@ -65,7 +65,7 @@ class LinformerEncoder(nn.Module):
         token_embeddings: Tensor | None = None,
         padding_mask: Tensor | None = None,
         padded: bool | None = None,
-        in_groups: bool = True,
+        use_length_groups: bool = True,
     ) -> tuple[Tensor, list[Tensor] | None]:
         """
         Args:
@@ -76,8 +76,9 @@ class LinformerEncoder(nn.Module):
             token_embeddings: (B, n, d), used instead of the embeddings of ``tokens``.
             padding_mask: (B, n), True at padding; None to mask ``padding_idx``.
             padded: whether there is padding; None to read it from the mask, which synchronizes with the GPU.
-            in_groups: on a CPU, run sentences of similar length at a time (``length_groups.py``), so that a layer is
-                called several times; False for hooks that need a whole batch. ``return_all_hiddens`` runs it whole.
+            use_length_groups: run sentences of similar length together if this saves time (``length_groups.py``), with
+                one call of each layer per group; False for hooks that need the whole batch. No effect with
+                ``return_all_hiddens``.
 
         Returns:
             (B, m or n, d) features, and a list of (B, n, d) hidden states or None. Values at padded positions are
@@ -100,14 +101,20 @@ class LinformerEncoder(nn.Module):
             padding_mask = None
         projection = None if self.E is None else self.E()
         layers = self._select_layers()
-        hiddens = [x] if return_all_hiddens else None
-        if padding_mask is not None and in_groups and not return_all_hiddens and _saves_padding(x):
+        hiddens = [x] if return_all_hiddens else []  # a list of one would keep it in memory
+        use_length_groups = use_length_groups and bool(layers) and not return_all_hiddens and _can_run_in_groups(x)
+        if use_length_groups and padding_mask is not None:
             x = self._run_in_groups(layers, x, padding_mask, projection, positions)
         else:
-            x = self._run_layers(layers, x, padding_mask, projection, positions, hiddens)
+            for i, layer in enumerate(layers, start=1):
+                x = self._run(layer, x, padding_mask, projection, positions if i == len(layers) else None)
+                if return_all_hiddens:
+                    hiddens.append(x)
+            if positions is not None and not layers:
+                x = gather_positions(x, positions)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return x, hiddens
+        return x, hiddens if return_all_hiddens else None
 
     def embed(self, tokens: Tensor, padding_mask: Tensor, token_embeddings: Tensor | None = None) -> Tensor:
         """Token plus position embeddings, after norm and dropout: (B, n, d)."""
@@ -127,22 +134,6 @@ class LinformerEncoder(nn.Module):
         keep_layer = torch.empty(len(self.layers)).uniform_() > self.config.layerdrop
         return [layer for layer, keep in zip(self.layers, keep_layer) if keep]
 
-    def _run_layers(
-        self,
-        layers: list[nn.Module],
-        x: Tensor,
-        padding_mask: Tensor | None,
-        projection: Tensor | None,
-        positions: Tensor | None,
-        hiddens: list[Tensor] | None = None,
-    ) -> Tensor:
-        """(B, n, d) to (B, m or n, d); appends the output of each layer to ``hiddens``."""
-        for i, layer in enumerate(layers, start=1):
-            x = self._run(layer, x, padding_mask, projection, positions if i == len(layers) else None)
-            if hiddens is not None:
-                hiddens.append(x)
-        return x if positions is None or layers else gather_positions(x, positions)
-
     def _run_in_groups(
         self,
         layers: list[nn.Module],
@@ -151,15 +142,21 @@ class LinformerEncoder(nn.Module):
         projection: Tensor | None,
         positions: Tensor | None,
     ) -> Tensor:
-        """Like ``_run_layers``, for sentences of similar length at a time."""
-        n, groups = x.size(1), group_by_length(padding_mask)
+        """Run the layers on one group of sentences of similar length after another: (B, n, d) to (B, m or n, d)."""
+        groups = group_by_length(padding_mask)
         order = torch.cat([group.rows for group in groups])
+        # One index_select for all groups: the gradient of each would be as large as the batch.
+        parts = x.index_select(0, order).split([len(group.rows) for group in groups])
         outputs = []
-        for (rows, length), part in zip(groups, x.index_select(0, order).split([len(g.rows) for g in groups])):
+        for (rows, length), part in zip(groups, parts):
             mask = padding_mask[rows, :length]
-            read = None if positions is None else positions[rows].clamp(max=length - 1)
-            y = self._run_layers(layers, part[:, :length], mask if mask.any() else None, projection, read)
-            outputs.append(F.pad(y, (0, 0, 0, n - length)) if positions is None else y)
+            # Positions after the end of the group are padding: any feature will do.
+            group_positions = None if positions is None else positions[rows].clamp(max=length - 1)
+            group_mask = mask if mask.any() else None
+            y = part[:, :length]
+            for i, layer in enumerate(layers, start=1):
+                y = self._run(layer, y, group_mask, projection, group_positions if i == len(layers) else None)
+            outputs.append(F.pad(y, (0, 0, 0, x.size(1) - length)) if positions is None else y)
         return torch.cat(outputs).index_select(0, order.argsort())
 
     def _run(self, layer: nn.Module, x: Tensor, *inputs: Tensor | None) -> Tensor:
@@ -174,8 +171,9 @@ class LinformerEncoder(nn.Module):
         return output
 
 
-def _saves_padding(x: Tensor) -> bool:
-    """Whether groups are faster and possible. Ranks that shard a layer must all call it equally often."""
+def _can_run_in_groups(x: Tensor) -> bool:
+    """Groups save time on a CPU only. With several ranks, sharded layers must be called equally often on each; a
+    compiled graph must not depend on lengths."""
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     has_ranks = is_distributed and torch.distributed.get_world_size() > 1
     return x.device.type == "cpu" and not has_ranks and not torch.compiler.is_compiling()

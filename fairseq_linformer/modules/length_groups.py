@@ -1,10 +1,10 @@
-"""Sentences of similar length together: on a CPU, padding costs as much time as tokens.
+"""Groups of sentences of similar length, which save padding on a CPU.
 
 B sentences, n positions
 
 Features of a sentence do not depend on its padding, so a padded batch can run in groups, each as long as its longest
 sentence. The cost of a group is linear in its positions, since attention is, plus a constant. A GPU runs a batch whole:
-there a group costs more than most padding, and lengths would have to be copied to the host.
+there another group costs more than the padding it saves, and lengths would have to be copied to the host.
 """
 
 from collections.abc import Sequence
@@ -14,23 +14,27 @@ import torch
 from torch import Tensor
 
 GROUP_POSITIONS = 64
-"""Positions that take as long as one more group: its calls, and the sum of its gradients of the weights."""
+"""Cost of one more group, in positions: its calls, and adding its gradients to those of the weights."""
 MAX_LENGTHS = 64
-"""Different lengths of a batch; those of longer inputs are rounded up to at most as many."""
+"""Distinct lengths per batch at most: with n > MAX_LENGTHS, lengths are rounded up to multiples of
+ceil(n / MAX_LENGTHS). The search is quadratic in them."""
 
 
 class Group(NamedTuple):
     """Sentences that run together."""
 
     rows: Tensor
-    """Their numbers in the batch."""
+    """Their indices in the batch, a vector of integers."""
     length: int
+    """Positions of each: at least the longest sentence."""
 
 
 def group_by_length(padding_mask: Tensor) -> list[Group]:
-    """The cheapest groups, shortest first, of the sentences of a batch whose padding is True in a (B, n) mask.
+    """Split a batch into the cheapest groups, shortest first.
 
-    Padding before the last token of a sentence counts as part of its length; a sentence without tokens has length 1.
+    Args:
+        padding_mask: (B, n), True at padding; padding before the last token counts toward the length. A sentence
+            without tokens has length 1.
     """
     n = padding_mask.size(1)
     step = -(-n // MAX_LENGTHS)
@@ -45,13 +49,14 @@ def group_by_length(padding_mask: Tensor) -> list[Group]:
 
 
 def cheapest_groups(lengths: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
-    """Length and number of sentences of each group, so that the sum of their positions and constants is smallest.
+    """The (length, number of sentences) of each group, shortest first, with the smallest sum of positions and
+    ``GROUP_POSITIONS`` per group.
 
     Args:
         lengths: in ascending order.
         counts: sentences of each length.
     """
-    costs, starts = [0.0], [0]  # of the first i lengths: the smallest cost, and where their last group begins
+    costs, starts = [0], [0]  # of the first i lengths: the smallest cost, and where their last group begins
     for end in range(1, len(lengths) + 1):
         options, rows = [], 0
         for start in range(end - 1, -1, -1):

@@ -1,7 +1,7 @@
 """Exact attention to neighbors, in one softmax with the projected positions. This extends equation (7) of the paper.
 
     B sentences, n positions, m query positions, k' projected positions, H heads, d_h head dimension, w the reach,
-    C queries per chunk, c = ceil(n / C) chunks, S = C + 2 w neighbors of a chunk, or n of a single one
+    C queries per chunk, c = ceil(n / C) chunks, S = C + 2 w neighbors of a chunk; a single chunk has C = S = n
 
 A query attends to the k' projected positions and to the keys at most w positions away, which an average over a window
 blurs. Longformer (Beltagy et al. 2020) has such a local window, and Transformer-LS (Zhu et al. 2021, section 3.3)
@@ -60,6 +60,7 @@ def attend_locally(
     context: Tensor
     if torch.compiler.is_exporting():  # ONNX has no fused attention, for which chunks would copy the projected keys
         q, projected_keys, projected_values, keys, values, value_bias = tensors
+        # An exported graph has no branches, hence no single chunk of n.
         chunks = Chunks(CHUNK, ceil_div(q.size(2), CHUNK), reach)
         mask = _neighbor_mask(padding_mask, q, chunks, reach)
         weights = _unfused_weights(q, projected_keys, keys, bias, mask, chunks)
@@ -127,12 +128,12 @@ def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
 
 
 class Chunks(NamedTuple):
-    """How attention at all positions divides them."""
+    """Split of n queries into c chunks of C."""
 
     C: int
     c: int
     margin: int
-    """Neighbors before, and after, each chunk: w, or 0 for a single chunk."""
+    """Positions on each side of a chunk that belong to its neighbors: w, or 0 for a single chunk."""
 
     @property
     def S(self) -> int:
@@ -140,9 +141,10 @@ class Chunks(NamedTuple):
 
 
 def plan_chunks(n: int, num_projected: int, reach: int, fused: bool = True) -> Chunks:
-    """A single chunk of n positions if they are few; in fused attention C is about half of k', a multiple of 32."""
+    """One chunk without margins if n <= C. C is 32; in fused attention about half of k', a multiple of 32 from 32 to
+    128."""
     C = min(MAX_CHUNK, max(CHUNK, num_projected // 64 * 32)) if fused else CHUNK
-    return Chunks(n, 1, 0) if n <= C else Chunks(C, -(-n // C), reach)
+    return Chunks(n, 1, 0) if n <= C else Chunks(C, ceil_div(n, C), reach)
 
 
 def _attend_in_chunks(
@@ -284,7 +286,7 @@ class _UnfusedAttention(torch.autograd.Function):
 def _to_chunks(x: Tensor, chunks: Chunks) -> Tensor:
     """(B, H, n, width) to (B, H, c, C, width), with zeros after the end."""
     C, c, margin = chunks
-    padded = F.pad(x, (0, 0, 0, c * C - x.size(2))) if margin else x
+    padded = F.pad(x, (0, 0, 0, c * C - x.size(2))) if margin else x  # F.pad copies even without padding
     result: Tensor = padded.unflatten(2, (c, C))
     return result
 
@@ -310,10 +312,10 @@ def _to_neighbors(x: Tensor, chunks: Chunks) -> Tensor:
 
 def _add_neighbors(x: Tensor, n: int, chunks: Chunks) -> Tensor:
     """The transpose of ``_to_neighbors``: the sum of the chunks' gradients of each position, (B, H, n, d_h)."""
-    B, H, c, S, d_h = x.shape
-    C, _, margin = chunks
+    C, c, margin = chunks
     if margin == 0:
         return x.squeeze(2)
+    B, H, _, S, d_h = x.shape
     parts = -(-S // C)
     total = x.new_zeros(B, H, c + parts - 1, C, d_h)
     for i in range(parts):

@@ -114,7 +114,7 @@ class AttentionShape:
 
     def num_scores(self, fused: bool = True) -> int:
         """Scores of a head and sentence. With a local window (``modules/local_window.py``) they include the neighbors
-        of whole chunks; in fused attention the last chunk is filled up with queries."""
+        of whole chunks; in fused attention the last of several chunks is filled up with queries."""
         if not self.local_window:
             return self.queries * self.max_reached
         if self.is_gathered:

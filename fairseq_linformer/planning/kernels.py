@@ -153,7 +153,7 @@ def _run_model(model: Any, run: PlannedRun, training: bool, padded: bool) -> lis
     n, device = run.positions, next(model.parameters()).device
     tokens = torch.full((SENTENCES, n), VOCAB_SIZE - 1, device=device)
     if padded:
-        tokens[0, n // 2 :] = PADDING_IDX
+        tokens[0, -1] = PADDING_IDX  # too little for a second group of similar length
     masked = torch.zeros_like(tokens, dtype=torch.bool)
     masked[:, : min(run.num_masked, n // 2)] = True
     by_layer: list[list[tuple[Any, ...]]] = []

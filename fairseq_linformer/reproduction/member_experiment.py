@@ -23,7 +23,7 @@ class MemberExperiment(Experiment, Generic[M]):
 
     @abstractmethod
     def identifier(self, scale: str, member: M) -> str:
-        """Of the member's record."""
+        """The identifier of a member's record."""
 
     @abstractmethod
     def configuration(self, scale: str, member: M, inputs: Inputs) -> dict[str, Any]:

@@ -23,7 +23,8 @@ CASES = [
     *((damage, "shard0", f"train.{suffix}") for damage in DAMAGE if damage != "changed" for suffix in ("idx", "bin")),
     *(("changed", part, name) for part, names in PARTS.items() for name in names),
 ]
-"""Each damage to an index and to its rows; a change, which only checksums find, to each file."""
+"""Every damage to train.idx and train.bin of the corpus; a changed byte, which only checksums detect, also in
+every other file."""
 
 
 def run(part, data, save_dir, updates):

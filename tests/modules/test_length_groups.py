@@ -54,15 +54,20 @@ def test_each_sentence_is_in_a_group_that_holds_it(n, monkeypatch):
         assert all(ends[row] <= length for row in rows) and max(ends[row] for row in rows) > length - step
 
 
-def run(encoder, tokens, positions, in_groups):
+def count_calls(encoder, tokens, **options):
     calls = []
-    hooks = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in encoder.layers]
-    features, _ = encoder(tokens, positions, in_groups=in_groups)
-    for hook in hooks:
-        hook.remove()
+    hook = encoder.layers[0].register_forward_hook(lambda *_: calls.append(1))
+    encoder(tokens, **options)
+    hook.remove()
+    return len(calls)
+
+
+def run(encoder, tokens, positions, **options):
+    """Features of real tokens and their gradients."""
+    features, _ = encoder(tokens, positions, **options)
     is_read = tokens.ne(1) if positions is None else torch.ones(positions.shape, dtype=torch.bool)
     features = features * is_read.unsqueeze(-1)
-    return features, torch.autograd.grad(features.square().sum(), [*encoder.parameters()], allow_unused=True), calls
+    return features, torch.autograd.grad(features.square().sum(), [*encoder.parameters()], allow_unused=True)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +87,9 @@ def test_features_and_gradients_are_those_of_the_whole_batch(options, reads_all,
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 4)
     encoder, tokens = build(**options).train("dropout" in options), batch()
     positions = None if reads_all else torch.tensor([[0, length - 1] for length in LENGTHS])
-    (ours, gradients, calls), (whole, expected, once) = (
-        run(encoder, tokens, positions, each) for each in (True, False)
-    )
-    assert len(calls) > len(once) == 2
+    assert count_calls(encoder, tokens) > 1
+    ours, gradients = run(encoder, tokens, positions)
+    whole, expected = run(encoder, tokens, positions, use_length_groups=False)
     torch.testing.assert_close(ours, whole)
     for a, b in zip(gradients, expected):
         assert (a is None) == (b is None)
@@ -94,25 +98,18 @@ def test_features_and_gradients_are_those_of_the_whole_batch(options, reads_all,
 
 
 def test_positions_after_the_end_of_a_group(monkeypatch):
-    """Their values are meaningless, but those of the others are not."""
+    """They are padding; the features of other positions do not change."""
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
     encoder, tokens = build().eval(), batch()
     positions = torch.tensor([[0, 11]] * len(LENGTHS))
     torch.testing.assert_close(
-        encoder(tokens, positions)[0][:, 0], encoder(tokens, positions, in_groups=False)[0][:, 0]
+        encoder(tokens, positions)[0][:, 0], encoder(tokens, positions, use_length_groups=False)[0][:, 0]
     )
 
 
-def count_calls(encoder, tokens, **options):
-    calls = []
-    hook = encoder.layers[0].register_forward_hook(lambda *_: calls.append(1))
-    encoder(tokens, **options)
-    hook.remove()
-    return len(calls)
-
-
 def test_when_a_batch_runs_whole(monkeypatch):
-    """Hidden states, several ranks, other devices, and batches without padding, or too small for another group."""
+    """With hidden states, several ranks, on other devices, without padding, and when another group costs more than it
+    saves."""
     encoder, tokens = build().eval(), batch()
     assert count_calls(encoder, tokens) == 1
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
@@ -121,4 +118,4 @@ def test_when_a_batch_runs_whole(monkeypatch):
     assert count_calls(encoder.to("meta"), tokens.to("meta"), padded=True) == 1
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    assert not encoder_module._saves_padding(torch.ones(1))
+    assert not encoder_module._can_run_in_groups(torch.ones(1))

@@ -60,6 +60,13 @@ def test_calls_have_the_shapes_of_the_model():
     assert not found
 
 
+def test_padded_batches_run_whole():
+    """Also at lengths at which sentences of different length would run in groups."""
+    found = find("task.tokens_per_sample=512", "model.attention_dropout=0")
+    assert {call.queries[0] for call in found} == {2}
+    assert {call.mask[0] for call in found if "padded" in call.use} == {2}
+
+
 def test_layers_without_a_call_are_listed():
     """On a CPU this package multiplies itself if there is dropout; with a local window, chunks of 32 queries attend to
     k projected keys and to 32 + 2 * 3 neighbors."""

@@ -73,13 +73,13 @@ def label(model: EncoderModel) -> str:
     return f"n={model.n}, k={model.k}, W={model.local_window}"
 
 
-def identifier(model: EncoderModel, scale: str) -> str:
+def identifier(scale: str, model: EncoderModel) -> str:
     return f"{NAME}-n{model.n}-k{model.k}-w{model.local_window}-{scale}"
 
 
 def points(records: Iterable[Record], model: EncoderModel, scale: str) -> list[tuple[float, float]] | None:
     """(tokens, share of the last layer) of a model; None if it is not measured."""
-    record = next((r for r in records if r.identifier == identifier(model, scale)), None)
+    record = next((r for r in records if r.identifier == identifier(scale, model)), None)
     return None if record is None else max(record.curves, key=lambda curve: curve.layer or 0).points
 
 
@@ -193,7 +193,7 @@ class DistillationExperiment(MemberExperiment[EncoderModel]):
         return SIZES[scale].models
 
     def identifier(self, scale: str, member: EncoderModel) -> str:
-        return identifier(member, scale)
+        return identifier(scale, member)
 
     def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
         return {
@@ -276,7 +276,7 @@ def _record(
     }
     run = distilled.out / "run"
     return Record(
-        identifier=identifier(model, scale),
+        identifier=identifier(scale, model),
         experiment=NAME,
         made_by="reproduce",
         claim=f"Share of an encoder's variance that a Linformer keeps after distillation, {label(model)}",

@@ -50,7 +50,7 @@ def label(model: EncoderModel) -> str:
     return "roberta" if model.k is None else f"k={model.k}" + f", W={model.local_window}" * bool(model.local_window)
 
 
-def identifier(model: EncoderModel, scale: str) -> str:
+def identifier(scale: str, model: EncoderModel) -> str:
     """The identifier of a model's record."""
     return f"{NAME}-{model.name}-{scale}"
 
@@ -71,7 +71,7 @@ def _rule(compare: Callable[[Record, Sizes], Comparison]) -> Evaluate:
 
 def join_records(records: Sequence[Record], scale: str) -> Record:
     """One record with the models of all ``records``, in the order of the plan."""
-    order = [identifier(model, scale) for model in SIZES[scale].models]
+    order = [identifier(scale, model) for model in SIZES[scale].models]
     ordered = sorted(records, key=lambda record: order.index(record.identifier))
     measurements = {m.place: m for record in ordered for m in record.measurements}
     return ordered[0].copy_with(
@@ -164,7 +164,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         return SIZES[scale].models
 
     def identifier(self, scale: str, member: EncoderModel) -> str:
-        return identifier(member, scale)
+        return identifier(scale, member)
 
     def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
         return {"sizes": asdict(SIZES[scale]), "model": asdict(member), "text": checksums(inputs.data)}
@@ -249,7 +249,7 @@ def _record(
         "commits": {label(model): found["commit"]},
     }
     return Record(
-        identifier=identifier(model, scale),
+        identifier=identifier(scale, model),
         experiment=NAME,
         made_by="reproduce",
         claim=f"Perplexity of {label(model)} on an encoder whose head of masked LM was trained",

@@ -32,7 +32,7 @@ def test_record(tmp_path, capsys):
     main(["reproduce", NAME, "--scale", "smoke", *inputs, "--results", str(results)])
     models = SIZES["smoke"].models
     records = ledger.read_folder(results)
-    assert {r.identifier for r in records} == {identifier(model, "smoke") for model in models}
+    assert {r.identifier for r in records} == {identifier("smoke", model) for model in models}
     for record in records:
         assert [curve.layer for curve in record.curves] == [1, 2] and record.commit and record.seconds > 0
         for curve, m in zip(record.curves, record.select(METRIC)):
@@ -41,12 +41,12 @@ def test_record(tmp_path, capsys):
     assert [row[0] for row in table.rows] == ["n=32, k=8, W=4", "n=32, k=1, W=4"] and "not measured" not in str(table)
     assert len(find(NAME).charts(records)[0].series) == 2
     capsys.readouterr()
-    verify = ["reproduce", "--verify", identifier(models[0], "smoke"), *inputs, "--results", str(results)]
+    verify = ["reproduce", "--verify", identifier("smoke", models[0]), *inputs, "--results", str(results)]
     main(verify)
     assert "all are within their tolerance" in capsys.readouterr().out
 
     # On another machine, with the records but not the runs, only the model without a record is distilled.
-    (results / f"{identifier(models[1], 'smoke')}.json").unlink()
+    (results / f"{identifier('smoke', models[1])}.json").unlink()
     inputs[-1] = str(tmp_path / "other-runs")
     main(["reproduce", NAME, "--scale", "smoke", *inputs, "--results", str(results)])
     assert {r.identifier for r in ledger.read_folder(results)} == {r.identifier for r in records}
@@ -64,7 +64,7 @@ def synthetic(shares):
         line = [(1e6 * i, share) for i, share in enumerate(shares(model))]
         records.append(
             ledger.Record(
-                identifier=identifier(model, "encoder"),
+                identifier=identifier("encoder", model),
                 experiment=NAME,
                 made_by="reproduce",
                 claim="share",
@@ -107,7 +107,7 @@ def test_rules(part, changed):
     assert claim.evaluate(records, "encoder").outcome == HOLDS
     assert claim.evaluate(synthetic(changed), "encoder").outcome == FAILS
     without = [
-        r for r in records if r.identifier not in (identifier(m, "encoder") for m in SIZES["encoder"].models[:1])
+        r for r in records if r.identifier not in (identifier("encoder", m) for m in SIZES["encoder"].models[:1])
     ]
     assert claim.evaluate(without, "encoder").outcome == UNDECIDED
     assert claim.evaluate([], "encoder").outcome == UNMEASURED

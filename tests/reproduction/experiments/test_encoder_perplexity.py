@@ -50,7 +50,7 @@ def results(inputs, tmp_path_factory):
 @pytest.mark.long
 def test_records(results, inputs, capsys):
     records = ledger.read_folder(results)
-    assert {r.identifier for r in records} == {identifier(model, "smoke") for model in SMOKE.models}
+    assert {r.identifier for r in records} == {identifier("smoke", model) for model in SMOKE.models}
     whole = join_records(records, "smoke")
     assert [m.model for m in whole.select("perplexity")] == [label(model) for model in SMOKE.models]
     before = {m.model: m.value for m in whole.select("bits_before")}
@@ -61,7 +61,7 @@ def test_records(results, inputs, capsys):
     (table,) = find(NAME).tables(records)
     assert [row[0] for row in table.rows] == [*(label(model) for model in SMOKE.models), "without context"]
     capsys.readouterr()
-    main(["reproduce", "--verify", identifier(SMOKE.models[1], "smoke"), *inputs[2:], "--results", str(results)])
+    main(["reproduce", "--verify", identifier("smoke", SMOKE.models[1]), *inputs[2:], "--results", str(results)])
     assert "all are within their tolerance" in capsys.readouterr().out
 
 
@@ -71,7 +71,7 @@ def test_a_head_of_other_options_is_rejected(results, inputs):
     kept = origin.read_text()
     origin.write_text(kept.replace('"lr": 0.001', '"lr": 0.002'))
     with pytest.raises(SystemExit, match="head.pt was trained with other inputs .options"):
-        main(["reproduce", "--verify", identifier(SMOKE.models[0], "smoke"), *inputs[2:], "--results", str(results)])
+        main(["reproduce", "--verify", identifier("smoke", SMOKE.models[0]), *inputs[2:], "--results", str(results)])
     origin.write_text(kept)
 
 
@@ -112,7 +112,7 @@ def synthetic(factors=None, seeds=3, missing=()):
         if name not in missing:
             records.append(
                 record(
-                    identifier=identifier(model, "encoder"),
+                    identifier=identifier("encoder", model),
                     experiment=NAME,
                     scale="encoder",
                     measurements=measurements,
