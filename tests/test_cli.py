@@ -30,6 +30,7 @@ def rejected(capsys, *arguments) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_from_roberta_writes_next_to_the_checkpoint(folder, capsys):
     run(
         "convert",
@@ -79,6 +80,7 @@ def test_resize(folder, capsys):
     assert read_checkpoint(folder / "long.pt")["cfg"]["task"]["tokens_per_sample"] == 32
 
 
+@pytest.mark.slow
 def test_rejects_checkpoints_of_a_development_version(folder, mlm_data, tmp_path, caplog):
     checkpoint = load(folder / "linformer")
     checkpoint["model"] = {

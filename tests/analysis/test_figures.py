@@ -35,6 +35,7 @@ def test_title_names_model_text_and_counts(spectrum_folder, tmp_path):
             draw_spectra(tmp_path / name, spectra, titles)
 
 
+@pytest.mark.slow
 def test_attention_maps_are_drawn(model, linformer, sentences, tmp_path):
     paths = draw_attention(model, sentences(model, short="pad"), [2, 1], tmp_path / "pictures")
     assert [path.name for path in paths] == ["sentence-1.png", "sentence-2.png"] and all(

@@ -66,6 +66,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_interrupted_run_resumes(model, sentences, tmp_path, monkeypatch):
     expected = analyze_spectrum(model, sentences(model), tmp_path / "expected", 20, batch=2, check=1)
     monkeypatch.setattr(spectrum_module, "_SAVE_INTERVAL", 0.0)

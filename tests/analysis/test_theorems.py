@@ -27,6 +27,7 @@ def test_summary_counts_finite_values():
     assert summarize([0.1] * 3, "mean")["value"] == 0.1  # their floating-point mean is above the largest
 
 
+@pytest.mark.slow
 def test_n_is_at_least_8(tmp_path):
     facts = {"heads": "random"}
     for n in (8, 15):

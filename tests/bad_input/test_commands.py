@@ -50,6 +50,7 @@ def marked(case: Case):
     return pytest.param(case, marks=marks, id=case.words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", map(marked, CASES))
 def test_rejected(case: Case, world, before, capsys):
     status, error = run(shlex.split(case.words), capsys)

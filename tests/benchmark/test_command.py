@@ -36,6 +36,7 @@ def run(tmp_path):
     return call
 
 
+@pytest.mark.slow
 def test_command_writes_a_record(run, tmp_path):
     run(f"inference OUT --lengths 32,64 --projected-dim 8,16 --max-tokens 64 {TINY}")
     inference = read(tmp_path / "results" / "benchmark-inference-cpu-fp32-l1-d64.json")
@@ -265,6 +266,7 @@ def test_uncommitted_changes_are_rejected_before_anything_is_measured(tmp_path, 
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_record_is_replaced_by_measurements_in_a_new_folder(tmp_path, capsys):
     options = f"--lengths 32 --projected-dim 8 --max-tokens 64 {TINY} --results {tmp_path / 'results'}"
 

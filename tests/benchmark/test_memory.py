@@ -78,6 +78,7 @@ def test_a_feed_forward_in_one_piece():
     assert encoder_layer.CHUNK_ROWS == 1024
 
 
+@pytest.mark.slow
 def test_bytes_of_a_gpu_that_does_not_hold_them_are_without_chunks(monkeypatch):
     """As its allocator would count them."""
     options = dict(tokens=4096, layers=1, embed_dim=64, heads=4, vocabulary=100, rounds=1, warm_up=0)

@@ -48,6 +48,7 @@ class CpuElements(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell",
     [

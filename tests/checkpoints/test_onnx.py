@@ -76,6 +76,7 @@ def check_int8_projections(model, tmp_path):
     check_rounding(tmp_path / "int8", model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", QUICK)
 def test_logits(variant, tmp_path):
     check_variant(variant, build_model if variant == QUICK[0] else build_masked_lm, tmp_path)
@@ -107,6 +108,7 @@ def test_short_inputs_cost_what_they_use(options, share, tmp_path):
     assert 0 < short < share * 32 / 512 * long
 
 
+@pytest.mark.slow
 def test_int8_is_a_quarter(tmp_path):
     options = dict(vocab_size=2000, embed_dim=128, ffn_embed_dim=512, layers=1, num_labels=3)
     model = build_model(LinformerForSequenceClassification, **options)
@@ -123,6 +125,7 @@ def test_int8_is_a_quarter(tmp_path):
     assert "embeddings, E and F" in (tmp_path / "int8" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
     """A shorter graph is smaller, equals the model, and rejects longer inputs; a large one has a file of weights."""
     monkeypatch.setattr(onnx_graph, "EXTERNAL_BYTES", 1000)

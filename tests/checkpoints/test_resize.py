@@ -151,6 +151,7 @@ def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_dat
     assert "max_positions 16, this model has 32" in caplog.text and "--resize-checkpoint" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "projection, options, named",
     [

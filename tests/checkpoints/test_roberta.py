@@ -113,6 +113,7 @@ def test_conversion_to_another_n(roberta, tmp_path):
     assert model(torch.randint(4, 40, (1, 32)))[0].shape[:2] == (1, 32)
 
 
+@pytest.mark.slow
 def test_old_checkpoints_such_as_roberta_base(roberta, tmp_path):
     """roberta.base has ``args``, calls its encoder ``decoder`` and keeps queries, keys and values in one matrix."""
     new = load(roberta.parent)

@@ -54,6 +54,7 @@ def test_sentencepiece_equals_fairseq_preprocessing(tmp_path):
     assert "".join(line + "\n" for line in tokenizer.dictionary) == (tmp_path / "dict.txt").read_text()
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.text())
 def test_gpt2_ids_equal_fairseqs_encoder(gpt2_files, text):

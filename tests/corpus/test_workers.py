@@ -26,6 +26,7 @@ def write_endless_source(folder):
     return folder / "write_endless_source.txt.gz"
 
 
+@pytest.mark.slow
 @pytest.mark.fault("signal to a command")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interruption_prints_one_line_and_keeps_finished_chunks(number, tmp_path, gpt2):

@@ -123,6 +123,7 @@ def test_batch_without_masked_tokens_learns_hidden_states_only(teacher, start, m
     assert float(loss.detach()) == 0
 
 
+@pytest.mark.slow
 def test_teacher_is_neither_trained_nor_stored(teacher, start, mlm_data, tmp_path):
     before = sha256(teacher)
     options = ["--unmasked", "--logits-weight", 0, "--task-weight", 0, "--dropout", 0, "--attention-dropout", 0]
@@ -134,6 +135,7 @@ def test_teacher_is_neither_trained_nor_stored(teacher, start, mlm_data, tmp_pat
     assert saved["model"].keys() == read_checkpoint(start)["model"].keys()
 
 
+@pytest.mark.slow
 def test_resuming_is_bit_identical(teacher, start, mlm_data, tmp_path):
     options = [*DISTILL, "--teacher", teacher, "--finetune-from-model", start, "--projected-dim", 4]
     whole = train(mlm_data, tmp_path / "a", *options, updates=4)
@@ -144,6 +146,7 @@ def test_resuming_is_bit_identical(teacher, start, mlm_data, tmp_path):
     assert all(torch.equal(a[key], b[key]) for key in a)
 
 
+@pytest.mark.slow
 def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     wide = ["--arch", "linformer_roberta_tiny", "--encoder-embed-dim", "24", *TINY[4:]]
     losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
@@ -159,6 +162,7 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
+@pytest.mark.slow
 def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
     finetune(class_data, tmp_path / "t", *ROBERTA, "--finetune-from-model", teacher, updates=3)
     new = tmp_path / "t" / "checkpoint_last.pt"

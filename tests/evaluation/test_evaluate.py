@@ -129,6 +129,7 @@ def test_unlabeled_rows_are_only_predicted(evaluate, finetuned, monkeypatch, cap
     assert "no labels, so no scores" in output.err
 
 
+@pytest.mark.slow
 def test_redirected_output_has_progress_lines(evaluate, finetuned, table, tmp_path, monkeypatch, capsys):
     """With rows of the file, rate and ETA; here at short intervals."""
     monkeypatch.setattr(predict_module, "Progress", lambda *args: Progress(*args, interval=0.01))

@@ -33,6 +33,7 @@ def folders(tmp_path_factory):
     return folder / "model", folder / "onnx"
 
 
+@pytest.mark.slow
 def test_same_rows_and_logits(folders):
     theirs, ours = TransformersClassifier(folders[0]), OnnxClassifier(folders[1])
     assert ours.names == theirs.names == ["LABEL_0", "LABEL_1"] and ours.max_positions == theirs.max_positions == 16
@@ -84,6 +85,7 @@ def test_options_that_do_not_apply(options, named, folders, tmp_path, capsys):
         main(["evaluate", str(folders[1]), str(tmp_path / "rows.txt"), *options])
 
 
+@pytest.mark.slow
 def test_bad_folders(folders, tmp_path):
     build_masked_lm().save_pretrained(tmp_path / "model")
     to_onnx(tmp_path / "model", tmp_path / "onnx")

@@ -9,6 +9,7 @@ import pytest
 from .. import fairseq_commands
 
 
+@pytest.mark.slow
 def test_perplexity_equals_fairseqs_in_any_batch(evaluate, train_checkpoint, mlm_data, caplog, tmp_path):
     checkpoint, results = train_checkpoint() / "checkpoint_last.pt", {}
     for name, options in {

@@ -182,6 +182,7 @@ def test_grid(finetune, masked_lm, tmp_path):
     assert "all runs of grid are trained" in dry
 
 
+@pytest.mark.slow
 def test_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     monkeypatch.chdir(fairseq_commands.CONFIGS.parent)
     words = (

@@ -73,6 +73,7 @@ def finetune(bert, tmp_path, capsys):
     return finetune
 
 
+@pytest.mark.slow
 def test_from_pretraining_to_scores(finetune, bert, tmp_path, capsys):
     (tmp_path / "ledger").mkdir()
     (tmp_path / "runs/bert/trainer/checkpoint-8").mkdir(parents=True)  # incomplete, from a killed process
@@ -127,6 +128,7 @@ def test_from_pretraining_to_scores(finetune, bert, tmp_path, capsys):
     assert "recipe.json is damaged" in finetune("--lr", 5e-3)
 
 
+@pytest.mark.slow
 def test_rejections(finetune, bert, tmp_path):
     if not torch.cuda.is_available():
         assert "--device cuda needs" in finetune("--device", "cuda") and not (tmp_path / "runs").exists()

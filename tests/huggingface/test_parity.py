@@ -93,6 +93,7 @@ def test_every_variant_is_exported_and_imported(variant, train_checkpoint, mlm_d
     compare(train_checkpoint(*VARIANTS[variant].split()), mlm_data, tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_model_without_windows_is_exported_without_windows(train_checkpoint, mlm_data, tmp_path):
     """All rows of loaded matrices are attended to, although the option initializes E as averages."""
     checkpoint = torch.load(train_checkpoint("--sharing", "key-value") / "checkpoint_last.pt", weights_only=True)

@@ -86,6 +86,7 @@ def test_version_02(options, train_checkpoint, mlm_data, tmp_path):
     assert again.equal(hub(tmp_path / "old", mlm_data, bpe="characters").extract_features(tokens))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["none", "headwise", "layerwise"])
 def test_old_projections(sharing, train_checkpoint, mlm_data, tmp_path):
     """Before version 0.3, E = start + scale * (weight - start) was stored."""
@@ -197,6 +198,7 @@ def test_one_of_several_heads(classifier, tmp_path):
         same_bits(tmp_path / f"{head}-back", tmp_path / "two")
 
 
+@pytest.mark.slow
 def test_regression(pieces, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(pieces / "input0", data / "input0")
@@ -269,6 +271,7 @@ def test_changes_in_transformers_are_imported(masked_lm_folder, tmp_path):
         torch.testing.assert_close(theirs.model(tokens)[0], model.eval()(tokens).logits, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before, changed, parameters",
     [

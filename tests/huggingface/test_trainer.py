@@ -45,6 +45,7 @@ def train(model, tokenizer, rows, collator, folder, steps=25, **options) -> list
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
 
+@pytest.mark.slow
 def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(masked_lm_folder, trust_remote_code=True)
     rows = [tokenizer(text, truncation=True) for text in TEXT * 10]
@@ -73,6 +74,7 @@ def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
     assert (tmp_path / "back" / "sentencepiece.bpe.model").is_file()
 
 
+@pytest.mark.slow
 def test_classification(classifier, classifier_folder, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(classifier_folder, trust_remote_code=True)
     rows = [{**tokenizer(text), "labels": i % 2} for i, text in enumerate(TEXT * 10)]

@@ -31,6 +31,7 @@ def names(folder, suffix):
     return sorted(path.name for path in folder.glob(f"*{suffix}"))
 
 
+@pytest.mark.slow
 def test_training_writes_and_deletes_checksums_with_its_checkpoints(patched, mlm_data, tmp_path):
     # Two epochs of about 4 updates, so that checkpoints of epochs and updates are saved, copied and deleted.
     options = ["--save-interval-updates", 1, "--keep-interval-updates", 2, "--keep-last-epochs", 1, "--max-epoch", 2]

@@ -29,6 +29,7 @@ def run(training, tmp_path):
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_create_and_resume(training, tmp_path):
     run = tmp_path / "run"
     assert check_run(training()) == ["starts at update 0"]
@@ -45,6 +46,7 @@ def test_create_and_resume(training, tmp_path):
     assert check_run(training()) == ["training is complete"]
 
 
+@pytest.mark.slow
 def test_rejects_another_configuration_with_the_differences(training, run):
     other = training(**{"model.projected_dim": 4, "model.dropout": 0.5})
     for step in (check_run, create_or_resume):
@@ -88,6 +90,7 @@ def hold(path, held, done):
         done.wait()
 
 
+@pytest.mark.slow
 def test_rejects_a_second_job_in_a_folder(training, run):
     context = multiprocessing.get_context("fork")
     held, done = context.Event(), context.Event()
@@ -102,6 +105,7 @@ def test_rejects_a_second_job_in_a_folder(training, run):
     create_or_resume(training())
 
 
+@pytest.mark.slow
 def test_data_loader_does_not_keep_the_lock(training, run):
     """Forked loaders notice only after up to 5 seconds that their job has ended; the next job may start sooner."""
     context = multiprocessing.get_context("fork")

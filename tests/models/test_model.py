@@ -72,6 +72,7 @@ def test_number_of_matrices_at_base_size(sharing, expected):
     assert len(set(pointers)) == len(pointers)
 
 
+@pytest.mark.slow
 def test_sizes_of_architectures():
     assert {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith("linformer_roberta")} == set(ARCHITECTURES)
     assert ARCHITECTURES["linformer_roberta"] == ARCHITECTURES["linformer_roberta_base"]

@@ -43,6 +43,7 @@ def spoil(monkeypatch):
     return spoil
 
 
+@pytest.mark.slow
 @pytest.mark.fault("non-finite gradients")
 @pytest.mark.parametrize("bad, value", [(3, NAN), (10, INF), *random_moments(15)])
 def test_error_names_update_epoch_iterations_and_samples(bad, value, spoil, mlm_data, tmp_path):
@@ -139,6 +140,7 @@ def test_finite_metric_of_a_non_finite_loss_selects_no_best_checkpoint(mlm_data,
     assert len(warned) == 1 and best == 1
 
 
+@pytest.mark.slow
 @pytest.mark.fault("non-finite validation loss")
 def test_patience_ignores_a_first_non_finite_loss(mlm_data, tmp_path, monkeypatch, caplog):
     """Each later validation is better than the one before, except the last two."""

@@ -99,6 +99,7 @@ def test_flags_and_yaml_train_the_same_model(mlm_data, class_data, tmp_path, var
     )
 
 
+@pytest.mark.slow
 def test_kept_layers_keep_their_k(mlm_data, tmp_path):
     deep = ["--encoder-layers", "3", "--projected-dim", "8,4,2"]
     train(mlm_data, tmp_path / "deep", *deep, updates=1)

@@ -120,6 +120,7 @@ def test_equals_equation_7(sharing, case, init, local_window):
 SHARING_AND_K = [*((sharing, 4) for sharing in SHARING), *((sharing, 5) for sharing in SHARING), ("none", "1/4/11")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n, local_window", [(12, 3), (13, 0)])
 @pytest.mark.parametrize("sharing, k", SHARING_AND_K)
 @pytest.mark.parametrize("projection", PROJECTIONS)

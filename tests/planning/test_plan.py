@@ -116,6 +116,7 @@ def test_buckets_copy_the_gradients_on_several_gpus():
     )
 
 
+@pytest.mark.slow
 def test_hours_grow_with_n_only_with_full_attention():
     hours = {(s, n): build_plan(base_run(n, s), H100, 8).hours for s in ("layerwise", None) for n in (512, 32768)}
     assert hours["layerwise", 32768] < hours["layerwise", 512] < hours[None, 512] < hours[None, 32768] / 5
@@ -149,6 +150,7 @@ def test_rejected_arguments(arguments, message):
         build_plan(base_run(), V100, **{"gpus": 64, **arguments})
 
 
+@pytest.mark.slow
 def test_error_says_what_would_fit():
     large = base_run(65536, "headwise")
     with pytest.raises(ValueError, match="65,536 tokens") as error:

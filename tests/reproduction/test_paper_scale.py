@@ -122,6 +122,7 @@ def test_a_figure_is_submitted(paper, text, tmp_path):
     assert not [*(tmp_path / "ledger").iterdir()]
 
 
+@pytest.mark.slow
 def test_a_figure_is_read_back_once_all_is_trained(finished, tmp_path):
     figure = find("figure-3c").paper_scale
     for model, seed in RUNS:
@@ -251,6 +252,7 @@ def trained(finished):
     return {model: folders[model, 1] for model in MODELS}
 
 
+@pytest.mark.slow
 def test_record(paper, trained, text, scores, tmp_path):
     save_rules("figure-3c", tmp_path / "runs")
     scores.bits = {"key-value": 2.0}
@@ -310,6 +312,7 @@ def test_record(paper, trained, text, scores, tmp_path):
         verify("figure-3c-paper-plan2", tmp_path / "ledger", Inputs(tmp_path / "runs", text))
 
 
+@pytest.mark.slow
 def test_runs_that_were_submitted_one_by_one_have_no_rules(paper, trained, text, scores, tmp_path):
     """Today's are not from before them. The text may be a link."""
     (tmp_path / "link").symlink_to(text)
@@ -317,6 +320,7 @@ def test_runs_that_were_submitted_one_by_one_have_no_rules(paper, trained, text,
     assert read(tmp_path / "ledger/figure-3c-paper-plan2.json").rules is None and not (tmp_path / "runs/paper").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "device, cuda, expected", [("cuda", True, "cuda"), ("cuda", False, "cpu"), ("cpu", True, "cpu")]
 )
@@ -337,12 +341,14 @@ def test_a_dry_run_with_nothing_to_submit(paper, trained, text, tmp_path):
     assert not [*(tmp_path / "ledger").iterdir()] and not (tmp_path / "submitted").exists()
 
 
+@pytest.mark.slow
 def test_runs_on_another_text_are_rejected(paper, trained, text, tmp_path):
     other = shutil.copytree(text, tmp_path / "other")
     said = paper("figure-3c", "--data", other)
     assert f"{text}/shard0" in said and f"{other}/shard0" in said and "n512-roberta" in said
 
 
+@pytest.mark.slow
 def test_runs_on_one_of_two_shards_are_rejected(paper, finished, two_shards, tmp_path):
     for model, seed in RUNS:
         finished(model, seed, data=two_shards / "shard0")
@@ -373,6 +379,7 @@ def test_a_run_of_another_model_is_rejected(paper, trained, text, section, key, 
     assert str(trained["layerwise"]) in said and f"{section}.{key} " in said and f"got {value};" in said
 
 
+@pytest.mark.slow
 def test_damaged_runs_are_rejected(paper, trained, text, scores, tmp_path):
     folder = trained["layerwise"]
     whole = (folder / "config.yaml").read_text()

@@ -132,6 +132,7 @@ def test_full_attention_is_the_identity_and_stays_it():
     assert not linformer.encoder.layers[0].self_attn.E().equal(before)
 
 
+@pytest.mark.slow
 def test_training_is_repeatable_and_learns():
     """Two pairs in a short sequence."""
     task = RecallTask(12, distance=2, num_pairs=2, num_keys=2, num_noise=1)

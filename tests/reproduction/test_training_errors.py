@@ -66,6 +66,7 @@ def test_damage_is_found_before_other_runs_are_trained(measure, runs, trainer, p
     assert damaged.exists() == (content is not None)
 
 
+@pytest.mark.slow
 def test_runs_and_text_can_be_moved(measure, finished_runs, runs, trainer, copied_text, text, tmp_path):
     """The runs were trained in another folder; the text is a copy behind a link, or its only shard."""
     (tmp_path / "link").symlink_to(copied_text)
@@ -120,6 +121,7 @@ def there(finished_runs):
     return finished_runs[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["sizes", "seeds", "runs"])
 def test_a_record_of_another_plan_is_rejected(warm_start, there, runs, text, key):
     inputs = Inputs(runs, text)
@@ -145,6 +147,7 @@ def test_a_record_of_other_data_is_rejected(warm_start, there, runs, text):
             check("smoke", Inputs(runs, text), [record])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ORDER)
 def test_a_record_whose_runs_are_elsewhere_is_rejected(warm_start, there, runs, text, missing):
     (runs / "smoke" / missing / "done").unlink()

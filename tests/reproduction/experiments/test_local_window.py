@@ -46,6 +46,7 @@ def test_roberta_has_learned_and_need_not_have_converged(roberta, expected):
 SIZES = {"layers": 2, "width": 128, "heads": 4}
 
 
+@pytest.mark.slow
 def test_chart_of_perplexity_over_operations():
     bits = {"roberta": (4.0, 4.1), label(8, 0): (5.0, 5.1), label(16, 0): (4.0, 4.6), label(8, 4): (4.5, 4.1)}
     found = trained("local-window", bits, configuration={"n": 64, "sizes": SIZES})

@@ -56,6 +56,7 @@ def counted():
     return found
 
 
+@pytest.mark.slow
 def test_bytes_of_both_models(counted):
     """Width 64, two heads, in fp16: per position a Transformer holds scores and weights and seven times the width; a
     Linformer of small k no more than in its feed-forward, ten times the width."""

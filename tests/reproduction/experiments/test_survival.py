@@ -35,6 +35,7 @@ def record(inputs, tmp_path_factory):
     return ledger.read(folder / "survival-smoke.json")
 
 
+@pytest.mark.slow
 def test_record(record, inputs, tmp_path, capsys):
     shares = {(m.k, m.model, m.layer): m.value for m in record.select(METRIC)}
     assert len(shares) == (1 + len(K_DIVISORS)) * len(REACHES) * 2 and all(value <= 1 for value in shares.values())

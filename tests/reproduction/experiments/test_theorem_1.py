@@ -149,6 +149,7 @@ def test_what_does_not_exist_has_a_share(values, found):
     assert {m.metric: (m.value, m.interval, m.repetitions) for m in measurements} == found
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_once_for_both_theorems(tmp_path, monkeypatch):
     inputs = Inputs(runs=tmp_path)
     (first,) = find("theorem-1").measure("smoke", inputs, "it")

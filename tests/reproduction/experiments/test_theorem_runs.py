@@ -93,6 +93,7 @@ def test_a_run_without_neighbor_heads_is_measured_again(run, small, tmp_path):
     assert record.commit == current_commit() and record.measurements == run[1].measurements
 
 
+@pytest.mark.slow
 def test_verified(run, small, tmp_path):
     """In a folder of its own, with the same draws."""
     find("theorem-1").publish([run[1]], "smoke", tmp_path)

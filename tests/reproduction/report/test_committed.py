@@ -38,6 +38,7 @@ def texts(page):
         return build.build(RESULTS, PAGE, README)
 
 
+@pytest.mark.slow
 def test_the_committed_report_is_up_to_date(texts, page):
     """Another version of matplotlib may draw a tick elsewhere; the numbers of a picture are in the page."""
     same_pictures = f'{build.GENERATOR}{matplotlib.__version__}">' in page

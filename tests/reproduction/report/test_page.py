@@ -208,6 +208,7 @@ def test_what_is_not_measured_says_so(tmp_path):
     assert "Verdict: **not measured**.\n" in text
 
 
+@pytest.mark.slow
 def test_a_figure_of_the_registry(tmp_path):
     """Figure 3 (a) from a record of ``reproduce``, in the report of all experiments but no drawing twice."""
     ledger.write(trained({"roberta": 5.0, "k=32": 5.1, "k=16": 5.5, "k=8": 6.0}), tmp_path)
