@@ -211,7 +211,11 @@ class LinformerRobertaEncoder(RobertaEncoder):
 
     def extract_features(self, src_tokens, return_all_hiddens=False, positions=None, token_embeddings=None, **unused):
         """Features (B, n, d) of tokens (B, n), or (B, m, d) with ``positions`` (B, m)."""
-        x, hiddens = self.sentence_encoder(src_tokens, positions, return_all_hiddens, token_embeddings)
+        # Each group would add its own quantization noise to the weights, and be compiled for its own sizes.
+        use_length_groups = self.args.quant_noise_pq == 0 and not self.args.compile
+        x, hiddens = self.sentence_encoder(
+            src_tokens, positions, return_all_hiddens, token_embeddings, use_length_groups=use_length_groups
+        )
         # fairseq expects hidden states as (n, B, d).
         return x, {"inner_states": hiddens and [h.transpose(0, 1) for h in hiddens]}
 

@@ -15,7 +15,8 @@ from ..config import LinformerConfig
 from .attention import LinearFactory, gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
-from .length_groups import group_by_length
+from .length_groups import Group, count_group_positions, group_by_length
+from .projection import LearnedProjection
 
 
 class LinformerEncoder(nn.Module):
@@ -102,9 +103,9 @@ class LinformerEncoder(nn.Module):
         projection = None if self.E is None else self.E()
         layers = self._select_layers()
         hiddens = [x] if return_all_hiddens else []  # a list of one would keep it in memory
-        use_length_groups = use_length_groups and bool(layers) and not return_all_hiddens and _can_run_in_groups(x)
-        if use_length_groups and padding_mask is not None:
-            x = self._run_in_groups(layers, x, padding_mask, projection, positions)
+        groups = [] if return_all_hiddens or not use_length_groups else self._find_groups(layers, x, padding_mask)
+        if groups and padding_mask is not None:
+            x = self._run_in_groups(groups, layers, x, padding_mask, projection, positions)
         else:
             for i, layer in enumerate(layers, start=1):
                 x = self._run(layer, x, padding_mask, projection, positions if i == len(layers) else None)
@@ -134,8 +135,18 @@ class LinformerEncoder(nn.Module):
         keep_layer = torch.empty(len(self.layers)).uniform_() > self.config.layerdrop
         return [layer for layer, keep in zip(self.layers, keep_layer) if keep]
 
+    def _find_groups(self, layers: list[nn.Module], x: Tensor, padding_mask: Tensor | None) -> list[Group]:
+        """Groups of similar length if they save time, otherwise an empty list."""
+        if padding_mask is None or not layers or not _can_run_in_groups(x):
+            return []
+        projections = [module for module in layers[0].modules() if isinstance(module, LearnedProjection)]
+        entries = sum(p.numel() for projection in projections for p in projection.parameters(recurse=False))
+        groups = group_by_length(padding_mask.expand(x.shape[:2]), count_group_positions(entries, x.size(2)))
+        return groups if len(groups) > 1 else []
+
     def _run_in_groups(
         self,
+        groups: list[Group],
         layers: list[nn.Module],
         x: Tensor,
         padding_mask: Tensor,
@@ -143,7 +154,7 @@ class LinformerEncoder(nn.Module):
         positions: Tensor | None,
     ) -> Tensor:
         """Run the layers on one group of sentences of similar length after another: (B, n, d) to (B, m or n, d)."""
-        groups = group_by_length(padding_mask)
+        padding_mask = padding_mask.expand(x.shape[:2])
         order = torch.cat([group.rows for group in groups])
         # One index_select for all groups: the gradient of each would be as large as the batch.
         parts = x.index_select(0, order).split([len(group.rows) for group in groups])
@@ -151,7 +162,7 @@ class LinformerEncoder(nn.Module):
         for (rows, length), part in zip(groups, parts):
             mask = padding_mask[rows, :length]
             # Positions after the end of the group are padding: any feature will do.
-            group_positions = None if positions is None else positions[rows].clamp(max=length - 1)
+            group_positions = None if positions is None else positions.expand(len(x), -1)[rows].clamp(max=length - 1)
             group_mask = mask if mask.any() else None
             y = part[:, :length]
             for i, layer in enumerate(layers, start=1):
@@ -173,10 +184,11 @@ class LinformerEncoder(nn.Module):
 
 def _can_run_in_groups(x: Tensor) -> bool:
     """Groups save time on a CPU only. With several ranks, sharded layers must be called equally often on each; a
-    compiled graph must not depend on lengths."""
+    compiled or traced graph must not depend on lengths."""
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     has_ranks = is_distributed and torch.distributed.get_world_size() > 1
-    return x.device.type == "cpu" and not has_ranks and not torch.compiler.is_compiling()
+    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return x.device.type == "cpu" and x.numel() > 0 and not has_ranks and not is_traced
 
 
 def init_bert_weights(module: nn.Module) -> None:

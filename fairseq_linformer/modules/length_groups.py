@@ -15,6 +15,8 @@ from torch import Tensor
 
 GROUP_POSITIONS = 64
 """Cost of one more group, in positions: its calls, and adding its gradients to those of the weights."""
+ENTRY_COST = 8
+"""Cost of an entry of E or F, which each group computes again, times d^2, in positions; a position costs about d^2."""
 MAX_LENGTHS = 64
 """Distinct lengths per batch at most: with n > MAX_LENGTHS, lengths are rounded up to multiples of
 ceil(n / MAX_LENGTHS). The search is quadratic in them."""
@@ -29,28 +31,34 @@ class Group(NamedTuple):
     """Positions of each: at least the longest sentence."""
 
 
-def group_by_length(padding_mask: Tensor) -> list[Group]:
+def count_group_positions(entries: int, width: int) -> int:
+    """The cost of one more group in positions, with so many entries of E and F in a layer of width d."""
+    return GROUP_POSITIONS + ENTRY_COST * entries // width**2
+
+
+def group_by_length(padding_mask: Tensor, group_positions: int) -> list[Group]:
     """Split a batch into the cheapest groups, shortest first.
 
     Args:
         padding_mask: (B, n), True at padding; padding before the last token counts toward the length. A sentence
             without tokens has length 1.
+        group_positions: the cost of one more group.
     """
     n = padding_mask.size(1)
     step = -(-n // MAX_LENGTHS)
-    ends = torch.where(padding_mask, 0, torch.arange(1, n + 1)).amax(1).clamp(min=1)
+    ends = torch.where(padding_mask, 0, torch.arange(1, n + 1, device=padding_mask.device)).amax(1).clamp(min=1)
     rounded = ((ends + step - 1) // step * step).clamp(max=n)
     lengths, counts = rounded.unique(return_counts=True)
     groups, rows, start = [], rounded.argsort(stable=True), 0
-    for length, count in cheapest_groups(lengths.tolist(), counts.tolist()):
+    for length, count in cheapest_groups(lengths.tolist(), counts.tolist(), group_positions):
         groups.append(Group(rows[start : start + count], length))
         start += count
     return groups
 
 
-def cheapest_groups(lengths: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
+def cheapest_groups(lengths: Sequence[int], counts: Sequence[int], group_positions: int) -> list[tuple[int, int]]:
     """The (length, number of sentences) of each group, shortest first, with the smallest sum of positions and
-    ``GROUP_POSITIONS`` per group.
+    ``group_positions`` per group.
 
     Args:
         lengths: in ascending order.
@@ -61,7 +69,7 @@ def cheapest_groups(lengths: Sequence[int], counts: Sequence[int]) -> list[tuple
         options, rows = [], 0
         for start in range(end - 1, -1, -1):
             rows += counts[start]
-            options.append((costs[start] + rows * lengths[end - 1] + GROUP_POSITIONS, start))
+            options.append((costs[start] + rows * lengths[end - 1] + group_positions, start))
         cost, start = min(options)
         costs.append(cost)
         starts.append(start)

@@ -12,9 +12,10 @@ from omegaconf import OmegaConf
 from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
-from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
+from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig, linformer_roberta
 from fairseq_linformer.models.linformer_roberta import masked_positions
 from fairseq_linformer.models.shapes import OPTION_BUFFERS
+from fairseq_linformer.modules import length_groups
 from fairseq_linformer.modules.projection import count_matrices
 
 SMALL = dict(
@@ -305,6 +306,17 @@ def test_quantization_noise_is_applied_as_in_roberta():
     before = {name: noisy.get_submodule(name).weight.clone() for name in hooked}
     noisy.train()(batch)
     assert all(not torch.equal(before[name], noisy.get_submodule(name).weight) for name in hooked)
+
+
+@pytest.mark.parametrize("options, calls", [({}, 2), (dict(quant_noise_pq=0.5), 1), (dict(compile=True), 1)], ids=str)
+def test_noise_is_drawn_and_layers_are_compiled_for_whole_batches(options, calls, monkeypatch):
+    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 0)
+    monkeypatch.setattr(length_groups, "ENTRY_COST", 0)
+    monkeypatch.setattr(linformer_roberta, "compile_layers", lambda layers: None)
+    model, called = build(**options).train(), []
+    model.encoder.sentence_encoder.layers[0].register_forward_hook(lambda *_: called.append(1))
+    model(tokens(16, 9))
+    assert len(called) == calls
 
 
 def test_checkpointing_and_offloading_keep_the_gradients():

@@ -5,7 +5,6 @@ from itertools import combinations, pairwise
 import pytest
 import torch
 
-from fairseq_linformer.modules import encoder as encoder_module
 from fairseq_linformer.modules import length_groups
 from fairseq_linformer.modules.length_groups import MAX_LENGTHS, cheapest_groups, group_by_length
 
@@ -20,33 +19,29 @@ def batch(lengths=LENGTHS, n=12, seed=0):
     return tokens.masked_fill(torch.arange(n) >= torch.tensor(lengths).unsqueeze(1), 1)
 
 
-def cost(groups):
-    return sum(length * rows + length_groups.GROUP_POSITIONS for length, rows in groups)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_other_groups_are_cheaper(seed, monkeypatch):
+@pytest.mark.parametrize("group_positions", [1, 10, 100])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_other_groups_are_cheaper(seed, group_positions):
     generator = torch.Generator().manual_seed(seed)
-    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", (1, 10, 100)[seed % 3])
     lengths = sorted({*torch.randint(1, 60, (7,), generator=generator).tolist()})
     counts = torch.randint(1, 9, (len(lengths),), generator=generator).tolist()
-    found = cheapest_groups(lengths, counts)
+    found = cheapest_groups(lengths, counts, group_positions)
     assert sum(rows for _, rows in found) == sum(counts)
     every = []
     for number in range(len(lengths)):
         for cuts in combinations(range(1, len(lengths)), number):
             bounds = [0, *cuts, len(lengths)]
             every.append([(lengths[end - 1], sum(counts[start:end])) for start, end in pairwise(bounds)])
-    assert found in every and cost(found) == min(map(cost, every))
+    costs = [sum(length * rows + group_positions for length, rows in groups) for groups in every]
+    assert costs[every.index(found)] == min(costs)
 
 
 @pytest.mark.parametrize("n", [1, 5, MAX_LENGTHS, 1000])
-def test_each_sentence_is_in_a_group_that_holds_it(n, monkeypatch):
-    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
+def test_each_sentence_is_in_a_group_that_holds_it(n):
     mask = torch.rand(40, n, generator=torch.Generator().manual_seed(n)) < 0.9
     mask[0], mask[1] = True, False
     ends = [max([1, *((~row).nonzero().flatten() + 1).tolist()]) for row in mask]
-    groups = group_by_length(mask)
+    groups = group_by_length(mask, 1)
     assert sorted(torch.cat([group.rows for group in groups]).tolist()) == list(range(40))
     assert groups[-1].length == n and len(groups) <= MAX_LENGTHS
     step = -(-n // MAX_LENGTHS)
@@ -108,14 +103,48 @@ def test_positions_after_the_end_of_a_group(monkeypatch):
 
 
 def test_when_a_batch_runs_whole(monkeypatch):
-    """With hidden states, several ranks, on other devices, without padding, and when another group costs more than it
-    saves."""
+    """With hidden states, on other devices, without padding or sentences, and when another group costs more than it
+    saves, be it because E and F are large."""
     encoder, tokens = build().eval(), batch()
     assert count_calls(encoder, tokens) == 1
     monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
+    monkeypatch.setattr(length_groups, "ENTRY_COST", 0)
     assert count_calls(encoder, tokens) > 1
     assert count_calls(encoder, batch([12] * 8)) == count_calls(encoder, tokens, return_all_hiddens=True) == 1
-    assert count_calls(encoder.to("meta"), tokens.to("meta"), padded=True) == 1
+    assert count_calls(encoder, tokens[:0], padded=True) == 1
+    assert count_calls(build().to("meta"), tokens.to("meta"), padded=True) == 1
+    monkeypatch.setattr(length_groups, "ENTRY_COST", 8 * 8)  # times 12 k entries and d^2 = 8^2, d = 8
+    assert count_calls(encoder, tokens) == 1
+    layerwise = build(sharing="layerwise").eval()  # whose E is computed once for all layers
+    assert count_calls(layerwise, tokens) > 1
+
+
+class Features(torch.nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, tokens):
+        return self.encoder(tokens)[0]
+
+
+def test_traced_batches_and_those_of_several_ranks_run_whole(monkeypatch):
+    """A trace would cut off longer sentences of other batches."""
+    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 1)
+    encoder, tokens = build(projection="random").eval(), batch()
+    other = tokens.flip(0)
+    traced = torch.jit.trace(Features(encoder), tokens, check_trace=False)
+    torch.testing.assert_close(traced(other), encoder(other, use_length_groups=False)[0])
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    assert not encoder_module._can_run_in_groups(torch.ones(1))
+    assert count_calls(encoder, tokens) == 1
+
+
+def test_masks_and_positions_of_all_sentences(monkeypatch):
+    """A mask of one row, and positions of one row, are those of each sentence."""
+    monkeypatch.setattr(length_groups, "GROUP_POSITIONS", 0)
+    encoder, tokens = build().eval(), batch()
+    mask, positions = tokens[1:2].eq(1), torch.tensor([[0, 2]])
+    whole = encoder(tokens, padding_mask=mask, use_length_groups=False)[0]
+    torch.testing.assert_close(encoder(tokens, padding_mask=mask)[0][:, :3], whole[:, :3])
+    torch.testing.assert_close(encoder(tokens, positions)[0], encoder(tokens, positions.expand(8, -1))[0])
