@@ -16,7 +16,7 @@ from torch import Tensor
 GROUP_POSITIONS = 64
 """Cost of one more group, in positions: its calls, and adding its gradients to those of the weights."""
 ENTRY_COST = 8
-"""Cost of an entry of E or F, which each group computes again, times d^2, in positions; a position costs about d^2."""
+"""Cost of an entry of E or F, which each group computes again, in positions of width d, times d^2."""
 MAX_LENGTHS = 64
 """Distinct lengths per batch at most: with n > MAX_LENGTHS, lengths are rounded up to multiples of
 ceil(n / MAX_LENGTHS). The search is quadratic in them."""
