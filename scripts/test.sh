@@ -8,9 +8,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh
-# The models are tiny, and some tests run two processes: more threads would only slow them down. One worker more than
-# cores, because tests with Slurm mostly wait.
+# The models are tiny, and some tests run two processes: more threads would only slow them down.
 export OMP_NUM_THREADS=1
 [ $# -gt 0 ] || set -- -m "not long"
-workers=$(($(.venv/bin/python -c "import os; print(len(os.sched_getaffinity(0)))") + 1))
+workers=$(.venv/bin/python -c "import os; print(len(os.sched_getaffinity(0)))")
 exec .venv/bin/python -m pytest -q -n "$((workers < 4 ? workers : 4))" --dist worksteal "$@"
