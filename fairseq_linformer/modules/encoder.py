@@ -16,7 +16,7 @@ from .attention import LinearFactory, gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
 from .length_groups import Group, count_group_positions, group_by_length
-from .projection import LearnedProjection
+from .projection import learned_projections
 
 
 class LinformerEncoder(nn.Module):
@@ -139,9 +139,8 @@ class LinformerEncoder(nn.Module):
         """Groups of similar length if they save time, otherwise an empty list."""
         if padding_mask is None or not layers or not _can_run_in_groups(x):
             return []
-        projections = [module for module in layers[0].modules() if isinstance(module, LearnedProjection)]
-        entries = sum(p.numel() for projection in projections for p in projection.parameters(recurse=False))
-        groups = group_by_length(padding_mask.expand(x.shape[:2]), count_group_positions(entries, x.size(2)))
+        entries = sum(projection.parameter.numel() for projection in learned_projections(layers[0]))
+        groups = group_by_length(padding_mask, count_group_positions(entries, x.size(2)))
         return groups if len(groups) > 1 else []
 
     def _run_in_groups(
@@ -154,7 +153,6 @@ class LinformerEncoder(nn.Module):
         positions: Tensor | None,
     ) -> Tensor:
         """Run the layers on one group of sentences of similar length after another: (B, n, d) to (B, m or n, d)."""
-        padding_mask = padding_mask.expand(x.shape[:2])
         order = torch.cat([group.rows for group in groups])
         # One index_select for all groups: the gradient of each would be as large as the batch.
         parts = x.index_select(0, order).split([len(group.rows) for group in groups])

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .windows import ceil_div
+
 GROUP_POSITIONS = 64
 """Cost of one more group, in positions: its calls, and adding its gradients to those of the weights."""
 ENTRY_COST = 8
@@ -45,7 +47,7 @@ def group_by_length(padding_mask: Tensor, group_positions: int) -> list[Group]:
         group_positions: the cost of one more group.
     """
     n = padding_mask.size(1)
-    step = -(-n // MAX_LENGTHS)
+    step = ceil_div(n, MAX_LENGTHS)
     ends = torch.where(padding_mask, 0, torch.arange(1, n + 1, device=padding_mask.device)).amax(1).clamp(min=1)
     rounded = ((ends + step - 1) // step * step).clamp(max=n)
     lengths, counts = rounded.unique(return_counts=True)

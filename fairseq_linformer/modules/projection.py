@@ -433,9 +433,14 @@ def initial_matrix(init: str, k: int, n: int) -> Tensor:
     return nn.init.normal_(matrix, std={"normal": 0.02, "jl": 1 / math.sqrt(k)}[init])
 
 
+def learned_projections(module: nn.Module) -> list[LearnedProjection]:
+    """Each stored E and F of a module; those of all heads are one tensor if their sizes are equal."""
+    return [m for m in module.modules() if isinstance(m, LearnedProjection)]
+
+
 def count_matrices(module: nn.Module) -> int:
     """Number of distinct matrices or kernels of a model.
 
     With 12 layers and 12 heads 288 without sharing, and 24, 12 and 1 with the three kinds of section 4 of the paper.
     """
-    return sum(m.heads or 1 for m in module.modules() if isinstance(m, LearnedProjection))
+    return sum(projection.heads or 1 for projection in learned_projections(module))

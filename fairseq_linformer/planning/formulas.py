@@ -18,13 +18,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.local_window import gathers_outputs, plan_chunks
 from ..modules.order import Order, cheapest_order, count_multiplications
-from ..modules.projection import HeadProjections, LearnedProjection, LinearProjection, Projection
+from ..modules.projection import HeadProjections, LinearProjection, Projection, learned_projections
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,6 @@ def count_parameters(model: PlannedModel) -> ParameterCounts:
     frozen = [p for p in encoder.parameters() if not p.requires_grad]
     buffers = encoder.buffers() if model.linear else ()
     return ParameterCounts(trainable + head, projections, sum(t.numel() for t in [*frozen, *buffers]))
-
-
-def learned_projections(module: nn.Module) -> list[LearnedProjection]:
-    """Each stored E and F of a module; those of all heads are one tensor if their sizes are equal."""
-    return [m for m in module.modules() if isinstance(m, LearnedProjection)]
 
 
 def num_embedding_parameters(model: PlannedModel) -> int:

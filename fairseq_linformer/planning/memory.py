@@ -20,7 +20,8 @@ from torch import nn
 from ..modules.local_window import plan_chunks
 from ..modules.order import Order
 from ..modules.pooling import Convolution, MaxPool
-from .formulas import Batch, PlannedModel, count_parameters, learned_projections, plan_attention
+from ..modules.projection import learned_projections
+from .formulas import Batch, PlannedModel, count_parameters, plan_attention
 
 INDEX_BYTES, STATISTIC_BYTES = 8, 4
 """Bytes of an integer (token, position, target), and of a mean, a deviation or a log-sum-exp."""

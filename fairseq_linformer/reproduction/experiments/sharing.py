@@ -14,7 +14,7 @@ from torch._subclasses import FakeTensorMode
 
 from ...models import LinformerRobertaModel
 from ...models.stub_task import StubTask
-from ...modules.projection import LearnedProjection, count_matrices
+from ...modules.projection import count_matrices, learned_projections
 from ...planning.configs import VOCAB_SIZE
 from ..cells import rule
 from ..counting_experiment import CountingExperiment
@@ -33,9 +33,7 @@ def count_parameters() -> Iterator[Measurement]:
         with FakeTensorMode():  # shapes without memory
             args = Namespace(arch="linformer_roberta_base", sharing=sharing, projected_dim=str(K), projection="linear")
             model = LinformerRobertaModel.build_model(args, StubTask(VOCAB_SIZE, N))
-        in_projections = [
-            p for m in model.modules() if isinstance(m, LearnedProjection) for p in m.parameters() if p.requires_grad
-        ]
+        in_projections = [p for m in learned_projections(model) for p in m.parameters() if p.requires_grad]
         yield Measurement(metric="matrices", sharing=sharing, value=count_matrices(model), unit="matrices")
         yield Measurement(
             metric="parameters_in_them",

@@ -66,6 +66,7 @@ def test_records(results, inputs, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_head_of_other_options_is_rejected(results, inputs):
     origin = Path(inputs[-1]) / "smoke" / NAME / "head.json"
     kept = origin.read_text()
@@ -76,6 +77,7 @@ def test_a_head_of_other_options_is_rejected(results, inputs):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_only_the_head_is_trained(results, inputs, tmp_path):
     folder, data = Path(inputs[-1]) / "smoke", Path(inputs[inputs.index("--data") + 1]) / "shard0"
     before = read_checkpoint(folder / "models/transformer/model.pt")
