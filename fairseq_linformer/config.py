@@ -19,7 +19,9 @@ SHARING = ("none", "headwise", "key-value", "layerwise")
 PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
 POOLS = ("mean-pool", "max-pool")
 """Projections without a matrix or kernel to share."""
-PROJECTION_INITS = {"linear": ("average", "staggered", "normal", "xavier", "jl"), "conv": ("average", "normal")}
+INITS_WITH_WINDOWS = ("average", "staggered", "graded")
+"""Initializations of a linear E whose rows correspond to windows."""
+PROJECTION_INITS = {"linear": (*INITS_WITH_WINDOWS, "normal", "xavier", "jl"), "conv": ("average", "normal")}
 """Initializations of the learned projections."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
 
@@ -119,8 +121,9 @@ class LinformerConfig:
     projection_init: str | None = setting(
         None,
         "initialization of E and F: average (of windows); staggered (average, shifted by half a window in every second "
-        "layer, with overlapping windows of keys); normal (standard deviation 0.02, as in the authors' code); xavier; "
-        "jl (variance 1/k) (default: staggered if each layer has its own linear E, else average)",
+        "layer, with overlapping windows of keys); graded (staggered, with windows of one position for the first k / 2 "
+        "positions and longer ones for the others); normal (standard deviation 0.02, as in the authors' code); "
+        "xavier; jl (variance 1/k) (default: staggered if each layer has its own linear E, else average)",
         choices=PROJECTION_INITS["linear"],
     )
     """See ``modules/projection.py`` and ``resolved_init``."""
@@ -233,7 +236,7 @@ class LinformerConfig:
     def has_windows(self) -> bool:
         """Whether projected positions of a new model correspond to windows of the input."""
         if self.projection == "linear":
-            return self.resolved_init in ("average", "staggered")
+            return self.resolved_init in INITS_WITH_WINDOWS
         return self.projection != "random"
 
     @property

@@ -1,5 +1,6 @@
 """Conversion of any fairseq RoBERTa to a Linformer: all its weights, plus E and F."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..models.authors_plugin import is_authors_state_dict
@@ -12,8 +13,8 @@ from .files import get_cfg_section, replace_model, resolve_model
 def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
 
-    Weights and dictionary are RoBERTa's; E and F are initialized as in a new model. Initialized as window averages,
-    k = n is RoBERTa itself, and k = n / 2 averages its keys and values in pairs.
+    Weights and dictionary are RoBERTa's; a linear E and F are ``graded`` by default, so that inputs of at most k / 2
+    tokens keep their features. With k = n, all inputs do.
 
     Args:
         checkpoint: from ``read_checkpoint``.
@@ -43,6 +44,14 @@ def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
         encoder_layers_to_keep=None,
     )
     model.update({key: value for key, value in options.items() if value is not None})
+    model["projection_init"] = converted_init(model)
     args, config = resolve_model(model, state)
     state.pop(ENCODER + "version", None)
     return replace_model(checkpoint, fit_state_dict(state, config), {"_name": args.arch, **collect_options(args)})
+
+
+def converted_init(options: Mapping[str, Any]) -> str | None:
+    """``projection_init`` of a conversion with these options: a linear E and F are ``graded`` by default."""
+    is_linear = (options.get("projection") or "linear") == "linear"
+    chosen: str | None = options.get("projection_init")
+    return chosen or ("graded" if is_linear else None)

@@ -168,7 +168,7 @@ def add_model_options(parser: Any, required: bool) -> None:
     parser.add_argument(
         "--projection-init",
         choices=PROJECTION_INITS["linear"],
-        help="initialization of E and F (default: as in a new model)",
+        help="initialization of E and F (default: graded if they are linear, which keeps inputs of up to k / 2 tokens)",
     )
     parser.add_argument(
         "--max-positions", type=int, metavar="N", help="n, the longest input in tokens (default: the encoder's)"

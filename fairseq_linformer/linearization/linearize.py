@@ -26,6 +26,7 @@ from ..checkpoints.files import (
 )
 from ..checkpoints.from_transformers import MODEL, linformer_of, read_transformers, write_model
 from ..checkpoints.resize import resize
+from ..checkpoints.roberta import converted_init
 from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
@@ -211,12 +212,15 @@ def _describe_origin(options: Linearization) -> dict[str, Any]:
 
 def _values(options: Linearization) -> dict[str, Any]:
     omitted = ("source", "text") if options.measure_at else ("source", "text", "measure_at")
-    return {key: value for key, value in asdict(options).items() if key not in omitted}
+    values = {key: value for key, value in asdict(options).items() if key not in omitted}
+    model = {key: value for key, value in options.model.items() if key != "projection_init"}
+    return {**values, "model": model, "projection_init": converted_init(options.model)}
 
 
 def _check_origin(options: Linearization, out: Path) -> None:
     try:
-        stored = {"amp": False, **read_json(out / ORIGIN)}  # earlier versions had no amp
+        # Earlier versions had no amp, and staggered conversions.
+        stored = {"amp": False, "projection_init": "staggered", **read_json(out / ORIGIN)}
     except (ValueError, TypeError, OSError):
         raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
     for key, value in _describe_origin(options).items():

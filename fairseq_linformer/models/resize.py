@@ -1,10 +1,12 @@
 """Fits a state dict to an encoder with other projections; the mathematics is in ``modules/resize.py``."""
 
+from typing import Any
+
 from torch import Tensor
 
 from ..config import LinformerConfig
 from ..modules.encoder_layer import build_projection
-from ..modules.projection import NO_WINDOWS
+from ..modules.projection import HeadProjections, Projection
 from ..modules.resize import resize_positions, resize_projection, scale_projected_dim
 from ..projected_dim import Dim
 from .shapes import ENCODER, PADDING_IDX, POSITIONS, group_projections, infer_config, max_positions, record_options
@@ -12,18 +14,22 @@ from .shapes import ENCODER, PADDING_IDX, POSITIONS, group_projections, infer_co
 
 def scale_projected_dims(state: dict[str, Tensor], n: int) -> list[Dim]:
     """k of each layer that keeps the features of short inputs with ``n`` positions."""
-    windowed = all(
-        not entries.keys() & {"weight", "delta"}
-        or "conv" in entries
-        or float(entries.get("windows", NO_WINDOWS)) != NO_WINDOWS
-        for entries in group_projections(state).values()
-    )
+    config = infer_config(state)
+    modules: dict[tuple[int, str], Any] = {
+        position: _load(build_projection(config, *position), state, prefix)
+        for prefix, position in projection_prefixes(config).items()
+    }
+    heads = {key: list(m.heads) if isinstance(m, HeadProjections) else [m] for key, m in modules.items()}
+    windowed = all(head.layout is not None for each in heads.values() for head in each)
 
-    def scale(k: int) -> int:
-        return scale_projected_dim(k, max_positions(state), n, windowed)
+    def scale(head: Any) -> int:
+        return scale_projected_dim(head.k, head.n, n, head.layout.prefix if windowed else None)
 
-    dims = infer_config(state).projected_dims
-    return [scale(k) if isinstance(k, int) else tuple(map(scale, k)) for k in dims]
+    dims: list[Dim] = []
+    for layer, dim in enumerate(config.projected_dims):
+        scaled = [scale(head) for head in heads.get((layer, "E"), heads[0, "E"])]
+        dims.append(scaled[0] if isinstance(dim, int) else tuple(scaled))
+    return dims
 
 
 def fit_state_dict(state: dict[str, Tensor], config: LinformerConfig) -> dict[str, Tensor]:
@@ -42,16 +48,19 @@ def fit_state_dict(state: dict[str, Tensor], config: LinformerConfig) -> dict[st
     old_config = infer_config(state, config) if old_prefixes else None
     for prefix, (layer, which) in projection_prefixes(config).items():
         module = build_projection(config, layer, which)
-        entries = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-        if entries and old_config is not None:
-            old = build_projection(old_config, layer, which)
-            old.load_state_dict(entries)
-            if (old.n, old_config.projected_dims[layer]) == (module.n, config.projected_dims[layer]):
-                module.load_state_dict(entries)
+        if old_config is not None and any(key.startswith(prefix) for key in state):
+            if (max_positions(state), old_config.projected_dims[layer]) == (module.n, config.projected_dims[layer]):
+                _load(module, state, prefix)
             else:
-                resize_projection(old, module)
+                resize_projection(_load(build_projection(old_config, layer, which), state, prefix), module)
         new.update({prefix + key: value for key, value in module.state_dict().items()})
     return new
+
+
+def _load(module: Projection, state: dict[str, Tensor], prefix: str) -> Projection:
+    """Load the entries of a prefix into a module, and return it."""
+    module.load_state_dict({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
+    return module
 
 
 def projection_prefixes(config: LinformerConfig, encoder: str = ENCODER) -> dict[str, tuple[int, str]]:

@@ -2,14 +2,15 @@
 
     n, k before, n', k' after resizing
 
-An input of up to min(n, n') positions keeps its features if the window length stays the same, k' / n' = k / n, or,
-without windows, if k' is a multiple of k. The exception is an input that reaches the last window, which ends at n or
-n'.
+An input of up to min(n, n') positions keeps its features if the length of regular windows stays the same, as with the
+k' of ``scale_projected_dim``, or, without windows, if k' is a multiple of k. The exception is an input that reaches the
+last window, which ends at n or n'.
 
 - Position embeddings are repeated or truncated.
 - A matrix with windows (windows.py) is the average of its windows plus a learned difference. The average is computed
   for k' and n'. The difference is repeated along the diagonal in blocks of k rows and n positions, without the row of a
-  separate first position, and truncated; then its rows are merged or split by the overlap of old and new windows.
+  separate first position, and truncated; with a longer prefix only the blocks of regular windows are repeated. Then its
+  rows are merged or split by the overlap of old and new windows.
 - A matrix without windows, whose rows all read the whole input, is repeated from left to right or truncated; then its
   rows are merged or split by the overlap of k and k' equal parts. Splitting repeats a row, which leaves the attention
   unchanged. If rows compensate for missing tokens (projection.py), they are divided by sqrt(n' / n).
@@ -24,8 +25,8 @@ import torch
 from torch import Tensor
 
 from .pooling import Convolution
-from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, windows_of
-from .windows import Windows
+from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, round_prefix, windows_of
+from .windows import Windows, ceil_div
 
 
 def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
@@ -61,21 +62,49 @@ def resize_projection(old: Projection, new: Projection) -> None:
         entries = {"window_options": source.window_options}
         if isinstance(head, LinearProjection):
             entries["windows"] = source.windows
-            windows = windows_of(float(source.windows), head.k, head.n, source.layout and source.layout.separate_first)
+            windows = source.layout and resize_windows(source.layout, float(source.windows), head.k, head.n)
             values = [
                 resize_matrix(E, head.k, head.n, each.layout, windows, each.fills, each.overlaps)
                 for E, each in matrices_of_head
             ]
             entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
+            if windows is not None:
+                entries["window_options"] = source.window_options.clone()
+                entries["window_options"][0] = windows.prefix
         elif isinstance(head, Convolution):
             values = [resize_kernel(kernel, head.layout.width) for kernel, _ in matrices_of_head]
             entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
         head.load_state_dict(entries, strict=False)
 
 
-def scale_projected_dim(k: int, old_n: int, n: int, windowed: bool) -> int:
-    """k' that keeps the features of short inputs: the same window length, or without windows the same k."""
-    return max(1, min(n, round(k * n / old_n))) if windowed else min(k, n)
+def scale_projected_dim(k: int, old_n: int, n: int, prefix: int | None) -> int:
+    """k' that keeps the features of short inputs: the same length of regular windows, or without windows the same k.
+
+    Args:
+        prefix: of the windows; None without windows.
+    """
+    if prefix is None:
+        return min(k, n)
+    first = min(prefix, k - 1)
+    if first > 1:
+        return n if n <= first else first + scale_projected_dim(k - first, old_n - first, n - first, 0)
+    return max(1, min(n, round(k * n / old_n)))
+
+
+def resize_windows(old: Windows, delay: float, k: int, n: int) -> Windows:
+    """The windows of k' and n'. A prefix longer than 1 stays as it is with the k' of ``scale_projected_dim``, and
+    changes in proportion to other k'.
+
+    Args:
+        delay: the value of the buffer ``windows``.
+    """
+    prefix = old.prefix
+    if prefix > 1:
+        first = old.num_separate
+        prefix = round_prefix(first * k // scale_projected_dim(old.k, old.N, n, first))
+    windows = windows_of(delay, k, n, prefix)
+    assert windows is not None
+    return windows
 
 
 def resize_matrix(
@@ -104,17 +133,22 @@ def resize_matrix(
     old_k, old_n = E.shape
     if (old_k, old_n) == (k, n):
         return E.clone()
-    num_copies = -(-n // old_n)
     if old is None or new is None:
         resized = _overlap(torch.arange(k + 1) * old_k, torch.arange(old_k + 1) * k).to(E)
-        return resized @ E.repeat(1, num_copies)[:, :n] * (math.sqrt(old_n / n) if fills else 1)
+        return resized @ E.repeat(1, ceil_div(n, old_n))[:, :n] * (math.sqrt(old_n / n) if fills else 1)
     start, resized = (w.triangle().to(E) if overlaps else w.average().to(E) for w in (old, new))
     difference = E - start
-    repeated = difference.clone()
-    repeated[: old.num_separate] = 0
-    num_rows = scale_projected_dim(old_k, old_n, n, windowed=True)
-    learned: Tensor = torch.block_diag(difference, *[repeated] * (num_copies - 1))[:num_rows, :n]
-    scaled = replace(old, k=num_rows, N=n, offset=min(old.offset, n // num_rows - 1))
+    first = old.num_separate
+    if first > 1:
+        repeated = difference[first:, first:]
+    else:
+        repeated = difference.clone()
+        repeated[:first] = 0
+    num_blocks = ceil_div(n - old_n, repeated.size(1)) if n > old_n else 0
+    num_rows = scale_projected_dim(old_k, old_n, n, old.prefix)
+    learned: Tensor = torch.block_diag(difference, *[repeated] * num_blocks)[:num_rows, :n]
+    scaled = replace(old, k=num_rows, N=n, offset=0)
+    scaled = replace(scaled, offset=min(old.offset, scaled.shortest - 1))
     return resized + _overlap(new.edges(), scaled.edges()).to(E) @ learned
 
 

@@ -1,18 +1,23 @@
 """Windows: N positions split into k adjacent intervals.
 
     B sentences, n positions of this input, m query positions, N = max_positions, k windows, k' of them that this input
-    reaches, W = ceil(N / k) positions of the longest regular window, d width
+    reaches, W = ceil(N / k) positions of the longest regular window, d width, p positions of the prefix
 
 Regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``, for any k <= N:
 lengths differ by at most one. Windows depend on N, not on the input, so a position is in the same window in every
 sentence. An input of n < N positions reaches the first k' windows, the last one possibly only in part.
 
-Many heads of trained encoders attend to the first position, ``<s>``, when they need no other token; averaging it with
-text breaks them. ``separate_first`` makes it a window of its own: regular windows start at position 1, and the last one
-also covers the remaining positions, at most W - 1. With k = N each window is one position either way.
+Each of the first p positions, the prefix, is a window of its own, and regular windows start at position p. With k = N
+each window is one position for any p.
 
-An ``offset``, less than the shortest regular window N // k, shifts all edges to later positions, except both ends and
-the end of a separate first window: the first regular window is longer and the last one shorter.
+- p = 1: many heads of trained encoders attend to the first position, ``<s>``, when they need no other token; averaging
+  it with text breaks them. Regular windows are as long as with p = 0, and the last one also covers the remaining
+  positions, at most W - 1.
+- p > 1: the k - p regular windows divide the other N - p positions, i.e. N and k above become N - p and k - p. An input
+  of at most p positions is not averaged.
+
+An ``offset``, less than the shortest regular window, shifts all edges to later positions, except both ends and those of
+the prefix: the first regular window is longer and the last one shorter.
 """
 
 from collections.abc import Callable
@@ -30,24 +35,25 @@ class Windows:
     Attributes:
         k, N: number of windows and of positions.
         offset: number of positions by which the edges are shifted.
-        separate_first: whether the first position is a window of its own; ignored for k = 1.
+        prefix: p; at most k - 1 are used.
 
     Raises:
-        ValueError: k is not between 1 and N, or the offset is not less than N // k.
+        ValueError: k is not between 1 and N, the prefix is negative, or the offset is not less than the shortest
+            regular window.
     """
 
     k: int
     N: int
     offset: int = 0
-    separate_first: bool = False
+    prefix: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.N:
             raise ValueError(f"k must be between 1 and n ({self.N}), got {self.k}")
-        if not 0 <= self.offset < self.N // self.k:
-            raise ValueError(
-                f"offset must be at least 0 and less than a window ({self.N // self.k}), got {self.offset}"
-            )
+        if self.prefix < 0:
+            raise ValueError(f"prefix must be at least 0, got {self.prefix}")
+        if not 0 <= self.offset < self.shortest:
+            raise ValueError(f"offset must be at least 0 and less than a window ({self.shortest}), got {self.offset}")
 
     @property
     def width(self) -> int:
@@ -55,23 +61,35 @@ class Windows:
         return -(-self.N // self.k)
 
     @property
+    def shortest(self) -> int:
+        """Positions of the shortest regular window, before a shift."""
+        N, k = self._regular
+        return N // k
+
+    @property
     def num_separate(self) -> int:
-        """Number of positions before the regular windows: 0 or 1."""
-        return int(self.separate_first and self.k > 1)
+        """Number of positions before the regular windows: p, but at most k - 1."""
+        return min(self.prefix, self.k - 1)
+
+    @property
+    def _regular(self) -> tuple[int, int]:
+        """Positions and number of the windows that determine the length of regular ones."""
+        first = self.num_separate
+        return (self.N, self.k) if first <= 1 else (self.N - first, self.k - first)
 
     def edges(self, device: torch.device | None = None) -> Tensor:
         """(k + 1,): the start of each window, and N."""
-        first = self.num_separate
-        edges = torch.arange(self.k + 1 - first, device=device) * self.N // self.k + first
+        first, (N, k) = self.num_separate, self._regular
+        edges = torch.arange(self.k + 1 - first, device=device) * N // k + first
         edges[1:] += self.offset
         edges[-1] = self.N
-        return F.pad(edges, (first, 0))
+        return torch.cat([torch.arange(first, device=device), edges])
 
     def num_reached(self, n: int) -> int:
         """k', the number of windows that start before position n."""
-        first = self.num_separate
-        num_regular = ceil_div((n - first - self.offset) * self.k, self.N)
-        num_regular = torch.sym_max(1, torch.sym_min(self.k - first, num_regular))  # n is symbolic in torch.export
+        first, (N, k) = self.num_separate, self._regular
+        num_regular = ceil_div(torch.sym_max(0, n - first - self.offset) * k, N)  # n is symbolic in torch.export
+        num_regular = torch.sym_max(1, torch.sym_min(self.k - first, num_regular))
         reached: int = torch.sym_max(1, torch.sym_min(n, first + num_regular))
         return reached
 
@@ -89,13 +107,14 @@ class Windows:
 
     def triangle(self, device: torch.device | None = None) -> Tensor:
         """The (k, N) matrix of overlapping windows. The weights of row i decrease linearly from the middle of window i
-        to zero at N / k positions from it, and sum to one. A separate first position is in its own row only. With k = N
+        to zero at N / k positions from it, and sum to one. A position of the prefix is in its own row only. With k = N
         it is the identity. In double precision."""
+        first, (N, k) = self.num_separate, self._regular
         edges = self.edges(device).double()
         middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
-        weights = (1 - (torch.arange(self.N, device=device) - middles).abs() * self.k / self.N).clamp(min=0)
-        if self.num_separate:
-            weights[1:, 0] = weights[0, 1:] = 0
+        weights = (1 - (torch.arange(self.N, device=device) - middles).abs() * k / N).clamp(min=0)
+        weights[:first] = 0
+        weights[:, :first] = torch.eye(self.k, first, device=device)
         return weights / weights.sum(1, keepdim=True)
 
     def counts(self, n: int, padding_mask: Tensor | None, device: torch.device | None = None) -> Tensor:
@@ -124,7 +143,7 @@ class Windows:
         counts_near = before.gather(1, near.expand(before.size(0), -1, -1).flatten(1)).view(-1, *near.shape[1:]).diff()
         return before[:, edges].diff().unsqueeze(1) - counts_near
 
-    # Pooling and convolution read windows as rows of W positions.
+    # Pooling and convolution read windows as rows of W positions. Offsets and longer prefixes are not supported.
 
     def num_rows(self, n: int) -> int:
         """The number of rows of ``split``."""
@@ -135,7 +154,7 @@ class Windows:
         """Split (B, n, d) into rows of W positions, (B, rows, W, d), with zeros where a row has no position.
 
         Each reached window is a row. Positions of the last window beyond W form another row, which ``merge`` combines
-        with it. A separate first position is the last of its row. Offsets are not supported.
+        with it. A separate first position is the last of its row.
         """
         n, first, W = x.size(1), self.num_separate, self.width
         if self.N % self.k == 0:

@@ -18,6 +18,7 @@ from .shared_work import LOCKS, Unit, lock
 from .text import find_shards
 
 MODELS, TRANSFORMER, SOURCE = "models", "transformer", "source.json"
+STAGGERED = "staggered"
 
 
 @dataclass(frozen=True)
@@ -27,21 +28,24 @@ class EncoderModel:
     Attributes:
         n: max_positions of the distillation.
         local_window: W.
+        start: ``--projection-init``.
     """
 
     n: int
     k: int | None = None
     sharing: str = "headwise"
     local_window: int = 0
+    start: str = STAGGERED
 
     @property
     def name(self) -> str:
         """
-        >>> EncoderModel(512).name, EncoderModel(512, 128, local_window=16).name
-        ('transformer', 'k128-headwise-w16')
+        >>> EncoderModel(512).name, EncoderModel(512, 128, local_window=16, start="graded").name
+        ('transformer', 'k128-headwise-w16-graded')
         """
         window = f"-w{self.local_window}" if self.local_window else ""
-        return TRANSFORMER if self.k is None else f"k{self.k}-{self.sharing}{window}"
+        start = f"-{self.start}" if self.start != STAGGERED else ""
+        return TRANSFORMER if self.k is None else f"k{self.k}-{self.sharing}{window}{start}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -51,7 +55,12 @@ class EncoderModel:
             "projected_dim": self.k,
             "sharing": self.sharing,
             "local_window": self.local_window,
+            "projection_init": self.start,
         }
+
+    def describe(self) -> dict[str, Any]:
+        """The model for a record. Until 2026-11-25 records had no ``start``, and all models were staggered."""
+        return {key: value for key, value in asdict(self).items() if (key, value) != ("start", STAGGERED)}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from ..checkpoints.from_transformers import MODEL
@@ -47,7 +46,7 @@ class EncoderTasks(MemberExperiment[Member]):
         return {
             "seeds": list(sizes.seeds),
             "recipe": list(sizes.recipes[member.task]),
-            "distilled": asdict(member.model),
+            "distilled": member.model.describe(),
             "distillation": plan(sizes.distillation, checksums(inputs.data)),
         }
 

@@ -21,7 +21,7 @@ import torch
 from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import from_roberta
-from ..config import PROJECTION_INITS, LinformerConfig
+from ..config import INITS_WITH_WINDOWS, PROJECTION_INITS, LinformerConfig
 from ..files import atomic, read_json
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
@@ -36,8 +36,6 @@ CONFIG = CONFIGS / "pretrain" / "base.yaml"
 LOG, ORIGIN = "reproduce.txt", ".origin.json"
 WINDOWS = "first position separate, sizes counted"
 """Windows of a new model."""
-WINDOWED = ("average", "staggered")
-"""Initializations of a linear projection that have windows."""
 AUTHORS = ", authors' start"
 """Suffix of the label of a model from ``as_authors``."""
 
@@ -114,7 +112,7 @@ def convert(checkpoint: dict[str, Any], model: Model, seed: int) -> dict[str, An
         projected_dim=str(model.k),
         sharing=model.sharing,
         projection=model.projection,
-        projection_init=model.start,
+        projection_init=model.start or default_start(model.sharing, model.projection),
         local_window=model.local_window,
         window_sizes=model.window_sizes,
     )
@@ -126,7 +124,7 @@ def fill_defaults(run: Mapping[str, Any]) -> dict[str, Any]:
     filled, model = dict(run), dict(run.get("model", {}))
     if "k" in model:
         has_windows = model["projection"] != "random" and (
-            model["projection"] != "linear" or model["start"] in (None, *WINDOWED)
+            model["projection"] != "linear" or model["start"] in (None, *INITS_WITH_WINDOWS)
         )
         model = {"local_window": 0, "windows": "regular" if has_windows else None, **model}
         filled["model"] = model

@@ -12,30 +12,38 @@ import math
 import torch
 
 
-def windows(k, N, offset=0, separate_first=False):
+def lengths_of(k, N, prefix):
+    """Windows of one position at the start, and two numbers whose ratio is the length of the others."""
+    first = min(prefix, k - 1)
+    return first, *((N - first, k - first) if first > 1 else (N, k))
+
+
+def windows(k, N, offset=0, prefix=0):
     """The positions of each of k windows, of an input of up to N."""
-    first = 1 if separate_first and k > 1 else 0
-    starts = [i * N // k + first + (offset if i > 0 else 0) for i in range(k - first)]
-    edges = [0] * first + starts + [N]
+    first, positions, regular = lengths_of(k, N, prefix)
+    starts = [i * positions // regular + first + (offset if i > 0 else 0) for i in range(k - first)]
+    edges = [*range(first), *starts, N]
     return [range(start, end) for start, end in itertools.pairwise(edges)]
 
 
 def windows_of(projection):
     """The windows of a projection, or None; read from a module's buffers."""
     k, N = projection.k, projection.n
-    separate_first = bool(projection.window_options[0])
+    prefix = int(projection.window_options[0])
     delay = float(getattr(projection, "windows", 0))
-    return None if delay == -1 else windows(k, N, int(delay * (N // k)), separate_first)
+    _, positions, regular = lengths_of(k, N, prefix)
+    return None if delay == -1 else windows(k, N, int(delay * (positions // regular)), prefix)
 
 
-def triangle(held, N, separate_first):
-    """Weights of overlapping windows: from the middle of each window to zero at N / k positions from it."""
+def triangle(held, N, prefix):
+    """Weights of overlapping windows: from the middle of each window to zero at the length of regular ones from it."""
     weights = torch.zeros(len(held), N, dtype=torch.float64)
+    first, positions, regular = lengths_of(len(held), N, prefix)
     for j, window in enumerate(held):
         for p in range(N):
-            weights[j, p] = max(0.0, 1 - abs(p - (window[0] + window[-1]) / 2) * len(held) / N)
-            if separate_first and len(held) > 1 and (j == 0) != (p == 0):
-                weights[j, p] = 0.0
+            weights[j, p] = max(0.0, 1 - abs(p - (window[0] + window[-1]) / 2) * regular / positions)
+            if j < first or p < first:
+                weights[j, p] = float(j == p)
     return weights / weights.sum(1, keepdim=True)
 
 
@@ -58,9 +66,9 @@ def matrix_rows(E, held, N, fills, weights=None):
     return rows
 
 
-def pooled_rows(kind, held, N, separate_first, fills, kernel=None):
+def pooled_rows(kind, held, N, prefix, fills, kernel=None):
     """Rows of mean-pool, max-pool or conv; ``kernel`` is (d_h, W)."""
-    k, first = len(held), 1 if separate_first and len(held) > 1 else 0
+    k, first = len(held), 1 if prefix and len(held) > 1 else 0
 
     def rows(Y):
         result = {}
@@ -91,14 +99,14 @@ def rows_of(projection, heads):
     if isinstance(projection, HeadProjections):
         return [rows_of(head, 1)[0] for head in projection.heads]
     held, N = windows_of(projection), projection.n
-    separate_first, fills, _ = map(bool, projection.window_options)
-    weights = triangle(held, N, separate_first) if int(projection.window_options[1]) == 2 else None
+    prefix, fills = int(projection.window_options[0]), bool(projection.window_options[1])
+    weights = triangle(held, N, prefix) if int(projection.window_options[1]) == 2 else None
     if isinstance(projection, (MeanPool, MaxPool)):
         kind = "mean-pool" if isinstance(projection, MeanPool) else "max-pool"
-        return [pooled_rows(kind, held, N, separate_first, fills)] * heads
+        return [pooled_rows(kind, held, N, prefix, fills)] * heads
     values = projection().expand(heads, *projection().shape[-2:])
     if isinstance(projection, Convolution):
-        return [pooled_rows("conv", held, N, separate_first, fills, kernel) for kernel in values]
+        return [pooled_rows("conv", held, N, prefix, fills, kernel) for kernel in values]
     return [matrix_rows(E, held, N, fills, weights) for E in values]
 
 

@@ -33,7 +33,7 @@ def make(
 
     Args:
         init: with "random" E and F have random entries and windows, as a trained model has them.
-        loaded: whether the first position has its own window, and whether rows make up for missing tokens.
+        loaded: whether there is a prefix, and whether rows make up for missing tokens.
     """
     torch.manual_seed(seed)
     learns = projection in PROJECTION_INITS
@@ -51,7 +51,7 @@ def make(
         local_window=local_window,
         window_sizes=window_sizes,
     )
-    layer = 1 if init == "staggered" else 0  # the one whose windows begin later
+    layer = 1 if init in ("staggered", "graded") else 0  # the one whose windows begin later
     E = build_projection(config, layer)
     F = build_projection(config, layer, "F") if config.has_separate_values else None
     attention = LinearMultiheadAttention(d, heads, E, F, shared=config.has_single_projection, local_window=local_window)
@@ -67,7 +67,7 @@ def make(
                     torch.nn.init.normal_(module.start, std=0.5)
     for module in [*E.modules(), *(F.modules() if F else ())]:
         if isinstance(module, WindowedProjection):
-            module.window_options[0] = loaded[0]
+            module.window_options[0] *= loaded[0]
             module.window_options[1] *= loaded[1]
             module.read_options()
     return attention, E, F or E
@@ -95,7 +95,17 @@ LENGTHS = {"n": [N, N], "shorter than k": [K - 2, K - 2], "between k and n": [K 
 
 
 @pytest.mark.parametrize(
-    "init, local_window", [("random", 0), ("average", 0), ("normal", 0), ("staggered", 0), ("random", 2), ("normal", 2)]
+    "init, local_window",
+    [
+        ("random", 0),
+        ("average", 0),
+        ("normal", 0),
+        ("staggered", 0),
+        ("graded", 0),
+        ("random", 2),
+        ("normal", 2),
+        ("graded", 2),
+    ],
 )
 @pytest.mark.parametrize("case", LENGTHS)
 @pytest.mark.parametrize("sharing", SHARING)
@@ -179,7 +189,8 @@ def test_any_shape_length_mask_and_positions(data):
     sharing = data.draw(st.sampled_from(SHARING), "sharing")
     lengths = data.draw(st.lists(st.integers(1, n), min_size=1, max_size=4), "lengths")
     projection = data.draw(st.sampled_from(PROJECTIONS), "projection")
-    init = "average" if projection == "random" else data.draw(st.sampled_from(["random", "average"]), "start")
+    inits = ["average"] if projection == "random" else ["random", "average"] + ["graded"] * (projection == "linear")
+    init = data.draw(st.sampled_from(inits), "start")
     if sharing == "none" and data.draw(st.booleans(), "nonuniform"):
         k = "/".join(str(data.draw(st.integers(1, n))) for _ in range(heads))
     local_window = data.draw(st.integers(0, n - 1), "local window")

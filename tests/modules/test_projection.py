@@ -9,10 +9,10 @@ import torch
 from fairseq.optim.adafactor import Adafactor
 from fairseq.optim.adam import Adam as FairseqAdam
 
-from fairseq_linformer.config import PROJECTION_INITS, LinformerConfig
+from fairseq_linformer.config import PROJECTION_INITS, SHARING, LinformerConfig
 from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
 from fairseq_linformer.modules.encoder_layer import build_projection
-from fairseq_linformer.modules.projection import initial_matrix
+from fairseq_linformer.modules.projection import graded_prefix, initial_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
 from fairseq_linformer.modules.windows import Windows
 
@@ -26,41 +26,45 @@ def test_window_averages_by_hand():
     expected = torch.tensor([[1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0], [0, 0, 0, 0.5, 0.5]])
     assert torch.equal(Windows(3, 5).average(), expected)
     # The first position alone: regular windows follow, and the last one takes the rest.
-    assert Windows(3, 6, 0, True).edges().tolist() == [0, 1, 3, 6]
-    assert Windows(3, 6, 1, True).edges().tolist() == [0, 1, 4, 6]
-    assert Windows(1, 6, 0, True).edges().tolist() == [0, 6]
-    for separate_first in (False, True):
-        assert torch.equal(Windows(4, 4, 0, separate_first).average(), torch.eye(4))
+    assert Windows(3, 6, 0, 1).edges().tolist() == [0, 1, 3, 6]
+    assert Windows(3, 6, 1, 1).edges().tolist() == [0, 1, 4, 6]
+    assert Windows(1, 6, 0, 1).edges().tolist() == [0, 6]
+    # The first three positions alone: two windows divide the other seven.
+    assert Windows(5, 10, 0, 3).edges().tolist() == [0, 1, 2, 3, 6, 10]
+    assert Windows(5, 10, 2, 3).edges().tolist() == [0, 1, 2, 3, 8, 10]
+    assert Windows(2, 10, 0, 3).edges().tolist() == [0, 1, 10]
+    for prefix in range(5):
+        assert torch.equal(Windows(4, 4, 0, prefix).average(), torch.eye(4))
 
 
 @pytest.mark.parametrize("N", range(1, 12))
 def test_windows_by_counting(N):
     """Against the definition, for every k, n, offset and padding."""
-    for k, separate_first in itertools.product(range(1, N + 1), (False, True)):
-        for offset in range(N // k):
-            layout, expected = Windows(k, N, offset, separate_first), windows(k, N, offset, separate_first)
-            assert layout.sizes().tolist() == [len(window) for window in expected]
-            assert torch.equal((layout.average() > 0).sum(0), torch.ones(N, dtype=torch.long))
-            torch.testing.assert_close(layout.average().sum(1), torch.ones(k))
-            for n in range(1, N + 1):
-                reached = [window for window in expected if window[0] < n]
-                assert layout.num_reached(n) == len(reached)
-                padding = torch.rand(2, n) < 0.4
-                real = [[p for p in range(n) if not mask[p]] for mask in padding]
-                counts = [[len({*window} & {*tokens}) for window in reached] for tokens in real]
-                assert layout.counts(n, padding).tolist() == counts
-                assert layout.counts(n, None).tolist() == [[len({*window} & {*range(n)}) for window in reached]]
-                for reach in (1, 3):
-                    outside = layout.counts_outside(n, padding, reach, torch.arange(n).unsqueeze(0))
-                    far = [[{p for p in tokens if abs(p - t) > reach} for t in range(n)] for tokens in real]
-                    assert outside.tolist() == [[[len({*w} & each) for w in reached] for each in b] for b in far]
+    every = itertools.product(range(1, N + 1), (0, 1, 2, N // 2), range(N))
+    for k, prefix, offset in {(k, p, offset) for k, p, offset in every if offset < Windows(k, N, 0, p).shortest}:
+        layout, expected = Windows(k, N, offset, prefix), windows(k, N, offset, prefix)
+        assert layout.sizes().tolist() == [len(window) for window in expected]
+        assert torch.equal((layout.average() > 0).sum(0), torch.ones(N, dtype=torch.long))
+        torch.testing.assert_close(layout.average().sum(1), torch.ones(k))
+        for n in range(1, N + 1):
+            reached = [window for window in expected if window[0] < n]
+            assert layout.num_reached(n) == len(reached)
+            padding = torch.rand(2, n) < 0.4
+            real = [[p for p in range(n) if not mask[p]] for mask in padding]
+            counts = [[len({*window} & {*tokens}) for window in reached] for tokens in real]
+            assert layout.counts(n, padding).tolist() == counts
+            assert layout.counts(n, None).tolist() == [[len({*window} & {*range(n)}) for window in reached]]
+            for reach in (1, 3):
+                outside = layout.counts_outside(n, padding, reach, torch.arange(n).unsqueeze(0))
+                far = [[{p for p in tokens if abs(p - t) > reach} for t in range(n)] for tokens in real]
+                assert outside.tolist() == [[[len({*w} & each) for w in reached] for each in b] for b in far]
 
 
 @pytest.mark.parametrize("N", range(1, 12))
 def test_windows_split_into_rows(N):
     """``split``, ``split_mask`` and ``merge`` against the definition, for every k and n."""
-    for k, separate_first in itertools.product(range(1, N + 1), (False, True)):
-        layout, expected = Windows(k, N, 0, separate_first), windows(k, N, 0, separate_first)
+    for k, prefix in itertools.product(range(1, N + 1), (0, 1)):
+        layout, expected = Windows(k, N, 0, prefix), windows(k, N, 0, prefix)
         for n in range(1, N + 1):
             rows = layout.split(1.0 + torch.arange(n).view(1, n, 1))[..., 0]
             inside = layout.split_mask(n, None)
@@ -78,7 +82,7 @@ def test_more_rows_than_positions_are_rejected():
 def test_columns_and_heads():
     E = LinearProjection(6, 3, heads=2, lr_scale=0.25)
     assert E().shape == (2, 3, 6)
-    assert torch.equal(E()[1], Windows(3, 6, 0, True).average())
+    assert torch.equal(E()[1], Windows(3, 6, 0, 1).average())
     matrix = torch.randn(3, 6)
     E.set_(matrix)
     assert torch.equal(E(), matrix.expand(2, 3, 6))
@@ -120,7 +124,7 @@ def test_a_frozen_projection_loads_a_learnt_one_and_the_other_way_round():
 
 def test_a_plain_matrix_loads_as_itself_and_all_its_rows_are_attended_to():
     E = LinearProjection(6, 3, lr_scale=0.0625)
-    assert E.layout == Windows(3, 6, 0, True) and E.num_reached(2) == 2
+    assert E.layout == Windows(3, 6, 0, 1) and E.num_reached(2) == 2
     matrix = torch.randn(3, 6)
     E.load_state_dict({"weight": matrix})
     assert torch.equal(E(), matrix)
@@ -150,8 +154,8 @@ def test_pools_by_hand():
     x = torch.tensor([[1.0, 5.0, -2.0, -4.0, -6.0]]).unsqueeze(-1)  # of an input of up to 6: positions 0, 1-2, 3-5
     assert MeanPool(6, 3).reduce(x).flatten().tolist() == [1, 1.5, -5]
     assert MaxPool(6, 3).reduce(x).flatten().tolist() == [1, 5, -4]
-    assert MeanPool(6, 3, separate_first=False).reduce(x).flatten().tolist() == [3, -3, -6]
-    assert MaxPool(6, 3, separate_first=False).reduce(x).flatten().tolist() == [5, -2, -6]
+    assert MeanPool(6, 3, prefix=0).reduce(x).flatten().tolist() == [3, -3, -6]
+    assert MaxPool(6, 3, prefix=0).reduce(x).flatten().tolist() == [5, -2, -6]
     padding = torch.tensor([[False, False, True, True, True]])
     x = x.masked_fill(padding.unsqueeze(-1), 0)
     assert MeanPool(6, 3).reduce(x, None, padding).flatten().tolist() == [1, 5, 0]
@@ -167,7 +171,7 @@ def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, in
     """All positions alike for windows, independent ones without; padded or not. Of version 0.2 it falls with it."""
     torch.manual_seed(0)
     shape = dict(layers=2, attention_heads=1, embed_dim=256)
-    sharing = "headwise" if init == "staggered" else "key-value"  # windows of keys overlap
+    sharing = "headwise" if init in ("staggered", "graded") else "key-value"  # windows of keys overlap
     E = build_projection(LinformerConfig(10, 512, 256, sharing, kind, init, **shape), layer=1)
     one = torch.randn(1, 1, 256)
     x = torch.randn(1, 512, 256) if E.layout is None else one.expand(1, 512, 256)
@@ -187,7 +191,7 @@ def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, in
 def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
     """It has no ``window_options``: no separate first position, missing tokens are zero, sizes are not counted."""
     E = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
-    assert E.layout.separate_first and E.fills and E.proportional
+    assert E.layout.prefix and E.fills and E.proportional
     old = {key: value for key, value in E.state_dict().items() if key != "window_options"}
     if kind == "linear":
         old = {"weight": Windows(3, 6).average(), "windows": torch.tensor(0.0)}
@@ -265,7 +269,7 @@ def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
 
 
 def test_shifted_windows():
-    E = LinearProjection(6, 3, delay=0.5, separate_first=False)
+    E = LinearProjection(6, 3, delay=0.5, prefix=0)
     assert E().gt(0).tolist() == [
         [True, True, True, False, False, False],
         [False, False, False, True, True, False],
@@ -276,6 +280,8 @@ def test_shifted_windows():
     assert E.bias(torch.empty(1, 5, 2), padding).flatten().tolist() == [-math.inf, 0]
     with pytest.raises(ValueError, match="offset .* got 2"):
         Windows(3, 6, 2)
+    with pytest.raises(ValueError, match="prefix .* got -1"):
+        Windows(3, 6, 0, -1)
 
 
 @pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])
@@ -283,7 +289,7 @@ def test_staggered(sharing):
     """In every second layer the windows are shifted by half a window; those of keys overlap where values have F."""
     config = LinformerConfig(10, 16, 4, sharing, projection_init="staggered", layers=2, attention_heads=2, embed_dim=8)
     for layer, offset in enumerate((0, 2)):
-        layout = Windows(4, 16, offset, True)
+        layout = Windows(4, 16, offset, 1)
         for which in "EF":
             E = build_projection(config, layer, which)
             overlaps = which == "E" and sharing != "key-value"
@@ -295,15 +301,40 @@ def test_staggered(sharing):
         assert (again.layout, again.overlaps) == (layout, E.overlaps)
 
 
+@pytest.mark.parametrize("sharing", SHARING)
+def test_graded(sharing):
+    """k / 2 windows of one position, then staggered ones; a short input is not averaged."""
+    config = LinformerConfig(10, 20, 6, sharing, projection_init="graded", layers=2, attention_heads=2, embed_dim=8)
+    for layer, offset in enumerate((0, 0 if sharing == "layerwise" else 2)):
+        E = build_projection(config, layer)
+        assert E.layout == Windows(6, 20, offset, 3) and E.layout.sizes().tolist()[:3] == [1, 1, 1]
+        x = torch.randn(2, 3, 8)
+        assert torch.equal(E.reduce(x, E()), x)
+        loaded = build_projection(replace(config, projection_init=None), layer)
+        loaded.load_state_dict(E.state_dict())
+        assert (loaded.layout, loaded.overlaps) == (E.layout, E.overlaps)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 512, 514, 1000, 4096])
+def test_half_precision_holds_the_prefix(k):
+    prefix = graded_prefix(k)
+    assert max(1, k // 2 - 15) <= prefix <= max(1, k // 2)
+    for dtype in (torch.float16, torch.bfloat16):
+        assert torch.tensor(prefix).to(dtype) == prefix
+
+
 def test_overlapping_windows_by_hand():
-    for separate_first in (False, True):
-        assert torch.equal(Windows(3, 3, 0, separate_first).triangle(), torch.eye(3).double())
+    for prefix in range(4):
+        assert torch.equal(Windows(3, 3, 0, prefix).triangle(), torch.eye(3).double())
     inner = torch.tensor([0, 1, 3, 3, 1, 0, 0, 0]).double() / 8
     torch.testing.assert_close(Windows(4, 8).triangle()[1], inner)
-    separate = Windows(4, 8, 0, True).triangle()
+    separate = Windows(4, 8, 0, 1).triangle()
     torch.testing.assert_close(separate[2], inner.roll(1))
     assert separate[0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0] and separate[1:, 0].tolist() == [0, 0, 0]
     torch.testing.assert_close(separate.sum(1), torch.ones(4).double())
+    graded = Windows(4, 8, 0, 2).triangle()  # windows of three positions from position 2 on
+    assert graded[:2].tolist() == torch.eye(2, 8).tolist() and graded[2:, :2].eq(0).all()
+    torch.testing.assert_close(graded[2], torch.tensor([0, 0, 2, 3, 2, 1, 0, 0]).double() / 8)
 
 
 @pytest.mark.parametrize("n, scale", [(8, 1), (16, 1), (64, 1 / 4), (512, 1 / 32), (4096, 1 / 256)])

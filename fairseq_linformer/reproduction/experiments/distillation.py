@@ -11,7 +11,7 @@ once per core.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -197,7 +197,7 @@ class DistillationExperiment(MemberExperiment[EncoderModel]):
 
     def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
         return {
-            "model": asdict(member),
+            "model": member.describe(),
             "distillation": plan(SIZES[scale].distillation(member), checksums(inputs.data)),
         }
 

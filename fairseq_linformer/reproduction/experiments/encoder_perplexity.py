@@ -167,7 +167,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         return identifier(scale, member)
 
     def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
-        return {"sizes": asdict(SIZES[scale]), "model": asdict(member), "text": checksums(inputs.data)}
+        return {"sizes": asdict(SIZES[scale]), "model": member.describe(), "text": checksums(inputs.data)}
 
     def are_finished(self, scale: str, member: EncoderModel, inputs: Inputs) -> list[bool]:
         return _runs(scale, inputs).are_finished(member)

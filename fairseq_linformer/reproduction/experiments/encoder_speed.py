@@ -133,7 +133,7 @@ def _build_runs(
         checkpoint = resize(checkpoint, positions)
         config.max_position_embeddings = positions + 2  # RoBERTa's begin at 2
     theirs = AutoModel.from_config(config, attn_implementation="sdpa").eval()
-    options: dict[str, Any] = {"projected_dim": sizes["k"], "max_positions": positions}
+    options: dict[str, Any] = {"projected_dim": sizes["k"], "max_positions": positions, "projection_init": "staggered"}
     ours = {
         ROBERTA: checkpoint,
         LINFORMER: from_roberta(checkpoint, **options),

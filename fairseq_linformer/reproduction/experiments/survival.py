@@ -20,7 +20,7 @@ from ...checkpoints.from_transformers import MODEL, read_transformers, write_mod
 from ...checkpoints.roberta import from_roberta
 from ...linearization.survival import measure_survival
 from ...machine import current_commit
-from ..encoder_models import check_encoder
+from ..encoder_models import EncoderModel, check_encoder
 from ..records import Measurement, Paper, Record, ScaleName, circumstances, select_reproduced, significant
 from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
 from ..report.charts import Chart, Series
@@ -142,8 +142,8 @@ class SurvivalExperiment(UntrainedExperiment):
                 for k in (1, *(n // divisor for divisor in K_DIVISORS)):
                     for reach in REACHES:
                         student = folder / f"{n}-{k}-{reach}.pt"
-                        options: dict[str, Any] = {"max_positions": n, "projected_dim": k, "local_window": reach}
-                        write_checkpoint(from_roberta(checkpoint, **options), student)
+                        model = EncoderModel(n, k, local_window=reach)
+                        write_checkpoint(from_roberta(checkpoint, **model.options), student)
                         shares = measure_survival(folder / MODEL, student, shard, n, tokens)
                         student.unlink()
                         measurements += [
