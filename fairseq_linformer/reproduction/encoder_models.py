@@ -18,7 +18,7 @@ from .shared_work import LOCKS, Unit, lock
 from .text import find_shards
 
 MODELS, TRANSFORMER, SOURCE = "models", "transformer", "source.json"
-STAGGERED = "staggered"
+STAGGERED, GRADED = "staggered", "graded"
 
 
 @dataclass(frozen=True)

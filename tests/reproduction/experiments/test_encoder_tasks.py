@@ -32,16 +32,16 @@ def test_distilled_finetuned_and_measured_again(tmp_path, capsys):
     with lock(runs / LOCKS / "distill-k1-headwise-w4"):
         main(command)
     assert "2 of 6 runs are left" in capsys.readouterr().out
-    finished = ["imdb-k8-headwise-w4", "imdb-k8-headwise-w4-n64", "imdb-transformer"]
+    finished = ["imdb-k8-headwise-w4-graded", "imdb-k8-headwise-w4-graded-n64", "imdb-transformer"]
     assert {path.stem for path in results.glob("*.json")} == {f"{NAME}-{name}-smoke" for name in finished}
     main(command)
     records = ledger.read_folder(results)
     assert {r.identifier for r in records} == {f"{NAME}-{member.name}-smoke" for member in members(SIZES["smoke"])}
-    resized = ledger.read(results / f"{NAME}-imdb-k8-headwise-w4-n64-smoke.json")
+    resized = ledger.read(results / f"{NAME}-imdb-k8-headwise-w4-graded-n64-smoke.json")
     assert resized.configuration["model"]["max_positions"] == 64
     assert resized.configuration["survival"]["options"]["model"]["local_window"] == 4
     (table, longer) = find(NAME).tables(records)
-    assert [row[0] for row in table.rows] == ["transformer", "k8-headwise-w4", "k1-headwise-w4"]
+    assert [row[0] for row in table.rows] == ["transformer", "k8-headwise-w4-graded", "k1-headwise-w4"]
     assert len(longer.rows) == 1
     capsys.readouterr()
     main(["reproduce", "--verify", f"{NAME}-imdb-k1-headwise-w4-smoke", *inputs[2:], "--results", str(results)])
@@ -54,7 +54,7 @@ def test_distilled_finetuned_and_measured_again(tmp_path, capsys):
 def check_int8(inputs, results):
     """The record of the finished runs' exports."""
     main(["reproduce", "int8", *inputs, "--results", str(results)])
-    measured = ledger.read(results / "int8-imdb-k8-headwise-w4-smoke.json")
+    measured = ledger.read(results / "int8-imdb-k8-headwise-w4-graded-smoke.json")
     assert measured.experiment == "int8"
     accuracy = {m.model: m.value for m in measured.select(int8.ACCURACY)}
     assert accuracy.keys() == {int8.PYTORCH, int8.ONNX, int8.INT8} and accuracy[int8.PYTORCH] == accuracy[int8.ONNX]
@@ -99,7 +99,7 @@ def accuracies(values, seeds=3):
 
 ENCODER = SIZES["encoder"]
 # k = n / 2 with key-value sharing, n / 4 headwise, and both models with a local window.
-HALF, QUARTER, WINDOWED, CONTROL = (ENCODER.models[i] for i in (5, 4, 1, 2))
+HALF, QUARTER, WINDOWED, STAGGERED, CONTROL = (ENCODER.models[i] for i in (6, 5, 1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,7 @@ HALF, QUARTER, WINDOWED, CONTROL = (ENCODER.models[i] for i in (5, 4, 1, 2))
         ("window", WINDOWED, None, 89.11, 89.09),
         ("window", WINDOWED, "sst-2", 89.01, 88.99),
         ("projections", CONTROL, "imdb", 89.79, 90.3),
+        ("graded", STAGGERED, "qnli", 89.79, 90.3),
     ],
 )
 def test_rules(claim, model, task, holds, fails):
