@@ -44,6 +44,7 @@ MODULES = (
     "speed",
     "recall",
     "survival",
+    "short_inputs",
     "distillation",
     "encoder_spectrum",
     "encoder_perplexity",

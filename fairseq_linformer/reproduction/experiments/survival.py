@@ -4,35 +4,24 @@ Usage:
 
     fairseq-linformer reproduce survival --scale encoder --encoder NAME --data TEXT
 
-TEXT is written by ``prepare pretraining`` with the encoder's tokenizer. The share of variance is that of
-``linearization/survival.py``, on held-out text. Nothing is random but the order of the text, so there are no seeds.
+TEXT is written by ``prepare pretraining`` with the encoder's tokenizer.
 """
 
-import json
-import tempfile
-import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from ...checkpoints.files import write_checkpoint
-from ...checkpoints.from_transformers import MODEL, read_transformers, write_model
-from ...checkpoints.roberta import from_roberta
-from ...linearization.survival import measure_survival
-from ...machine import current_commit
-from ..encoder_models import EncoderModel, check_encoder
-from ..records import Measurement, Paper, Record, ScaleName, circumstances, select_reproduced, significant
-from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
+from ..converted_encoders import METRIC, Conversion, ConversionsExperiment
+from ..encoder_models import EncoderModel
+from ..records import Record, select_reproduced
+from ..registry import Claim
 from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..statistics import FAILS, HOLDS, Check, Evaluate, Verdict, combine_records, not_measured
-from ..text import checksums, describe_text, find_shards
 from .local_window import K_DIVISORS, REACHES, label
 
-NAME, METRIC, UNIT = "survival", "surviving_variance", "share of variance"
+NAME = "survival"
 SIZES = {"smoke": ((32,), 512), "encoder": ((128, 512), 16384)}
 """Lengths n, and tokens of held-out text, by scale."""
-TOLERANCE = {UNIT: 0.01}
 NEAR = 0.8
 """Share of the last layer that k = n / 4 needs with the largest W."""
 
@@ -119,70 +108,26 @@ CLAIMS = (
 )
 
 
-class SurvivalExperiment(UntrainedExperiment):
-    """Converts an encoder to Linformers of several n, k and W, and compares hidden states; writes only its record."""
+class SurvivalExperiment(ConversionsExperiment):
+    """Several n, k and W."""
 
     name, title, claims, scales = NAME, "What a converted encoder keeps", CLAIMS, tuple(SIZES)
-    reads = ("data", "encoder")
+    claim = "Share of the variance of an encoder's hidden states that an untrained Linformer keeps"
 
-    def cost(self, scale: str) -> str:
+    def conversions(self, scale: str) -> list[Conversion]:
+        return [
+            Conversion(EncoderModel(n, k, local_window=reach), label(k, reach), (n,))
+            for n in SIZES[scale][0]
+            for k in (1, *(n // divisor for divisor in K_DIVISORS))
+            for reach in REACHES
+        ]
+
+    def tokens(self, scale: str) -> int:
+        return SIZES[scale][1]
+
+    def sizes(self, scale: str) -> dict[str, Any]:
         lengths, tokens = SIZES[scale]
-        models = len(lengths) * (1 + len(K_DIVISORS)) * len(REACHES)
-        return f"{models} conversions, {models * tokens:,} tokens, trains nothing"
-
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        started = time.monotonic()
-        (lengths, tokens), measurements = SIZES[scale], []
-        checkpoint, vocabulary = read_transformers(str(inputs.encoder))
-        shard = find_shards(inputs.data)[0]
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            write_model(folder, checkpoint, vocabulary)
-            for n in lengths:
-                for k in (1, *(n // divisor for divisor in K_DIVISORS)):
-                    for reach in REACHES:
-                        student = folder / f"{n}-{k}-{reach}.pt"
-                        model = EncoderModel(n, k, local_window=reach)
-                        write_checkpoint(from_roberta(checkpoint, **model.options), student)
-                        shares = measure_survival(folder / MODEL, student, shard, n, tokens)
-                        student.unlink()
-                        measurements += [
-                            Measurement(
-                                metric=METRIC,
-                                value=significant(share),
-                                unit=UNIT,
-                                model=label(k, reach),
-                                n=n,
-                                k=k,
-                                layer=layer,
-                            )
-                            for layer, share in enumerate(shares, 1)
-                        ]
-        record = Record(
-            identifier=f"{NAME}-{scale}",
-            experiment=NAME,
-            made_by="reproduce",
-            claim="Share of the variance of an encoder's hidden states that an untrained Linformer keeps",
-            paper=Paper(where="not in the paper"),
-            measurements=measurements,
-            commit=current_commit(),
-            configuration=self.configuration(scale, inputs, checkpoint["provenance"]["imported"]),
-            seconds=round(max(time.monotonic() - started, 0.001), 3),
-            tolerance=TOLERANCE,
-            **circumstances(describe_text(inputs.data), command, cast(ScaleName, scale)),
-        )
-        return [record]
-
-    def configuration(self, scale: str, inputs: Inputs, encoder: dict[str, Any]) -> dict[str, Any]:
-        """All that the numbers depend on."""
-        lengths, tokens = SIZES[scale]
-        sizes = {"lengths": lengths, "tokens": tokens, "k_divisors": K_DIVISORS, "windows": REACHES}
-        text = checksums(inputs.data)
-        return cast(dict[str, Any], json.loads(json.dumps({**sizes, "encoder": encoder, "text": text})))
-
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_encoder(record, inputs)
-        check_configuration(record, self.configuration(record.scale, inputs, record.configuration["encoder"]))
+        return {"lengths": lengths, "tokens": tokens, "k_divisors": K_DIVISORS, "windows": REACHES}
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """Shares of the last layer, and of the mean over layers in parentheses."""

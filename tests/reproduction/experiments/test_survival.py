@@ -6,8 +6,9 @@ pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction.converted_encoders import METRIC, UNIT
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
-from fairseq_linformer.reproduction.experiments.survival import CLAIMS, METRIC, UNIT
+from fairseq_linformer.reproduction.experiments.survival import CLAIMS
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNMEASURED

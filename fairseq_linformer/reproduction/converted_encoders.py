@@ -1,0 +1,100 @@
+"""Encoders converted to Linformers without training, and what they keep; the base of experiments.
+
+The share of variance is that of ``linearization/survival.py``, on held-out text. Nothing is random but the order of the
+text, so there are no seeds.
+"""
+
+import json
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ..checkpoints.files import write_checkpoint
+from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
+from ..checkpoints.roberta import from_roberta
+from ..linearization.survival import measure_survival
+from ..machine import current_commit
+from .encoder_models import EncoderModel, check_encoder
+from .records import Measurement, Paper, Record, ScaleName, circumstances, significant
+from .registry import Inputs, UntrainedExperiment, check_configuration
+from .text import checksums, describe_text, find_shards
+
+METRIC, UNIT = "surviving_variance", "share of variance"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A Linformer, its label in records, and the lengths of the inputs on which it is measured."""
+
+    model: EncoderModel
+    label: str
+    lengths: tuple[int, ...]
+
+
+class ConversionsExperiment(UntrainedExperiment):
+    """Converts an encoder to Linformers, and compares hidden states; writes only its record. A subclass plans them."""
+
+    reads = ("data", "encoder")
+    claim: str
+    """What the record has, in a sentence."""
+
+    def conversions(self, scale: str) -> list[Conversion]:
+        raise NotImplementedError
+
+    def tokens(self, scale: str) -> int:
+        """Tokens of held-out text for each model and length."""
+        raise NotImplementedError
+
+    def sizes(self, scale: str) -> dict[str, Any]:
+        """The plan, for the configuration of the record."""
+        raise NotImplementedError
+
+    def cost(self, scale: str) -> str:
+        conversions = self.conversions(scale)
+        tokens = sum(len(each.lengths) for each in conversions) * self.tokens(scale)
+        return f"{len(conversions)} conversions, {tokens:,} tokens, trains nothing"
+
+    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
+        started = time.monotonic()
+        measurements = []
+        checkpoint, vocabulary = read_transformers(str(inputs.encoder))
+        shard = find_shards(inputs.data)[0]
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            write_model(folder, checkpoint, vocabulary)
+            for number, each in enumerate(self.conversions(scale)):
+                student = folder / f"{number}.pt"
+                write_checkpoint(from_roberta(checkpoint, **each.model.options), student)
+                for n in each.lengths:
+                    shares = measure_survival(folder / MODEL, student, shard, n, self.tokens(scale))
+                    at: dict[str, Any] = {"model": each.label, "n": n, "k": each.model.k}
+                    measurements += [
+                        Measurement(metric=METRIC, value=significant(share), unit=UNIT, layer=layer, **at)
+                        for layer, share in enumerate(shares, 1)
+                    ]
+                student.unlink()
+        record = Record(
+            identifier=f"{self.name}-{scale}",
+            experiment=self.name,
+            made_by="reproduce",
+            claim=self.claim,
+            paper=Paper(where="not in the paper"),
+            measurements=measurements,
+            commit=current_commit(),
+            configuration=self.configuration(scale, inputs, checkpoint["provenance"]["imported"]),
+            seconds=round(max(time.monotonic() - started, 0.001), 3),
+            tolerance={UNIT: 0.01},
+            **circumstances(describe_text(inputs.data), command, cast(ScaleName, scale)),
+        )
+        return [record]
+
+    def configuration(self, scale: str, inputs: Inputs, encoder: dict[str, Any]) -> dict[str, Any]:
+        """All that the numbers depend on."""
+        plan = {**self.sizes(scale), "encoder": encoder, "text": checksums(inputs.data)}
+        return cast(dict[str, Any], json.loads(json.dumps(plan)))
+
+    def check_same(self, record: Record, inputs: Inputs) -> None:
+        check_encoder(record, inputs)
+        check_configuration(record, self.configuration(record.scale, inputs, record.configuration["encoder"]))
