@@ -5,6 +5,7 @@ from statistics import fmean
 
 from fairseq_linformer.reproduction import records as ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
+from fairseq_linformer.reproduction.experiments import short_inputs
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
 from fairseq_linformer.reproduction.experiments.survival import last_shares
 from fairseq_linformer.reproduction.recall_runs import FULL
@@ -86,6 +87,18 @@ def surviving(record):
     return lines
 
 
+def by_length(record):
+    """Share of the last layer: a row per length, a column per W and start."""
+    sizes = short_inputs.SIZES["encoder"]
+    models = [(start, window) for window in sizes.windows for start in short_inputs.STARTS]
+    head = " | ".join(f"{start}, W = {window}" for start, window in models)
+    lines = [f"| n | {head} |", "|---" * (1 + len(models)) + "|"]
+    for n in sizes.lengths:
+        shares = (short_inputs.last_share(record, start, window, n) for start, window in models)
+        lines.append(f"| {n} | {' | '.join(f'{share:.3f}' for share in shares)} |")
+    return lines
+
+
 def cell(m):
     return f"{m.value:.3g}" + (f" [{m.interval[0]:.3g}, {m.interval[1]:.3g}]" if m.interval else "")
 
@@ -95,6 +108,7 @@ TABLES = {
     "recall-cpu": recalled,
     "recall-long-cpu": recalled_at_every_length,
     "survival-encoder": surviving,
+    "short-inputs-encoder": by_length,
 }
 
 

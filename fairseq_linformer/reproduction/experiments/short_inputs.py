@@ -103,8 +103,8 @@ CLAIMS = (
         f"{NAME}-exact",
         _WHERE,
         "A converted encoder keeps its features on inputs of at most k / 2 tokens.",
-        f"Graded windows, untrained: holds if at each length up to k / 2 and each W at least {EXACT} of the variance of "
-        f"the last layer survives on held-out text; otherwise does not hold.{_KNOWN}",
+        f"Graded windows, untrained: holds if at each length up to k / 2 and each W at least {EXACT} of the variance "
+        f"of the last layer survives on held-out text; otherwise does not hold.{_KNOWN}",
         _rule(exact_checks),
     ),
     Claim(
