@@ -31,7 +31,7 @@ from .onnx_models import (  # noqa: E402
 
 VARIANTS = {
     "headwise": dict(layers=2),
-    "local window": dict(local_window=3),
+    "local window": dict(local_window=3, projection_init="graded", layers=2),
     "key-value, wide local window": dict(sharing="key-value", projected_dim=7, local_window=40),
     "layerwise, pre-norm, k = n": dict(sharing="layerwise", normalize_before=True, projected_dim=N),
     "k per head": dict(sharing="none", projected_dim="8/4"),

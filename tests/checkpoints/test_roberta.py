@@ -62,6 +62,23 @@ def test_k_equal_to_n_is_roberta(roberta, tmp_path, local_window):
     torch.testing.assert_close(ours(batch())[0][real], theirs.eval()(batch())[0][real], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("sharing, k, exact", [("headwise", 8, 4), ("layerwise", 11, 5), ("none", "8/12,6", 3)])
+def test_short_inputs_keep_their_features(roberta, tmp_path, sharing, k, exact):
+    """Up to k / 2 tokens, of the smallest k; a longer input does not."""
+    (theirs,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(roberta)])
+    theirs = theirs.double().eval()
+    ours = model_of(from_roberta(read_checkpoint(roberta), projected_dim=k, sharing=sharing), tmp_path).double()
+    for n, at_least, at_most in ((exact, 0, 1e-7), (exact - 1, 0, 1e-7), (13, 1e-6, 1)):
+        tokens = batch()[:, :n]
+        real = tokens.ne(1)
+        difference = (ours(tokens)[0] - theirs(tokens)[0])[real].abs().max()
+        assert at_least <= difference < at_most
+    plain = from_roberta(read_checkpoint(roberta), projected_dim=8, projection_init="average")
+    assert plain["cfg"]["model"]["projection_init"] == "average"
+    pooled = from_roberta(read_checkpoint(roberta), projected_dim=8, projection="max-pool")
+    assert pooled["cfg"]["model"]["projection_init"] is None
+
+
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("sharing", SHARING)
 def test_every_variant_keeps_all_weights(post_norm, tmp_path, sharing, projection):

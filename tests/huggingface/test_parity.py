@@ -57,7 +57,7 @@ VARIANTS = {
     "conv for all layers": "--projection conv --sharing layerwise",
     "random": "--projection random --sharing key-value",
     "normal": "--projection-init normal",
-    "local window": "--local-window 3 --projected-dim 5",
+    "local window, graded": "--local-window 3 --projected-dim 6 --projection-init graded",
     "sizes ignored": "--window-sizes ignored",
     "frozen": "--freeze-projections",
     "full rate": "--projection-lr-scale 1.0 --projected-dim 16",
