@@ -20,7 +20,7 @@ PROJECTIONS = ("linear", "mean-pool", "max-pool", "conv", "random")
 POOLS = ("mean-pool", "max-pool")
 """Projections without a matrix or kernel to share."""
 INITS_WITH_WINDOWS = ("average", "staggered", "graded")
-"""Initializations of a linear E whose rows correspond to windows."""
+"""Values of ``projection_init`` with which rows of a linear E correspond to windows."""
 PROJECTION_INITS = {"linear": (*INITS_WITH_WINDOWS, "normal", "xavier", "jl"), "conv": ("average", "normal")}
 """Initializations of the learned projections."""
 ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "linear", "relu", "tanh")
@@ -226,11 +226,14 @@ class LinformerConfig:
         return self.sharing in ("none", "headwise") and self.projection not in POOLS
 
     @property
-    def resolved_init(self) -> str:
-        """``projection_init``, or its default for this kind of projection and sharing."""
-        if self.projection_init is not None:
-            return self.projection_init
+    def default_init(self) -> str:
+        """The default of ``projection_init`` for this kind of projection and sharing."""
         return "staggered" if self.projection == "linear" and self.sharing != "layerwise" else "average"
+
+    @property
+    def resolved_init(self) -> str:
+        """``projection_init`` or its default."""
+        return self.projection_init or self.default_init
 
     @property
     def has_windows(self) -> bool:

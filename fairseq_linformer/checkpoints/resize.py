@@ -17,7 +17,7 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
         checkpoint: from ``read_checkpoint``; of ``roberta`` only without ``projected_dim``.
         n: new ``max_positions``; None to keep it.
         projected_dim: new k, in any notation; None for the k that preserves the features of short inputs: with windows
-            k in proportion to n, without windows the old k.
+            the one that keeps their length, without windows the old k.
 
     Returns:
         A checkpoint to continue from with ``--finetune-from-model``.
@@ -39,7 +39,8 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
         state[POSITIONS] = resize_positions(state[POSITIONS], n, PADDING_IDX)
         return replace_model(checkpoint, state, options)
     if projected_dim is None:
-        dims = scale_projected_dims(state, n)
+        _, config = resolve_model({**options, "max_positions": max_positions(state)}, state)
+        dims = scale_projected_dims(state, config, n)
     else:
         dims = parse_projected_dim(projected_dim, count_layers(state), options["encoder_attention_heads"])
     options["projected_dim"] = format_projected_dim(dims)

@@ -13,8 +13,8 @@ from .files import get_cfg_section, replace_model, resolve_model
 def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Convert a checkpoint of ``roberta`` to ``linformer_roberta``; the original is unchanged.
 
-    Weights and dictionary are RoBERTa's; a linear E and F are ``graded`` by default, so that inputs of at most k / 2
-    tokens keep their features. With k = n, all inputs do.
+    Weights and dictionary are RoBERTa's. Linear E and F are ``graded`` by default: inputs of at most k / 2 tokens keep
+    their features. With k = n, all inputs do.
 
     Args:
         checkpoint: from ``read_checkpoint``.
@@ -51,7 +51,7 @@ def from_roberta(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 
 def converted_init(options: Mapping[str, Any]) -> str | None:
-    """``projection_init`` of a conversion with these options: a linear E and F are ``graded`` by default."""
+    """``projection_init`` of a conversion with these options: linear E and F are ``graded`` by default."""
     is_linear = (options.get("projection") or "linear") == "linear"
     chosen: str | None = options.get("projection_init")
     return chosen or ("graded" if is_linear else None)

@@ -73,8 +73,8 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--projected-dim",
         metavar="K",
-        help="k: one number, or one per layer as in 256x4,128x8 (default: in proportion to n, or unchanged without "
-        "windows)",
+        help="k: one number, or one per layer as in 256x4,128x8 (default: the k that keeps the length of windows, or "
+        "unchanged without windows)",
     )
     parser.set_defaults(run=_resize)
 
@@ -168,7 +168,8 @@ def add_model_options(parser: Any, required: bool) -> None:
     parser.add_argument(
         "--projection-init",
         choices=PROJECTION_INITS["linear"],
-        help="initialization of E and F (default: graded if they are linear, which keeps inputs of up to k / 2 tokens)",
+        help="initialization of E and F (default: graded if linear, so that inputs of up to k / 2 tokens keep their "
+        "features; otherwise as in a new model)",
     )
     parser.add_argument(
         "--max-positions", type=int, metavar="N", help="n, the longest input in tokens (default: the encoder's)"

@@ -219,13 +219,21 @@ def _values(options: Linearization) -> dict[str, Any]:
 
 def _check_origin(options: Linearization, out: Path) -> None:
     try:
-        # Earlier versions had no amp, and staggered conversions.
-        stored = {"amp": False, "projection_init": "staggered", **read_json(out / ORIGIN)}
-    except (ValueError, TypeError, OSError):
+        stored = {"amp": False, **read_json(out / ORIGIN)}  # earlier versions had no amp
+        if "projection_init" not in stored:  # they had it in model, and other defaults
+            stored["projection_init"] = stored["model"].pop("projection_init", None) or _earlier_init(stored["model"])
+    except (ValueError, TypeError, KeyError, AttributeError, OSError):
         raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
     for key, value in _describe_origin(options).items():
         if stored.get(key) != value:
             raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {value}; choose another OUT")
+
+
+def _earlier_init(model: dict[str, Any]) -> str | None:
+    """The default of ``projection_init`` in earlier versions."""
+    if (model.get("projection") or "linear") != "linear":
+        return None
+    return "average" if model.get("sharing") == "layerwise" else "staggered"
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:

@@ -12,9 +12,13 @@ from ..projected_dim import Dim
 from .shapes import ENCODER, PADDING_IDX, POSITIONS, group_projections, infer_config, max_positions, record_options
 
 
-def scale_projected_dims(state: dict[str, Tensor], n: int) -> list[Dim]:
-    """k of each layer that keeps the features of short inputs with ``n`` positions."""
-    config = infer_config(state)
+def scale_projected_dims(state: dict[str, Tensor], default: LinformerConfig, n: int) -> list[Dim]:
+    """k of each layer that keeps the features of short inputs with ``n`` positions.
+
+    Args:
+        default: as for ``infer_config``.
+    """
+    config = infer_config(state, default)
     modules: dict[tuple[int, str], Any] = {
         position: _load(build_projection(config, *position), state, prefix)
         for prefix, position in projection_prefixes(config).items()
@@ -23,7 +27,7 @@ def scale_projected_dims(state: dict[str, Tensor], n: int) -> list[Dim]:
     windowed = all(head.layout is not None for each in heads.values() for head in each)
 
     def scale(head: Any) -> int:
-        return scale_projected_dim(head.k, head.n, n, head.layout.prefix if windowed else None)
+        return scale_projected_dim(head.k, head.n, n, head.layout if windowed else None)
 
     dims: list[Dim] = []
     for layer, dim in enumerate(config.projected_dims):

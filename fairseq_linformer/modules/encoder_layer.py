@@ -13,7 +13,7 @@ from ..config import LinformerConfig
 from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
 from .dropout import Dropout
 from .pooling import Convolution, MaxPool, MeanPool
-from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, graded_prefix
+from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, graded_singletons
 from .rate import default_lr_scale
 
 LayerNormFactory = Callable[[int, float], nn.Module]
@@ -145,10 +145,10 @@ def _build_projection(config: LinformerConfig, k: int, heads: int | None, layer:
     if is_convolution:
         channels = config.embed_dim // config.attention_heads
         return Convolution(n, k, channels, heads, lr_scale, frozen, init, proportional=proportional)
-    prefix = graded_prefix(k) if init == "graded" else 1
+    singletons = 1
     if init == "graded":
-        init = "average" if config.has_single_projection else "staggered"
+        singletons, init = graded_singletons(k), config.default_init
     if init == "staggered":
         init = "overlap" if which == "E" and config.has_separate_values else "average"
         delay = 0.5 if layer % 2 else 0.0
-    return LinearProjection(n, k, heads, lr_scale, frozen, init, delay, prefix, proportional)
+    return LinearProjection(n, k, heads, lr_scale, frozen, init, delay, singletons, proportional)

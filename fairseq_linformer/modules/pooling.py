@@ -21,7 +21,7 @@ class MeanPool(WindowedProjection):
     Args:
         n: N.
         k: number of windows, 1 <= k <= N.
-        prefix: 1 if the first position is a window of its own, otherwise 0.
+        separate_first: the first position is a window of its own.
         proportional: see ``WindowedProjection``.
     """
 
@@ -29,8 +29,8 @@ class MeanPool(WindowedProjection):
     orders = (Order.INPUT, Order.KEYS)
     layout: Windows
 
-    def __init__(self, n: int, k: int, prefix: int = 1, proportional: bool | None = None):
-        super().__init__(n, k, Windows(k, n, 0, prefix), proportional)
+    def __init__(self, n: int, k: int, separate_first: bool = True, proportional: bool | None = None):
+        super().__init__(n, k, Windows(k, n, 0, int(separate_first)), proportional)
         # The state dict has no weight: the name of this buffer records the kind, and its shape k.
         self.register_buffer("mean_pool", torch.empty(k, 0))
 
@@ -43,13 +43,13 @@ class MaxPool(WindowedProjection):
     """The maximum of each window in each channel of keys and values; no parameters.
 
     Args:
-        n, k, prefix, proportional: as for ``MeanPool``.
+        n, k, separate_first, proportional: as for ``MeanPool``.
     """
 
     layout: Windows
 
-    def __init__(self, n: int, k: int, prefix: int = 1, proportional: bool | None = None):
-        super().__init__(n, k, Windows(k, n, 0, prefix), proportional)
+    def __init__(self, n: int, k: int, separate_first: bool = True, proportional: bool | None = None):
+        super().__init__(n, k, Windows(k, n, 0, int(separate_first)), proportional)
         self.register_buffer("max_pool", torch.empty(k, 0))
 
     def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
@@ -72,7 +72,7 @@ class Convolution(LearnedProjection):
         n, k, heads, lr_scale, frozen: as for ``LinearProjection``, with a kernel instead of a matrix.
         channels: d_h, channels of a head.
         init: ``average``: the kernel averages; ``normal``: N(0, 0.02).
-        prefix, proportional: as for ``MeanPool``.
+        separate_first, proportional: as for ``MeanPool``.
     """
 
     layout: Windows
@@ -86,10 +86,10 @@ class Convolution(LearnedProjection):
         lr_scale: float = 1.0,
         frozen: bool = False,
         init: str = "average",
-        prefix: int = 1,
+        separate_first: bool = True,
         proportional: bool | None = None,
     ):
-        windows = Windows(k, n, 0, prefix)
+        windows = Windows(k, n, 0, int(separate_first))
         shape = (channels, windows.width) if heads is None else (heads, channels, windows.width)
         super().__init__(n, k, windows, proportional, shape, lr_scale, frozen)
         self.heads = heads

@@ -22,7 +22,7 @@ from .order import Order
 from .windows import Windows
 
 WINDOWED_INITS = ("average", "overlap")
-"""Initializations whose rows correspond to windows."""
+"""Values of ``init`` of a ``LinearProjection`` with windows."""
 NO_WINDOWS = -1.0
 """Value of the buffer ``windows`` of a matrix without windows."""
 
@@ -93,8 +93,8 @@ class WindowedProjection(Projection):
     - Proportional attention (Bolya et al. 2023, "Token Merging", equation 1): an average of m keys counts as m keys, so
       the logarithm of its number of real tokens is added to the score of each window.
 
-    Whether each is on, and how many first positions are windows of their own, is stored with the weights, in the buffer
-    ``window_options``, because no option records it for a loaded checkpoint. A checkpoint without the buffer is of
+    Both switches and the number of singletons are stored with the weights, in the buffer ``window_options``, because no
+    option records them for a loaded checkpoint. A checkpoint without the buffer is of
     version 0.2, where all three are zero.
 
     Args:
@@ -115,7 +115,7 @@ class WindowedProjection(Projection):
         self.layout, self.fills, self.overlaps = windows, True, False
         self.requested_proportional = proportional
         self.proportional = windows is not None if proportional is None else proportional
-        options = [windows.prefix if windows is not None else 0, self.fills, self.proportional]
+        options = [windows.singletons if windows is not None else 0, self.fills, self.proportional]
         self.register_buffer("window_options", torch.tensor(options, dtype=torch.get_default_dtype()))
 
     def read_options(self) -> None:
@@ -125,9 +125,11 @@ class WindowedProjection(Projection):
             ValueError: proportional attention was requested for a projection without windows.
         """
         # Python numbers, because reading a tensor in forward would synchronize with a GPU and break a graph.
-        prefix, fill, counted = map(round, self.window_options.tolist())
+        if not self.window_options.isfinite().all():
+            raise ValueError(f"window_options must be finite, got {self.window_options.tolist()}")
+        singletons, fill, counted = map(round, self.window_options.tolist())
         self.fills, self.overlaps = fill > 0, fill == 2
-        self.layout = self._read_windows(prefix)
+        self.layout = self._read_windows(singletons)
         if self.layout is None and self.requested_proportional:
             raise ValueError("window_sizes must be 'ignored' or unset for E and F without windows, got 'counted'")
         requested = bool(counted) if self.requested_proportional is None else self.requested_proportional
@@ -135,8 +137,10 @@ class WindowedProjection(Projection):
         if self.proportional != counted:
             self.window_options[2] = float(self.proportional)
 
-    def _read_windows(self, prefix: int) -> Windows | None:
-        return Windows(self.k, self.n, 0, prefix)
+    def _read_windows(self, singletons: int) -> Windows | None:
+        if singletons > 1:
+            raise ValueError(f"window_options of pooling and conv must begin with 0 or 1, got {singletons}")
+        return Windows(self.k, self.n, 0, singletons)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         if any(key.startswith(prefix) for key in state_dict):
@@ -304,7 +308,7 @@ class LinearProjection(LearnedProjection):
         frozen: do not train E.
         init: ``average``: row i averages window i; ``overlap``: ``Windows.triangle``; others: see ``initial_matrix``.
         delay: fraction of a window, in [0, 1), by which the windows are shifted.
-        prefix: number of first positions that are windows of their own.
+        singletons: number of positions at the start that are windows of their own.
         proportional: see ``WindowedProjection``.
 
     Raises:
@@ -322,12 +326,12 @@ class LinearProjection(LearnedProjection):
         frozen: bool = False,
         init: str = "average",
         delay: float = 0.0,
-        prefix: int = 1,
+        singletons: int = 1,
         proportional: bool | None = None,
     ):
         delay = delay if init in WINDOWED_INITS else NO_WINDOWS
         shape = (k, n) if heads is None else (heads, k, n)
-        super().__init__(n, k, windows_of(delay, k, n, prefix), proportional, shape, lr_scale, frozen)
+        super().__init__(n, k, windows_of(delay, k, n, singletons), proportional, shape, lr_scale, frozen)
         self.heads = heads
         # A buffer, because no option records the windows of a loaded matrix. It is a float so that fairseq can average
         # checkpoints, and a fraction rather than a number of positions so that half precision can represent it.
@@ -341,8 +345,8 @@ class LinearProjection(LearnedProjection):
         else:
             self.set_(torch.stack([initial_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
 
-    def _read_windows(self, prefix: int) -> Windows | None:
-        return windows_of(float(self.windows), self.k, self.n, prefix)
+    def _read_windows(self, singletons: int) -> Windows | None:
+        return windows_of(float(self.windows), self.k, self.n, singletons)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         if prefix + "weight" in state_dict:
@@ -366,22 +370,23 @@ class LinearProjection(LearnedProjection):
         return reduced if scale is None else reduced * scale
 
 
-def windows_of(delay: float, k: int, n: int, prefix: int) -> Windows | None:
+def windows_of(delay: float, k: int, n: int, singletons: int) -> Windows | None:
     """The windows that a value of the buffer ``windows`` describes; None without windows."""
     if delay == NO_WINDOWS:
         return None
-    windows = Windows(k, n, 0, prefix)
+    windows = Windows(k, n, 0, singletons)
     return replace(windows, offset=int(delay * windows.shortest))
 
 
-def graded_prefix(k: int) -> int:
-    """The prefix of ``graded`` windows: k / 2."""
-    return round_prefix(k // 2)
+def graded_singletons(k: int) -> int:
+    """Number of singletons of ``graded`` windows: k / 2."""
+    return round_singletons(k // 2)
 
 
-def round_prefix(prefix: int) -> int:
-    """The prefix, at least 1, rounded down to a number that ``window_options`` holds in bfloat16."""
-    return max(1, prefix if prefix <= 256 else prefix // 16 * 16)
+def round_singletons(number: int) -> int:
+    """The number, at least 1, rounded down to one that ``window_options`` holds in bfloat16, with its 8 bits."""
+    step = 1 << max(0, number.bit_length() - 8)
+    return max(1, number // step * step)
 
 
 class RandomProjection(LinearProjection):

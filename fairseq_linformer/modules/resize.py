@@ -2,15 +2,15 @@
 
     n, k before, n', k' after resizing
 
-An input of up to min(n, n') positions keeps its features if the length of regular windows stays the same, as with the
-k' of ``scale_projected_dim``, or, without windows, if k' is a multiple of k. The exception is an input that reaches the
-last window, which ends at n or n'.
+An input of up to min(n, n') positions keeps its features if the windows that it reaches stay the same, or, without
+windows, if k' is a multiple of k. With the k' of ``scale_projected_dim`` and an integer n / k, all windows stay but the
+last one, which ends at n or n'; of more than one singleton, all but the longer windows at the end, if n' >= 2 n.
 
 - Position embeddings are repeated or truncated.
 - A matrix with windows (windows.py) is the average of its windows plus a learned difference. The average is computed
   for k' and n'. The difference is repeated along the diagonal in blocks of k rows and n positions, without the row of a
-  separate first position, and truncated; with a longer prefix only the blocks of regular windows are repeated. Then its
-  rows are merged or split by the overlap of old and new windows.
+  singleton, and truncated; of p > 1 singletons in blocks of k - p rows and n - p positions. Then its rows are merged or
+  split by the overlap of old and new windows.
 - A matrix without windows, whose rows all read the whole input, is repeated from left to right or truncated; then its
   rows are merged or split by the overlap of k and k' equal parts. Splitting repeats a row, which leaves the attention
   unchanged. If rows compensate for missing tokens (projection.py), they are divided by sqrt(n' / n).
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from .pooling import Convolution
-from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, round_prefix, windows_of
+from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, round_singletons, windows_of
 from .windows import Windows, ceil_div
 
 
@@ -59,7 +59,7 @@ def resize_projection(old: Projection, new: Projection) -> None:
         # One pool serves all heads.
         matrices_of_head = (sources[i : i + 1] or sources[:1]) if len(new_heads) > 1 else sources
         source = matrices_of_head[0][1]
-        entries = {"window_options": source.window_options}
+        entries = {"window_options": source.window_options.clone()}
         if isinstance(head, LinearProjection):
             entries["windows"] = source.windows
             windows = source.layout and resize_windows(source.layout, float(source.windows), head.k, head.n)
@@ -69,40 +69,40 @@ def resize_projection(old: Projection, new: Projection) -> None:
             ]
             entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
             if windows is not None:
-                entries["window_options"] = source.window_options.clone()
-                entries["window_options"][0] = windows.prefix
+                entries["window_options"][0] = windows.singletons
         elif isinstance(head, Convolution):
             values = [resize_kernel(kernel, head.layout.width) for kernel, _ in matrices_of_head]
             entries["weight"] = torch.stack(values).reshape(head.parameter.shape)
         head.load_state_dict(entries, strict=False)
 
 
-def scale_projected_dim(k: int, old_n: int, n: int, prefix: int | None) -> int:
-    """k' that keeps the features of short inputs: the same length of regular windows, or without windows the same k.
+def scale_projected_dim(k: int, n: int, new_n: int, windows: Windows | None) -> int:
+    """k' that keeps the features of short inputs: with windows as long as before, or without windows the same k.
 
     Args:
-        prefix: of the windows; None without windows.
+        k, n, new_n: k, n and n'.
+        windows: those of k and n; None without windows.
     """
-    if prefix is None:
-        return min(k, n)
-    first = min(prefix, k - 1)
-    if first > 1:
-        return n if n <= first else first + scale_projected_dim(k - first, old_n - first, n - first, 0)
-    return max(1, min(n, round(k * n / old_n)))
+    if windows is None:
+        return min(k, new_n)
+    p = windows.num_singletons
+    if p <= 1:
+        return max(1, min(new_n, round(k * new_n / n)))
+    return min(new_n, max(p + 1, k + (new_n - n) // windows.shortest))
 
 
 def resize_windows(old: Windows, delay: float, k: int, n: int) -> Windows:
-    """The windows of k' and n'. A prefix longer than 1 stays as it is with the k' of ``scale_projected_dim``, and
-    changes in proportion to other k'.
+    """The windows of k' and n'. Singletons, if more than one, stay with the k' of ``scale_projected_dim``; with another
+    k' their number changes in proportion.
 
     Args:
         delay: the value of the buffer ``windows``.
     """
-    prefix = old.prefix
-    if prefix > 1:
-        first = old.num_separate
-        prefix = round_prefix(first * k // scale_projected_dim(old.k, old.N, n, first))
-    windows = windows_of(delay, k, n, prefix)
+    singletons = old.singletons
+    if old.num_singletons > 1:
+        scaled_k = scale_projected_dim(old.k, old.N, n, old)
+        singletons = round_singletons(old.num_singletons * k // scaled_k)
+    windows = windows_of(delay, k, n, singletons)
     assert windows is not None
     return windows
 
@@ -138,18 +138,27 @@ def resize_matrix(
         return resized @ E.repeat(1, ceil_div(n, old_n))[:, :n] * (math.sqrt(old_n / n) if fills else 1)
     start, resized = (w.triangle().to(E) if overlaps else w.average().to(E) for w in (old, new))
     difference = E - start
-    first = old.num_separate
-    if first > 1:
-        repeated = difference[first:, first:]
-    else:
-        repeated = difference.clone()
-        repeated[:first] = 0
-    num_blocks = ceil_div(n - old_n, repeated.size(1)) if n > old_n else 0
-    num_rows = scale_projected_dim(old_k, old_n, n, old.prefix)
-    learned: Tensor = torch.block_diag(difference, *[repeated] * num_blocks)[:num_rows, :n]
+    num_rows, p = scale_projected_dim(old_k, old_n, n, old), old.num_singletons
     scaled = replace(old, k=num_rows, N=n, offset=0)
+    learned = E.new_zeros(num_rows, n)
+    _place(difference, learned, 0, 0)
+    if p > 1:
+        edges = scaled.edges()
+        for column in range(old_n, n, old_n - p):
+            row = int(torch.searchsorted(edges, column, right=True)) - 1  # the window of this position
+            _place(difference[p:, p:], learned, row, column)
+    else:
+        difference[:p] = 0
+        for i in range(1, ceil_div(n, old_n)):
+            _place(difference, learned, i * old_k, i * old_n)
     scaled = replace(scaled, offset=min(old.offset, scaled.shortest - 1))
     return resized + _overlap(new.edges(), scaled.edges()).to(E) @ learned
+
+
+def _place(block: Tensor, matrix: Tensor, row: int, column: int) -> None:
+    """Write a block into a matrix, as far as it fits."""
+    rows, columns = (min(a, b) for a, b in zip(block.shape, matrix[row:, column:].shape))
+    matrix[row : row + rows, column : column + columns] = block[:rows, :columns]
 
 
 def resize_kernel(kernel: Tensor, width: int) -> Tensor:

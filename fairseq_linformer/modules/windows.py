@@ -1,23 +1,23 @@
 """Windows: N positions split into k adjacent intervals.
 
     B sentences, n positions of this input, m query positions, N = max_positions, k windows, k' of them that this input
-    reaches, W = ceil(N / k) positions of the longest regular window, d width, p positions of the prefix
+    reaches, W = ceil(N / k) positions of the longest regular window, d width, p singletons
 
 Regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``, for any k <= N:
 lengths differ by at most one. Windows depend on N, not on the input, so a position is in the same window in every
 sentence. An input of n < N positions reaches the first k' windows, the last one possibly only in part.
 
-Each of the first p positions, the prefix, is a window of its own, and regular windows start at position p. With k = N
+Each of the first p positions is a window of its own, a singleton, and regular windows start at position p. With k = N
 each window is one position for any p.
 
 - p = 1: many heads of trained encoders attend to the first position, ``<s>``, when they need no other token; averaging
   it with text breaks them. Regular windows are as long as with p = 0, and the last one also covers the remaining
   positions, at most W - 1.
-- p > 1: the k - p regular windows divide the other N - p positions, i.e. N and k above become N - p and k - p. An input
-  of at most p positions is not averaged.
+- p > 1: an input of at most p positions is not averaged. The k - p regular windows divide the other N - p positions;
+  lengths differ by at most one, and the shorter windows come first, so that a larger N can have the same ones.
 
-An ``offset``, less than the shortest regular window, shifts all edges to later positions, except both ends and those of
-the prefix: the first regular window is longer and the last one shorter.
+An ``offset``, less than the shortest regular window, shifts all edges of regular windows to later positions, except the
+first and the last: the first regular window is longer and the last one shorter.
 """
 
 from collections.abc import Callable
@@ -35,62 +35,68 @@ class Windows:
     Attributes:
         k, N: number of windows and of positions.
         offset: number of positions by which the edges are shifted.
-        prefix: p; at most k - 1 are used.
+        singletons: p, of which at most k - 1 are used.
 
     Raises:
-        ValueError: k is not between 1 and N, the prefix is negative, or the offset is not less than the shortest
-            regular window.
+        ValueError: k is not between 1 and N, p is negative, or the offset is not less than the shortest regular window.
     """
 
     k: int
     N: int
     offset: int = 0
-    prefix: int = 0
+    singletons: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.N:
             raise ValueError(f"k must be between 1 and n ({self.N}), got {self.k}")
-        if self.prefix < 0:
-            raise ValueError(f"prefix must be at least 0, got {self.prefix}")
+        if self.singletons < 0:
+            raise ValueError(f"singletons must be at least 0, got {self.singletons}")
         if not 0 <= self.offset < self.shortest:
             raise ValueError(f"offset must be at least 0 and less than a window ({self.shortest}), got {self.offset}")
 
     @property
     def width(self) -> int:
-        """W."""
+        """W, for p <= 1."""
         return -(-self.N // self.k)
 
     @property
+    def num_singletons(self) -> int:
+        """p, but at most k - 1."""
+        return min(self.singletons, self.k - 1)
+
+    @property
     def shortest(self) -> int:
-        """Positions of the shortest regular window, before a shift."""
-        N, k = self._regular
-        return N // k
+        """Length of the shortest regular window without an offset."""
+        p = self.num_singletons
+        return self.N // self.k if p <= 1 else (self.N - p) // (self.k - p)
 
     @property
-    def num_separate(self) -> int:
-        """Number of positions before the regular windows: p, but at most k - 1."""
-        return min(self.prefix, self.k - 1)
-
-    @property
-    def _regular(self) -> tuple[int, int]:
-        """Positions and number of the windows that determine the length of regular ones."""
-        first = self.num_separate
-        return (self.N, self.k) if first <= 1 else (self.N - first, self.k - first)
+    def _num_shortest(self) -> int:
+        """Number of regular windows of that length, for p > 1."""
+        num_regular = self.k - self.num_singletons
+        return num_regular - (self.N - self.num_singletons) % num_regular
 
     def edges(self, device: torch.device | None = None) -> Tensor:
         """(k + 1,): the start of each window, and N."""
-        first, (N, k) = self.num_separate, self._regular
-        edges = torch.arange(self.k + 1 - first, device=device) * N // k + first
+        p = self.num_singletons
+        i = torch.arange(self.k + 1 - p, device=device)
+        edges = p + (i * self.N // self.k if p <= 1 else i * self.shortest + (i - self._num_shortest).clamp(min=0))
         edges[1:] += self.offset
         edges[-1] = self.N
-        return torch.cat([torch.arange(first, device=device), edges])
+        return torch.cat([torch.arange(p, device=device), edges])
 
     def num_reached(self, n: int) -> int:
         """k', the number of windows that start before position n."""
-        first, (N, k) = self.num_separate, self._regular
-        num_regular = ceil_div(torch.sym_max(0, n - first - self.offset) * k, N)  # n is symbolic in torch.export
-        num_regular = torch.sym_max(1, torch.sym_min(self.k - first, num_regular))
-        reached: int = torch.sym_max(1, torch.sym_min(n, first + num_regular))
+        p = self.num_singletons
+        n_regular = torch.sym_max(0, n - p - self.offset)  # n is symbolic in torch.export
+        if p <= 1:
+            num_regular = ceil_div(n_regular * self.k, self.N)
+        else:
+            after = torch.sym_max(0, n_regular - self._num_shortest * self.shortest)  # positions after those windows
+            num_regular = torch.sym_min(self._num_shortest, ceil_div(n_regular, self.shortest))
+            num_regular += ceil_div(after, self.shortest + 1)
+        num_regular = torch.sym_max(1, torch.sym_min(self.k - p, num_regular))
+        reached: int = torch.sym_max(1, torch.sym_min(n, p + num_regular))
         return reached
 
     def sizes(self, device: torch.device | None = None) -> Tensor:
@@ -107,14 +113,15 @@ class Windows:
 
     def triangle(self, device: torch.device | None = None) -> Tensor:
         """The (k, N) matrix of overlapping windows. The weights of row i decrease linearly from the middle of window i
-        to zero at N / k positions from it, and sum to one. A position of the prefix is in its own row only. With k = N
-        it is the identity. In double precision."""
-        first, (N, k) = self.num_separate, self._regular
+        to zero at a distance of N / k positions, or for p > 1 of the shortest regular window, and sum to one. A
+        singleton is in its own row only. With k = N it is the identity. In double precision."""
+        p = self.num_singletons
+        N, k = (self.N, self.k) if p <= 1 else (self.shortest, 1)
         edges = self.edges(device).double()
         middles = (edges[:-1] + edges[1:] - 1).unsqueeze(1) / 2
         weights = (1 - (torch.arange(self.N, device=device) - middles).abs() * k / N).clamp(min=0)
-        weights[:first] = 0
-        weights[:, :first] = torch.eye(self.k, first, device=device)
+        weights[:p] = 0
+        weights[:, :p] = torch.eye(self.k, p, device=device)
         return weights / weights.sum(1, keepdim=True)
 
     def counts(self, n: int, padding_mask: Tensor | None, device: torch.device | None = None) -> Tensor:
@@ -143,11 +150,11 @@ class Windows:
         counts_near = before.gather(1, near.expand(before.size(0), -1, -1).flatten(1)).view(-1, *near.shape[1:]).diff()
         return before[:, edges].diff().unsqueeze(1) - counts_near
 
-    # Pooling and convolution read windows as rows of W positions. Offsets and longer prefixes are not supported.
+    # Pooling and convolution read windows as rows of W positions. For p <= 1 and no offset.
 
     def num_rows(self, n: int) -> int:
         """The number of rows of ``split``."""
-        first = self.num_separate
+        first = self.num_singletons
         return first + ceil_div((n - first) * self.k, self.N)
 
     def split(self, x: Tensor) -> Tensor:
@@ -156,7 +163,7 @@ class Windows:
         Each reached window is a row. Positions of the last window beyond W form another row, which ``merge`` combines
         with it. A separate first position is the last of its row.
         """
-        n, first, W = x.size(1), self.num_separate, self.width
+        n, first, W = x.size(1), self.num_singletons, self.width
         if self.N % self.k == 0:
             num_rows, before = self.num_rows(n), first * (W - 1)
             rows: Tensor = F.pad(x, (0, 0, before, num_rows * W - before - n)).unflatten(1, (num_rows, W))
@@ -193,7 +200,7 @@ class Windows:
 
     def _row_positions(self, n: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
         """The positions of each row of ``split``, (rows, W), and which of them it contains."""
-        first, W = self.num_separate, self.width
+        first, W = self.num_singletons, self.width
         edges = torch.arange(self.k + 1, device=device) * self.N // self.k + first
         num_regular = self.num_rows(n) - first
         starts, ends = edges[:num_regular], edges[1 : num_regular + 1].clamp(max=n)

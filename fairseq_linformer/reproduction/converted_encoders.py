@@ -7,6 +7,7 @@ text, so there are no seeds.
 import json
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +18,27 @@ from ..checkpoints.roberta import from_roberta
 from ..linearization.survival import measure_survival
 from ..machine import current_commit
 from .encoder_models import EncoderModel, check_encoder
-from .records import Measurement, Paper, Record, ScaleName, circumstances, significant
+from .records import Measurement, Paper, Record, ScaleName, circumstances, select_reproduced, significant
 from .registry import Inputs, UntrainedExperiment, check_configuration
+from .statistics import Check, Evaluate, Verdict, combine_records, not_measured
 from .text import checksums, describe_text, find_shards
 
 METRIC, UNIT = "surviving_variance", "share of variance"
+
+
+def last_share(record: Record, **where: Any) -> float:
+    """The share of the last layer at a place."""
+    return max(record.select(METRIC, **where), key=lambda m: m.layer or 0).value
+
+
+def rule_of(experiment: str, checks_of: Callable[[Record], list[Check]]) -> Evaluate:
+    """A rule that holds if all checks of each record hold."""
+
+    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
+        found = select_reproduced(records, experiment, scale)
+        return combine_records(found, checks_of) if found else not_measured(f"{experiment}-{scale}")
+
+    return evaluate
 
 
 @dataclass(frozen=True)
@@ -33,8 +50,9 @@ class Conversion:
     lengths: tuple[int, ...]
 
 
-class ConversionsExperiment(UntrainedExperiment):
-    """Converts an encoder to Linformers, and compares hidden states; writes only its record. A subclass plans them."""
+class ConvertedEncoders(UntrainedExperiment):
+    """Converts an encoder to Linformers and compares hidden states; writes only its record. Subclasses choose the
+    Linformers."""
 
     reads = ("data", "encoder")
     claim: str

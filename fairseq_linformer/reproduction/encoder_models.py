@@ -59,7 +59,7 @@ class EncoderModel:
         }
 
     def describe(self) -> dict[str, Any]:
-        """The model for a record. Until 2026-11-25 records had no ``start``, and all models were staggered."""
+        """The model for a record; ``start`` is omitted if staggered, as in all records before 2026-11-25."""
         return {key: value for key, value in asdict(self).items() if (key, value) != ("start", STAGGERED)}
 
 

@@ -73,10 +73,15 @@ def test_short_inputs_keep_their_features(roberta, tmp_path, sharing, k, exact):
         real = tokens.ne(1)
         difference = (ours(tokens)[0] - theirs(tokens)[0])[real].abs().max()
         assert at_least <= difference < at_most
-    plain = from_roberta(read_checkpoint(roberta), projected_dim=8, projection_init="average")
-    assert plain["cfg"]["model"]["projection_init"] == "average"
-    pooled = from_roberta(read_checkpoint(roberta), projected_dim=8, projection="max-pool")
-    assert pooled["cfg"]["model"]["projection_init"] is None
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [({}, "graded"), ({"projection_init": "average"}, "average"), ({"projection": "max-pool"}, None)],
+)
+def test_linear_projections_are_graded_by_default(roberta, options, expected):
+    new = from_roberta(read_checkpoint(roberta), projected_dim=8, **options)
+    assert new["cfg"]["model"]["projection_init"] == expected
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)

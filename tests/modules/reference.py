@@ -12,33 +12,42 @@ import math
 import torch
 
 
-def lengths_of(k, N, prefix):
-    """Windows of one position at the start, and two numbers whose ratio is the length of the others."""
-    first = min(prefix, k - 1)
+def lengths_of(k, N, singletons):
+    """Windows of one position at the start, and two numbers whose ratio is the mean length of the others."""
+    first = min(singletons, k - 1)
     return first, *((N - first, k - first) if first > 1 else (N, k))
 
 
-def windows(k, N, offset=0, prefix=0):
+def windows(k, N, offset=0, singletons=0):
     """The positions of each of k windows, of an input of up to N."""
-    first, positions, regular = lengths_of(k, N, prefix)
-    starts = [i * positions // regular + first + (offset if i > 0 else 0) for i in range(k - first)]
-    edges = [*range(first), *starts, N]
+    first, positions, regular = lengths_of(k, N, singletons)
+    if first > 1:
+        length, longer = divmod(positions, regular)
+        starts = [first]
+        for i in range(regular - 1):
+            starts.append(starts[-1] + length + (i >= regular - longer))
+    else:
+        starts = [i * N // k + first for i in range(k - first)]
+    edges = [*range(first), starts[0], *(start + offset for start in starts[1:]), N]
     return [range(start, end) for start, end in itertools.pairwise(edges)]
 
 
 def windows_of(projection):
     """The windows of a projection, or None; read from a module's buffers."""
     k, N = projection.k, projection.n
-    prefix = int(projection.window_options[0])
+    singletons = int(projection.window_options[0])
     delay = float(getattr(projection, "windows", 0))
-    _, positions, regular = lengths_of(k, N, prefix)
-    return None if delay == -1 else windows(k, N, int(delay * (positions // regular)), prefix)
+    _, positions, regular = lengths_of(k, N, singletons)
+    return None if delay == -1 else windows(k, N, int(delay * (positions // regular)), singletons)
 
 
-def triangle(held, N, prefix):
-    """Weights of overlapping windows: from the middle of each window to zero at the length of regular ones from it."""
+def triangle(held, N, singletons):
+    """Weights of overlapping windows: from the middle of each window to zero at the length of regular ones from it, of
+    several singletons at that of the shortest."""
     weights = torch.zeros(len(held), N, dtype=torch.float64)
-    first, positions, regular = lengths_of(len(held), N, prefix)
+    first, positions, regular = lengths_of(len(held), N, singletons)
+    if first > 1:
+        positions, regular = positions // regular, 1
     for j, window in enumerate(held):
         for p in range(N):
             weights[j, p] = max(0.0, 1 - abs(p - (window[0] + window[-1]) / 2) * regular / positions)
@@ -66,9 +75,9 @@ def matrix_rows(E, held, N, fills, weights=None):
     return rows
 
 
-def pooled_rows(kind, held, N, prefix, fills, kernel=None):
+def pooled_rows(kind, held, N, singletons, fills, kernel=None):
     """Rows of mean-pool, max-pool or conv; ``kernel`` is (d_h, W)."""
-    k, first = len(held), 1 if prefix and len(held) > 1 else 0
+    k, first = len(held), 1 if singletons and len(held) > 1 else 0
 
     def rows(Y):
         result = {}
@@ -99,14 +108,14 @@ def rows_of(projection, heads):
     if isinstance(projection, HeadProjections):
         return [rows_of(head, 1)[0] for head in projection.heads]
     held, N = windows_of(projection), projection.n
-    prefix, fills = int(projection.window_options[0]), bool(projection.window_options[1])
-    weights = triangle(held, N, prefix) if int(projection.window_options[1]) == 2 else None
+    singletons, fills = int(projection.window_options[0]), bool(projection.window_options[1])
+    weights = triangle(held, N, singletons) if int(projection.window_options[1]) == 2 else None
     if isinstance(projection, (MeanPool, MaxPool)):
         kind = "mean-pool" if isinstance(projection, MeanPool) else "max-pool"
-        return [pooled_rows(kind, held, N, prefix, fills)] * heads
+        return [pooled_rows(kind, held, N, singletons, fills)] * heads
     values = projection().expand(heads, *projection().shape[-2:])
     if isinstance(projection, Convolution):
-        return [pooled_rows("conv", held, N, prefix, fills, kernel) for kernel in values]
+        return [pooled_rows("conv", held, N, singletons, fills, kernel) for kernel in values]
     return [matrix_rows(E, held, N, fills, weights) for E in values]
 
 

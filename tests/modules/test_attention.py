@@ -33,7 +33,7 @@ def make(
 
     Args:
         init: with "random" E and F have random entries and windows, as a trained model has them.
-        loaded: whether there is a prefix, and whether rows make up for missing tokens.
+        loaded: whether there are singletons, and whether rows make up for missing tokens.
     """
     torch.manual_seed(seed)
     learns = projection in PROJECTION_INITS

@@ -12,7 +12,7 @@ from fairseq.optim.adam import Adam as FairseqAdam
 from fairseq_linformer.config import PROJECTION_INITS, SHARING, LinformerConfig
 from fairseq_linformer.modules import Convolution, LinearProjection, MaxPool, MeanPool
 from fairseq_linformer.modules.encoder_layer import build_projection
-from fairseq_linformer.modules.projection import graded_prefix, initial_matrix
+from fairseq_linformer.modules.projection import graded_singletons, initial_matrix
 from fairseq_linformer.modules.rate import default_lr_scale
 from fairseq_linformer.modules.windows import Windows
 
@@ -29,20 +29,21 @@ def test_window_averages_by_hand():
     assert Windows(3, 6, 0, 1).edges().tolist() == [0, 1, 3, 6]
     assert Windows(3, 6, 1, 1).edges().tolist() == [0, 1, 4, 6]
     assert Windows(1, 6, 0, 1).edges().tolist() == [0, 6]
-    # The first three positions alone: two windows divide the other seven.
+    # The first three positions alone: two windows divide the other seven, the shorter one first.
     assert Windows(5, 10, 0, 3).edges().tolist() == [0, 1, 2, 3, 6, 10]
+    assert Windows(6, 14, 0, 3).edges().tolist() == [0, 1, 2, 3, 6, 10, 14]
     assert Windows(5, 10, 2, 3).edges().tolist() == [0, 1, 2, 3, 8, 10]
     assert Windows(2, 10, 0, 3).edges().tolist() == [0, 1, 10]
-    for prefix in range(5):
-        assert torch.equal(Windows(4, 4, 0, prefix).average(), torch.eye(4))
+    for singletons in range(5):
+        assert torch.equal(Windows(4, 4, 0, singletons).average(), torch.eye(4))
 
 
 @pytest.mark.parametrize("N", range(1, 12))
 def test_windows_by_counting(N):
     """Against the definition, for every k, n, offset and padding."""
     every = itertools.product(range(1, N + 1), (0, 1, 2, N // 2), range(N))
-    for k, prefix, offset in {(k, p, offset) for k, p, offset in every if offset < Windows(k, N, 0, p).shortest}:
-        layout, expected = Windows(k, N, offset, prefix), windows(k, N, offset, prefix)
+    for k, singletons, offset in {(k, p, offset) for k, p, offset in every if offset < Windows(k, N, 0, p).shortest}:
+        layout, expected = Windows(k, N, offset, singletons), windows(k, N, offset, singletons)
         assert layout.sizes().tolist() == [len(window) for window in expected]
         assert torch.equal((layout.average() > 0).sum(0), torch.ones(N, dtype=torch.long))
         torch.testing.assert_close(layout.average().sum(1), torch.ones(k))
@@ -63,8 +64,8 @@ def test_windows_by_counting(N):
 @pytest.mark.parametrize("N", range(1, 12))
 def test_windows_split_into_rows(N):
     """``split``, ``split_mask`` and ``merge`` against the definition, for every k and n."""
-    for k, prefix in itertools.product(range(1, N + 1), (0, 1)):
-        layout, expected = Windows(k, N, 0, prefix), windows(k, N, 0, prefix)
+    for k, singletons in itertools.product(range(1, N + 1), (0, 1)):
+        layout, expected = Windows(k, N, 0, singletons), windows(k, N, 0, singletons)
         for n in range(1, N + 1):
             rows = layout.split(1.0 + torch.arange(n).view(1, n, 1))[..., 0]
             inside = layout.split_mask(n, None)
@@ -154,8 +155,8 @@ def test_pools_by_hand():
     x = torch.tensor([[1.0, 5.0, -2.0, -4.0, -6.0]]).unsqueeze(-1)  # of an input of up to 6: positions 0, 1-2, 3-5
     assert MeanPool(6, 3).reduce(x).flatten().tolist() == [1, 1.5, -5]
     assert MaxPool(6, 3).reduce(x).flatten().tolist() == [1, 5, -4]
-    assert MeanPool(6, 3, prefix=0).reduce(x).flatten().tolist() == [3, -3, -6]
-    assert MaxPool(6, 3, prefix=0).reduce(x).flatten().tolist() == [5, -2, -6]
+    assert MeanPool(6, 3, separate_first=False).reduce(x).flatten().tolist() == [3, -3, -6]
+    assert MaxPool(6, 3, separate_first=False).reduce(x).flatten().tolist() == [5, -2, -6]
     padding = torch.tensor([[False, False, True, True, True]])
     x = x.masked_fill(padding.unsqueeze(-1), 0)
     assert MeanPool(6, 3).reduce(x, None, padding).flatten().tolist() == [1, 5, 0]
@@ -191,7 +192,7 @@ def test_the_norm_of_a_projected_sentence_does_not_depend_on_its_length(kind, in
 def test_a_checkpoint_of_version_02_keeps_its_windows(kind):
     """It has no ``window_options``: no separate first position, missing tokens are zero, sizes are not counted."""
     E = build_projection(LinformerConfig(10, 6, 3, projection=kind, layers=1, attention_heads=2, embed_dim=4))
-    assert E.layout.prefix and E.fills and E.proportional
+    assert E.layout.singletons and E.fills and E.proportional
     old = {key: value for key, value in E.state_dict().items() if key != "window_options"}
     if kind == "linear":
         old = {"weight": Windows(3, 6).average(), "windows": torch.tensor(0.0)}
@@ -269,7 +270,7 @@ def test_the_scale_is_a_learning_rate_for_every_optimizer(optimizer, size):
 
 
 def test_shifted_windows():
-    E = LinearProjection(6, 3, delay=0.5, prefix=0)
+    E = LinearProjection(6, 3, delay=0.5, singletons=0)
     assert E().gt(0).tolist() == [
         [True, True, True, False, False, False],
         [False, False, False, True, True, False],
@@ -280,7 +281,7 @@ def test_shifted_windows():
     assert E.bias(torch.empty(1, 5, 2), padding).flatten().tolist() == [-math.inf, 0]
     with pytest.raises(ValueError, match="offset .* got 2"):
         Windows(3, 6, 2)
-    with pytest.raises(ValueError, match="prefix .* got -1"):
+    with pytest.raises(ValueError, match="singletons .* got -1"):
         Windows(3, 6, 0, -1)
 
 
@@ -315,17 +316,17 @@ def test_graded(sharing):
         assert (loaded.layout, loaded.overlaps) == (E.layout, E.overlaps)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 7, 512, 514, 1000, 4096])
-def test_half_precision_holds_the_prefix(k):
-    prefix = graded_prefix(k)
-    assert max(1, k // 2 - 15) <= prefix <= max(1, k // 2)
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 512, 514, 1000, 8232])
+def test_half_precision_holds_the_number_of_singletons(k):
+    singletons = graded_singletons(k)
+    assert max(1, (k // 2) * 127 / 128) <= singletons <= max(1, k // 2)
     for dtype in (torch.float16, torch.bfloat16):
-        assert torch.tensor(prefix).to(dtype) == prefix
+        assert torch.tensor(singletons).to(dtype) == singletons
 
 
 def test_overlapping_windows_by_hand():
-    for prefix in range(4):
-        assert torch.equal(Windows(3, 3, 0, prefix).triangle(), torch.eye(3).double())
+    for singletons in range(4):
+        assert torch.equal(Windows(3, 3, 0, singletons).triangle(), torch.eye(3).double())
     inner = torch.tensor([0, 1, 3, 3, 1, 0, 0, 0]).double() / 8
     torch.testing.assert_close(Windows(4, 8).triangle()[1], inner)
     separate = Windows(4, 8, 0, 1).triangle()

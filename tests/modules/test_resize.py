@@ -25,10 +25,10 @@ def test_positions_are_repeated_or_cut():
     assert resize_positions(table, 2, padding_idx=1).flatten().tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("prefix", [0, 1, 2])
+@pytest.mark.parametrize("singletons", [0, 1, 2])
 @pytest.mark.parametrize("k, n", [(k, n) for n in (1, 5, 8, 12, 16, 24, 30) for k in (1, 2, 4, 5, 8) if k <= n])
-def test_an_average_is_the_average_of_the_new_windows(n, k, prefix):
-    for old in (Windows(6, 12, 0, prefix), Windows(3, 12, 2, prefix)):
+def test_an_average_is_the_average_of_the_new_windows(n, k, singletons):
+    for old in (Windows(6, 12, 0, singletons), Windows(3, 12, 2, singletons)):
         new = resize_windows(old, 0.5 if old.offset else 0.0, k, n)
         torch.testing.assert_close(resize_matrix(old.average(), k, n, old, new), new.average())
 
@@ -62,26 +62,35 @@ def test_without_windows_rows_see_the_whole_input():
     torch.testing.assert_close(resize_matrix(E, 3, 10), torch.cat([E, E, E[:, :2]], 1))
     torch.testing.assert_close(resize_matrix(E, 6, 8)[:, :4], E.repeat_interleave(2, 0))
     torch.testing.assert_close(resize_matrix(E, 3, 16, fills=True), torch.cat([E, E, E, E], 1) / 2)
-    assert (scale_projected_dim(3, 4, 8, None), scale_projected_dim(3, 4, 8, 1), scale_projected_dim(3, 9, 2, 1)) == (
-        3,
-        6,
-        1,
-    )
+    assert scale_projected_dim(3, 4, 8, None) == 3
+    assert scale_projected_dim(3, 4, 8, Windows(3, 4, 0, 1)) == 6
+    assert scale_projected_dim(3, 9, 2, Windows(3, 9, 0, 1)) == 1
 
 
-def test_a_longer_prefix_stays_and_only_the_other_blocks_are_repeated():
+def test_singletons_stay_and_the_other_blocks_are_repeated():
     old = Windows(4, 6, 0, 2)  # 1, 1, 2 and 2 positions
     learned = torch.arange(1.0, 25.0).view(4, 6)
-    k = scale_projected_dim(4, 6, 10, 2)
+    k = scale_projected_dim(4, 6, 10, old)
     new = resize_windows(old, 0.0, k, 10)
     assert (k, new) == (6, Windows(6, 10, 0, 2))
     expected = torch.block_diag(learned, learned[2:, 2:])
     found = resize_matrix(old.average() + learned, k, 10, old, new) - new.average()
     torch.testing.assert_close(found, expected)
-    assert scale_projected_dim(4, 6, 4, 2) == 3 and scale_projected_dim(4, 6, 2, 2) == 2
-    # Another k has a prefix in proportion.
-    assert [resize_windows(Windows(128, 512, 0, 64), 0.0, k, 512).prefix for k in (1, 16, 64, 256)] == [1, 8, 32, 128]
-    assert resize_windows(Windows(128, 512, 0, 64), 0.0, 201, 1024) == Windows(201, 1024, 0, 64)
+    assert [scale_projected_dim(4, 6, n, old) for n in (1, 2, 4, 5, 6, 7, 8)] == [1, 2, 3, 3, 4, 4, 5]
+    # Another k has singletons in proportion.
+    graded = Windows(128, 512, 0, 64)
+    assert [resize_windows(graded, 0.0, k, 512).singletons for k in (1, 16, 64, 256)] == [1, 8, 32, 128]
+    assert resize_windows(graded, 0.0, 201, 1024) == Windows(201, 1024, 0, 64)
+
+
+@pytest.mark.parametrize("k, N", [(4, 6), (128, 512), (256, 512), (11, 64), (9, 30)])
+@pytest.mark.parametrize("factor", [2, 3.5])
+def test_shorter_regular_windows_stay_in_a_longer_model(k, N, factor):
+    old, n = Windows(k, N, 0, k // 2), int(factor * N)
+    new = resize_windows(old, 0.0, scale_projected_dim(k, N, n, old), n)
+    lengths = old.sizes().tolist()
+    same = lengths.count(1) + lengths.count(old.shortest) if old.shortest > 1 else len(lengths)
+    assert new.singletons == k // 2 and new.edges()[:same].tolist() == old.edges()[:same].tolist()
 
 
 def test_kernels_keep_their_sum():
@@ -92,20 +101,23 @@ def test_kernels_keep_their_sum():
     torch.testing.assert_close(resize_kernel(kernel, 2).sum(1), kernel.sum(1))
 
 
-@pytest.mark.parametrize("is_old", [False, True])
+UNCHANGED = [
+    *((sharing, "linear", init) for sharing in SHARING for init in ("average", "normal")),
+    ("headwise", "conv", "average"),
+    ("headwise", "mean-pool", None),
+]
+
+
 @pytest.mark.parametrize(
-    "sharing, projection, init",
+    "sharing, projection, init, is_old",
     [
-        *((sharing, "linear", init) for sharing in SHARING for init in ("average", "graded", "normal")),
-        ("headwise", "conv", "average"),
-        ("headwise", "mean-pool", None),
+        *((*case, is_old) for case in UNCHANGED for is_old in (False, True)),
+        *((sharing, "linear", "graded", False) for sharing in SHARING),
     ],
 )
 def test_short_inputs_keep_their_features(sharing, projection, init, is_old):
     """Lengthened, with windows as long as before or, without windows, the same k; also for checkpoints of version 0.2,
     without a window of the first position. Inputs that reach the last window are excepted."""
-    if is_old and init == "graded":
-        pytest.skip("version 0.2 has no prefix")
     torch.manual_seed(0)
     config = LinformerConfig(
         vocab_size=20,
@@ -127,12 +139,11 @@ def test_short_inputs_keep_their_features(sharing, projection, init, is_old):
             if isinstance(module, WindowedProjection):
                 module.window_options.zero_()
                 module.read_options()
-    prefix = None if init == "normal" else 0 if is_old else 2 if init == "graded" else 1
-    n = 32 if init == "graded" else 30  # whole windows
-    k = scale_projected_dim(4, 12, n, prefix)
-    new = LinformerEncoder(replace(config, max_positions=n, projected_dim=k)).eval()
+    layout = next(m.layout for m in old.modules() if isinstance(m, WindowedProjection))
+    k = scale_projected_dim(4, 12, 30, layout)
+    new = LinformerEncoder(replace(config, max_positions=30, projected_dim=k)).eval()
     state = {key: v for key, v in old.state_dict().items() if not {"E", "F"} & set(key.split("."))}
-    state["embed_positions.weight"] = resize_positions(state["embed_positions.weight"], n, old.config.padding_idx)
+    state["embed_positions.weight"] = resize_positions(state["embed_positions.weight"], 30, old.config.padding_idx)
     new.load_state_dict(state, strict=False)
     for theirs, ours in zip(old.modules(), new.modules()):
         if isinstance(theirs, WindowedProjection):

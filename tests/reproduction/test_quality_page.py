@@ -90,11 +90,11 @@ def surviving(record):
 def by_length(record):
     """Share of the last layer: a row per length, a column per W and start."""
     sizes = short_inputs.SIZES["encoder"]
-    models = [(start, window) for window in sizes.windows for start in short_inputs.STARTS]
+    models = [(start, window) for window in sizes.local_windows for start in short_inputs.STARTS]
     head = " | ".join(f"{start}, W = {window}" for start, window in models)
-    lines = [f"| n | {head} |", "|---" * (1 + len(models)) + "|"]
+    lines = [f"| tokens | {head} |", "|---" * (1 + len(models)) + "|"]
     for n in sizes.lengths:
-        shares = (short_inputs.last_share(record, start, window, n) for start, window in models)
+        shares = (short_inputs.share_of(record, start, window, n) for start, window in models)
         lines.append(f"| {n} | {' | '.join(f'{share:.3f}' for share in shares)} |")
     return lines
 

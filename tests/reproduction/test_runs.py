@@ -121,7 +121,7 @@ def test_a_described_model_is_that_which_is_built(model):
     )
     E = build_projection(built)
     assert (described["start"], described["rate"]) == (built.resolved_init, E.lr_scale)
-    assert (described["windows"] == WINDOWS) == (E.layout is not None and E.layout.prefix == 1 and E.proportional)
+    assert (described["windows"] == WINDOWS) == (E.layout is not None and E.layout.singletons == 1 and E.proportional)
     assert default_start(model.sharing, model.projection) == replace(model, start=None).describe()["start"]
 
 

@@ -24,6 +24,7 @@ from ...checkpoints.roberta import from_roberta
 from ...checkpoints.transformers_loading import load_from_transformers
 from ...machine import current_commit
 from ..cells import rule
+from ..encoder_models import STAGGERED
 from ..records import Measurement, Paper, Record, ScaleName, circumstances, significant
 from ..registry import Claim, Inputs, UntrainedExperiment
 from ..report.charts import Chart, Series
@@ -133,7 +134,7 @@ def _build_runs(
         checkpoint = resize(checkpoint, positions)
         config.max_position_embeddings = positions + 2  # RoBERTa's begin at 2
     theirs = AutoModel.from_config(config, attn_implementation="sdpa").eval()
-    options: dict[str, Any] = {"projected_dim": sizes["k"], "max_positions": positions, "projection_init": "staggered"}
+    options: dict[str, Any] = {"projected_dim": sizes["k"], "max_positions": positions, "projection_init": STAGGERED}
     ours = {
         ROBERTA: checkpoint,
         LINFORMER: from_roberta(checkpoint, **options),

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..converted_encoders import METRIC, Conversion, ConversionsExperiment
+from ..converted_encoders import Conversion, ConvertedEncoders, last_share, rule_of
 from ..encoder_models import GRADED, STAGGERED, EncoderModel
-from ..records import Record, select_reproduced
+from ..records import Record
 from ..registry import Claim
 from ..report.charts import Chart, Series
 from ..report.tables import Table
-from ..statistics import FAILS, HOLDS, Check, Evaluate, Verdict, combine_records, not_measured
+from ..statistics import FAILS, HOLDS, Check
 
 NAME = "short-inputs"
 STARTS = (STAGGERED, GRADED)
 EXACT = 0.999
 """Share that counts as all of it: features are equal up to rounding."""
 MOST_LOST = 0.06
-"""Share that graded windows may keep less on inputs of N positions."""
+"""Largest loss against staggered windows on inputs of N positions."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Sizes:
     Attributes:
         max_positions: N.
         lengths: of the inputs, in ascending order; the last is N.
-        windows: W.
+        local_windows: W.
         tokens: of held-out text for each model and length.
     """
 
     max_positions: int
     lengths: tuple[int, ...]
-    windows: tuple[int, ...]
+    local_windows: tuple[int, ...]
     tokens: int
 
     @property
@@ -57,17 +57,17 @@ def label(start: str, window: int) -> str:
     return f"{start}, W={window}"
 
 
-def last_share(record: Record, start: str, window: int, n: int) -> float:
+def share_of(record: Record, start: str, local_window: int, n: int) -> float:
     """The share of the last layer on inputs of n tokens."""
-    return max(record.select(METRIC, model=label(start, window), n=n), key=lambda m: m.layer or 0).value
+    return last_share(record, model=label(start, local_window), n=n)
 
 
 def exact_checks(record: Record) -> list[Check]:
     """Graded windows keep inputs of at most k / 2 tokens."""
     sizes, checks = SIZES[record.scale], []
-    for window in sizes.windows:
+    for window in sizes.local_windows:
         for n in (n for n in sizes.lengths if n <= sizes.k // 2):
-            share = last_share(record, GRADED, window, n)
+            share = share_of(record, GRADED, window, n)
             text = f"n = {n}, W = {window}: {share:.4f}; needs ≥ {EXACT}"
             checks.append(Check(HOLDS if share >= EXACT else FAILS, text))
     return checks
@@ -76,9 +76,9 @@ def exact_checks(record: Record) -> list[Check]:
 def graded_checks(record: Record) -> list[Check]:
     """Graded windows keep more than staggered ones on every shorter input, and hardly less on the longest."""
     sizes, checks = SIZES[record.scale], []
-    for window in sizes.windows:
+    for window in sizes.local_windows:
         for n in sizes.lengths:
-            graded, staggered = (last_share(record, start, window, n) for start in (GRADED, STAGGERED))
+            graded, staggered = (share_of(record, start, window, n) for start in (GRADED, STAGGERED))
             text = f"n = {n}, W = {window}: graded {graded:.3f}, staggered {staggered:.3f}"
             if n < sizes.max_positions:
                 checks.append(Check(HOLDS if graded > staggered else FAILS, f"{text}; needs more"))
@@ -86,14 +86,6 @@ def graded_checks(record: Record) -> list[Check]:
                 is_near = graded >= staggered - MOST_LOST
                 checks.append(Check(HOLDS if is_near else FAILS, f"{text}; may lose {MOST_LOST:g}"))
     return checks
-
-
-def _rule(checks_of) -> Evaluate:
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = [record for record in select_reproduced(records, NAME, scale) if record.scale in SIZES]
-        return combine_records(found, checks_of) if found else not_measured(f"{NAME}-{scale}")
-
-    return evaluate
 
 
 _WHERE = "this project: convert from-transformers"
@@ -105,21 +97,22 @@ CLAIMS = (
         "A converted encoder keeps its features on inputs of at most k / 2 tokens.",
         f"Graded windows, untrained: holds if at each length up to k / 2 and each W at least {EXACT} of the variance "
         f"of the last layer survives on held-out text; otherwise does not hold.{_KNOWN}",
-        _rule(exact_checks),
+        rule_of(NAME, exact_checks),
     ),
     Claim(
         f"{NAME}-graded",
         _WHERE,
-        "Graded windows keep more of a pretrained encoder on short inputs, and hardly less on the longest.",
+        "Graded windows keep more of a pretrained encoder on short inputs than staggered ones, and hardly less on the "
+        "longest.",
         "Share of the variance of the last layer on held-out text, untrained: holds if at each length below N and each "
         f"W graded windows keep more than staggered ones, and at N at most {MOST_LOST:g} less; otherwise does not "
         f"hold.{_KNOWN}",
-        _rule(graded_checks),
+        rule_of(NAME, graded_checks),
     ),
 )
 
 
-class ShortInputs(ConversionsExperiment):
+class ShortInputs(ConvertedEncoders):
     """Staggered and graded windows at several lengths."""
 
     name, title, claims, scales = NAME, "What a converted encoder keeps on short inputs", CLAIMS, tuple(SIZES)
@@ -135,7 +128,7 @@ class ShortInputs(ConversionsExperiment):
                 label(start, window),
                 sizes.lengths,
             )
-            for window in sizes.windows
+            for window in sizes.local_windows
             for start in STARTS
         ]
 
@@ -148,7 +141,7 @@ class ShortInputs(ConversionsExperiment):
             "max_positions": sizes.max_positions,
             "k": sizes.k,
             "lengths": sizes.lengths,
-            "windows": sizes.windows,
+            "windows": sizes.local_windows,
             "tokens": sizes.tokens,
         }
 
@@ -161,30 +154,30 @@ class ShortInputs(ConversionsExperiment):
 
 
 def _models(sizes: Sizes) -> list[tuple[str, int]]:
-    return [(start, window) for window in sizes.windows for start in STARTS]
+    return [(start, window) for window in sizes.local_windows for start in STARTS]
 
 
 def _table(record: Record) -> Table:
     sizes = SIZES[record.scale]
     rows = [
-        [str(n), *(f"{last_share(record, start, window, n):.3f}" for start, window in _models(sizes))]
+        [str(n), *(f"{share_of(record, start, window, n):.3f}" for start, window in _models(sizes))]
         for n in sizes.lengths
     ]
     encoder = record.configuration["encoder"]["name"]
     caption = (
         f"{record.identifier}: {encoder}, N = {sizes.max_positions}, k = {sizes.k}: share of the last layer's variance"
     )
-    return Table(["n", *(label(start, window) for start, window in _models(sizes))], rows, caption)
+    return Table(["tokens", *(label(start, window) for start, window in _models(sizes))], rows, caption)
 
 
 def _chart(record: Record, title: str) -> Chart:
     """The share of the last layer over the length: a line per model."""
     sizes = SIZES[record.scale]
     series = [
-        Series(label(start, window), [[(float(n), last_share(record, start, window, n)) for n in sizes.lengths]])
+        Series(label(start, window), [[(float(n), share_of(record, start, window, n)) for n in sizes.lengths]])
         for start, window in _models(sizes)
     ]
-    return Chart(record.identifier, title, "n", "share of variance, last layer", series)
+    return Chart(record.identifier, title, "tokens", "share of variance, last layer", series)
 
 
 EXPERIMENTS = (ShortInputs(),)

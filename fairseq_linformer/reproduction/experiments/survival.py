@@ -10,13 +10,13 @@ TEXT is written by ``prepare pretraining`` with the encoder's tokenizer.
 from collections.abc import Sequence
 from typing import Any
 
-from ..converted_encoders import METRIC, Conversion, ConversionsExperiment
+from ..converted_encoders import METRIC, Conversion, ConvertedEncoders, last_share, rule_of
 from ..encoder_models import EncoderModel
-from ..records import Record, select_reproduced
+from ..records import Record
 from ..registry import Claim
 from ..report.charts import Chart, Series
 from ..report.tables import Table
-from ..statistics import FAILS, HOLDS, Check, Evaluate, Verdict, combine_records, not_measured
+from ..statistics import FAILS, HOLDS, Check
 from .local_window import K_DIVISORS, REACHES, label
 
 NAME = "survival"
@@ -30,9 +30,8 @@ def last_shares(record: Record, n: int, k: int) -> dict[int, float]:
     """Share of the last layer by W, for one n and k."""
     found = {}
     for reach in REACHES:
-        layers = record.select(METRIC, n=n, k=k, model=label(k, reach))
-        if layers:
-            found[reach] = max(layers, key=lambda m: m.layer or 0).value
+        if record.select(METRIC, n=n, k=k, model=label(k, reach)):
+            found[reach] = last_share(record, n=n, k=k, model=label(k, reach))
     return found
 
 
@@ -72,14 +71,6 @@ def projection_checks(record: Record) -> list[Check]:
     return checks
 
 
-def rule(checks_of) -> Evaluate:
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, NAME, scale)
-        return combine_records(found, checks_of) if found else not_measured(f"{NAME}-{scale}")
-
-    return evaluate
-
-
 CLAIMS = (
     Claim(
         "survival-window",
@@ -87,7 +78,7 @@ CLAIMS = (
         "Without training, exact neighbors keep more of a pretrained encoder than window averages alone.",
         "Share of the variance of the last layer's features on held-out text: holds if at every n and k (n / 8, n / 4, "
         "n / 2) that of W = 4 is above that of W = 0; otherwise does not hold.",
-        rule(window_checks),
+        rule_of(NAME, window_checks),
     ),
     Claim(
         "survival-near",
@@ -95,7 +86,7 @@ CLAIMS = (
         "Without training, k = n / 4 with 16 exact neighbors per side keeps most of a pretrained encoder.",
         f"As survival-window: holds if at every n the share of the last layer is at least {NEAR:g}; otherwise does not "
         "hold. Prototypes with 0.82 to 0.87 were known when the bound was set.",
-        rule(near_checks),
+        rule_of(NAME, near_checks),
     ),
     Claim(
         "survival-projections",
@@ -103,12 +94,12 @@ CLAIMS = (
         "Next to exact neighbors, E and F keep more of a pretrained encoder than one average of the text.",
         "As survival-window: holds if at every n, for W = 4 and W = 16, the share of the last layer at k = n / 4 is "
         "above that of k = 1; otherwise does not hold.",
-        rule(projection_checks),
+        rule_of(NAME, projection_checks),
     ),
 )
 
 
-class SurvivalExperiment(ConversionsExperiment):
+class SurvivalExperiment(ConvertedEncoders):
     """Several n, k and W."""
 
     name, title, claims, scales = NAME, "What a converted encoder keeps", CLAIMS, tuple(SIZES)

@@ -26,8 +26,8 @@ def record(tmp_path_factory):
 def test_record(record):
     sizes = SIZES["smoke"]
     shares = {(m.model, m.n, m.layer): m.value for m in record.select(METRIC)}
-    assert len(shares) == 2 * len(sizes.windows) * len(sizes.lengths) * 2
-    for window in sizes.windows:
+    assert len(shares) == 2 * len(sizes.local_windows) * len(sizes.lengths) * 2
+    for window in sizes.local_windows:
         assert shares[label(GRADED, window), 4, 2] == 1
     (table,) = find(NAME).tables([record])
     assert [row[0] for row in table.rows] == ["4", "8", "16", "32"] and len(table.head) == 5
@@ -47,7 +47,7 @@ def synthetic(record, changed=None, share=None):
     measurements = [
         Measurement(metric=METRIC, value=value, unit=UNIT, model=label(start, window), n=n, k=sizes.k, layer=layer)
         for start in STARTS
-        for window in sizes.windows
+        for window in sizes.local_windows
         for n in sizes.lengths
         for layer, value in ((1, 0.0), (2, share if (start, window, n) == changed else good(start, window, n)))
     ]
