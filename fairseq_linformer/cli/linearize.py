@@ -42,7 +42,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-update", type=int, default=1000, metavar="U", help="number of updates; 0 converts without training"
     )
-    parser.add_argument("--lr", type=float, default=4e-4, metavar="LR", help="peak learning rate")
+    parser.add_argument("--lr", type=float, default=2e-4, metavar="LR", help="peak learning rate")
+    parser.add_argument(
+        "--short-seq-prob",
+        type=float,
+        metavar="P",
+        help="probability that a batch is cut into blocks of n/2, n/4, ... tokens, at least 16, to learn short inputs "
+        "too (default: 0.5, or 0 for blocks of less than 32 tokens)",
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
     parser.add_argument(
         "--amp",
@@ -59,7 +66,7 @@ def _linearize(options: argparse.Namespace) -> str:
     from ..linearization.linearize import Linearization, linearize
 
     model = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
-    names = ("tokens_per_sample", "batch_size", "max_update", "lr", "seed", "device", "amp")
+    names = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob", "seed", "device", "amp")
     values = {name: getattr(options, name) for name in names}
     if options.minutes is not None and not 0 <= options.minutes < float("inf"):
         raise ValueError(f"--minutes must be at least 0, got {options.minutes}")

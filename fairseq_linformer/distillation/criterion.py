@@ -21,6 +21,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from .losses import hidden_loss, logits_loss
+from .short_blocks import check_can_be_cut, cut_blocks, draw_length, short_lengths
 from .teacher import Teacher
 
 TERMS = ("hidden", "logits", "task")
@@ -48,6 +49,13 @@ class DistillationConfig(FairseqDataclass):
             "--task-weight 0"
         },
     )
+    short_seq_prob: float = field(
+        default=0.0,
+        metadata={
+            "help": "with --unmasked: probability that a training batch is cut into blocks of n/2, n/4, ... tokens, at "
+            "least 16, to learn short inputs too"
+        },
+    )
     classification_head_name: str = field(
         default="sentence_classification_head", metadata={"help": "name of the classification head, of both models"}
     )
@@ -69,10 +77,13 @@ class DistillationCriterion(FairseqCriterion):
         self.is_regression = cfg.regression_target
         if cfg.unmasked and self.is_classifier:
             raise ValueError("unmasked must be False with sentence_prediction, which has no masks, got True")
-        self.cfg = cfg
+        n = _get_max_positions(task)
+        if cfg.short_seq_prob:
+            check_can_be_cut(n, cfg.short_seq_prob)
+        self.cfg, self.dictionary = cfg, task.source_dictionary
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
         self.teacher = Teacher(cfg.teacher, head)
-        self.teacher.check_task(task.source_dictionary, _get_max_positions(task), task.cfg.data)
+        self.teacher.check_task(task.source_dictionary, n, task.cfg.data)
         task.state.merge_state_dict({"teacher_sha256": self.teacher.sha256})  # checkpoints store the task's state
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
@@ -135,10 +146,18 @@ class DistillationCriterion(FairseqCriterion):
         if sample_size == 0:
             weights |= {"logits": 0.0, "task": 0.0}
         if self.cfg.unmasked:
-            tokens = torch.where(masked, target, tokens)
+            tokens = self._shorten(torch.where(masked, target, tokens), sample)
         if weights["logits"] or weights["task"]:
             return tokens, sample_size, {**options, "masked_tokens": masked}
         return tokens, max(sample_size, 1), {**options, "features_only": True}
+
+    def _shorten(self, tokens: Tensor, sample: dict[str, Any]) -> Tensor:
+        """Cut a training batch into shorter blocks with ``short_seq_prob``."""
+        n, words = tokens.size(1), self.dictionary
+        if not self.training or not self.cfg.short_seq_prob or not short_lengths(n):
+            return tokens
+        length = draw_length(sample["id"].tolist(), n, self.cfg.short_seq_prob)
+        return tokens if length == n else cut_blocks(tokens, length, words.bos(), words.eos(), words.pad())
 
     def _targets(self, sample: dict[str, Any]) -> Tensor:
         """The classes or scores (B,), or the masked tokens."""
@@ -201,6 +220,12 @@ def _check_options(cfg: DistillationConfig) -> None:
         raise ValueError(f"temperature must be above 0, got {cfg.temperature}")
     if cfg.temperature != 1 and (cfg.logits_weight == 0 or cfg.regression_target):
         raise ValueError(f"temperature must be 1 without probabilities to compare, got {cfg.temperature}")
+    if not 0 <= cfg.short_seq_prob < 1:
+        raise ValueError(f"short_seq_prob must be in [0, 1), got {cfg.short_seq_prob}")
+    if cfg.short_seq_prob and not cfg.unmasked:
+        raise ValueError(
+            f"short_seq_prob must be 0 without unmasked, since cut blocks lose their masks, got {cfg.short_seq_prob}"
+        )
     if cfg.unmasked and (cfg.logits_weight or cfg.task_weight):
         raise ValueError(
             "logits_weight and task_weight must be 0 with unmasked, which has no masked tokens to predict, got "

@@ -35,12 +35,12 @@ class EncoderModel:
     k: int | None = None
     sharing: str = "headwise"
     local_window: int = 0
-    start: str = STAGGERED
+    start: str = GRADED
 
     @property
     def name(self) -> str:
         """
-        >>> EncoderModel(512).name, EncoderModel(512, 128, local_window=16, start="graded").name
+        >>> EncoderModel(512).name, EncoderModel(512, 128, local_window=16).name
         ('transformer', 'k128-headwise-w16-graded')
         """
         window = f"-w{self.local_window}" if self.local_window else ""
@@ -59,8 +59,11 @@ class EncoderModel:
         }
 
     def describe(self) -> dict[str, Any]:
-        """The model for a record; ``start`` is omitted if staggered, as in all records before 2026-11-25."""
-        return {key: value for key, value in asdict(self).items() if (key, value) != ("start", STAGGERED)}
+        """The model for a record; a staggered one has no ``start``, as in all records before 2026-11-25."""
+        described = asdict(self)
+        if self.k is None or self.start == STAGGERED:
+            del described["start"]
+        return described
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Distillation:
         updates, batch_size: number of updates, and blocks of n tokens per update.
         lr: peak learning rate.
         amp: train in mixed precision.
+        short_seq_prob: probability that a batch is cut into shorter blocks.
         measure_at: updates after which the share of variance is measured too.
     """
 
@@ -78,6 +82,7 @@ class Distillation:
     batch_size: int
     lr: float
     amp: bool
+    short_seq_prob: float = 0.0
     measure_at: tuple[int, ...] = ()
 
 
@@ -141,6 +146,7 @@ class DistilledModel:
             batch_size=self.sizes.batch_size,
             max_update=self.sizes.updates,
             lr=self.sizes.lr,
+            short_seq_prob=self.sizes.short_seq_prob,
             amp=self.sizes.amp,
             measure_at=self.sizes.measure_at,
         )
@@ -158,6 +164,9 @@ def check_encoder(record: Record, inputs: Inputs) -> None:
 
 
 def plan(sizes: Distillation, text_checksums: dict[str, str]) -> dict[str, Any]:
-    """What the distilled models depend on, for records."""
+    """What the distilled models depend on, for records; ``short_seq_prob`` is omitted if 0, as in all records before
+    2026-11-25."""
     values = {name: value for name, value in asdict(sizes).items() if name != "measure_at"}
+    if not sizes.short_seq_prob:
+        del values["short_seq_prob"]
     return {**values, "text": text_checksums}

@@ -6,7 +6,7 @@ RUNS/SCALE/encoder-tasks/TASK-MODEL-seedS/  as in ``finetuning/single_run.py``; 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,10 @@ class Sizes:
         n: of the distilled models.
         models: the encoder first.
         longer: models that are also finetuned on ``LONGER_TASK`` with twice the n, by resizing.
-        distillation: of each Linformer.
+        distillation: of each Linformer, but for those in ``earlier``.
         recipes: learning rate, batch size and epochs of finetuning, by task.
         seeds: of finetuning; each model is distilled once.
+        earlier: distillation of the models that were measured before this one was chosen.
     """
 
     n: int
@@ -50,6 +51,10 @@ class Sizes:
     distillation: Distillation
     recipes: dict[str, tuple[float, int, int]]
     seeds: tuple[int, ...]
+    earlier: dict[EncoderModel, Distillation] = field(default_factory=dict)
+
+    def distillation_of(self, model: EncoderModel) -> Distillation:
+        return self.earlier.get(model, self.distillation)
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ class EncoderRuns:
         transformer = write_transformer(str(inputs.encoder), sizes.n, folder)
         self.encoder: dict[str, Any] = read_checkpoint(transformer)["provenance"]["imported"]
         self._distilled = {
-            model: DistilledModel(model, sizes.distillation, inputs.data, folder)
+            model: DistilledModel(model, sizes.distillation_of(model), inputs.data, folder)
             for model in dict.fromkeys(member.model for member in chosen)
             if model.k is not None
         }

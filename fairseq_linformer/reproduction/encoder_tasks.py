@@ -47,7 +47,7 @@ class EncoderTasks(MemberExperiment[Member]):
             "seeds": list(sizes.seeds),
             "recipe": list(sizes.recipes[member.task]),
             "distilled": member.model.describe(),
-            "distillation": plan(sizes.distillation, checksums(inputs.data)),
+            "distillation": plan(sizes.distillation_of(member.model), checksums(inputs.data)),
         }
 
     def check_same(self, record: Record, inputs: Inputs) -> None:

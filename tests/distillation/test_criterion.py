@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
-from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion
+from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, short_blocks
 from fairseq_linformer.files import sha256
 
 from ..fairseq_commands import TINY, finetune, train
@@ -106,6 +106,31 @@ def test_unmasked_reads_the_text(teacher, start, mlm_data):
     torch.testing.assert_close(loss, expected * size, rtol=1e-5, atol=1e-6)
 
 
+def test_short_blocks(teacher, start, mlm_data, monkeypatch):
+    """Training batches are cut with ``short_seq_prob``, validation batches never."""
+    monkeypatch.setattr(short_blocks, "SHORTEST", 4)
+    student, model = build(start).eval(), build(teacher).eval()
+    batch, text = sample()
+    ours = criterion(teacher, mlm_data, unmasked=True, logits_weight=0, task_weight=0, short_seq_prob=0.6)
+
+    def expected(tokens):
+        x, y = (m(tokens, features_only=True, return_all_hiddens=True)[1]["inner_states"][1:] for m in (student, model))
+        real = tokens.ne(1)
+        return sum((s - t).transpose(0, 1)[real].square().mean() for s, t in zip(x, y)) / 2
+
+    lengths = set()
+    for first in range(20):
+        batch["id"] = torch.tensor([first, 7, 8])
+        length = short_blocks.draw_length([first, 7, 8], 16, 0.6)
+        lengths.add(length)
+        tokens = text if length == 16 else short_blocks.cut_blocks(text, length, 0, 2, 1)
+        loss, size, _ = ours.train()(student, batch)
+        torch.testing.assert_close(loss, expected(tokens) * size, rtol=1e-5, atol=1e-6)
+        loss, size, _ = ours.eval()(student, batch)
+        torch.testing.assert_close(loss, expected(text) * size, rtol=1e-5, atol=1e-6)
+    assert lengths == {16, 8, 4}
+
+
 def test_teacher_is_its_own_student(teacher, mlm_data):
     model = build(teacher).eval()
     loss, _, log = criterion(teacher, mlm_data, task_weight=0)(model, sample()[0])
@@ -185,6 +210,12 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
         (dict(hidden_weight=0, logits_weight=0, task_weight=0), "got 0 for all"),
         (dict(unmasked=True), "must be 0 with unmasked"),
         (dict(temperature=2.0, logits_weight=0), "temperature must be 1 without"),
+        (dict(short_seq_prob=1), r"short_seq_prob must be in \[0, 1\), got 1"),
+        (dict(short_seq_prob=0.5), "short_seq_prob must be 0 without unmasked"),
+        (
+            dict(short_seq_prob=0.5, unmasked=True, logits_weight=0, task_weight=0),
+            "short_seq_prob must be 0 with blocks of 16",
+        ),
         (dict(n=32), "at least n = 32 positions, got 16"),
     ],
 )

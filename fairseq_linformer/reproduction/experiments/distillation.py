@@ -19,6 +19,7 @@ from typing import Any, cast
 from ...checkpoints.files import read_checkpoint, training_seconds
 from ...launching.checkpoints import LAST
 from ...launching.run_folder import CHECKPOINTS
+from ...linearization.linearize import SHORT_SEQ_PROB
 from .. import scoring
 from ..encoder_models import Distillation, DistilledModel, EncoderModel, plan, write_transformer
 from ..member_experiment import MemberExperiment
@@ -54,7 +55,7 @@ class Sizes:
     def distillation(self, model: EncoderModel) -> Distillation:
         updates = self.tokens // self.tokens_per_update
         batch_size = self.tokens_per_update // model.n
-        return Distillation(updates, batch_size, self.lr, self.amp, (updates // 4, updates // 2))
+        return Distillation(updates, batch_size, self.lr, self.amp, SHORT_SEQ_PROB, (updates // 4, updates // 2))
 
 
 def _at_one_length(n: int, window: int) -> list[EncoderModel]:
@@ -64,8 +65,8 @@ def _at_one_length(n: int, window: int) -> list[EncoderModel]:
 
 
 SIZES: dict[str, Sizes] = {
-    "smoke": Sizes((EncoderModel(32, 8, local_window=4), EncoderModel(32, 1, local_window=4)), 512, 64, 4e-4, False),
-    "encoder": Sizes((*_at_one_length(128, 4), EncoderModel(512, 128, local_window=4)), 2000 * 2048, 2048, 4e-4, True),
+    "smoke": Sizes(tuple(EncoderModel(32, k, local_window=4) for k in (8, 1)), 512, 64, 2e-4, False),
+    "encoder": Sizes((*_at_one_length(128, 4), EncoderModel(512, 128, local_window=4)), 2000 * 2048, 2048, 2e-4, True),
 }
 
 

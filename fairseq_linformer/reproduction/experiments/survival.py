@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..converted_encoders import METRIC, Conversion, ConvertedEncoders, last_share, rule_of
-from ..encoder_models import EncoderModel
+from ..encoder_models import STAGGERED, EncoderModel
 from ..records import Record
 from ..registry import Claim
 from ..report.charts import Chart, Series
@@ -107,7 +107,7 @@ class SurvivalExperiment(ConvertedEncoders):
 
     def conversions(self, scale: str) -> list[Conversion]:
         return [
-            Conversion(EncoderModel(n, k, local_window=reach), label(k, reach), (n,))
+            Conversion(EncoderModel(n, k, local_window=reach, start=STAGGERED), label(k, reach), (n,))
             for n in SIZES[scale][0]
             for k in (1, *(n // divisor for divisor in K_DIVISORS))
             for reach in REACHES

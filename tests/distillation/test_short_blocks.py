@@ -1,0 +1,59 @@
+"""Blocks of several lengths."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from fairseq_linformer.distillation.short_blocks import cut_blocks, draw_length, short_lengths
+
+BOS, PAD, EOS = 0, 1, 2
+
+
+def test_lengths():
+    assert short_lengths(512) == [256, 128, 64, 32, 16] and short_lengths(100) == [50, 25]
+    assert short_lengths(32) == [16] and short_lengths(31) == []
+
+
+def test_lengths_depend_on_the_batch_alone():
+    batches = [range(4 * i, 4 * i + 4) for i in range(2000)]
+    drawn = [draw_length(batch, 128, 0.75) for batch in batches]
+    assert drawn == [draw_length(list(batch), 128, 0.75) for batch in batches]
+    counts = Counter(drawn)
+    assert counts.keys() == {128, 64, 32, 16}
+    assert all(count == pytest.approx(500, abs=100) for count in counts.values())
+    assert {draw_length(batch, 31, 0.0) for batch in batches} == {31}
+
+
+def test_cut_by_hand():
+    tokens = torch.tensor([[0, 5, 6, 7, 8, 9, 10], [0, 5, 6, 7, 1, 1, 1], [0, 5, 1, 1, 1, 1, 1]])
+    assert cut_blocks(tokens, 3, BOS, EOS, PAD).tolist() == [
+        [0, 5, 2],
+        [0, 8, 2],
+        [0, 1, 1],  # a single token
+        [0, 5, 2],
+        [0, 1, 1],
+        [0, 2, 1],
+    ]
+
+
+@pytest.mark.parametrize("n, length", [(64, 16), (64, 32), (50, 12)])
+def test_cut(n, length):
+    """Blocks have no padding but at the end, and all tokens but those that bos and eos replace."""
+    torch.manual_seed(0)
+    real = torch.tensor([n, n - 5, 3])
+    tokens = torch.randint(5, 50, (3, n)).masked_fill(torch.arange(n) >= real.unsqueeze(1), PAD)
+    tokens[:, 0] = BOS
+    blocks = cut_blocks(tokens, length, BOS, EOS, PAD)
+    assert (blocks[:, 0] == BOS).all() and blocks.ne(PAD).sum() == real.sum()
+    lengths = blocks.ne(PAD).sum(1)
+    for block, size in zip(blocks, lengths):
+        assert (block[:size] != PAD).all() and (size == 1 or block[size - 1] == EOS)
+    kept = [token for block, size in zip(blocks, lengths) for token in block[1 : size - 1].tolist()]
+    expected = [
+        token
+        for row, size in zip(tokens.tolist(), real.tolist())
+        for start in range(0, size, length)
+        for token in row[start + 1 : min(start + length, size) - 1]
+    ]
+    assert kept == expected
