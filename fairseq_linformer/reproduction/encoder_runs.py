@@ -42,7 +42,8 @@ class Sizes:
         distillation: of each Linformer, but for those in ``earlier``.
         recipes: learning rate, batch size and epochs of finetuning, by task.
         seeds: of finetuning; each model is distilled once.
-        earlier: distillation of the models that were measured before this one was chosen.
+        earlier: distillation in the records of models that were measured before this one was chosen; the encoder's too,
+            although it needs none.
     """
 
     n: int

@@ -53,7 +53,7 @@ SIZES: dict[str, Sizes] = {
         Distillation(1000, 4, 2e-4, True, SHORT_SEQ_PROB),
         {"sst-2": (1e-4, 32, 1), "imdb": (1e-4, 16, 1), "qnli": (1e-4, 32, 1), "qqp": (1e-4, 32, 1)},
         (1, 2, 3),
-        dict.fromkeys(_STAGGERED, Distillation(1000, 4, 4e-4, True)),
+        dict.fromkeys((_ENCODER, *_STAGGERED), Distillation(1000, 4, 4e-4, True)),
     ),
 }
 
