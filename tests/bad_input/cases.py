@@ -497,6 +497,7 @@ CONVERT = [
         rob/model.pt x.pt --projected-dim 8 --sharing rows -> 'rows'
         rob/model.pt x.pt --projected-dim 8 --projection fourier -> 'fourier'
         rob/model.pt x.pt --projected-dim 8 --projection random --projection-init average -> projection_init must
+        rob/model.pt x.pt --projected-dim 8 --projection conv --projection-init graded -> projection_init must
         rob/model.pt x.pt --projected-dim 8 --local-window -1 -> local_window .*-1
         rob/model.pt x.pt --projected-dim 8 --local-window 32 -> local_window .*32
         rob/model.pt x.pt --projected-dim 8 --max-positions 0 -> max_positions .*0
@@ -638,6 +639,8 @@ LINEARIZE = section(
     bert out --text data --max-update -1 -> max_update must .*-1
     bert out --text data --lr 0 -> lr must be above 0
     bert out --text data --lr nan -> lr must .*nan
+    bert out --text data --short-seq-prob 1 -> short_seq_prob must .*1
+    bert out --text data --short-seq-prob nan -> short_seq_prob must .*nan
     bert out --text data --seed -1 -> seed must .*-1
     bert out --text data --minutes -1 -> --minutes must .*-1
     bert out --text data --minutes nan -> --minutes must .*nan
