@@ -169,6 +169,7 @@ def foreign_private_names() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_finds_the_source():
     packages = {path.name for path in PACKAGE.iterdir() if is_package(path.name)}
     assert packages == set(STANDS_ON) == {layer(module) for module in trees()} - {""}
@@ -207,6 +208,7 @@ def test_no_import_cycles():
     assert circle(edges()) == []
 
 
+@pytest.mark.slow
 def test_private_names_are_used_in_their_module_only():
     assert foreign_private_names() == []
 

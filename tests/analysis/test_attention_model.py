@@ -114,6 +114,7 @@ def test_n_excludes_the_padding_rows_of_a_transformers_roberta(tmp_path):
     assert model.n == 12 and read_maps(model, torch.full((1, 12), 5))[0].shape == (1, 2, 12, 12)
 
 
+@pytest.mark.slow
 def test_exported_linformer_has_the_maps_of_its_checkpoint(linformer, tmp_path):
     from fairseq_linformer.checkpoints.huggingface import to_huggingface
 

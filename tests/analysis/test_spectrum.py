@@ -42,6 +42,7 @@ def test_mean_over_sentences_equals_a_loop(model, sentences, spectrum_folder):
     assert (spectrum.facts["sentences"], spectrum.index) == (7, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["roberta", "linformer"])
 def test_padded_sentences_do_not_depend_on_the_batch(model, linformer, sentences, tmp_path, kind):
     """Curves and ranks of sentences of different lengths, with batch sizes 1 and 3."""
@@ -101,6 +102,7 @@ def test_interrupted_run_resumes(model, sentences, tmp_path, monkeypatch):
         analyze_spectrum(model, sentences(model), out, 40)
 
 
+@pytest.mark.slow
 def test_redirected_output_has_progress_lines(model, sentences, tmp_path, monkeypatch, capsys):
     """A line every 30 seconds with count, rate and ETA; here at short intervals, while a batch is slow."""
     monkeypatch.setattr(spectrum_module, "Progress", lambda *args, **options: Progress(*args, **options, interval=0.05))
@@ -140,6 +142,7 @@ def test_rejected_arguments(model, sentences, tmp_path):
         assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_linformer_has_k_singular_values(linformer, sentences, tmp_path):
     model = load_model(linformer(projected_dim=4, sharing="headwise", projection_init="average"))
     spectrum = analyze_spectrum(model, sentences(model), tmp_path / "out", 4)
@@ -179,6 +182,7 @@ class LiveTensors(TorchDispatchMode):
         self.bytes -= size
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_sentences(model, sentences, tmp_path):
     peaks = []
     for count in (4, 40):

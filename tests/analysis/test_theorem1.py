@@ -104,6 +104,7 @@ def test_the_best_approximation_of_the_theorems_rank(build):
     assert found[0.5] == (222, 1.0)
 
 
+@pytest.mark.slow
 def test_neighbor_heads_attend_to_the_next_position():
     head = neighbor_head(256, 64, generator())
     assert float(head.P.max(1).values.min()) > 0.99 and (head.P.argmax(1) == (torch.arange(256) + 1) % 256).all()

@@ -157,6 +157,7 @@ def test_a_compressed_checkpoint_is_rejected_before_it_is_read(here):
     tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.fault("hostile file")
 def test_a_line_of_a_zip_archive_may_unpack_to_any_size(here):
     with zipfile.ZipFile(here / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:

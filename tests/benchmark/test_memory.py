@@ -44,6 +44,7 @@ def test_peak_of_a_known_allocation():
     assert peak_bytes(lambda: w(x).sum().backward(), w, [x]) == pytest.approx(4 * (4000 + 1_000_000), rel=0.01)
 
 
+@pytest.mark.slow
 def test_fake_tensors_count_like_real_ones():
     cell = InferenceCell(64, (16,), tokens=128, layers=2, embed_dim=64, heads=4, vocabulary=100)
     for maker in cell.builders().values():

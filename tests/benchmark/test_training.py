@@ -52,6 +52,7 @@ def test_transformer_that_does_not_fit_is_skipped(memory, transformer, monkeypat
         assert not failed or "GiB" in results["failed"][transformer]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [False, True])
 def test_fixed_length_model_that_does_not_fit_is_skipped(memory, monkeypatch):
     """From 32 sentences of 32 tokens ``linformer-pytorch`` computes 16,384, which at base size ran out of memory."""

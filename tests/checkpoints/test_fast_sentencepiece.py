@@ -62,6 +62,7 @@ def model(request, tmp_path_factory) -> Path:
     return train(tmp_path_factory.mktemp(request.param), fold_case=request.param.endswith("cf"))
 
 
+@pytest.mark.slow
 def test_normalization(model):
     content = model.read_bytes()
     normalizer = build_normalizer(content)
@@ -74,6 +75,7 @@ def test_normalization(model):
         assert normalizer.normalize_str(text) == theirs.normalize(text), ascii(text)
 
 
+@pytest.mark.slow
 def test_token_ids(model):
     slow = LinformerTokenizer(str(model.parent / "dict.txt"), str(model), model_max_length=16)
     fast, _ = find_tokenizer(model.parent / "model.pt", 16)

@@ -101,6 +101,7 @@ def test_training_continues(train_checkpoint, mlm_data, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_lengthening_staggered_windows_nearly_preserves_features(train_checkpoint, tmp_path):
     old = train_checkpoint("headwise", "linear", 8)
     torch.save(resize(read_checkpoint(old), 40), tmp_path / "new.pt")
@@ -126,6 +127,7 @@ def test_lengthening_preserves_features_of_the_first_positions(train_checkpoint,
     )
 
 
+@pytest.mark.slow
 def test_original_and_heads_are_unchanged(class_data, train_checkpoint, tmp_path):
     """Also for a finetuned checkpoint, whose head is kept."""
     finetune(class_data, tmp_path, *TINY, "--finetune-from-model", train_checkpoint("headwise", "linear", 8))

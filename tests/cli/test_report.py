@@ -41,6 +41,7 @@ def test_default_report_also_writes_the_readme(here, capsys):
     assert all((here / name).is_file() for name in files) and "STALE" not in (here / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, files",
     [

@@ -107,6 +107,7 @@ def test_source_without_documents_is_rejected(tmp_path, gpt2):
             prepare_corpus(tmp_path / "other", CorpusOptions((source,), str(gpt2)), workers=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["group=book", "rows=4"])
 def test_chunk_size_does_not_change_documents(tmp_path, gpt2, keys):
     documents = build_documents()
@@ -130,6 +131,7 @@ def test_a_book_may_continue_in_the_next_hub_shard(tmp_path, gpt2):
     assert read(tmp_path / "out") == reference(documents, GPT2(gpt2), 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix, module", [(".bz2", bz2), (".xz", lzma)])
 def test_concatenated_compressed_streams(tmp_path, gpt2, suffix, module):
     documents = build_documents()

@@ -13,6 +13,7 @@ from fairseq_linformer.corpus.tokenizer import GPT2
 from .corpora import SMALL, damaged, read, reference, sum_of_documents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, message",
     [

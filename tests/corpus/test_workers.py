@@ -78,6 +78,7 @@ def test_damaged_source_fails_without_waiting_for_others(tmp_path, gpt2):
     assert not list((tmp_path / "out").glob("work/.*")) and not (tmp_path / "out/work/chunk-000000.json").exists()
 
 
+@pytest.mark.slow
 def test_script_without_main_guard_gets_a_hint(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", build_documents())
     process = start(tmp_path, gpt2, "out", script=RUN.replace('if __name__ == "__main__":', "if True:"))
@@ -106,6 +107,7 @@ def test_runs_outside_the_main_thread(tmp_path, gpt2):
     assert summaries and "for fairseq-train" in summaries[0]
 
 
+@pytest.mark.slow
 def test_redirected_output_has_progress_lines(tmp_path, gpt2, monkeypatch, capsys):
     """While chunks are tokenized, with the size done, rate and ETA; here at short intervals."""
     monkeypatch.setattr(workers, "Progress", lambda *args: Progress(*args, interval=0.01))

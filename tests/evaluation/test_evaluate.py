@@ -85,6 +85,7 @@ def test_fairseq_and_transformers_models_agree(evaluate, finetuned, classifier_f
     assert summary["scores"] == other_summary["scores"] and summary["confusion"] == other_summary["confusion"]
 
 
+@pytest.mark.slow
 def test_accuracy_of_a_prepared_folder_equals_fairseqs(evaluate, finetuned, pieces, capsys, caplog, tmp_path):
     evaluate(finetuned, pieces, "--json", tmp_path / "s.json", "--device", "cpu")
     caplog.set_level("INFO")

@@ -46,6 +46,7 @@ def test_damaged_weights_are_reported(evaluate, finetuned, table, tmp_path):
     assert not (tmp_path / "p.tsv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("--truncation", "head"), ("--gpt2-bpe", "x"), ("--sentencepiece-model", "x")])
 def test_tokenizer_options_are_rejected_for_prepared_data(options, evaluate, finetuned, pieces):
     message = evaluate(finetuned, pieces, *options)

@@ -103,6 +103,7 @@ def test_no_file(tmp_path):
     rejected(lambda: read_checkpoint(tmp_path), "is not a file", tmp_path)
 
 
+@pytest.mark.slow
 def test_tokenizer_files(source, tmp_path):
     path, out = source / "checkpoint_last.pt", tmp_path / "out"
     words = tmp_path / "words.txt"

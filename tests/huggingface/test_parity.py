@@ -211,6 +211,7 @@ def test_transformers_names():
     assert (config.hidden_size, config.num_hidden_layers, config.pad_token_id) == (4, 1, 1)
 
 
+@pytest.mark.slow
 def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
     folder = train_checkpoint("--sharing", "headwise", "--freeze-projections")
     to_huggingface(folder / "checkpoint_last.pt", tmp_path / "out", tokenizer=False)

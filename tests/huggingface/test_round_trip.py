@@ -41,6 +41,7 @@ def test_same_bits(sharing, options, train_checkpoint, tmp_path):
     same_bits(tmp_path / "again", source)
 
 
+@pytest.mark.slow
 def test_architecture_named_like_the_model(train_checkpoint, mlm_data, tmp_path):
     # fairseq merges its configuration differently from that of linformer_roberta_tiny.
     source = train_checkpoint("--arch", "linformer_roberta", "--encoder-layers", "1")
@@ -52,6 +53,7 @@ def test_architecture_named_like_the_model(train_checkpoint, mlm_data, tmp_path)
     assert again.equal(hub(source, mlm_data, bpe="characters").extract_features(tokens))
 
 
+@pytest.mark.slow
 def test_half_precision(train_checkpoint, tmp_path):
     source = train_checkpoint("--sharing", "layerwise")
     checkpoint = fairseq_commands.load(source)
@@ -66,6 +68,7 @@ def test_half_precision(train_checkpoint, tmp_path):
     same_bits(tmp_path / "back", tmp_path / "half")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [(), ("--projection", "mean-pool"), ("--sharing", "none", "--projected-dim", "5/8")]
 )

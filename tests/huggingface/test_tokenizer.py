@@ -166,6 +166,7 @@ def assert_equal_encodings(slow, fast) -> None:
             assert fast(long, "a dog", **options)["input_ids"] == slow(long, "a dog", **options)["input_ids"]
 
 
+@pytest.mark.slow
 def test_fast_tokenizer_of_gpt2(tmp_path):
     folder = small_gpt2(tmp_path)
     slow, files = find_tokenizer(folder / "model.pt", 16)

@@ -33,6 +33,7 @@ def test_tokens_per_update_are_preserved(processes, gpus, mlm_data):
     assert cfg.dataset.batch_size * cfg.task.tokens_per_sample * cfg.optimization.update_freq[0] * processes == 1 << 20
 
 
+@pytest.mark.slow
 def test_rejects_processes_that_do_not_divide_the_batch(mlm_data):
     with pytest.raises(ValueError, match="128 micro-batches.*got 24; choose from 1, 2, 4, 8, 16, 32, 64, 128$"):
         TrainingJob(BASE, (f"task.data={mlm_data}",), 24).cfg
@@ -119,6 +120,7 @@ def test_device_overrides(mlm_data):
     assert not gpu.common.cpu and gpu.common.fp16 and gpu.distributed_training.distributed_backend == "nccl"
 
 
+@pytest.mark.slow
 def test_sharding_is_kept_on_cpus_and_checked_before_the_job_starts(mlm_data):
     sharded = (f"task.data={mlm_data}", "+run=tiny", "distributed_training.ddp_backend=fully_sharded")
     cfg = TrainingJob(BASE, sharded, 1, "cpu").cfg
@@ -153,6 +155,7 @@ def test_rejects_names_that_other_programs_would_misread(name, mlm_data):
     assert repr(name)[1:-1] in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change, same",
     [

@@ -92,6 +92,7 @@ def test_exit_leaves_no_process_that_keeps_the_output_open_and_no_folder():
     assert process.exitcode == 7 and folder and not os.path.exists(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options, minutes", [([], 30), (["--collective-timeout=90"], 90)])
 def test_timeout_and_hidden_gpus(options, minutes, torchrun, mlm_data, tmp_path, monkeypatch):
     """A run on the CPU of a GPU node must not reserve memory of its first GPU."""

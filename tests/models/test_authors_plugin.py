@@ -128,6 +128,7 @@ def test_version_1_continues_training_with_its_real_sharing(checkpoint, mlm_data
     checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "more" / "checkpoint_last.pt")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_log_has_the_equivalent_options(mlm_data, tmp_path, caplog, mode):
     caplog.set_level("INFO")

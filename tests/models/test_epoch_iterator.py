@@ -6,6 +6,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 import fairseq_linformer.models  # noqa: F401  (what --user-dir imports)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_masks_differ_between_epochs(mlm_data, workers):
     task = MaskedLMTask.setup_task(

@@ -62,6 +62,7 @@ def test_error_names_update_epoch_iterations_and_samples(bad, value, spoil, mlm_
         assert load(tmp_path)["optimizer_history"][-1]["num_updates"] == 3 * (epoch - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("non-finite gradients")
 def test_log_names_each_update_that_fp16_skips(spoil, mlm_data, tmp_path, monkeypatch, caplog):
     # All that fairseq needs of a GPU. A CPU has no index.
@@ -110,6 +111,7 @@ def validated(mlm_data, folder, caplog, updates, *options):
     return warned, load(folder, best.name)["optimizer_history"][-1]["num_updates"] if best.exists() else None
 
 
+@pytest.mark.slow
 @pytest.mark.fault("non-finite validation loss")
 @pytest.mark.parametrize("update, value", [(1, NAN), (2, -INF), *random_moments(3)])
 def test_warning_names_update_subset_and_samples(update, value, mlm_data, tmp_path, monkeypatch, caplog):
@@ -130,6 +132,7 @@ def test_warning_names_update_subset_and_samples(update, value, mlm_data, tmp_pa
     assert best == (2 if update == 1 else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.fault("non-finite validation loss")
 def test_finite_metric_of_a_non_finite_loss_selects_no_best_checkpoint(mlm_data, tmp_path, monkeypatch, caplog):
     losses_in_validation(
@@ -153,6 +156,7 @@ def test_patience_ignores_a_first_non_finite_loss(mlm_data, tmp_path, monkeypatc
     assert best == 5 and load(tmp_path)["optimizer_history"][-1]["num_updates"] == 7
 
 
+@pytest.mark.slow
 def test_batch_without_masked_tokens_is_no_fault(mlm_data, tmp_path, monkeypatch, caplog):
     losses_in_validation(monkeypatch, lambda number, loss, size: (loss * 0, size * 0) if number == 2 else (loss, size))
     assert validated(mlm_data, tmp_path, caplog, 1) == ([], 1)

@@ -243,6 +243,7 @@ def test_with_identity_projections_it_is_multihead_attention(sharing, order, loc
         torch.testing.assert_close(grad_x, their_x, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_attention_dropout_keeps_the_expectation_in_every_order():
     """Dropped weights are scaled up: the mean over many draws is the output without dropout."""
     for order in Order:
@@ -288,6 +289,7 @@ def test_a_sentence_of_padding_only_gives_no_nan():
         assert out.isfinite().all() and x.grad.isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local_window", [0, 40])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_chunks_of_a_long_input(local_window, dropout):

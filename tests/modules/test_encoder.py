@@ -25,6 +25,7 @@ def build(seed=0, **options):
     return encoder
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_features_do_not_depend_on_batch_or_positions(data):
@@ -124,6 +125,7 @@ def test_initialization_is_berts_and_window_averages():
     assert attention.E()[:2, :3].tolist() == [[1, 0, 0], [0, 0.5, 0.5]]
 
 
+@pytest.mark.slow
 def test_modules_run_without_fairseq_and_transformers():
     """The modules import and run if neither can be imported, as on a machine that has only PyTorch."""
     code = (

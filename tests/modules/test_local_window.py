@@ -44,6 +44,7 @@ def test_both_paths_agree(n, num_projected, reach, has_bias, has_padding):
         torch.testing.assert_close(attend(tensors, bias, padding_mask, reach, 0.0), results[0][0])
 
 
+@pytest.mark.slow
 def test_gradients_with_dropout_are_those_of_the_same_dropped_weights():
     tensors, bias, padding_mask = inputs(7, 2)
 

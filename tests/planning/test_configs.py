@@ -55,6 +55,7 @@ def test_max_tokens_limits_a_micro_batch():
     assert read_run(BASE, ["dataset.max_tokens=4100"]).sequences == 8
 
 
+@pytest.mark.slow
 def test_roberta_has_the_parameters_that_fairseq_builds():
     path = PRETRAIN / "run/n1024-roberta.yaml"
     assert (

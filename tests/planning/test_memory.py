@@ -77,6 +77,7 @@ def test_activations_at_other_lengths_and_orders(batch, n, options):
     compare(*build(n, **{**SMALL, **options}), batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, dict(sharing="none"), ROBERTA], ids=str)
 def test_activations_in_half_precision(options):
     """Within the documented 10 %: PyTorch's softmax and losses differ between devices."""

@@ -36,6 +36,7 @@ def v100_plan(run, gpus=64, sequences=16, checkpoint_activations=False, utilizat
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n, gpus", [(512, 1), (512, 64), (4096, 8), (4096, 256)])
 def test_tokens_per_update_do_not_change(n, gpus):
     for gpu in GPUS.values():

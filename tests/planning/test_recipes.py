@@ -167,6 +167,7 @@ def test_base_lists_its_assumptions():
     assert re.search(r"(?s)ASSUMED:.*neither start nor learning rate of E and F.*start=authors", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name, (_, k, _) in PAPER_RUNS.items() if k))
 def test_authors_start_changes_only_e_and_f(name):
     """N(0, 0.02) at the full rate, as in examples/linformer; everything else is that of the run."""

@@ -107,6 +107,7 @@ def test_uncommitted_changes_are_rejected_above_the_smoke_scale(reproduce, monke
     assert not [*ledger.iterdir()]
 
 
+@pytest.mark.slow
 def test_uncommitted_changes_are_allowed_at_the_smoke_scale(reproduce, monkeypatch, ledger):
     monkeypatch.setattr(machine, "changed_files", lambda folder=None: ["code.py"])
     assert "theorem-1" in reproduce("theorem-1", "--scale", "smoke")

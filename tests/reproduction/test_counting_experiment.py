@@ -119,6 +119,7 @@ def test_tables_and_labels(fingers):
     assert label(Measurement(metric="a_b", value=1, unit="u", n=3, sharing="none")) == "n=3, none: a b"
 
 
+@pytest.mark.slow
 def test_parameters():
     (record,) = find("parameters").measure("smoke", Inputs(), "c")
     assert {m.sharing: m.value for m in record.select("matrices")} == {

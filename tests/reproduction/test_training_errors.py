@@ -165,6 +165,7 @@ def test_other_records_are_not_checked(warm_start, there, tmp_path, text):
     warm_start.check_ledger("smoke", Inputs(tmp_path, text), others)
 
 
+@pytest.mark.slow
 def test_measured_again_from_the_checkpoints(warm_start, there, runs, text, scores, trainer):
     """What was written down is not believed."""
     scores.bits = {"converted": 2.25}

@@ -109,6 +109,7 @@ def same_numbers(monkeypatch):
     monkeypatch.setattr(verification, "differences", lambda before, again: [])
 
 
+@pytest.mark.slow
 def test_verifying_notices_a_changed_option(measure, runs, text, same_numbers, tmp_path, request):
     name = put(measure(), tmp_path).stem
     assert "not compared" not in verification.verify(name, tmp_path, Inputs(runs, text))
@@ -117,6 +118,7 @@ def test_verifying_notices_a_changed_option(measure, runs, text, same_numbers, t
         verification.verify(name, tmp_path, Inputs(runs, text))
 
 
+@pytest.mark.slow
 def test_a_record_without_options_can_be_verified_and_says_so(measure, runs, text, same_numbers, tmp_path):
     new = measure()
     old = new.copy_with(configuration={name: v for name, v in new.configuration.items() if name != TRAINING})

@@ -36,6 +36,7 @@ def texts_of(ids, sizes):
     return [ids[end - size : end - 1].tolist() for end, size in zip(ends, sizes)]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_truncation_equals_token_by_token_removal(data):

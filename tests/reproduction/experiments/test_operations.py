@@ -35,6 +35,7 @@ def test_operations(linformer, transformer, expected):
     assert outcome("table-1-operations", operations(linformer, transformer)) == expected
 
 
+@pytest.mark.slow
 def test_operations_of_a_layer():
     """A token's, of width 64 and k = 16, two for each product: E X is shared by K and V, which then have k rows."""
     (found,) = find("operations").measure("smoke", Inputs(), "it")

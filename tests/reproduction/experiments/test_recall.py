@@ -262,6 +262,7 @@ def test_a_run_of_another_plan_is_rejected(runs_of_a_second, tmp_path, monkeypat
 LONG = recall_runs.Sizes((64, 128), (4,), (2,), (1, 2), updates=3, batch=2, sequences=6, starts=(None,), grown=1)
 
 
+@pytest.mark.slow
 def test_a_longer_model_grows_from_the_one_of_half_its_length(tmp_path, monkeypatch):
     experiment = find("recall-long")
     monkeypatch.setitem(experiment.sizes, "smoke", LONG)

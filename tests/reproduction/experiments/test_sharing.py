@@ -125,6 +125,7 @@ def test_the_readme_has_all_kinds():
     assert {"mean-pool", "max-pool", "random"} < {projection for projection, _, _ in described}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("described, printed", readme_rows(), ids=lambda cells: "-".join(map(str, cells))[:40])
 def test_a_row_of_the_readme(described, printed):
     model = model_of(*described)

@@ -74,6 +74,7 @@ def test_one_run_for_both_theorems(run, small, monkeypatch):
     assert second.seconds == max(seconds_of(folder)["theorem2"], 0.001)
 
 
+@pytest.mark.slow
 def test_numbers_that_are_measured_again_are_of_this_commit(run, small, tmp_path):
     folder = shutil.copytree(run[0], tmp_path / "runs")
     where = folder / "smoke/theorems/theorems.json"
@@ -83,6 +84,7 @@ def test_numbers_that_are_measured_again_are_of_this_commit(run, small, tmp_path
     assert record.commit == current_commit() and record.measurements == run[1].measurements
 
 
+@pytest.mark.slow
 def test_a_run_without_neighbor_heads_is_measured_again(run, small, tmp_path):
     """One of an earlier version: both kinds of heads are of one commit."""
     folder = shutil.copytree(run[0], tmp_path / "runs")

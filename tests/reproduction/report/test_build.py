@@ -102,6 +102,7 @@ def test_a_page_below_a_file_is_rejected(results, readme):
         write(results, out=readme / "page.html")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES[:4])
 def test_files_of_others_are_never_overwritten(name, results, readme, tmp_path):
     write(results, readme)
