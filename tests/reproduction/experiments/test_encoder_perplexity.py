@@ -39,7 +39,7 @@ def results(inputs, tmp_path_factory):
     """The ledger, and what is printed while another process trains a model."""
     results = tmp_path_factory.mktemp("results")
     folder = Path(inputs[-1]) / "smoke" / NAME
-    with lock(folder / LOCKS / "k8-headwise-w4-seed1"):
+    with lock(folder / LOCKS / "k8-headwise-w4-graded-seed1"):
         main(["reproduce", NAME, *inputs, "--results", str(results)])
     assert [path.name for path in results.glob("*.json")] == [f"{NAME}-transformer-smoke.json"]
     main(["reproduce", NAME, *inputs, "--results", str(results)])
