@@ -46,9 +46,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--short-seq-prob",
         type=float,
+        default=0.5,
         metavar="P",
         help="probability that a batch is cut into blocks of n/2, n/4, ... tokens, at least 16, to learn short inputs "
-        "too (default: 0.5, or 0 for blocks of less than 32 tokens)",
+        "too; blocks of fewer than 32 tokens are not cut",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
     parser.add_argument(

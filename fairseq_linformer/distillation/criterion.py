@@ -21,7 +21,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from .losses import hidden_loss, logits_loss
-from .short_blocks import check_can_be_cut, cut_blocks, draw_length, short_lengths
+from .short_blocks import cut_blocks, draw_length
 from .teacher import Teacher
 
 TERMS = ("hidden", "logits", "task")
@@ -53,7 +53,7 @@ class DistillationConfig(FairseqDataclass):
         default=0.0,
         metadata={
             "help": "with --unmasked: probability that a training batch is cut into blocks of n/2, n/4, ... tokens, at "
-            "least 16, to learn short inputs too"
+            "least 16, to learn short inputs too; blocks of fewer than 32 tokens are not cut"
         },
     )
     classification_head_name: str = field(
@@ -77,13 +77,10 @@ class DistillationCriterion(FairseqCriterion):
         self.is_regression = cfg.regression_target
         if cfg.unmasked and self.is_classifier:
             raise ValueError("unmasked must be False with sentence_prediction, which has no masks, got True")
-        n = _get_max_positions(task)
-        if cfg.short_seq_prob:
-            check_can_be_cut(n, cfg.short_seq_prob)
         self.cfg, self.dictionary = cfg, task.source_dictionary
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
         self.teacher = Teacher(cfg.teacher, head)
-        self.teacher.check_task(task.source_dictionary, n, task.cfg.data)
+        self.teacher.check_task(task.source_dictionary, _get_max_positions(task), task.cfg.data)
         task.state.merge_state_dict({"teacher_sha256": self.teacher.sha256})  # checkpoints store the task's state
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
@@ -146,18 +143,17 @@ class DistillationCriterion(FairseqCriterion):
         if sample_size == 0:
             weights |= {"logits": 0.0, "task": 0.0}
         if self.cfg.unmasked:
-            tokens = self._shorten(torch.where(masked, target, tokens), sample)
+            tokens = self._shorten(torch.where(masked, target, tokens), masked)
         if weights["logits"] or weights["task"]:
             return tokens, sample_size, {**options, "masked_tokens": masked}
         return tokens, max(sample_size, 1), {**options, "features_only": True}
 
-    def _shorten(self, tokens: Tensor, sample: dict[str, Any]) -> Tensor:
+    def _shorten(self, tokens: Tensor, masked: Tensor) -> Tensor:
         """Cut a training batch into shorter blocks with ``short_seq_prob``."""
-        n, words = tokens.size(1), self.dictionary
-        if not self.training or not self.cfg.short_seq_prob or not short_lengths(n):
-            return tokens
-        length = draw_length(sample["id"].tolist(), n, self.cfg.short_seq_prob)
-        return tokens if length == n else cut_blocks(tokens, length, words.bos(), words.eos(), words.pad())
+        words, length = self.dictionary, tokens.size(1)
+        if self.training and self.cfg.short_seq_prob:
+            length = draw_length(masked, self.cfg.short_seq_prob)
+        return tokens if length == tokens.size(1) else cut_blocks(tokens, length, words.bos(), words.eos(), words.pad())
 
     def _targets(self, sample: dict[str, Any]) -> Tensor:
         """The classes or scores (B,), or the masked tokens."""

@@ -30,7 +30,6 @@ from ..checkpoints.roberta import converted_init
 from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
-from ..distillation.short_blocks import check_can_be_cut, short_lengths
 from ..files import check_can_be_written, check_new_folder, new_folder, read_json, sha256, write_lines
 from ..finetuning.initial_checkpoint import open_checkpoint
 from ..launching import local, run_folder
@@ -46,6 +45,7 @@ START, TEACHER, REPORT, ORIGIN, LOG = "start.pt", "teacher", "report.json", "ori
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
 SHORT_SEQ_PROB = 0.5
+"""Default probability that a batch is cut into shorter blocks."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ class Linearization:
         batch_size: blocks of n tokens per update.
         max_update: number of updates; 0 converts without training.
         lr: peak learning rate; it decays linearly to 0.
-        short_seq_prob: probability that a batch is cut into shorter blocks, see ``distillation/short_blocks.py``; None
-            for ``SHORT_SEQ_PROB``, or 0 if blocks are too short to be cut.
+        short_seq_prob: probability that a batch is cut into shorter blocks, see ``distillation/short_blocks.py``.
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
@@ -78,7 +77,7 @@ class Linearization:
     batch_size: int = 16
     max_update: int = 1000
     lr: float = 2e-4
-    short_seq_prob: float | None = None
+    short_seq_prob: float = SHORT_SEQ_PROB
     seed: int = 1
     device: str = "cpu"
     amp: bool = False
@@ -92,7 +91,7 @@ class Linearization:
             raise ValueError(f"measure_at must rise between 1 and max_update - 1, got {self.measure_at}")
         if not 0 < self.lr < math.inf:
             raise ValueError(f"lr must be above 0, got {self.lr}")
-        if self.short_seq_prob is not None and not 0 <= self.short_seq_prob < 1:
+        if not 0 <= self.short_seq_prob < 1:
             raise ValueError(f"short_seq_prob must be in [0, 1), got {self.short_seq_prob}")
         if not 0 <= self.seed < 1 << 32:
             raise ValueError(f"seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
@@ -135,7 +134,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     report = {
         "source": Path(options.source).name,
         "teacher_sha256": sha256(teacher),
-        "options": {**_values(options), "short_seq_prob": _short_seq_prob(options, n)},
+        "options": _values(options),
         "tokens_at_most": options.max_update * options.batch_size * n,
         "variance_before": before,
         **({"variance_at": {str(u): measure_survival(teacher, at[u], options.text, n) for u in at}} if at else {}),
@@ -186,8 +185,6 @@ def _prepare(options: Linearization, out: Path) -> Path:
     length = options.tokens_per_sample or n
     if not 2 <= length <= n:
         raise ValueError(f"tokens_per_sample must be between 2 and the student's {n}, got {length}")
-    if options.short_seq_prob:
-        check_can_be_cut(length, options.short_seq_prob)
     with new_folder(out) as folder:
         if vocabulary is not None:
             (folder / TEACHER).mkdir()
@@ -220,13 +217,6 @@ def _describe_origin(options: Linearization) -> dict[str, Any]:
     return values
 
 
-def _short_seq_prob(options: Linearization, n: int) -> float:
-    """``short_seq_prob`` or its default, for blocks of n tokens."""
-    if options.short_seq_prob is not None:
-        return options.short_seq_prob
-    return SHORT_SEQ_PROB if short_lengths(n) else 0.0
-
-
 def _values(options: Linearization) -> dict[str, Any]:
     omitted = ("source", "text") if options.measure_at else ("source", "text", "measure_at")
     values = {key: value for key, value in asdict(options).items() if key not in omitted}
@@ -236,21 +226,13 @@ def _values(options: Linearization) -> dict[str, Any]:
 
 def _check_origin(options: Linearization, out: Path) -> None:
     try:
-        stored = {"amp": False, "short_seq_prob": 0.0, **read_json(out / ORIGIN)}  # earlier versions had neither
-        if "projection_init" not in stored:  # they had it in model, and other defaults
-            stored["projection_init"] = stored["model"].pop("projection_init", None) or _earlier_init(stored["model"])
-    except (ValueError, TypeError, KeyError, AttributeError, OSError):
+        # Defaults of earlier versions, whose origin has none of these.
+        stored = {"amp": False, "short_seq_prob": 0.0, "projection_init": "staggered", **read_json(out / ORIGIN)}
+    except (ValueError, TypeError, OSError):
         raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
     for key, value in _describe_origin(options).items():
         if stored.get(key) != value:
             raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {value}; choose another OUT")
-
-
-def _earlier_init(model: dict[str, Any]) -> str | None:
-    """The default of ``projection_init`` in earlier versions."""
-    if (model.get("projection") or "linear") != "linear":
-        return None
-    return "average" if model.get("sharing") == "layerwise" else "staggered"
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:
@@ -262,7 +244,7 @@ def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> Trai
         f"task.tokens_per_sample={n}",
         f"checkpoint.finetune_from_model={quote(str(student.path))}",
         f"criterion.teacher={quote(str(teacher))}",
-        f"criterion.short_seq_prob={_short_seq_prob(options, n)}",
+        f"criterion.short_seq_prob={options.short_seq_prob}",
         *student.overrides,
         f"++model.max_positions={student.max_positions}",
         f"dataset.batch_size={options.batch_size}",

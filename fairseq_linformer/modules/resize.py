@@ -3,14 +3,19 @@
     n, k before, n', k' after resizing
 
 An input of up to min(n, n') positions keeps its features if the windows that it reaches stay the same, or, without
-windows, if k' is a multiple of k. With the k' of ``scale_projected_dim`` and an integer n / k, all windows stay but the
-last one, which ends at n or n'; of more than one singleton, all but the longer windows at the end, if n' >= 2 n.
+windows, if k' is a multiple of k. With the k' of ``scale_projected_dim``, these windows stay the same:
+
+- with at most one singleton, if n / k is an integer: all but the last, which ends at n or n';
+- with more singletons, if n' - n is at least s (s - 1), where s is the length of the shortest regular window: all but
+  the longer ones at the end.
+
+What changes:
 
 - Position embeddings are repeated or truncated.
 - A matrix with windows (windows.py) is the average of its windows plus a learned difference. The average is computed
   for k' and n'. The difference is repeated along the diagonal in blocks of k rows and n positions, without the row of a
-  singleton, and truncated; of p > 1 singletons in blocks of k - p rows and n - p positions. Then its rows are merged or
-  split by the overlap of old and new windows.
+  singleton, and truncated; with p > 1 singletons, blocks have k - p rows and n - p positions. Then its rows are merged
+  or split by the overlap of old and new windows.
 - A matrix without windows, whose rows all read the whole input, is repeated from left to right or truncated; then its
   rows are merged or split by the overlap of k and k' equal parts. Splitting repeats a row, which leaves the attention
   unchanged. If rows compensate for missing tokens (projection.py), they are divided by sqrt(n' / n).
@@ -77,7 +82,7 @@ def resize_projection(old: Projection, new: Projection) -> None:
 
 
 def scale_projected_dim(k: int, n: int, new_n: int, windows: Windows | None) -> int:
-    """k' that keeps the features of short inputs: with windows as long as before, or without windows the same k.
+    """k' that keeps the features of short inputs. With windows, it keeps their length; without windows it is k.
 
     Args:
         k, n, new_n: k, n and n'.

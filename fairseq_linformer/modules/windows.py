@@ -1,18 +1,19 @@
 """Windows: N positions split into k adjacent intervals.
 
     B sentences, n positions of this input, m query positions, N = max_positions, k windows, k' of them that this input
-    reaches, W = ceil(N / k) positions of the longest regular window, d width, p singletons
+    reaches, W = ceil(N / k), d width, p = min(singletons, k - 1)
 
-Regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``, for any k <= N:
-lengths differ by at most one. Windows depend on N, not on the input, so a position is in the same window in every
-sentence. An input of n < N positions reaches the first k' windows, the last one possibly only in part.
+Windows depend on N, not on the input, so a position is in the same window in every sentence. An input of n < N
+positions reaches the first k' windows, the last one possibly only in part.
 
-Each of the first p positions is a window of its own, a singleton, and regular windows start at position p. With k = N
-each window is one position for any p.
+Each of the first p positions is a window of its own, a singleton, and regular windows start at position p. Their
+lengths differ by at most one. With k = N each window is one position for any p.
+
+- p = 0: regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``.
 
 - p = 1: many heads of trained encoders attend to the first position, ``<s>``, when they need no other token; averaging
-  it with text breaks them. Regular windows are as long as with p = 0, and the last one also covers the remaining
-  positions, at most W - 1.
+  it with text breaks them. Regular windows are those of p = 0, one position later, and the last one also covers the
+  remaining positions, at most W - 1.
 - p > 1: an input of at most p positions is not averaged. The k - p regular windows divide the other N - p positions;
   lengths differ by at most one, and the shorter windows come first, so that a larger N can have the same ones.
 
@@ -35,7 +36,7 @@ class Windows:
     Attributes:
         k, N: number of windows and of positions.
         offset: number of positions by which the edges are shifted.
-        singletons: p, of which at most k - 1 are used.
+        singletons: number of singletons; p is at most k - 1 of them.
 
     Raises:
         ValueError: k is not between 1 and N, p is negative, or the offset is not less than the shortest regular window.
@@ -56,12 +57,12 @@ class Windows:
 
     @property
     def width(self) -> int:
-        """W, for p <= 1."""
+        """W; used only for p <= 1."""
         return -(-self.N // self.k)
 
     @property
     def num_singletons(self) -> int:
-        """p, but at most k - 1."""
+        """p."""
         return min(self.singletons, self.k - 1)
 
     @property
@@ -113,8 +114,8 @@ class Windows:
 
     def triangle(self, device: torch.device | None = None) -> Tensor:
         """The (k, N) matrix of overlapping windows. The weights of row i decrease linearly from the middle of window i
-        to zero at a distance of N / k positions, or for p > 1 of the shortest regular window, and sum to one. A
-        singleton is in its own row only. With k = N it is the identity. In double precision."""
+        to zero at a distance of N / k positions, or, for p > 1, the length of the shortest regular window, and sum to
+        one. A singleton is in its own row only. With k = N it is the identity. In double precision."""
         p = self.num_singletons
         N, k = (self.N, self.k) if p <= 1 else (self.shortest, 1)
         edges = self.edges(device).double()
@@ -154,18 +155,18 @@ class Windows:
 
     def num_rows(self, n: int) -> int:
         """The number of rows of ``split``."""
-        first = self.num_singletons
-        return first + ceil_div((n - first) * self.k, self.N)
+        p = self.num_singletons
+        return p + ceil_div((n - p) * self.k, self.N)
 
     def split(self, x: Tensor) -> Tensor:
         """Split (B, n, d) into rows of W positions, (B, rows, W, d), with zeros where a row has no position.
 
         Each reached window is a row. Positions of the last window beyond W form another row, which ``merge`` combines
-        with it. A separate first position is the last of its row.
+        with it. A singleton is the last of its row.
         """
-        n, first, W = x.size(1), self.num_singletons, self.width
+        n, p, W = x.size(1), self.num_singletons, self.width
         if self.N % self.k == 0:
-            num_rows, before = self.num_rows(n), first * (W - 1)
+            num_rows, before = self.num_rows(n), p * (W - 1)
             rows: Tensor = F.pad(x, (0, 0, before, num_rows * W - before - n)).unflatten(1, (num_rows, W))
             return rows
         positions, is_inside = self._row_positions(n, x.device)
@@ -200,11 +201,11 @@ class Windows:
 
     def _row_positions(self, n: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
         """The positions of each row of ``split``, (rows, W), and which of them it contains."""
-        first, W = self.num_singletons, self.width
-        edges = torch.arange(self.k + 1, device=device) * self.N // self.k + first
-        num_regular = self.num_rows(n) - first
+        p, W = self.num_singletons, self.width
+        edges = torch.arange(self.k + 1, device=device) * self.N // self.k + p
+        num_regular = self.num_rows(n) - p
         starts, ends = edges[:num_regular], edges[1 : num_regular + 1].clamp(max=n)
-        if first:
+        if p:
             starts, ends = F.pad(starts, (1, 0), value=1 - W), F.pad(ends, (1, 0), value=1)
         positions = starts.unsqueeze(1) + torch.arange(W, device=device)
         return positions, (positions >= 0) & (positions < ends.unsqueeze(1))

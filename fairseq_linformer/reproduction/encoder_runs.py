@@ -39,11 +39,11 @@ class Sizes:
         n: of the distilled models.
         models: the encoder first.
         longer: models that are also finetuned on ``LONGER_TASK`` with twice the n, by resizing.
-        distillation: of each Linformer, but for those in ``earlier``.
+        distillation: of each Linformer that is not in ``earlier``.
         recipes: learning rate, batch size and epochs of finetuning, by task.
         seeds: of finetuning; each model is distilled once.
-        earlier: distillation in the records of models that were measured before this one was chosen; the encoder's too,
-            although it needs none.
+        earlier: distillation of models that were measured before ``distillation`` was chosen. The encoder is among them
+            because its records store one, although it has none.
     """
 
     n: int

@@ -12,17 +12,19 @@ BOS, PAD, EOS = 0, 1, 2
 
 def test_lengths():
     assert short_lengths(512) == [256, 128, 64, 32, 16] and short_lengths(100) == [50, 25]
-    assert short_lengths(32) == [16] and short_lengths(31) == []
+    assert short_lengths(127) == [64, 32, 16] and short_lengths(32) == [16] and short_lengths(31) == []
 
 
-def test_lengths_depend_on_the_batch_alone():
-    batches = [range(4 * i, 4 * i + 4) for i in range(2000)]
-    drawn = [draw_length(batch, 128, 0.75) for batch in batches]
-    assert drawn == [draw_length(list(batch), 128, 0.75) for batch in batches]
+def test_lengths_depend_on_the_masks_alone():
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.rand(2, 128, generator=generator) < 0.15 for _ in range(2000)]
+    drawn = [draw_length(masked, 0.75) for masked in batches]
+    assert drawn == [draw_length(masked, 0.75) for masked in batches]
     counts = Counter(drawn)
     assert counts.keys() == {128, 64, 32, 16}
     assert all(count == pytest.approx(500, abs=100) for count in counts.values())
-    assert {draw_length(batch, 31, 0.0) for batch in batches} == {31}
+    assert {draw_length(masked, 0.0) for masked in batches} == {128}
+    assert {draw_length(masked[:, :31], 0.75) for masked in batches} == {31}
 
 
 def test_cut_by_hand():

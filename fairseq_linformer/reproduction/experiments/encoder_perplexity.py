@@ -100,7 +100,7 @@ def _larger_is_better(record: Record, sizes: Sizes) -> Comparison:
 
 
 def _projections_help(record: Record, sizes: Sizes) -> Comparison:
-    model, control = (_label_at(sizes.n, 4, sizes.window), label(EncoderModel(sizes.n, 1, local_window=sizes.window)))
+    model, control = _label_at(sizes.n, 4, sizes.window), label(EncoderModel(sizes.n, 1, local_window=sizes.window))
     return Comparison([model, control], [perplexity_at_most(record, model, control)], at_equal_updates=True)
 
 

@@ -110,7 +110,8 @@ def quarter_keeps(found: Accuracies) -> list[Check]:
 
 def _windowed_quarter(found: Accuracies) -> EncoderModel:
     """The graded model of k = n / 4 with the local window."""
-    return next(m for m in found.sizes.models if m.local_window and m.start == GRADED)
+    sizes = found.sizes
+    return next(m for m in sizes.models if m.k == sizes.n // 4 and m.local_window and m.start == GRADED)
 
 
 def window_keeps(found: Accuracies) -> list[Check]:
@@ -167,8 +168,8 @@ def _claim(identifier: str, statement: str, rule: str, checks_of: Callable[[Accu
         f"{rule}{_MEASURED}(Written before the first measurement.)",
         "2026-11-25",
         True,
-        "Models were staggered: an input of 64 tokens reached 17 of 128 windows. k = 128 with W = 16 kept 95.7 %, and "
-        "the verdict on it was 'does not hold'.",
+        "Models were staggered, and distilled on whole blocks at 4e-4 instead of 2e-4: an input of 64 tokens reached "
+        "17 of 128 windows. k = 128 with W = 16 kept 95.7 %, and the verdict on it was 'does not hold'.",
     )
     recipe = "E and F are graded, and half of the batches of distillation are cut into shorter blocks."
     rule = f"{rule} {recipe}{_MEASURED}(Written before the first measurement of such a model.)"
@@ -207,8 +208,8 @@ CLAIMS = (
     Claim(
         f"{NAME}-graded",
         "this project: --projection-init graded",
-        "After distillation on blocks of several lengths, graded windows keep more accuracy on short inputs than "
-        "staggered ones after distillation on whole blocks.",
+        "Distilled on blocks of several lengths at 2e-4, graded windows keep more accuracy on short inputs than "
+        "staggered ones distilled on whole blocks at 4e-4.",
         f"On QNLI: holds if every run of graded k = n / 4 with W = {WINDOW} is above every run of staggered k = n / 4 "
         "with the same window; does not hold if none is. (Written when staggered accuracies were known.)",
         rule_of(grading_helps),

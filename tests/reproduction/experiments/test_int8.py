@@ -58,4 +58,4 @@ def test_rules(index, too_much):
 def test_members():
     """The finetunings of encoder-tasks."""
     names = [member.name for member in int8.Int8.members(find(NAME), "encoder")]
-    assert names == ["sst-2-k128-headwise-w16-graded", "imdb-k128-headwise-w16-graded"]
+    assert names == ["sst-2-k128-headwise-w16", "imdb-k128-headwise-w16"]
