@@ -94,8 +94,8 @@ class WindowedProjection(Projection):
       the logarithm of its number of real tokens is added to the score of each window.
 
     Both switches and the number of singletons are stored with the weights, in the buffer ``window_options``, because no
-    option records them for a loaded checkpoint. A checkpoint without the buffer is of
-    version 0.2, where all three are zero.
+    option records them for a loaded checkpoint. A checkpoint without the buffer is of version 0.2, where all three are
+    zero.
 
     Args:
         n, k: N and k.
@@ -125,9 +125,10 @@ class WindowedProjection(Projection):
             ValueError: proportional attention was requested for a projection without windows.
         """
         # Python numbers, because reading a tensor in forward would synchronize with a GPU and break a graph.
-        if not self.window_options.isfinite().all():
-            raise ValueError(f"window_options must be finite, got {self.window_options.tolist()}")
-        singletons, fill, counted = map(round, self.window_options.tolist())
+        stored = self.window_options.tolist()
+        if not all(map(math.isfinite, stored)):
+            raise ValueError(f"window_options must be finite, got {stored}")
+        singletons, fill, counted = map(round, stored)
         self.fills, self.overlaps = fill > 0, fill == 2
         self.layout = self._read_windows(singletons)
         if self.layout is None and self.requested_proportional:

@@ -148,9 +148,8 @@ def resize_matrix(
     learned = E.new_zeros(num_rows, n)
     _place(difference, learned, 0, 0)
     if p > 1:
-        edges = scaled.edges()
         for column in range(old_n, n, old_n - p):
-            row = int(torch.searchsorted(edges, column, right=True)) - 1  # the window of this position
+            row = scaled.num_reached(column + 1) - 1  # the window of this position
             _place(difference[p:, p:], learned, row, column)
     else:
         difference[:p] = 0

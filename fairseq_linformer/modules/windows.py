@@ -10,12 +10,11 @@ Each of the first p positions is a window of its own, a singleton, and regular w
 lengths differ by at most one. With k = N each window is one position for any p.
 
 - p = 0: regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``.
-
 - p = 1: many heads of trained encoders attend to the first position, ``<s>``, when they need no other token; averaging
   it with text breaks them. Regular windows are those of p = 0, one position later, and the last one also covers the
   remaining positions, at most W - 1.
-- p > 1: an input of at most p positions is not averaged. The k - p regular windows divide the other N - p positions;
-  lengths differ by at most one, and the shorter windows come first, so that a larger N can have the same ones.
+- p > 1: an input of at most p positions is not averaged. The k - p regular windows divide the other N - p positions,
+  the shorter windows first, so that a larger N can have the same ones.
 
 An ``offset``, less than the shortest regular window, shifts all edges of regular windows to later positions, except the
 first and the last: the first regular window is longer and the last one shorter.
@@ -58,7 +57,7 @@ class Windows:
     @property
     def width(self) -> int:
         """W; used only for p <= 1."""
-        return -(-self.N // self.k)
+        return ceil_div(self.N, self.k)
 
     @property
     def num_singletons(self) -> int:

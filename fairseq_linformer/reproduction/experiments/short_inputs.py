@@ -1,4 +1,4 @@
-"""What a Linformer converted from a pretrained encoder keeps of it on short inputs, with and without graded windows.
+"""How well a converted Linformer reproduces its encoder on short inputs, with staggered and with graded windows.
 
 Usage:
 
@@ -22,7 +22,7 @@ from ..statistics import FAILS, HOLDS, Check
 NAME = "short-inputs"
 STARTS = (STAGGERED, GRADED)
 EXACT = 0.999
-"""Share that counts as all of it: features are equal up to rounding."""
+"""Smallest share at which features count as equal up to rounding."""
 MOST_LOST = 0.06
 """Largest loss against staggered windows on inputs of N positions."""
 
@@ -128,8 +128,7 @@ class ShortInputs(ConvertedEncoders):
                 label(start, window),
                 sizes.lengths,
             )
-            for window in sizes.local_windows
-            for start in STARTS
+            for start, window in _models(sizes)
         ]
 
     def tokens(self, scale: str) -> int:
