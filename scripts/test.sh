@@ -10,6 +10,8 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 # The models are tiny, and some tests run two processes: more threads would only slow them down.
 export OMP_NUM_THREADS=1
+# Workers, and the commands that tests run, share compiled modules.
+unset PYTHONDONTWRITEBYTECODE
 [ $# -gt 0 ] || set -- -m "not long"
 workers=$(.venv/bin/python -c "import os; print(len(os.sched_getaffinity(0)))")
 exec .venv/bin/python -m pytest -q -n "$((workers < 4 ? workers : 4))" --dist worksteal "$@"

@@ -1,10 +1,12 @@
 """Shared data, and the order of the tests."""
 
+import gc
 import json
 import os
 
 import pytest
 import torch
+from hydra.core.config_store import ConfigStore
 
 from fairseq_linformer import machine
 
@@ -22,6 +24,14 @@ from .wheel import wheel_environment  # noqa: F401  fixture
 
 # The models have 16 dimensions: more threads would only slow them down.
 torch.set_num_threads(1)
+
+# To compose a configuration, hydra copies the store with all of fairseq's dataclasses, which takes a third of the time.
+# ``ConfigStore.load`` copies what it returns.
+ConfigStore.__deepcopy__ = lambda self, memo: self
+
+# Modules and tests live until the end: with the default thresholds the garbage collector needs a tenth of the time to
+# go through them again and again.
+gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items):

@@ -43,6 +43,7 @@ def test_same_rows_and_logits(folders):
         assert (ours.logits(actual) - theirs.logits(expected)).abs().max() < 1e-4
 
 
+@pytest.mark.slow
 def test_card_runs_without_torch(folders, tmp_path):
     """The lines of the card, with ``tokenizers`` alone, predict what this package predicts."""
     classifier = OnnxClassifier(folders[1])
