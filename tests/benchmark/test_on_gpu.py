@@ -101,6 +101,7 @@ def test_one_precision_fits_the_script(dtype, capsys, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_host_of_the_largest_cell(gpu, tmp_path, monkeypatch):
     """Processor time, which hardly depends on other work. Building and counting on the CPU took 51 seconds."""
     monkeypatch.setattr(cells, "measure_peak", lambda *_: 1e15)
