@@ -126,7 +126,7 @@ class LinformerConfig:
         "xavier; jl (variance 1/k) (default: staggered if each layer has its own linear E, else average)",
         choices=PROJECTION_INITS["linear"],
     )
-    """See ``modules/projection.py`` and ``resolved_init``."""
+    """See ``modules/linear.py`` and ``resolved_init``."""
     projection_lr_scale: float | None = setting(
         None,
         "learning rate of E and F relative to that of the other weights, above 0 and at most 1 "

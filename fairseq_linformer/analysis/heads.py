@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ..modules import LinformerEncoder, MeanPool
 from ..modules.attention import linear_without_bias
-from ..modules.projection import HeadProjections, LinearProjection, Projection
+from ..modules.linear import HeadProjections, LinearProjection
+from ..modules.projection import Projection
 from .attention_model import AttentionModel, attention_layers
 
 

@@ -18,7 +18,8 @@ from torch.fx.experimental import _config
 
 from ..errors import only_errors
 from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification
-from ..modules.projection import LearnedProjection, LinearProjection
+from ..modules.linear import LinearProjection
+from ..modules.projection import LearnedProjection
 
 MIN_OPSET, MAX_OPSET, DEFAULT_OPSET = 18, 23, 20
 """Of PyTorch's exporter. Opset 20 has Gelu and LayerNormalization as single operators."""

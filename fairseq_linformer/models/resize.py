@@ -6,7 +6,8 @@ from torch import Tensor
 
 from ..config import LinformerConfig
 from ..modules.encoder_layer import build_projection
-from ..modules.projection import HeadProjections, Projection
+from ..modules.linear import HeadProjections
+from ..modules.projection import Projection
 from ..modules.resize import resize_positions, resize_projection, scale_projected_dim
 from ..projected_dim import Dim
 from .shapes import ENCODER, PADDING_IDX, POSITIONS, group_projections, infer_config, max_positions, record_options

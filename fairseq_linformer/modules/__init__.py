@@ -3,8 +3,9 @@
 from .attention import LinearMultiheadAttention
 from .encoder import LinformerEncoder
 from .encoder_layer import LinformerEncoderLayer
+from .linear import LinearProjection
 from .pooling import Convolution, MaxPool, MeanPool
-from .projection import LinearProjection, Projection
+from .projection import Projection
 
 __all__ = [
     "Convolution",

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
+from .linear import LinearProjection
 from .local_window import attend_locally, attend_locally_at, gathers_outputs
 from .order import Order, cheapest_order, exported_order
-from .projection import LinearProjection, Projection
+from .projection import Projection
 
 LinearFactory = Callable[[int, int], nn.Linear]
 """Builds a linear layer with bias from (in_features, out_features)."""

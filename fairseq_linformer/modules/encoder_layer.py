@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from ..config import LinformerConfig
 from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
 from .dropout import Dropout
+from .linear import HeadProjections, LinearProjection, RandomProjection
 from .pooling import Convolution, MaxPool, MeanPool
-from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, graded_singletons
+from .projection import Projection
 from .rate import default_lr_scale
+from .windows import graded_singletons
 
 LayerNormFactory = Callable[[int, float], nn.Module]
 """Builds a norm from its width and epsilon."""

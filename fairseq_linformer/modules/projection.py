@@ -1,30 +1,19 @@
-"""E and F, which project keys and values from n to k positions.
+"""Projections of keys and values from n to k positions: their interface, windows, and how fast they learn.
 
     B sentences, n positions of this input, m query positions, N = max_positions, k projected positions, k' of them that
     this input reaches, H heads, d width, d_h = d / H
 
-Section 4 of the paper: "we add two linear projection matrices E_i, F_i when computing key and value"; its "general
-projections" are pooling and convolution (pooling.py). The paper writes a matrix as n x k and multiplies it as (k, n);
-here it is a (k, N) parameter without bias. An input of n < N positions uses its first n columns.
+The kinds of section 4 of the paper are the matrices E and F (linear.py), and pooling and convolution (pooling.py).
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .order import Order
 from .windows import Windows
-
-WINDOWED_INITS = ("average", "overlap")
-"""Values of ``init`` of a ``LinearProjection`` with windows."""
-NO_WINDOWS = -1.0
-"""Value of the buffer ``windows`` of a matrix without windows."""
 
 
 class Projection(nn.Module):
@@ -296,161 +285,6 @@ class LearnedProjection(WindowedProjection):
 
 _ENTRIES = ("weight", "start", "scale", "delta")
 """Names that ``LearnedProjection`` has had in state dicts."""
-
-
-class LinearProjection(LearnedProjection):
-    """One matrix E or F, or one per head.
-
-    Args:
-        n: N.
-        k: projected positions, 1 <= k <= N.
-        heads: H for one matrix per head; None for one that all heads share.
-        lr_scale: learning rate of E relative to that of the other weights.
-        frozen: do not train E.
-        init: ``average``: row i averages window i; ``overlap``: ``Windows.triangle``; others: see ``initial_matrix``.
-        delay: fraction of a window, in [0, 1), by which the windows are shifted.
-        singletons: number of positions at the start that are windows of their own.
-        proportional: see ``WindowedProjection``.
-
-    Raises:
-        ValueError: k is not between 1 and N.
-    """
-
-    windows: Tensor
-
-    def __init__(
-        self,
-        n: int,
-        k: int,
-        heads: int | None = None,
-        lr_scale: float = 1.0,
-        frozen: bool = False,
-        init: str = "average",
-        delay: float = 0.0,
-        singletons: int = 1,
-        proportional: bool | None = None,
-    ):
-        delay = delay if init in WINDOWED_INITS else NO_WINDOWS
-        shape = (k, n) if heads is None else (heads, k, n)
-        super().__init__(n, k, windows_of(delay, k, n, singletons), proportional, shape, lr_scale, frozen)
-        self.heads = heads
-        # A buffer, because no option records the windows of a loaded matrix. It is a float so that fairseq can average
-        # checkpoints, and a fraction rather than a number of positions so that half precision can represent it.
-        self.register_buffer("windows", torch.tensor(delay))
-        # One matrix per head cannot project the input without doing so H times.
-        self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
-        if self.layout is not None:
-            self.overlaps = init == "overlap"
-            self.window_options[1] += self.overlaps
-            self.set_(self.layout.triangle() if self.overlaps else self.layout.average())
-        else:
-            self.set_(torch.stack([initial_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
-
-    def _read_windows(self, singletons: int) -> Windows | None:
-        return windows_of(float(self.windows), self.k, self.n, singletons)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        if prefix + "weight" in state_dict:
-            # All rows of a plain matrix are attended to, regardless of its origin.
-            state_dict.setdefault(prefix + "windows", torch.tensor(NO_WINDOWS))
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, {self.layout or 'no windows'}"
-
-    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None) -> Tensor:
-        assert value is not None
-        E = value[..., : self.num_reached(x.size(1)), : x.size(1)]
-        if self.heads is None:
-            # E @ x may copy x and then takes twice as long.
-            reduced = torch.bmm(E.expand(x.size(0), -1, -1), x)
-        else:
-            heads: Tensor = x.unflatten(-1, (self.heads, -1))
-            reduced = (E @ heads.transpose(1, 2)).transpose(1, 2).flatten(2)
-        scale = self.row_scale(x, padding_mask)
-        return reduced if scale is None else reduced * scale
-
-
-def windows_of(delay: float, k: int, n: int, singletons: int) -> Windows | None:
-    """The windows that a value of the buffer ``windows`` describes; None without windows."""
-    if delay == NO_WINDOWS:
-        return None
-    windows = Windows(k, n, 0, singletons)
-    return replace(windows, offset=int(delay * windows.shortest))
-
-
-def graded_singletons(k: int) -> int:
-    """Number of singletons of ``graded`` windows: k / 2."""
-    return round_singletons(k // 2)
-
-
-def round_singletons(number: int) -> int:
-    """The number, at least 1, rounded down to one that ``window_options`` holds in bfloat16, with its 8 bits."""
-    step = 1 << max(0, number.bit_length() - 8)
-    return max(1, number // step * step)
-
-
-class RandomProjection(LinearProjection):
-    """A fixed random matrix N(0, 1/k), or one per head, stored in the checkpoint.
-
-    Args:
-        n, k, heads: as for ``LinearProjection``.
-    """
-
-    def __init__(self, n: int, k: int, heads: int | None = None):
-        super().__init__(n, k, heads, frozen=True, init="jl")
-        self.register_buffer("random", torch.empty(k, 0))  # records the kind, as in ``MeanPool``
-
-
-class HeadProjections(Projection):
-    """One projection per head, with different k.
-
-    Keys and values are padded to the largest k; the padding is masked.
-
-    Args:
-        heads: the projection of each head; all for the same N.
-    """
-
-    orders = (Order.KEYS,)
-
-    def __init__(self, heads: Sequence[Projection]):
-        super().__init__(heads[0].n, max(head.k for head in heads))
-        self.heads: Sequence[Projection] = nn.ModuleList(heads)  # type: ignore[assignment]
-
-    def num_reached(self, n: int) -> int:
-        return reduce(torch.sym_max, (head.num_reached(n) for head in self.heads))
-
-    def bias(
-        self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
-    ) -> Tensor | None:
-        max_reached = self.num_reached(x.size(1))
-        biases = []
-        for head in self.heads:
-            bias = head.bias(x, padding_mask, reach, positions)  # (B or 1, 1, m or 1, head's k') or None
-            if bias is None:
-                bias = x.new_zeros(1, 1, 1, head.num_reached(x.size(1)))
-            biases.append(F.pad(bias, (0, max_reached - bias.size(-1)), value=-math.inf))
-        return torch.cat(torch.broadcast_tensors(*biases), 1)  # (B or 1, H, m or 1, k')
-
-    def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
-        max_reached = self.num_reached(x.size(1))
-        parts = x.chunk(len(self.heads), -1)  # (B, n, d_h) each
-        reduced = [head.reduce(part, head(), padding_mask) for head, part in zip(self.heads, parts)]
-        return torch.cat([F.pad(r, (0, 0, 0, max_reached - r.size(1))) for r in reduced], -1)
-
-
-def initial_matrix(init: str, k: int, n: int) -> Tensor:
-    """Initialize a (k, n) matrix without windows.
-
-    Args:
-        init: ``normal``: standard deviation 0.02, the effective initialization of the authors' code. ``xavier``:
-            uniform with gain 1/sqrt(2), which that code intends. ``jl``: variance 1/k, the Johnson-Lindenstrauss
-            projection of the paper's proofs.
-    """
-    matrix = torch.empty(k, n)
-    if init == "xavier":
-        return nn.init.xavier_uniform_(matrix, gain=1 / math.sqrt(2))
-    return nn.init.normal_(matrix, std={"normal": 0.02, "jl": 1 / math.sqrt(k)}[init])
 
 
 def learned_projections(module: nn.Module) -> list[LearnedProjection]:

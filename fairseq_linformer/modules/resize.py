@@ -29,9 +29,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .linear import HeadProjections, LinearProjection, RandomProjection, windows_of
 from .pooling import Convolution
-from .projection import HeadProjections, LinearProjection, Projection, RandomProjection, round_singletons, windows_of
-from .windows import Windows, ceil_div
+from .projection import Projection
+from .windows import Windows, ceil_div, round_singletons
 
 
 def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:

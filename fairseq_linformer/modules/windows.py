@@ -210,6 +210,17 @@ class Windows:
         return positions, (positions >= 0) & (positions < ends.unsqueeze(1))
 
 
+def graded_singletons(k: int) -> int:
+    """Number of singletons of ``graded`` windows: k / 2."""
+    return round_singletons(k // 2)
+
+
+def round_singletons(number: int) -> int:
+    """The number, at least 1, rounded down to one that ``window_options`` holds in bfloat16, with its 8 bits."""
+    step = 1 << max(0, number.bit_length() - 8)
+    return max(1, number // step * step)
+
+
 def ceil_div(a: int, b: int) -> int:
     """a / b rounded up, for a > -b. Unlike ``-(-a // b)`` it divides no negative number, which ONNX rounds up."""
     return (a + b - 1) // b

@@ -21,9 +21,10 @@ import torch
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
+from ..modules.linear import HeadProjections, LinearProjection
 from ..modules.local_window import gathers_outputs, plan_chunks
 from ..modules.order import Order, cheapest_order, count_multiplications
-from ..modules.projection import HeadProjections, LinearProjection, Projection, learned_projections
+from ..modules.projection import Projection, learned_projections
 
 
 @dataclass(frozen=True)

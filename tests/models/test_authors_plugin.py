@@ -62,7 +62,7 @@ def test_features_equal_the_authors(checkpoint, tmp_path):
     model = check(path, tmp_path)
     assert model.args.sharing == mode.split(",")[0]
     assert {p.layout for p in model.modules() if isinstance(p, LinearProjection)} == {None}
-    # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learnt.
+    # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learned.
     assert "++model.projection_init='normal'" in (overrides := open_checkpoint(path, tmp_path / "runs").overrides), (
         overrides
     )

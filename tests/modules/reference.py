@@ -103,7 +103,7 @@ def pooled_rows(kind, held, N, singletons, fills, kernel=None):
 def rows_of(projection, heads):
     """For each head the function that shortens its keys or values, read from a module's attributes."""
     from fairseq_linformer.modules import Convolution, MaxPool, MeanPool
-    from fairseq_linformer.modules.projection import HeadProjections
+    from fairseq_linformer.modules.linear import HeadProjections
 
     if isinstance(projection, HeadProjections):
         return [rows_of(head, 1)[0] for head in projection.heads]
@@ -122,7 +122,7 @@ def rows_of(projection, heads):
 def biases_of(projection, heads, reach=0):
     """For each head what is added to the scores of a query at position t: {projected position: number}. A position
     without tokens that are not attended to exactly has no entry."""
-    from fairseq_linformer.modules.projection import HeadProjections
+    from fairseq_linformer.modules.linear import HeadProjections
 
     if isinstance(projection, HeadProjections):
         return [biases_of(head, 1, reach)[0] for head in projection.heads]

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from fairseq_linformer.config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.modules import LinearMultiheadAttention, LinearProjection
 from fairseq_linformer.modules.encoder_layer import build_projection
+from fairseq_linformer.modules.linear import HeadProjections
 from fairseq_linformer.modules.order import Order
-from fairseq_linformer.modules.projection import HeadProjections, LearnedProjection, WindowedProjection
+from fairseq_linformer.modules.projection import LearnedProjection, WindowedProjection
 
 from .reference import biases_of, linear_attention, rows_of
 

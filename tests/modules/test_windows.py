@@ -1,0 +1,145 @@
+"""Windows against their definition, and those of each initialization."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fairseq_linformer.config import SHARING, LinformerConfig
+from fairseq_linformer.modules import LinearProjection
+from fairseq_linformer.modules.encoder_layer import build_projection
+from fairseq_linformer.modules.windows import Windows, graded_singletons
+
+from .reference import windows
+
+
+def test_window_averages_by_hand():
+    expected = torch.tensor([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]]) / 2
+    assert torch.equal(Windows(3, 6).average(), expected)
+    # Not a multiple: windows of one and of two positions.
+    expected = torch.tensor([[1, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0], [0, 0, 0, 0.5, 0.5]])
+    assert torch.equal(Windows(3, 5).average(), expected)
+    # The first position alone: regular windows follow, and the last one takes the rest.
+    assert Windows(3, 6, 0, 1).edges().tolist() == [0, 1, 3, 6]
+    assert Windows(3, 6, 1, 1).edges().tolist() == [0, 1, 4, 6]
+    assert Windows(1, 6, 0, 1).edges().tolist() == [0, 6]
+    # The first three positions alone: two windows divide the other seven, the shorter one first.
+    assert Windows(5, 10, 0, 3).edges().tolist() == [0, 1, 2, 3, 6, 10]
+    assert Windows(6, 14, 0, 3).edges().tolist() == [0, 1, 2, 3, 6, 10, 14]
+    assert Windows(5, 10, 2, 3).edges().tolist() == [0, 1, 2, 3, 8, 10]
+    assert Windows(2, 10, 0, 3).edges().tolist() == [0, 1, 10]
+    for singletons in range(5):
+        assert torch.equal(Windows(4, 4, 0, singletons).average(), torch.eye(4))
+
+
+@pytest.mark.parametrize("N", [*range(1, 10), *(pytest.param(N, marks=pytest.mark.slow) for N in (10, 11))])
+def test_windows_by_counting(N):
+    """Against the definition, for every k, n, offset and padding."""
+    every = itertools.product(range(1, N + 1), (0, 1, 2, N // 2), range(N))
+    for k, singletons, offset in {(k, p, offset) for k, p, offset in every if offset < Windows(k, N, 0, p).shortest}:
+        layout, expected = Windows(k, N, offset, singletons), windows(k, N, offset, singletons)
+        assert layout.sizes().tolist() == [len(window) for window in expected]
+        assert torch.equal((layout.average() > 0).sum(0), torch.ones(N, dtype=torch.long))
+        torch.testing.assert_close(layout.average().sum(1), torch.ones(k))
+        for n in range(1, N + 1):
+            reached = [window for window in expected if window[0] < n]
+            assert layout.num_reached(n) == len(reached)
+            padding = torch.rand(2, n) < 0.4
+            real = [[p for p in range(n) if not mask[p]] for mask in padding]
+            counts = [[len({*window} & {*tokens}) for window in reached] for tokens in real]
+            assert layout.counts(n, padding).tolist() == counts
+            assert layout.counts(n, None).tolist() == [[len({*window} & {*range(n)}) for window in reached]]
+            for reach in (1, 3):
+                outside = layout.counts_outside(n, padding, reach, torch.arange(n).unsqueeze(0))
+                far = [[{p for p in tokens if abs(p - t) > reach} for t in range(n)] for tokens in real]
+                assert outside.tolist() == [[[len({*w} & each) for w in reached] for each in b] for b in far]
+
+
+@pytest.mark.parametrize("N", range(1, 12))
+def test_windows_split_into_rows(N):
+    """``split``, ``split_mask`` and ``merge`` against the definition, for every k and n."""
+    for k, singletons in itertools.product(range(1, N + 1), (0, 1)):
+        layout, expected = Windows(k, N, 0, singletons), windows(k, N, 0, singletons)
+        for n in range(1, N + 1):
+            rows = layout.split(1.0 + torch.arange(n).view(1, n, 1))[..., 0]
+            inside = layout.split_mask(n, None)
+            assert rows.shape == (1, inside.size(1), layout.width) and (rows[~inside] == 0).all()
+            held = [[p for p in window if p < n] for window in expected if window[0] < n]
+            assert (rows[inside] - 1).tolist() == list(range(n))
+            assert layout.merge(rows.sum(2)).tolist() == [[sum(p + 1 for p in window) for window in held]]
+
+
+def test_more_rows_than_positions_are_rejected():
+    with pytest.raises(ValueError, match="k must .* got 5"):
+        Windows(5, 4)
+
+
+def test_shifted_windows():
+    E = LinearProjection(6, 3, delay=0.5, singletons=0)
+    assert E().gt(0).tolist() == [
+        [True, True, True, False, False, False],
+        [False, False, False, True, True, False],
+        [False, False, False, False, False, True],
+    ]
+    assert [E.num_reached(n) for n in range(1, 7)] == [1, 1, 1, 2, 2, 3]
+    padding = torch.tensor([[True, True, True, False, True]])
+    assert E.bias(torch.empty(1, 5, 2), padding).flatten().tolist() == [-math.inf, 0]
+    with pytest.raises(ValueError, match="offset .* got 2"):
+        Windows(3, 6, 2)
+    with pytest.raises(ValueError, match="singletons .* got -1"):
+        Windows(3, 6, 0, -1)
+
+
+@pytest.mark.parametrize("sharing", ["none", "headwise", "key-value"])
+def test_staggered(sharing):
+    """In every second layer the windows are shifted by half a window; those of keys overlap where values have F."""
+    config = LinformerConfig(10, 16, 4, sharing, projection_init="staggered", layers=2, attention_heads=2, embed_dim=8)
+    for layer, offset in enumerate((0, 2)):
+        layout = Windows(4, 16, offset, 1)
+        for which in "EF":
+            E = build_projection(config, layer, which)
+            overlaps = which == "E" and sharing != "key-value"
+            start = layout.triangle().float() if overlaps else layout.average()
+            assert (E.layout, E.overlaps) == (layout, overlaps) and torch.equal(E(), start.expand_as(E()))
+        E = build_projection(config, layer)
+        again = build_projection(replace(config, projection_init="average"), layer)
+        again.load_state_dict(E.state_dict())
+        assert (again.layout, again.overlaps) == (layout, E.overlaps)
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_graded(sharing):
+    """k / 2 windows of one position, then staggered ones; a short input is not averaged."""
+    config = LinformerConfig(10, 20, 6, sharing, projection_init="graded", layers=2, attention_heads=2, embed_dim=8)
+    for layer, offset in enumerate((0, 0 if sharing == "layerwise" else 2)):
+        E = build_projection(config, layer)
+        assert E.layout == Windows(6, 20, offset, 3) and E.layout.sizes().tolist()[:3] == [1, 1, 1]
+        x = torch.randn(2, 3, 8)
+        assert torch.equal(E.reduce(x, E()), x)
+        loaded = build_projection(replace(config, projection_init=None), layer)
+        loaded.load_state_dict(E.state_dict())
+        assert (loaded.layout, loaded.overlaps) == (E.layout, E.overlaps)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 512, 514, 1000, 8232])
+def test_half_precision_holds_the_number_of_singletons(k):
+    singletons = graded_singletons(k)
+    assert max(1, (k // 2) * 127 / 128) <= singletons <= max(1, k // 2)
+    for dtype in (torch.float16, torch.bfloat16):
+        assert torch.tensor(singletons).to(dtype) == singletons
+
+
+def test_overlapping_windows_by_hand():
+    for singletons in range(4):
+        assert torch.equal(Windows(3, 3, 0, singletons).triangle(), torch.eye(3).double())
+    inner = torch.tensor([0, 1, 3, 3, 1, 0, 0, 0]).double() / 8
+    torch.testing.assert_close(Windows(4, 8).triangle()[1], inner)
+    separate = Windows(4, 8, 0, 1).triangle()
+    torch.testing.assert_close(separate[2], inner.roll(1))
+    assert separate[0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0] and separate[1:, 0].tolist() == [0, 0, 0]
+    torch.testing.assert_close(separate.sum(1), torch.ones(4).double())
+    graded = Windows(4, 8, 0, 2).triangle()  # windows of three positions from position 2 on
+    assert graded[:2].tolist() == torch.eye(2, 8).tolist() and graded[2:, :2].eq(0).all()
+    torch.testing.assert_close(graded[2], torch.tensor([0, 0, 2, 3, 2, 1, 0, 0]).double() / 8)
