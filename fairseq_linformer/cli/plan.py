@@ -63,9 +63,9 @@ def add_parser(commands) -> None:
 
 
 def _plan(options: argparse.Namespace) -> str:
-    from ..planning.configs import read_run
     from ..planning.gpus import find_gpu
     from ..planning.plan import build_plans
+    from ..planning.planned_run import read_run
     from ..planning.report import check_runs, format_plan
 
     words = options.config + options.more  # argparse collects only adjacent positional arguments

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from ..planning.configs import build_run
 from ..planning.gpus import GIB, GPUS
 from ..planning.plan import largest_micro_batch
+from ..planning.planned_run import build_run
 
 _REQUEST = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 

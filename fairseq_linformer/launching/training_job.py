@@ -20,7 +20,8 @@ from ..errors import first_line
 from ..models.fully_sharded import BACKEND as SHARDED
 from ..models.fully_sharded import check_sharding
 from ..models.stub_task import StubTask
-from ..planning.configs import VOCAB_SIZE, compose_config, split_config
+from ..planning.configs import compose_config, split_config
+from ..planning.planned_run import VOCAB_SIZE
 from ..resources import PLUGIN
 
 DEVICES: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ from ..machine import hardware
 from ..models.shapes import PADDING_IDX
 from ..models.stub_task import StubTask
 from ..projected_dim import format_projected_dim
-from .configs import PlannedRun, build_run
+from .planned_run import PlannedRun, build_run
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 SENTENCES, VOCAB_SIZE, LAYERS = 2, 64, 2

@@ -12,10 +12,10 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from .configs import PlannedRun
 from .formulas import count_parameters, num_embedding_parameters, step_flops
 from .gpus import GIB, GPUS, LATENCY, Gpu
 from .memory import Memory, activation_memory, element_size, model_states, num_gathered_parameters
+from .planned_run import PlannedRun
 
 
 @dataclass(frozen=True)

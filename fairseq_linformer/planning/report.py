@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .configs import VOCAB_SIZE, PlannedRun, build_run, compose_config, count_built_parameters, split_config
+from .configs import compose_config, split_config
 from .formulas import count_parameters
 from .gpus import GIB, LINK_SHARE, Gpu
 from .memory import Memory
 from .plan import RunPlan, build_plan, build_plans, largest_micro_batch, micro_batch_memory
+from .planned_run import VOCAB_SIZE, PlannedRun, build_run, count_built_parameters
 
 PAPER_GPUS = 64
 

@@ -15,8 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.stub_task import StubTask
-from fairseq_linformer.planning.configs import build_model_shape
 from fairseq_linformer.planning.formulas import Batch
+from fairseq_linformer.planning.planned_run import build_model_shape
 
 VOCAB_SIZE = 304
 SMALL = dict(

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from fairseq_linformer.planning.configs import PlannedRun, read_run
+from fairseq_linformer.planning.planned_run import PlannedRun, read_run
 
 from ..fairseq_commands import CONFIGS
 

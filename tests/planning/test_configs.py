@@ -4,8 +4,9 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.models.shapes import OPTION_BUFFERS
-from fairseq_linformer.planning.configs import compose_config, count_built_parameters, read_run
+from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.planning.formulas import count_parameters
+from fairseq_linformer.planning.planned_run import count_built_parameters, read_run
 
 from .. import fairseq_commands
 from .runs import BASE, PRETRAIN

@@ -18,7 +18,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from fairseq_linformer.models.options import resolve_options
-from fairseq_linformer.planning.configs import VOCAB_SIZE, build_run, compose_config
+from fairseq_linformer.planning.configs import compose_config
+from fairseq_linformer.planning.planned_run import VOCAB_SIZE, build_run
 
 from ..fairseq_commands import CONFIGS
 from .runs import BASE, PRETRAIN, TOKENS

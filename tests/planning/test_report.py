@@ -6,9 +6,10 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.planning import report
-from fairseq_linformer.planning.configs import VOCAB_SIZE, build_run, compose_config, read_run
+from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.planning.gpus import GPUS
 from fairseq_linformer.planning.plan import build_plans
+from fairseq_linformer.planning.planned_run import VOCAB_SIZE, build_run, read_run
 
 from .runs import PRETRAIN
 

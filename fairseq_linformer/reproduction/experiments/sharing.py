@@ -15,7 +15,7 @@ from torch._subclasses import FakeTensorMode
 from ...models import LinformerRobertaModel
 from ...models.stub_task import StubTask
 from ...modules.projection import count_matrices, learned_projections
-from ...planning.configs import VOCAB_SIZE
+from ...planning.planned_run import VOCAB_SIZE
 from ..cells import rule
 from ..counting_experiment import CountingExperiment
 from ..records import Measurement, Record

@@ -10,7 +10,7 @@ from torch._subclasses import FakeTensorMode
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.stub_task import StubTask
 from fairseq_linformer.modules.projection import LearnedProjection, count_matrices
-from fairseq_linformer.planning.configs import VOCAB_SIZE
+from fairseq_linformer.planning.planned_run import VOCAB_SIZE
 from fairseq_linformer.reproduction.experiments import sharing
 from fairseq_linformer.reproduction.registry import Inputs, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNMEASURED
