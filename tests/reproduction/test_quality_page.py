@@ -99,6 +99,30 @@ def by_length(record):
     return lines
 
 
+FINETUNED = {
+    "Transformer": "transformer",
+    "k = 128, W = 16": "k128-headwise-w16-graded",
+    "earlier: k = 128, W = 16": "k128-headwise-w16",
+    "earlier: k = 1, W = 16": "k1-headwise-w16",
+}
+
+
+def finetuned():
+    """Median accuracies of three seeds in percent, with their range: a row per task and their mean, a column per model."""
+    tasks = {"SST-2": "sst-2", "IMDB": "imdb", "QNLI": "qnli", "QQP": "qqp"}
+    found = {
+        task: [
+            read(f"encoder-tasks-{name}-{model}-encoder").find("accuracy", split="valid")
+            for model in FINETUNED.values()
+        ]
+        for task, name in tasks.items()
+    }
+    lines = [f"| | {' | '.join(FINETUNED)} |", "|---" * (1 + len(FINETUNED)) + "|"]
+    lines += [f"| {task} | {' | '.join(cell(m) for m in seeds)} |" for task, seeds in found.items()]
+    means = [fmean(m.value for m in column) for column in zip(*found.values())]
+    return [*lines, f"| mean | {' | '.join(f'{mean:.3g}' for mean in means)} |"]
+
+
 def cell(m):
     return f"{m.value:.3g}" + (f" [{m.interval[0]:.3g}, {m.interval[1]:.3g}]" if m.interval else "")
 
@@ -114,7 +138,8 @@ TABLES = {
 
 def tables():
     """The tables of the page, by name."""
-    return {**{name: table(read(name)) for name, table in TABLES.items()}, "local-window-cost": costs()}
+    found = {name: table(read(name)) for name, table in TABLES.items()}
+    return {**found, "local-window-cost": costs(), "encoder-tasks": finetuned()}
 
 
 def test_tables_are_those_of_the_records():
