@@ -108,15 +108,12 @@ FINETUNED = {
 
 
 def finetuned():
-    """Median accuracies of three seeds in percent, with their range: a row per task and their mean, a column per model."""
-    tasks = {"SST-2": "sst-2", "IMDB": "imdb", "QNLI": "qnli", "QQP": "qqp"}
-    found = {
-        task: [
-            read(f"encoder-tasks-{name}-{model}-encoder").find("accuracy", split="valid")
-            for model in FINETUNED.values()
-        ]
-        for task, name in tasks.items()
-    }
+    """Median accuracies of three seeds in percent, with their range: a row per task and one for their mean; a column
+    per model."""
+    found = {}
+    for task in ("SST-2", "IMDB", "QNLI", "QQP"):
+        seeds = [read(f"encoder-tasks-{task.lower()}-{model}-encoder") for model in FINETUNED.values()]
+        found[task] = [record.find("accuracy", split="valid") for record in seeds]
     lines = [f"| | {' | '.join(FINETUNED)} |", "|---" * (1 + len(FINETUNED)) + "|"]
     lines += [f"| {task} | {' | '.join(cell(m) for m in seeds)} |" for task, seeds in found.items()]
     means = [fmean(m.value for m in column) for column in zip(*found.values())]
