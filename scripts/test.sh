@@ -2,7 +2,7 @@
 # Run the tests, after scripts/setup.sh. Arguments are those of pytest.
 #
 #   scripts/test.sh                     # all tests but the long ones, such as experiments, pipelines, jobs of processes
-#   scripts/test.sh -m "not slow"       # the quick tests, about 2 minutes
+#   scripts/test.sh -m "not slow"       # the quick tests, 80 seconds
 #   scripts/test.sh tests               # all tests, as in CI
 #   scripts/test.sh tests/modules
 set -euo pipefail
