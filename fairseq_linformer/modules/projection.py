@@ -1,7 +1,7 @@
 """Projections of keys and values from n to k positions: their interface, windows, and how fast they learn.
 
     B sentences, n positions of this input, m query positions, N = max_positions, k projected positions, k' of them that
-    this input reaches, H heads, d width, d_h = d / H
+    this input reaches, H heads, d width
 
 The kinds of section 4 of the paper are the matrices E and F (linear.py), and pooling and convolution (pooling.py).
 """
