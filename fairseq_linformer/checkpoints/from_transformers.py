@@ -51,7 +51,7 @@ def from_transformers(name: str, out, *, arch: str = ARCHITECTURES[0], **options
         raise ValueError(f"{unused[0]} must be unset with --arch roberta, got {options[unused[0]]}")
     checkpoint, vocabulary = read_transformers(name)
     if arch == "linformer_roberta":
-        checkpoint = linformer_of(checkpoint, **options)
+        checkpoint = to_linformer(checkpoint, **options)
     elif options:
         checkpoint = resize(checkpoint, options["max_positions"])
     with new_folder(out) as folder:
@@ -66,7 +66,7 @@ def read_transformers(name: str) -> tuple[dict[str, Any], Vocabulary]:
     return _to_roberta(encoder, vocabulary), vocabulary
 
 
-def linformer_of(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
+def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     """``from_roberta`` with k = n / 4 by default."""
     n = options.get("max_positions") or max_positions(upgrade_names(checkpoint["model"]))
     return from_roberta(checkpoint, **{"projected_dim": max(1, n // 4), **options})

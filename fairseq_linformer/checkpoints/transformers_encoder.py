@@ -16,7 +16,14 @@ from ..errors import silence_transformers
 from ..files import fingerprint, sha256
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
-from .transformers_loading import WEIGHTS, check_config, describe_pickle, load_from_transformers, read_weight_files
+from .transformers_loading import (
+    WEIGHTS,
+    check_config,
+    describe_pickle,
+    find_file,
+    load_from_transformers,
+    read_weight_files,
+)
 
 FAIRSEQ_EPSILON = 1e-5
 """Fixed epsilon of the layer norms of fairseq's RoBERTa."""
@@ -162,6 +169,11 @@ def read_encoder(name: str) -> Encoder:
         dtype=torch.float32,
     )
     has_lm_head = _check_weights(name, family, model, info)
+    if has_lm_head and config.model_type == "roberta" and config.hidden_act != "gelu":
+        raise ValueError(
+            f"hidden_act of {name} must be 'gelu', since its masked LM head always uses it, and fairseq's head the "
+            f"activation of the layers, got {config.hidden_act!r}"
+        )
     state = _to_fairseq(model.state_dict(), family, config)
     if not has_lm_head:
         _add_lm_head(state)
@@ -204,25 +216,16 @@ def hash_weights(name: str) -> str:
     """SHA-256 of the safetensors file of a model, or of the checksums of several.
 
     Raises:
-        ValueError: a file is missing; only pickles may be there.
+        ValueError: there is no such model, a file is missing, or its weights are a pickle.
     """
-    from transformers.utils import cached_file
-
-    def find(file: str) -> str | None:
-        path: str | None = cached_file(
-            name, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
-        )
-        return path
-
-    if path := find(WEIGHTS):
+    if path := find_file(name, WEIGHTS):
         return sha256(path)
-    if index := find(f"{WEIGHTS}.index.json"):
-        shards = read_weight_files(Path(index))
-        paths = {shard: find(shard) for shard in shards}
+    if index := find_file(name, f"{WEIGHTS}.index.json"):
+        paths = {shard: find_file(name, shard) for shard in read_weight_files(index)}
         if missing := [shard for shard, path in paths.items() if path is None]:
-            raise ValueError(f"{name} has no {missing[0]}, which is in {Path(index).name}")
+            raise ValueError(f"{name} has no {missing[0]}, which is in {index.name}")
         return fingerprint({shard: sha256(path) for shard, path in paths.items()})
-    if find("pytorch_model.bin"):
+    if find_file(name, "pytorch_model.bin"):
         raise ValueError(describe_pickle(name))
     raise ValueError(f"{name} has no {WEIGHTS}")
 

@@ -1,6 +1,8 @@
 """The only way in which models of ``transformers`` are loaded: safetensors, without code of the model's folder."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,30 @@ ATTENTIONS = (None, "eager", "sdpa", "flash_attention_2", "flex_attention")
 
 def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
     """``auto_class.from_pretrained`` without remote code; ValueError with the reason if it fails in any way."""
+    with _explained(name):
+        return auto_class.from_pretrained(name, trust_remote_code=False, **options)
+
+
+def find_file(name: str, file: str) -> Path | None:
+    """A file of a folder or of a model on the hub, downloaded if it is not cached; None if the model has no such file.
+
+    Raises:
+        ValueError: there is no such model, or the hub cannot be reached.
+    """
+    from transformers.utils import cached_file
+
+    with _explained(name):
+        path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+    return None if path is None else Path(path)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn what ``transformers`` raises for a model into a ValueError in one sentence."""
     if not os.path.isdir(name) and (os.path.isabs(name) or name.startswith(".") or name.count("/") > 1):
         raise ValueError(f"{name} is not a folder, nor a name on the hub")
     try:
-        return auto_class.from_pretrained(name, trust_remote_code=False, **options)
+        yield
     except ImportError:
         raise
     except Exception as error:  # damaged files and the network raise many types

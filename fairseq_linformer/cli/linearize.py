@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .convert import MODEL_OPTIONS, add_model_options
-from .parsers import add_command
+from .parsers import add_command, add_minutes
 
 
 def add_parser(commands: Any) -> None:
@@ -29,12 +29,7 @@ def add_parser(commands: Any) -> None:
         metavar="DATA-BIN",
         help="folder that `prepare pretraining` wrote, such as data/own/shard0, with the tokenizer of the source",
     )
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        metavar="M",
-        help="time budget in minutes; then checkpoint and exit (default: no limit)",
-    )
+    add_minutes(parser, "then checkpoint and exit")
     parser.add_argument(
         "--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)"
     )
@@ -48,8 +43,8 @@ def add_parser(commands: Any) -> None:
         type=float,
         default=0.5,
         metavar="P",
-        help="probability that a batch is cut into blocks of n/2, n/4, ... tokens, at least 16, to learn short inputs "
-        "too; blocks of fewer than 32 tokens are not cut",
+        help="probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short "
+        "inputs too; blocks of fewer than 32 tokens are not split",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
     parser.add_argument(

@@ -18,7 +18,7 @@ def add_parser(commands) -> None:
         reproduce figure-3a --scale cpu --data data/wiki --minutes 30
         reproduce figure-3a --scale paper --data data/wiki --dry-run
         reproduce figure-3a --data data/wiki --runs again --replace 'trained at a commit that is gone'
-        reproduce --verify figure-3a-cpu --data data/wiki --runs again""",
+        reproduce --verify figure-3a-cpu-plan2 --data data/wiki --runs again""",
         description="Rerun to resume.",
     )
     parser.add_argument(

@@ -52,8 +52,8 @@ class DistillationConfig(FairseqDataclass):
     short_seq_prob: float = field(
         default=0.0,
         metadata={
-            "help": "with --unmasked: probability that a training batch is cut into blocks of n/2, n/4, ... tokens, at "
-            "least 16, to learn short inputs too; blocks of fewer than 32 tokens are not cut"
+            "help": "with --unmasked: probability that a training batch is split into blocks of n/2, n/4, ... tokens, "
+            "at least 16, to learn short inputs too; blocks of fewer than 32 tokens are not split"
         },
     )
     classification_head_name: str = field(
@@ -77,6 +77,8 @@ class DistillationCriterion(FairseqCriterion):
         self.is_regression = cfg.regression_target
         if cfg.unmasked and self.is_classifier:
             raise ValueError("unmasked must be False with sentence_prediction, which has no masks, got True")
+        if cfg.regression_target and not self.is_classifier:
+            raise ValueError("regression_target must be False with masked_lm, whose targets are tokens, got True")
         self.cfg, self.dictionary = cfg, task.source_dictionary
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
         self.teacher = Teacher(cfg.teacher, head)
@@ -96,8 +98,8 @@ class DistillationCriterion(FairseqCriterion):
         output, extra = model(tokens, **options)
         terms: dict[str, Tensor] = {}
         if weights["hidden"] or weights["logits"]:
-            if not weights["logits"]:
-                options.pop("classification_head_name", None)  # the teacher may have none
+            if not weights["logits"]:  # its predictions are not needed, and it may have no such head
+                options = {"features_only": True, "return_all_hiddens": True}
             expected, expected_extra = self.teacher(tokens, **options)
         if weights["hidden"]:
             ours, theirs = (
@@ -105,48 +107,51 @@ class DistillationCriterion(FairseqCriterion):
             )
             terms["hidden"] = hidden_loss(ours, theirs, tokens.ne(self.padding_idx))
         if weights["logits"]:
-            if self.is_regression:
-                terms["logits"] = F.mse_loss(output.float(), expected.float())
-            else:
-                terms["logits"] = logits_loss(output, expected, self.cfg.temperature)
+            terms["logits"] = self._logits_loss(output, expected)
         log: dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         if weights["task"]:
             targets = self._targets(sample)
-            if self.is_regression:
-                terms["task"] = F.mse_loss(output.view(-1).float(), targets.float())
-            else:
-                terms["task"] = F.cross_entropy(output.float(), targets)
-                log["ncorrect" if self.is_classifier else "npredicted"] = (output.argmax(-1) == targets).sum()
-        # Without any term (no token of a batch is masked) gradients are zero.
-        loss = sum((weights[name] * value for name, value in terms.items()), output.float().sum() * 0) * sample_size
+            terms["task"] = self._task_loss(output, targets)
+            if not self.is_classifier:
+                log["npredicted"] = len(targets)
+            elif not self.is_regression:
+                log["ncorrect"] = (output.argmax(-1) == targets).sum()
+        loss = sum((weights[name] * value for name, value in terms.items()), torch.zeros(())) * sample_size
         log |= {f"{name}_loss": value.detach() * sample_size for name, value in terms.items()}
         log |= {"loss": loss.detach(), "sample_size": sample_size}
         return loss, sample_size, log
 
-    def _choose_outputs(self, sample: dict[str, Any], weights: dict[str, float]) -> tuple[Tensor, int, dict[str, Any]]:
-        """The tokens to read, the sample size, and the options of ``forward`` of both models.
+    def _logits_loss(self, output: Tensor, expected: Tensor) -> Tensor:
+        if not len(output):  # no token of the batch is masked: all workers log, and reduce, the same terms
+            return output.float().sum()
+        if self.is_regression:
+            return F.mse_loss(output.float(), expected.float())
+        return logits_loss(output, expected, self.cfg.temperature)
 
-        If no token is masked, which is rare, the weights of logits and task become 0.
-        """
+    def _task_loss(self, output: Tensor, targets: Tensor) -> Tensor:
+        if not len(output):
+            return output.float().sum()
+        if self.is_regression:
+            return F.mse_loss(output.view(-1).float(), targets.float())
+        return F.cross_entropy(output.float(), targets)
+
+    def _choose_outputs(self, sample: dict[str, Any], weights: dict[str, float]) -> tuple[Tensor, int, dict[str, Any]]:
+        """The tokens to read, the sample size (at least 1), and the options of ``forward`` of both models."""
         tokens, target = sample["net_input"]["src_tokens"], sample["target"]
+        predicts = weights["logits"] > 0 or weights["task"] > 0
         options: dict[str, Any] = {"return_all_hiddens": weights["hidden"] > 0}
+        if not predicts:
+            options["features_only"] = True
         if self.is_classifier:
-            if weights["logits"] or weights["task"]:
-                return (
-                    tokens,
-                    target.size(0),
-                    {**options, "classification_head_name": self.cfg.classification_head_name},
-                )
-            return tokens, target.size(0), {**options, "features_only": True}
+            if predicts:
+                options["classification_head_name"] = self.cfg.classification_head_name
+            return tokens, target.size(0), options
         masked = target.ne(self.padding_idx)
-        sample_size = int(masked.sum())
-        if sample_size == 0:
-            weights |= {"logits": 0.0, "task": 0.0}
         if self.cfg.unmasked:
             tokens = self._shorten(torch.where(masked, target, tokens), masked)
-        if weights["logits"] or weights["task"]:
-            return tokens, sample_size, {**options, "masked_tokens": masked}
-        return tokens, max(sample_size, 1), {**options, "features_only": True}
+        if predicts:
+            options["masked_tokens"] = masked
+        return tokens, max(int(masked.sum()), 1), options
 
     def _shorten(self, tokens: Tensor, masked: Tensor) -> Tensor:
         """Cut a training batch into shorter blocks with ``short_seq_prob``."""
@@ -173,12 +178,16 @@ class DistillationCriterion(FairseqCriterion):
                 f"hidden_weight must be 0: the student has {shape[0]} layers of {shape[1]}, the teacher "
                 f"{expected[0]} of {expected[1]}, got {hidden}"
             )
+        if hidden and (layerdrop := _get_layerdrop(encoder)):
+            raise ValueError(
+                f"encoder_layerdrop must be 0 with hidden_weight above 0, which compares every layer, got {layerdrop}"
+            )
         weights = {"hidden": hidden, "logits": self.cfg.logits_weight, "task": self.cfg.task_weight}
         if not any(weights.values()):
-            raise ValueError(
-                f"logits_weight or task_weight must be above 0: the student has {shape[0]} layers of {shape[1]}, the "
-                f"teacher {expected[0]} of {expected[1]}, got 0 for both"
-            )
+            shapes = f"{shape[0]} layers of {shape[1]}, the teacher {expected[0]} of {expected[1]}"
+            if self.cfg.unmasked:
+                raise ValueError(f"unmasked needs a student of the teacher's shape, but the student has {shapes}")
+            raise ValueError(f"logits_weight or task_weight must be above 0: the student has {shapes}, got 0 for both")
         return weights
 
     @staticmethod
@@ -220,13 +229,19 @@ def _check_options(cfg: DistillationConfig) -> None:
         raise ValueError(f"short_seq_prob must be in [0, 1), got {cfg.short_seq_prob}")
     if cfg.short_seq_prob and not cfg.unmasked:
         raise ValueError(
-            f"short_seq_prob must be 0 without unmasked, since cut blocks lose their masks, got {cfg.short_seq_prob}"
+            f"short_seq_prob must be 0 without unmasked, since short blocks lose their masks, got {cfg.short_seq_prob}"
         )
     if cfg.unmasked and (cfg.logits_weight or cfg.task_weight):
         raise ValueError(
             "logits_weight and task_weight must be 0 with unmasked, which has no masked tokens to predict, got "
             f"{cfg.logits_weight} and {cfg.task_weight}"
         )
+
+
+def _get_layerdrop(encoder: Any) -> float:
+    """LayerDrop of a Linformer's encoder, or of fairseq's."""
+    config = getattr(encoder, "config", None)
+    return float(getattr(config, "layerdrop", 0.0) if config else getattr(encoder, "encoder_layerdrop", 0.0))
 
 
 def _get_max_positions(task: Any) -> int:

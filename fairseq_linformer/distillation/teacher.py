@@ -9,11 +9,12 @@ from torch import Tensor
 from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.tokenizer_files import DICTIONARY
 from ..files import sha256
+from ..models.dictionaries import describe_difference, read_dictionary
 from ..models.shapes import EMBEDDINGS, count_layers, head_names, max_positions
 
 
 class Teacher:
-    """A fairseq model in eval mode, without gradients; on a GPU in half precision.
+    """A fairseq model in eval mode, without gradients; on a GPU in half precision, on a CPU in the criterion's.
 
     It is not a module, so that its criterion neither trains nor saves its parameters.
 
@@ -60,9 +61,10 @@ class Teacher:
             )
         own = self.path.parent / DICTIONARY
         if own.is_file():
-            symbols = [line.rpartition(" ")[0] for line in own.read_text(encoding="utf-8").splitlines()]
-            if symbols != dictionary.symbols[dictionary.nspecial :][: len(symbols)]:
-                raise ValueError(f"the dictionary of {data} must equal {own}, that of the teacher")
+            expected = read_dictionary(own)
+            expected.add_symbol("<mask>")
+            if difference := describe_difference(expected, dictionary):
+                raise ValueError(f"the dictionary of {data} must equal {own}, that of the teacher; {difference}")
         if n > self.max_positions:
             raise ValueError(f"the teacher {self.path} must have at least n = {n} positions, got {self.max_positions}")
 
@@ -73,7 +75,8 @@ class Teacher:
         if parameter.device != tokens.device:
             dtype = torch.float32
             if tokens.is_cuda:
-                dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+                is_native = torch.cuda.is_bf16_supported(including_emulation=False)
+                dtype = torch.bfloat16 if is_native else torch.float16
             self._model.to(tokens.device, dtype)
         output: tuple[Tensor, dict[str, Any]] = self._model(tokens, **options)
         return output

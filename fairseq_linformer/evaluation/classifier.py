@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..checkpoints.files import get_cfg_section
@@ -17,7 +16,7 @@ from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.manifest import MANIFEST
 from ..corpus.tokenizer import FIRST_ID, Tokenizer, load_tokenizer
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
-from ..models.dictionaries import read_dictionary
+from ..models.dictionaries import describe_difference, read_dictionary
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, head_names, max_positions
 from ..task_data.truncation import TRUNCATIONS, check_truncation, truncate
 
@@ -153,16 +152,6 @@ def check_dictionary(
     for other in same_as:
         if other.is_file() and (difference := describe_difference(read_dictionary(other), dictionary)):
             raise ValueError(f"{path} must equal {other}, the dictionary of {checkpoint}: {difference}")
-
-
-def describe_difference(expected: Dictionary, dictionary: Dictionary) -> str | None:
-    """The first difference between two dictionaries; None if they are equal."""
-    for i, (expected_symbol, symbol) in enumerate(zip(expected.symbols, dictionary.symbols)):
-        if symbol != expected_symbol:
-            return f"entry {i} must be {expected_symbol!r}, got {symbol!r}"
-    if len(dictionary) != len(expected):
-        return f"it must have {len(expected):,} entries, got {len(dictionary):,}"
-    return None
 
 
 def read_label_names(path) -> list[str]:

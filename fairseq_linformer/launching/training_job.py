@@ -34,7 +34,7 @@ DEVICES: dict[str, dict[str, Any]] = {
     },
 }
 """Overrides for each device. The files in configs/ are for GPUs."""
-PATH_OPTIONS = ("task.data", "checkpoint.finetune_from_model")
+PATH_OPTIONS = ("task.data", "checkpoint.finetune_from_model", "criterion.teacher")
 # Options that do not appear in a run's name: where and how it runs.
 _NOT_IN_NAME = re.compile(
     r"[+~]*(gpus|distributed_training\..*|common\.(?!seed).*|checkpoint\..*|task\.data"
@@ -168,7 +168,7 @@ class TrainingJob:
         """The configuration of the job. ValueError if it could not run or resume."""
         cfg = self.requested_cfg.copy()
         for section, name in (key.split(".") for key in PATH_OPTIONS):
-            if OmegaConf.is_missing(cfg[section], name):
+            if cfg[section] is not None and OmegaConf.is_missing(cfg[section], name):
                 raise ValueError(f"{section}.{name} is not set; add {section}.{name}=PATH")
         for key, value in self.job_overrides().items():
             OmegaConf.update(cfg, key, value)
@@ -280,9 +280,9 @@ def _check_paths(cfg: DictConfig) -> None:
                 f"task.data must be a folder with {name}, as `fairseq-linformer prepare {command}` writes it, got "
                 f"{parts[0]}"
             )
-    path = cfg.checkpoint.finetune_from_model
-    if path and not Path(path).is_file():
-        raise ValueError(f"checkpoint.finetune_from_model must be an existing file, got {path}")
+    for key in ("checkpoint.finetune_from_model", "criterion.teacher"):
+        if (path := OmegaConf.select(cfg, key)) and not Path(path).is_file():
+            raise ValueError(f"{key} must be an existing file, got {path}")
 
 
 def check_buildable(cfg: DictConfig) -> None:

@@ -3,7 +3,8 @@
 OUT/teacher/       the teacher as a fairseq checkpoint, if the source is a model of ``transformers``
 OUT/start.pt       the Linformer before training
 OUT/run/           the run folder of the distillation, as in launching/run_folder.py
-OUT/origin.json    source, text and options; only the same ones resume
+OUT/origin.json    source, teacher, text and options; only the same ones resume
+OUT/before.json    the share that survives before training
 OUT/report.json    share of the teacher's variance that survives, by layer, before and after
 OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
@@ -24,7 +25,7 @@ from ..checkpoints.files import (
     replace_checkpoint,
     write_checkpoint,
 )
-from ..checkpoints.from_transformers import MODEL, linformer_of, read_transformers, write_model
+from ..checkpoints.from_transformers import MODEL, read_transformers, to_linformer, write_model
 from ..checkpoints.resize import resize
 from ..checkpoints.roberta import converted_init
 from ..checkpoints.transformers_encoder import hash_weights
@@ -34,18 +35,22 @@ from ..files import check_can_be_written, check_new_folder, new_folder, read_jso
 from ..finetuning.initial_checkpoint import open_checkpoint
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
-from ..launching.training_job import TrainingJob, quote
+from ..launching.training_job import DEVICES, TrainingJob, quote
 from ..models.datasets import open_dataset
 from ..models.shapes import head_names
 from ..resources import CONFIGS
 from .survival import measure_survival, read_dictionary
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
-START, TEACHER, REPORT, ORIGIN, LOG = "start.pt", "teacher", "report.json", "origin.json", "distillation.txt"
+START, TEACHER, ORIGIN, LOG = "start.pt", "teacher", "origin.json", "distillation.txt"
+BEFORE, REPORT = "before.json", "report.json"
+RUN = "run"
+_EARLIER_DEFAULTS = {"amp": False, "short_seq_prob": 0.0, "projection_init": "staggered", "measure_at": []}
+"""Options that the origin of an earlier version may lack."""
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
 SHORT_SEQ_PROB = 0.5
-"""Default probability that a batch is cut into shorter blocks."""
+"""Default probability that a batch is split into shorter blocks."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,12 @@ class Linearization:
         batch_size: blocks of n tokens per update.
         max_update: number of updates; 0 converts without training.
         lr: peak learning rate; it decays linearly to 0.
-        short_seq_prob: probability that a batch is cut into shorter blocks, see ``distillation/short_blocks.py``.
+        short_seq_prob: probability that a batch is split into shorter blocks, see ``distillation/short_blocks.py``.
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
-        measure_at: updates after which the share is measured too, in rising order; their checkpoints are kept.
+        measure_at: updates after which the share is measured too, in rising order and multiples of the first; a
+            checkpoint is kept at every multiple.
 
     Raises:
         ValueError: a value is out of range.
@@ -89,12 +95,16 @@ class Linearization:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
         if list(self.measure_at) != sorted({u for u in self.measure_at if 0 < u < self.max_update}):
             raise ValueError(f"measure_at must rise between 1 and max_update - 1, got {self.measure_at}")
+        if any(update % self.measure_at[0] for update in self.measure_at):
+            raise ValueError(f"measure_at must be multiples of its first update, got {self.measure_at}")
         if not 0 < self.lr < math.inf:
             raise ValueError(f"lr must be above 0, got {self.lr}")
         if not 0 <= self.short_seq_prob < 1:
             raise ValueError(f"short_seq_prob must be in [0, 1), got {self.short_seq_prob}")
         if not 0 <= self.seed < 1 << 32:
             raise ValueError(f"seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
+        if self.device not in DEVICES:
+            raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {self.device}")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
         if self.tokens_per_sample is not None and self.tokens_per_sample < 2:
@@ -116,13 +126,15 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         OSError: a file cannot be read or written.
     """
     out = Path(out).absolute()
+    if not Path(options.text).is_dir():
+        raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
     if (out / REPORT).is_file():
         _check_origin(options, out)
         report: dict[str, Any] = read_json(out / REPORT)
         return report
     teacher = _prepare(options, out)
     n = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
-    before = measure_survival(teacher, out / START, options.text, n)
+    before = _measure_before(options, out, teacher, n)
     student = out / START
     if options.max_update:
         training = _build_job(options, out, teacher, n)
@@ -145,6 +157,14 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     return report
 
 
+def _measure_before(options: Linearization, out: Path, teacher: Path, n: int) -> list[float]:
+    """The share that survives before training, measured once."""
+    if not (out / BEFORE).is_file():
+        write_lines(out / BEFORE, [json.dumps(measure_survival(teacher, out / START, options.text, n))])
+    before: list[float] = read_json(out / BEFORE)
+    return before
+
+
 def _find_checkpoint(folder: Path, update: int) -> Path:
     """The checkpoint after a number of updates: fairseq names it ``checkpoint_EPOCH_UPDATE.pt``, or at the end of an
     epoch ``checkpointEPOCH.pt``."""
@@ -161,26 +181,25 @@ def _prepare(options: Linearization, out: Path) -> Path:
 
     All are written, or none.
     """
-    is_checkpoint = is_fairseq_checkpoint(options.source)
-    teacher = Path(options.source).absolute() if is_checkpoint else out / TEACHER / MODEL
+    teacher = _find_teacher(options, out)
     if (out / ORIGIN).is_file():
         _check_origin(options, out)
         return teacher
-    if not Path(options.text).is_dir():
-        raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
     check_can_be_written(out)
     check_new_folder(out)
+    if options.max_update:
+        _run_folder(options, out)
     for split in ("train", "valid"):
         open_dataset(Path(options.text) / split)
+    torch.manual_seed(options.seed)
+    is_checkpoint = is_fairseq_checkpoint(options.source)
     if is_checkpoint:
         checkpoint, vocabulary = read_checkpoint(options.source), None
         _check_encoder(checkpoint, options.source)
     else:
         checkpoint, vocabulary = read_transformers(options.source)
-        if n := options.model.get("max_positions"):
-            checkpoint = resize(checkpoint, n)
-    torch.manual_seed(options.seed)
-    start = linformer_of(checkpoint, **options.model)
+        checkpoint = _shorten(checkpoint, options)
+    start = to_linformer(checkpoint, **options.model)
     n = get_cfg_section(start, "model")["max_positions"]
     length = options.tokens_per_sample or n
     if not 2 <= length <= n:
@@ -192,8 +211,32 @@ def _prepare(options: Linearization, out: Path) -> Path:
         frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL))
         frozen.check_task(read_dictionary(options.text), length, options.text)
         write_checkpoint(start, folder / START)
-        write_lines(folder / ORIGIN, [json.dumps(_describe_origin(options), indent=1)])
+        origin = {**_describe_origin(options), "teacher_sha256": frozen.sha256}
+        write_lines(folder / ORIGIN, [json.dumps(origin, indent=1)])
     return teacher
+
+
+def _find_teacher(options: Linearization, out: Path) -> Path:
+    """A fairseq checkpoint is its own teacher."""
+    return Path(options.source).absolute() if is_fairseq_checkpoint(options.source) else out / TEACHER / MODEL
+
+
+def _run_folder(options: Linearization, out: Path) -> Path:
+    """The folder of the training; ValueError if ``TrainingJob`` does not allow its name."""
+    return TrainingJob(str(CONFIG), (), 1, options.device, str(out), RUN).folder
+
+
+def _shorten(checkpoint: dict[str, Any], options: Linearization) -> dict[str, Any]:
+    """Resize a teacher to the ``max_positions`` of its student; ValueError if it has fewer, which would be made up."""
+    own, n = checkpoint["cfg"]["model"].max_positions, options.model.get("max_positions")
+    if n is None:
+        return checkpoint
+    if n > own:
+        raise ValueError(
+            f"max_positions must be at most the {own} of {options.source}, got {n}; lengthen the result with "
+            "`convert resize`"
+        )
+    return resize(checkpoint, n)
 
 
 def _check_encoder(checkpoint: dict[str, Any], name: str) -> None:
@@ -218,21 +261,26 @@ def _describe_origin(options: Linearization) -> dict[str, Any]:
 
 
 def _values(options: Linearization) -> dict[str, Any]:
-    omitted = ("source", "text") if options.measure_at else ("source", "text", "measure_at")
-    values = {key: value for key, value in asdict(options).items() if key not in omitted}
+    values = {key: value for key, value in asdict(options).items() if key not in ("source", "text")}
     model = {key: value for key, value in options.model.items() if key != "projection_init"}
     return {**values, "model": model, "projection_init": converted_init(options.model)}
 
 
 def _check_origin(options: Linearization, out: Path) -> None:
+    """Raise ValueError if OUT has another origin, or its teacher is missing or has changed."""
+    teacher = _find_teacher(options, out)
     try:
-        # Defaults of earlier versions, whose origin has none of these.
-        stored = {"amp": False, "short_seq_prob": 0.0, "projection_init": "staggered", **read_json(out / ORIGIN)}
+        stored = {**_EARLIER_DEFAULTS, **read_json(out / ORIGIN)}
     except (ValueError, TypeError, OSError):
         raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
-    for key, value in _describe_origin(options).items():
-        if stored.get(key) != value:
-            raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {value}; choose another OUT")
+    if not teacher.is_file():
+        raise ValueError(f"the teacher {teacher} is missing; choose another OUT")
+    current = _describe_origin(options)
+    if "teacher_sha256" in stored:  # not in earlier versions
+        current["teacher_sha256"] = sha256(teacher)
+    for key in sorted({*stored, *current}):
+        if stored.get(key) != current.get(key):
+            raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {current.get(key)}; choose another OUT")
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:
@@ -255,11 +303,11 @@ def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> Trai
     )
     if options.measure_at:
         overrides += (
-            f"checkpoint.save_interval_updates={math.gcd(*options.measure_at)}",
+            f"checkpoint.save_interval_updates={options.measure_at[0]}",
             "checkpoint.keep_interval_updates=-1",
             "checkpoint.no_epoch_checkpoints=false",
         )
-    return TrainingJob(str(CONFIG), overrides, 1, options.device, str(out), "run")
+    return TrainingJob(str(CONFIG), overrides, 1, options.device, str(out), RUN)
 
 
 def _write_model(out: Path, student: Path, teacher: Path, report: dict[str, Any]) -> None:

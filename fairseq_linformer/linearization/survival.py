@@ -12,7 +12,7 @@ from ..corpus.tokenizer_files import DICTIONARY
 from ..distillation import Teacher
 from ..distillation.losses import SurvivingVariance
 from ..models import dictionaries
-from ..models.shapes import max_positions
+from ..models.shapes import EMBEDDINGS, count_layers, max_positions
 from ..progress import Progress
 
 
@@ -40,17 +40,23 @@ def measure_survival(teacher, student, data, n: int, tokens: int = 32768, split:
     Raises:
         ValueError: a file is missing, or the models or the data do not fit.
     """
-    state = open_checkpoint(student)
-    positions = max_positions(state["model"])
+    checkpoint = open_checkpoint(student)
+    state = checkpoint["model"]
+    positions = max_positions(state)
     if not 2 <= n <= positions:
         raise ValueError(f"tokens_per_sample must be between 2 and the student's {positions}, got {n}")
     task = MaskedLMTask.setup_task(OmegaConf.structured(MaskedLMConfig(data=str(data), tokens_per_sample=n, seed=1)))
     teacher_model = Teacher(str(teacher))
     teacher_model.check_task(task.source_dictionary, n, str(data))
+    shape, expected = (count_layers(state), state[EMBEDDINGS].size(1)), (teacher_model.layers, teacher_model.width)
+    if shape != expected:
+        raise ValueError(
+            f"{student} must have the teacher's {expected[0]} layers of {expected[1]}, got {shape[0]} of {shape[1]}"
+        )
     if not (Path(data) / f"{split}.idx").is_file():
         raise ValueError(f"{data} has no {split}.idx; expected a folder that `prepare pretraining` wrote")
     task.load_dataset(split)
-    model = build_model(state).eval()
+    model = build_model(checkpoint).eval()
     measured = SurvivingVariance(teacher_model.layers, teacher_model.width)
     iterator = task.get_batch_iterator(task.dataset(split), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
     batches, num_tokens = iterator.next_epoch_itr(shuffle=False), 0

@@ -19,6 +19,16 @@ def read_dictionary(path: Path) -> Dictionary:
     return Dictionary.load(str(path))
 
 
+def describe_difference(expected: Dictionary, dictionary: Dictionary) -> str | None:
+    """The first difference between two dictionaries; None if they are equal."""
+    for i, (expected_symbol, symbol) in enumerate(zip(expected.symbols, dictionary.symbols)):
+        if symbol != expected_symbol:
+            return f"entry {i} must be {expected_symbol!r}, got {symbol!r}"
+    if len(dictionary) != len(expected):
+        return f"it must have {len(expected):,} entries, got {len(dictionary):,}"
+    return None
+
+
 def patch_dictionaries() -> None:
     """Let all of fairseq read dictionaries with the errors of ``read_dictionary``."""
     add_from_file = Dictionary.add_from_file

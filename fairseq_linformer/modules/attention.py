@@ -272,4 +272,4 @@ def gather_positions(x: Tensor, positions: Tensor) -> Tensor:
     B, n, _ = x.shape
     rows = positions + torch.arange(B, device=x.device).unsqueeze(1) * n
     # Unlike gather, index_select does not store x for the backward pass.
-    return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, positions.size(1), -1)
+    return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, positions.size(1), x.size(2))

@@ -16,7 +16,7 @@ from .linear import HeadProjections, LinearProjection, RandomProjection
 from .pooling import Convolution, MaxPool, MeanPool
 from .projection import Projection
 from .rate import default_lr_scale
-from .windows import graded_singletons
+from .windows import ceil_div, graded_singletons
 
 LayerNormFactory = Callable[[int, float], nn.Module]
 """Builds a norm from its width and epsilon."""
@@ -142,7 +142,7 @@ def _build_projection(config: LinformerConfig, k: int, heads: int | None, layer:
     is_convolution = config.projection == "conv"
     lr_scale = config.projection_lr_scale
     if lr_scale is None:
-        lr_scale = default_lr_scale(-(-n // k) if is_convolution else n)
+        lr_scale = default_lr_scale(ceil_div(n, k) if is_convolution else n)
     frozen, init, delay = config.freeze_projections, config.resolved_init, 0.0
     if is_convolution:
         channels = config.embed_dim // config.attention_heads

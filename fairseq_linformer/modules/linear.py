@@ -62,22 +62,26 @@ class LinearProjection(LearnedProjection):
     ):
         delay = delay if init in WINDOWED_INITS else NO_WINDOWS
         shape = (k, n) if heads is None else (heads, k, n)
-        super().__init__(n, k, windows_of(delay, k, n, singletons), proportional, shape, lr_scale, frozen)
+        super().__init__(n, k, read_windows(delay, k, n, singletons), proportional, shape, lr_scale, frozen)
         self.heads = heads
         # A buffer, because no option records the windows of a loaded matrix. It is a float so that fairseq can average
         # checkpoints, and a fraction rather than a number of positions so that half precision can represent it.
         self.register_buffer("windows", torch.tensor(delay))
         # One matrix per head cannot project the input without doing so H times.
         self.orders = tuple(Order) if heads is None else (Order.KEYS, Order.SCORES)
+        self.overlaps = init == "overlap" and self.layout is not None
         if self.layout is not None:
-            self.overlaps = init == "overlap"
             self.window_options[1] += self.overlaps
             self.set_(self.layout.triangle() if self.overlaps else self.layout.average())
         else:
             self.set_(torch.stack([initial_matrix(init, k, n) for _ in range(heads or 1)]).reshape(shape))
 
+    def read_options(self) -> None:
+        super().read_options()
+        self.overlaps = round(float(self.window_options[1])) == 2
+
     def _read_windows(self, singletons: int) -> Windows | None:
-        return windows_of(float(self.windows), self.k, self.n, singletons)
+        return read_windows(float(self.windows), self.k, self.n, singletons)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         if prefix + "weight" in state_dict:
@@ -100,6 +104,30 @@ class LinearProjection(LearnedProjection):
         scale = self.row_scale(x, padding_mask)
         return reduced if scale is None else reduced * scale
 
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+        """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1.
+
+        Args:
+            x: (B, n, d), read only for n, the dtype and the device.
+            padding_mask: (B, n), True at padding, or None.
+        """
+        n = x.size(1)
+        if not self.fills or (padding_mask is None and n == self.n):
+            return None
+        if self.layout is None:
+            num_real = torch.tensor([n], device=x.device) if padding_mask is None else (~padding_mask).sum(1)
+            scale = (self.n / num_real.clamp(min=1).to(x.dtype)).sqrt().view(-1, 1, 1)
+        elif self.overlaps:
+            weights = self.layout.triangle(x.device).to(x.dtype)[: self.num_reached(n), :n]  # (k', n)
+            # (B or 1, k'): the share of the weights on real tokens
+            share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
+            scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
+        else:
+            counts = self.layout.counts(n, padding_mask, x.device)  # (B or 1, k')
+            sizes = self.layout.sizes(x.device)[: counts.size(1)]
+            scale = (sizes.to(x.dtype) / counts.clamp(min=1)).unsqueeze(-1)
+        return scale
+
 
 class RandomProjection(LinearProjection):
     """A fixed random matrix N(0, 1/k), or one per head, stored in the checkpoint.
@@ -121,8 +149,6 @@ class HeadProjections(Projection):
     Args:
         heads: the projection of each head; all for the same N.
     """
-
-    orders = (Order.KEYS,)
 
     def __init__(self, heads: Sequence[Projection]):
         super().__init__(heads[0].n, max(head.k for head in heads))
@@ -150,7 +176,7 @@ class HeadProjections(Projection):
         return torch.cat([F.pad(r, (0, 0, 0, max_reached - r.size(1))) for r in reduced], -1)
 
 
-def windows_of(delay: float, k: int, n: int, singletons: int) -> Windows | None:
+def read_windows(delay: float, k: int, n: int, singletons: int) -> Windows | None:
     """The windows that a value of the buffer ``windows`` describes; None without windows."""
     if delay == NO_WINDOWS:
         return None

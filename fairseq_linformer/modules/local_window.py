@@ -101,20 +101,20 @@ def attend_locally_at(
         keys from w positions before to w after each query.
     """
     B, H, m, d_h = q.shape
-    n, num_projected = exact[0].size(2), projected[0].size(2)
+    n, num_projected, span = exact[0].size(2), projected[0].size(2), 2 * reach + 1
     neighbors = positions.unsqueeze(-1) + torch.arange(-reach, reach + 1, device=q.device)  # (B or 1, m, 2 w + 1)
     is_masked = (neighbors < 0) | (neighbors >= n)
     neighbors = neighbors.clamp(0, n - 1).expand(B, -1, -1).flatten(1)  # (B, m (2 w + 1))
     if padding_mask is not None:
-        is_masked = is_masked | padding_mask.gather(1, neighbors).view(B, m, -1)
+        is_masked = is_masked | padding_mask.gather(1, neighbors).view(B, m, span)
     index = neighbors[:, None, :, None].expand(-1, H, -1, d_h)
-    keys, values = (x.gather(2, index).unflatten(2, (m, -1)) for x in exact)  # (B, H, m, 2 w + 1, d_h)
+    keys, values = (x.gather(2, index).unflatten(2, (m, span)) for x in exact)  # (B, H, m, 2 w + 1, d_h)
     q = q / math.sqrt(d_h)
     scores = q @ projected[0].transpose(-2, -1)
     near = (q.unsqueeze(-2) @ keys.transpose(-2, -1)).squeeze(-2).masked_fill(is_masked.unsqueeze(1), -math.inf)
     weights = torch.softmax(torch.cat([scores if bias is None else scores + bias.to(q.dtype), near], -1), -1)
     dropped = torch.dropout(weights, dropout, dropout > 0).to(q.dtype)
-    far, near = dropped.split((num_projected, 2 * reach + 1), -1)
+    far, near = dropped.split((num_projected, span), -1)
     context = far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2)
     return context + near.sum(-1, keepdim=True) * value_bias, weights
 
@@ -316,7 +316,7 @@ def _add_neighbors(x: Tensor, n: int, chunks: Chunks) -> Tensor:
     if margin == 0:
         return x.squeeze(2)
     B, H, _, S, d_h = x.shape
-    parts = -(-S // C)
+    parts = ceil_div(S, C)
     total = x.new_zeros(B, H, c + parts - 1, C, d_h)
     for i in range(parts):
         part = x[..., i * C : (i + 1) * C, :]

@@ -94,14 +94,13 @@ class WindowedProjection(Projection):
     Attributes:
         layout: the windows in use; None without windows.
         fills, proportional: whether fill and proportional attention are on.
-        overlaps: rows start as ``Windows.triangle``, and fill is by the share of its weights on real tokens.
     """
 
     window_options: Tensor
 
     def __init__(self, n: int, k: int, windows: Windows | None, proportional: bool | None = None):
         super().__init__(n, k)
-        self.layout, self.fills, self.overlaps = windows, True, False
+        self.layout, self.fills = windows, True
         self.requested_proportional = proportional
         self.proportional = windows is not None if proportional is None else proportional
         options = [windows.singletons if windows is not None else 0, self.fills, self.proportional]
@@ -118,7 +117,7 @@ class WindowedProjection(Projection):
         if not all(map(math.isfinite, stored)):
             raise ValueError(f"window_options must be finite, got {stored}")
         singletons, fill, counted = map(round, stored)
-        self.fills, self.overlaps = fill > 0, fill == 2
+        self.fills = fill > 0
         self.layout = self._read_windows(singletons)
         if self.layout is None and self.requested_proportional:
             raise ValueError("window_sizes must be 'ignored' or unset for E and F without windows, got 'counted'")
@@ -159,30 +158,6 @@ class WindowedProjection(Projection):
         if not counts_matter:
             counts = counts.clamp(max=1)
         return counts.to(torch.promote_types(x.dtype, torch.float32)).log().unsqueeze(1)
-
-    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
-        """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1.
-
-        Args:
-            x: (B, n, d), read only for n, the dtype and the device.
-            padding_mask: (B, n), True at padding, or None.
-        """
-        n = x.size(1)
-        if not self.fills or (padding_mask is None and n == self.n):
-            return None
-        if self.layout is None:
-            num_real = torch.tensor([n], device=x.device) if padding_mask is None else (~padding_mask).sum(1)
-            scale = (self.n / num_real.clamp(min=1).to(x.dtype)).sqrt().view(-1, 1, 1)
-        elif self.overlaps:
-            weights = self.layout.triangle(x.device).to(x.dtype)[: self.num_reached(n), :n]  # (k', n)
-            # (B or 1, k'): the share of the weights on real tokens
-            share = weights.sum(1)[None] if padding_mask is None else (~padding_mask).to(x.dtype) @ weights.T
-            scale = (1 / share.masked_fill(share == 0, 1)).unsqueeze(-1)
-        else:
-            counts = self.layout.counts(n, padding_mask, x.device)  # (B or 1, k')
-            sizes = self.layout.sizes(x.device)[: counts.size(1)]
-            scale = (sizes.to(x.dtype) / counts.clamp(min=1)).unsqueeze(-1)
-        return scale
 
 
 class LearnedProjection(WindowedProjection):

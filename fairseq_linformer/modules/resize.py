@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .linear import HeadProjections, LinearProjection, RandomProjection, windows_of
+from .linear import HeadProjections, LinearProjection, RandomProjection, read_windows
 from .pooling import Convolution
 from .projection import Projection
 from .windows import Windows, ceil_div, round_singletons
@@ -44,7 +44,7 @@ def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
     if n < 1:
         raise ValueError(f"max_positions must be at least 1, got {n}")
     padding, real = table[: padding_idx + 1], table[padding_idx + 1 :]
-    return torch.cat([padding, real.repeat(-(-n // len(real)), 1)[:n]])
+    return torch.cat([padding, real.repeat(ceil_div(n, len(real)), 1)[:n]])
 
 
 def resize_projection(old: Projection, new: Projection) -> None:
@@ -108,7 +108,7 @@ def resize_windows(old: Windows, delay: float, k: int, n: int) -> Windows:
     if old.num_singletons > 1:
         scaled_k = scale_projected_dim(old.k, old.N, n, old)
         singletons = round_singletons(old.num_singletons * k // scaled_k)
-    windows = windows_of(delay, k, n, singletons)
+    windows = read_windows(delay, k, n, singletons)
     assert windows is not None
     return windows
 

@@ -6,15 +6,16 @@
 Windows depend on N, not on the input, so a position is in the same window in every sentence. An input of n < N
 positions reaches the first k' windows, the last one possibly only in part.
 
-Each of the first p positions is a window of its own, a singleton, and regular windows start at position p. Their
-lengths differ by at most one. With k = N each window is one position for any p.
+Each of the first p positions is a window of its own, a singleton, and regular windows start at position p. With k = N
+each window is one position for any p.
 
-- p = 0: regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``.
+- p = 0: regular window i covers the positions from ``i * N // k`` up to, not including, ``(i + 1) * N // k``. Lengths
+  differ by at most one.
 - p = 1: many heads of trained encoders attend to the first position, ``<s>``, when they need no other token; averaging
   it with text breaks them. Regular windows are those of p = 0, one position later, and the last one also covers the
   remaining positions, at most W - 1.
-- p > 1: an input of at most p positions is not averaged. The k - p regular windows divide the other N - p positions,
-  the shorter windows first, so that a larger N can have the same ones.
+- p > 1: an input of at most p positions is not averaged. The k - p regular windows divide the other N - p positions
+  into lengths that differ by at most one, the shorter windows first, so that a larger N can have the same ones.
 
 An ``offset``, less than the shortest regular window, shifts all edges of regular windows to later positions, except the
 first and the last: the first regular window is longer and the last one shorter.
@@ -147,7 +148,8 @@ class Windows:
         if padding_mask is None:
             return edges.diff() - near.diff()
         before = _count_before(padding_mask)
-        counts_near = before.gather(1, near.expand(before.size(0), -1, -1).flatten(1)).view(-1, *near.shape[1:]).diff()
+        near = near.expand(before.size(0), -1, -1)
+        counts_near = before.gather(1, near.flatten(1)).view_as(near).diff()
         return before[:, edges].diff().unsqueeze(1) - counts_near
 
     # Pooling and convolution read windows as rows of W positions. For p <= 1 and no offset.

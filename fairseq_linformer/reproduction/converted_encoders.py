@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
 from ..checkpoints.files import write_checkpoint
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.roberta import from_roberta
@@ -77,6 +79,7 @@ class ConvertedEncoders(UntrainedExperiment):
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         started = time.monotonic()
         measurements = []
+        torch.manual_seed(1)  # of a new head of masked language modeling, and of E and F
         checkpoint, vocabulary = read_transformers(str(inputs.encoder))
         shard = find_shards(inputs.data)[0]
         with tempfile.TemporaryDirectory() as temporary:

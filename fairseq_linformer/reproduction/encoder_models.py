@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
@@ -98,6 +100,7 @@ def write_transformer(encoder: str, n: int, folder: Path) -> Path:
             if (stored := read_json(path / SOURCE)) != weights:
                 raise ValueError(f"{path} has other weights ({stored}) than --encoder {encoder}; use another --runs")
             return path / MODEL
+        torch.manual_seed(1)  # of a new head of masked language modeling
         checkpoint, vocabulary = read_transformers(encoder)
         if (positions := checkpoint["cfg"]["model"].max_positions) < n:
             raise ValueError(f"--encoder must have at least {n} positions, got {positions}")

@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.classifier import DICTIONARY, describe_difference
+from ..evaluation.classifier import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..finetuning import data, finetune, single_run
 from ..finetuning.recipe import Recipe
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS
-from ..models.dictionaries import read_dictionary
+from ..models.dictionaries import describe_difference, read_dictionary
 from ..task_data.tasks import TASKS, Task
 from . import scoring
 from .finetuning_records import PREFIX, paper_cell, paper_row, record_of

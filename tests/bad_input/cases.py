@@ -647,6 +647,8 @@ LINEARIZE = section(
     bert out --text data --tokens-per-sample 1 -> tokens_per_sample must .*1
     bert out --text data --projected-dim 99 -> projected_dim .*99
     bert out --text data --max-positions 0 -> max_positions .*0
+    bert out --text data --max-positions 999 -> max_positions must be at most the .*999
+    bert out(1) --text data -> may only contain letters.*out\\(1\\)
     bert out --text data --device tpu -> 'tpu'
     """,
 )

@@ -1,5 +1,6 @@
 """``linformer_distillation`` in stock fairseq: its loss, its teacher, and what it rejects."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,14 +140,40 @@ def test_teacher_is_its_own_student(teacher, mlm_data):
 
 
 def test_batch_without_masked_tokens_learns_hidden_states_only(teacher, start, mlm_data):
-    batch, _ = sample()
+    """It logs the same terms as other batches, and every parameter has a gradient, so workers can reduce both."""
+    (batch, _), (other, _) = sample(), sample()
     batch["target"] = torch.ones_like(batch["target"])
-    loss, size, log = criterion(teacher, mlm_data)(build(start).eval(), batch)
-    assert size == 1 and "hidden_loss" in log and "logits_loss" not in log
+    ours, student = criterion(teacher, mlm_data), build(start).eval()
+    loss, size, log = ours(student, batch)
+    assert size == 1 and log["npredicted"] == log["logits_loss"] == log["task_loss"] == 0
+    assert log.keys() == ours(student, other)[2].keys()
     torch.testing.assert_close(loss.detach(), log["hidden_loss"])
+    loss.backward()
+    assert all(p.grad is not None for p in student.encoder.lm_head.parameters())
     loss, _, _ = criterion(teacher, mlm_data, hidden_weight=0)(build(start).eval(), batch)
     loss.backward()
     assert float(loss.detach()) == 0
+
+
+def test_teacher_without_logits_computes_features_only(teacher, start, mlm_data, monkeypatch):
+    ours, calls = criterion(teacher, mlm_data, logits_weight=0), []
+    compute = ours.teacher._model.forward
+    monkeypatch.setattr(ours.teacher._model, "forward", lambda *a, **o: calls.append(o) or compute(*a, **o))
+    ours(build(start).eval(), sample()[0])
+    assert calls == [{"features_only": True, "return_all_hiddens": True}]
+
+
+@pytest.mark.parametrize("arch", ["linformer", "roberta"])
+def test_layerdrop_is_rejected_with_hidden_states(teacher, start, mlm_data, arch):
+    student = build(start if arch == "linformer" else teacher)
+    encoder = student.encoder.sentence_encoder
+    if arch == "linformer":
+        encoder.config = replace(encoder.config, layerdrop=0.5)
+    else:
+        encoder.encoder_layerdrop = 0.5
+    with pytest.raises(ValueError, match="encoder_layerdrop must be 0 .* got 0.5"):
+        criterion(teacher, mlm_data)(student, sample()[0])
+    criterion(teacher, mlm_data, hidden_weight=0)(student, sample()[0])
 
 
 @pytest.mark.slow
@@ -182,9 +209,7 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(
-        SystemExit, match="logits_weight or task_weight must be above 0: the student has 2 layers of 24"
-    ):
+    with pytest.raises(SystemExit, match="unmasked needs a student of the teacher's shape, .* 2 layers of 24"):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
@@ -213,6 +238,7 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
         (dict(temperature=2.0, logits_weight=0), "temperature must be 1 without"),
         (dict(short_seq_prob=1), r"short_seq_prob must be in \[0, 1\), got 1"),
         (dict(short_seq_prob=0.5), "short_seq_prob must be 0 without unmasked"),
+        (dict(regression_target=True), "regression_target must be False with masked_lm"),
         (dict(n=32), "at least n = 32 positions, got 16"),
     ],
 )

@@ -5,6 +5,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from fairseq_linformer.launching.training_job import TrainingJob, check_buildable, identity, quote, run_name
+from fairseq_linformer.resources import CONFIGS
 
 from .jobs import overrides
 
@@ -112,6 +113,21 @@ def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
     )
     cfg = TrainingJob(str(config), ("task.data=.:.",)).cfg
     assert cfg.task.data == f"{mlm_data}:{mlm_data}" and cfg.checkpoint.restore_file == "checkpoint_last.pt"
+
+
+def test_the_teacher_is_a_path_too(mlm_data, tmp_path, monkeypatch):
+    """Workers change to the run folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "start.pt").touch()
+    config = str(CONFIGS / "distill" / "base.yaml")
+    overrides = (f"task.data={mlm_data}", "checkpoint.finetune_from_model=start.pt")
+    with pytest.raises(ValueError, match="criterion.teacher is not set; add criterion.teacher=PATH"):
+        TrainingJob(config, overrides).cfg
+    with pytest.raises(ValueError, match="criterion.teacher must be an existing file, got .*teacher.pt"):
+        TrainingJob(config, (*overrides, "criterion.teacher=teacher.pt")).cfg
+    (tmp_path / "teacher.pt").touch()
+    cfg = TrainingJob(config, (*overrides, "criterion.teacher=teacher.pt")).cfg
+    assert cfg.criterion.teacher == str(tmp_path / "teacher.pt")
 
 
 def test_device_overrides(mlm_data):

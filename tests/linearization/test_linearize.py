@@ -8,11 +8,12 @@ import torch
 
 pytest.importorskip("transformers")
 
-from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.checkpoints.files import get_cfg_section, read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.from_transformers import from_transformers
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.files import sha256
+from fairseq_linformer.linearization import linearize as linearization
 from fairseq_linformer.linearization.survival import measure_survival
 
 from ..checkpoints.encoders import save_encoder
@@ -138,6 +139,71 @@ def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
         run(tmp_path / "moved.pt", tmp_path / "out", text)
 
 
+def test_the_seed_determines_all_new_parameters(encoder, text, tmp_path):
+    """The encoder has no head of masked language modeling, so the teacher gets a new one."""
+    options = ["--max-update", 0, "--projection-init", "normal"]
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        torch.seed()
+        run(encoder, tmp_path / name, text, *options, "--seed", seed)
+    a, b, c = (read_checkpoint(tmp_path / name / "model.pt")["model"] for name in "abc")
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert {key for key in a if not torch.equal(a[key], c[key])} >= {"encoder.lm_head.dense.weight"}
+    assert sha256(tmp_path / "a" / "teacher" / "model.pt") == sha256(tmp_path / "b" / "teacher" / "model.pt")
+
+
+def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
+    source, out = tmp_path / "encoder", tmp_path / "out"
+    shutil.copytree(encoder, source)
+    run(source, out, text, "--max-update", 0)
+    with pytest.raises(SystemExit, match="--text must be a folder .*nowhere"):
+        run(source, out, tmp_path / "nowhere", "--max-update", 0)
+    shutil.rmtree(source)
+    with pytest.raises(SystemExit, match="encoder is not a folder, nor a name on the hub"):
+        run(source, out, text, "--max-update", 0)
+    (out / "report.json").unlink()
+    before = json.loads((out / "before.json").read_text())
+    with monkeypatch.context() as patch:  # what was measured before is not measured again
+        patch.setattr(linearization, "measure_survival", None)
+        run(encoder, out, text, "--max-update", 0)
+    assert json.loads((out / "report.json").read_text())["variance_before"] == before
+    teacher = out / "teacher" / "model.pt"
+    checkpoint = read_checkpoint(teacher)
+    checkpoint["model"]["encoder.lm_head.bias"] += 1
+    teacher.unlink()
+    write_checkpoint(checkpoint, teacher)
+    with pytest.raises(SystemExit, match="teacher_sha256 of .*out must be"):
+        run(encoder, out, text, "--max-update", 0)
+    teacher.unlink()
+    with pytest.raises(SystemExit, match="the teacher .*model.pt is missing"):
+        run(encoder, out, text, "--max-update", 0)
+
+
+def test_a_made_up_teacher_is_rejected(encoder, text, tmp_path):
+    """Positions that the encoder lacks would repeat those that it has."""
+    with pytest.raises(SystemExit, match="max_positions must be at most the 32 .* got 999"):
+        main(["linearize", str(encoder), str(tmp_path / "out"), "--text", str(text), "--max-positions", "999"])
+    with pytest.raises(SystemExit, match="may only contain letters"):
+        run(encoder, tmp_path / "out (1)", text)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("measure_at", [(5, 3), (3, 7), (0,), (9,)])
+def test_wrong_updates_to_measure_at(measure_at):
+    with pytest.raises(ValueError, match="measure_at must"):
+        linearization.Linearization("source", "text", {}, max_update=9, measure_at=measure_at)
+
+
+def test_a_student_of_another_shape_is_rejected(encoder, text, tmp_path):
+    from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
+    teacher = tmp_path / "t" / "model.pt"
+    checkpoint = read_checkpoint(teacher)
+    checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if ".layers.1." not in key}
+    checkpoint["cfg"]["model"] = {**get_cfg_section(checkpoint, "model"), "encoder_layers": 1}
+    write_checkpoint(checkpoint, tmp_path / "t" / "small.pt")
+    with pytest.raises(ValueError, match="small.pt must have the teacher's 2 layers of 16, got 1 of 16"):
+        measure_survival(teacher, tmp_path / "t" / "small.pt", text, 16)
+
+
 def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
     from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
     run(tmp_path / "t" / "model.pt", tmp_path / "out", text, "--max-update", 0)
@@ -148,11 +214,12 @@ def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
 
 
 def test_a_run_of_an_earlier_version_resumes_with_its_options(encoder, text, tmp_path):
-    """Its origin has neither ``projection_init`` nor ``short_seq_prob``."""
+    """Its origin lacks options that are younger."""
     out, options = tmp_path / "out", ["--max-update", 0, "--projection-init", "staggered", "--short-seq-prob", 0]
     run(encoder, out, text, *options)
     origin = json.loads((out / "origin.json").read_text())
-    earlier = {key: value for key, value in origin.items() if key not in ("projection_init", "short_seq_prob")}
+    younger = ("projection_init", "short_seq_prob", "measure_at", "teacher_sha256")
+    earlier = {key: value for key, value in origin.items() if key not in younger}
     (out / "origin.json").write_text(json.dumps(earlier))
     run(encoder, out, text, *options)
     with pytest.raises(SystemExit, match="projection_init of .* must be staggered, got graded"):

@@ -73,6 +73,20 @@ def test_features_do_not_depend_on_batch_or_positions(data):
     torch.testing.assert_close(read, torch.stack([f[p] for f, p in zip(features, positions)]), rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("sharing", ["layerwise", "headwise", "none"])
+@pytest.mark.parametrize("local_window", [0, 2])
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_reading_no_position(sharing, local_window, mode):
+    """As for a batch without masked tokens; every parameter still has a gradient, for workers that reduce them."""
+    encoder = getattr(build(sharing=sharing, local_window=local_window, dropout=0.1), mode)()
+    tokens = torch.randint(2, 20, (3, 12))
+    tokens[1, 7:] = encoder.config.padding_idx
+    read, _ = encoder(tokens, torch.empty(3, 0, dtype=torch.long))
+    assert read.shape == (3, 0, 8)
+    read.sum().backward()
+    assert all(p.grad is not None and not p.grad.any() for p in encoder.parameters())
+
+
 def test_last_layer_computes_only_the_read_positions():
     encoder = build(layers=3).eval()
     rows = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from textwrap import shorten
 
 from ..commits import commit_defects, describe_commit
 from ..records import Record
@@ -21,6 +22,10 @@ from .tables import Table
 
 SHORT = 2
 """The most numbers of a verdict in a cell."""
+DEFAULT_SCALE = "cpu"
+"""Of ``fairseq-linformer reproduce``."""
+_PLACEHOLDERS = {"encoder": "NAME", "source": "TEXT"}
+"""Values of options that take no folder of prepared data."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,11 @@ class Section:
 
     @property
     def command(self) -> str:
-        """The command that measures it."""
-        options = "".join(f" --{option} FOLDER" for option in self.experiment.reads)
-        return f"fairseq-linformer reproduce {self.experiment.name}{options}"
+        """The command that measures it, at its largest scale if it has no scale ``cpu``."""
+        scales = self.experiment.scales
+        scale = "" if DEFAULT_SCALE in scales else f" --scale {scales[-1]}"
+        options = "".join(f" --{option} {_PLACEHOLDERS.get(option, 'FOLDER')}" for option in self.experiment.reads)
+        return f"fairseq-linformer reproduce {self.experiment.name}{scale}{options}"
 
 
 def sections_of(
@@ -201,13 +208,13 @@ def claims_table(sections: Sequence[Section]) -> Table:
     )
 
 
-LONGEST_EVIDENCE = 110
+LONGEST_EVIDENCE = 120
 """The most characters of a number in the README's table."""
 
 
 def readme_table(sections: Sequence[Section]) -> Table:
-    """A short line per claim: its verdict and the first decisive number, if that is short. Claims of this project are
-    omitted until there is enough evidence; the paper's are not."""
+    """A short line per claim: its verdict and the first decisive number, without the name of its record. Claims of this
+    project are omitted until there is enough evidence; the paper's are not."""
     every = [each for section in sections for each in section.claims]
     claims = [
         each
@@ -215,12 +222,18 @@ def readme_table(sections: Sequence[Section]) -> Table:
         if not each.claim.where.startswith("this project")
         or any(each_verdict.verdict.outcome not in (UNMEASURED, UNDECIDED) for each_verdict in each.verdicts)
     ]
-    rows = []
-    for each in claims:
-        evidence = next((each_verdict.verdict.deciding[:1] for each_verdict in each.verdicts), [])
-        short = [text for text in evidence if len(text) <= LONGEST_EVIDENCE]
-        rows.append([each.claim.statement, each.claim.where, each.outcome, short[0] if short else ""])
+    rows = [
+        [each.claim.statement, each.claim.where, each.outcome, _evidence(each.verdicts[0].verdict)] for each in claims
+    ]
     return Table(["claim", "where", "verdict (scale)", "evidence"], rows)
+
+
+def _evidence(verdict: Verdict) -> str:
+    """The first decisive number, without the name of its record; empty if there is none."""
+    text = next(iter(verdict.deciding), "")
+    for name in verdict.records:
+        text = text.removeprefix(f"{name}: ")
+    return shorten(text, LONGEST_EVIDENCE, placeholder=" ...")
 
 
 def circumstances(record: Record) -> str:

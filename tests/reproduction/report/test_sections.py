@@ -8,6 +8,7 @@ import pytest
 from fairseq_linformer.reproduction import commits
 from fairseq_linformer.reproduction.registry import EarlierRule
 from fairseq_linformer.reproduction.report.sections import (
+    LONGEST_EVIDENCE,
     circumstances,
     claims_table,
     common_n,
@@ -15,7 +16,7 @@ from fairseq_linformer.reproduction.report.sections import (
     readme_table,
     sections_of,
 )
-from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
+from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED, Check, Verdict
 
 from ..sample_records import measurement, record
 from .sample_experiment import RULE, Sample, timed
@@ -157,8 +158,12 @@ def test_records_and_context():
     assert [chart.identifier for chart in found.context_charts] == ["earlier-chart"]
 
 
-def test_the_command_names_its_inputs():
+def test_the_command_names_its_inputs(monkeypatch):
     assert section().command == "fairseq-linformer reproduce figure-9 --data FOLDER"
+    monkeypatch.setattr(Sample, "scales", ("smoke", "encoder"))
+    monkeypatch.setattr(Sample, "reads", ("data", "encoder", "source"))
+    command = "fairseq-linformer reproduce figure-9 --scale encoder --data FOLDER --encoder NAME --source TEXT"
+    assert section().command == command
 
 
 def test_the_table_of_all_claims():
@@ -172,13 +177,25 @@ def test_the_table_of_all_claims():
 
 def test_the_readme_omits_claims_of_this_project_that_lack_evidence():
     def claim(where, *outcomes):
-        verdicts = [SimpleNamespace(verdict=SimpleNamespace(outcome=each, deciding=["1 s"])) for each in outcomes]
+        verdicts = [
+            SimpleNamespace(verdict=SimpleNamespace(outcome=each, deciding=["1 s"], records=[])) for each in outcomes
+        ]
         return SimpleNamespace(claim=SimpleNamespace(where=where, statement=""), verdicts=verdicts, outcome="")
 
     ours = [("this project: a", UNDECIDED), ("this project: b", UNMEASURED), ("this project: c", UNDECIDED, FAILS)]
     claims = [claim(*each) for each in [*ours, ("this project: d", HOLDS), ("Table 1", UNMEASURED)]]
     rows = readme_table([SimpleNamespace(claims=claims)]).rows
     assert [row[1] for row in rows] == ["this project: c", "this project: d", "Table 1"]
+
+
+def test_the_readme_has_the_first_number_of_every_verdict(monkeypatch):
+    """Without the name of its record, and truncated if it is long."""
+    times = {"a": 1.0}
+    assert readme_table([section(timed(times))]).rows[0][-1] == "a: 1 s"
+    verdict = Verdict(HOLDS, [Check(HOLDS, "figure-9-cpu: 1 s, " + "as long as necessary " * 9)], ["figure-9-cpu"])
+    monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], evaluate=lambda records, scale: verdict),))
+    evidence = readme_table([section(timed(times))]).rows[0][-1]
+    assert evidence.startswith("1 s, as long") and evidence.endswith(" ...") and len(evidence) <= LONGEST_EVIDENCE
 
 
 def test_a_commit_that_does_not_identify_the_code_is_marked_in_the_cell(monkeypatch):
