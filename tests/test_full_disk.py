@@ -15,7 +15,7 @@ from fairseq_linformer.files import sha256
 from fairseq_linformer.launching import checksums, local
 from fairseq_linformer.launching.checkpoints import LAST, restore_last
 from fairseq_linformer.launching.progress import TrainingProgress
-from fairseq_linformer.reproduction import records
+from fairseq_linformer.reproduction import ledger
 
 from .corpus.corpora import build_documents, write_text
 from .fairseq_preprocessing import write_gpt2
@@ -56,15 +56,15 @@ def rejected(words) -> str:
 
 def test_ledger(disk):
     old, new = record(), record(identifier="another")
-    records.put(old, disk / "ledger")
+    ledger.put(old, disk / "ledger")
     before, filler = contents(disk), fill(disk)
     with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/another.json'"):
-        records.put(new, disk / "ledger")
+        ledger.put(new, disk / "ledger")
     with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/{old.identifier}.json'"):
-        records.write(old.copy_with(data="other"), disk / "ledger")
+        ledger.write(old.copy_with(data="other"), disk / "ledger")
     assert contents(disk) == before
     filler.unlink()
-    assert records.read(records.put(new, disk / "ledger")).content() == new.content()
+    assert ledger.read(ledger.put(new, disk / "ledger")).content() == new.content()
 
 
 def test_checksum_of_a_checkpoint(disk):

@@ -121,7 +121,7 @@ def _finetune(options: argparse.Namespace) -> str:
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if options.results:
         from ..reproduction.finetuning_records import record_identifier
-        from ..reproduction.records import check_ledger
+        from ..reproduction.ledger import check_ledger
 
         check_ledger(options.results)
         record_identifier(name)
@@ -154,7 +154,7 @@ def _finetune(options: argparse.Namespace) -> str:
     report = _report(task, results, Path(options.runs) / name, recipes)
     if options.results:
         from ..reproduction.finetuning_records import record_of
-        from ..reproduction.records import put
+        from ..reproduction.ledger import put
 
         record = record_of(task, results, name, _command(options, overrides))
         report.append(f"record: {put(record, options.results)}")

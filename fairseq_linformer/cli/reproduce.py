@@ -60,8 +60,9 @@ def add_parser(commands) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> str:
-    from ..reproduction.records import check_ledger
-    from ..reproduction.registry import Inputs, find, listing
+    from ..reproduction.inputs import Inputs
+    from ..reproduction.ledger import check_ledger
+    from ..reproduction.registry import find, listing
 
     if options.minutes is not None and not 0 < options.minutes < math.inf:
         raise ValueError(f"--minutes must be a finite number above 0, got {options.minutes}")
@@ -115,7 +116,7 @@ def _command(options: argparse.Namespace) -> str:
 
 def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
     """Submit the untrained runs like ``fairseq-linformer submit --array``; write the records once all are trained."""
-    from ..reproduction.records import check_ledger
+    from ..reproduction.ledger import check_ledger
     from ..reproduction.registry import experiments
     from . import submit
 

@@ -73,6 +73,11 @@ def finetune(
     return write_result(path, result)
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether a run folder has its result."""
+    return (folder / RESULT).exists()
+
+
 def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
     """Store the origin of a run, or check it if it is stored.
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean
-from typing import Any
 
 from . import paper
 from .finetuning_experiment import SIZES
@@ -102,11 +101,6 @@ class Accuracies:
         found = [each for each in measured if isinstance(each, Estimate)]
         value, low, high = (mean(values) for values in zip(*((e.value, e.low, e.high) for e in found)))
         return Estimate(value, low, high, model.name)
-
-
-def difference(a: Any, b: Any, text: str) -> Estimate:
-    """a - b of two ``Estimate``, in points, between the most distant runs."""
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low, text)
 
 
 def near_chance(records: Sequence[Record], tasks: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Experiments measured as benchmark cells (the JSON files of ``benchmark.cells``), and their records."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ from ..benchmark.cells import Provenance, is_out_of_memory, measure_cells, read_
 from ..benchmark.timing import Spread
 from ..launching.run_folder import lock_folder
 from ..machine import current_commit
-from .records import Measurement, Paper, Record, select_reproduced, significant
-from .registry import Claim, EarlierRule, Experiment, Inputs, Unfinished, experiments
-from .statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate, Verdict, combine_records, not_measured
+from .claim import Claim
+from .experiment import Experiment, Unfinished
+from .inputs import Inputs
+from .records import Measurement, Paper, Record, significant
+from .registry import experiments
 
 TOLERANCE = {
     "ratio of times": 0.25,
@@ -236,60 +238,6 @@ def failures_in(folder: Path) -> list[str]:
     """The reason of each model that could not be measured, for all cells of a folder."""
     cells = (cell for kind in kinds() for cell in read_cells(folder, kind))
     return [f"{cell['name']}: {name}: {why}" for cell in cells for name, why in cell_failures(cell).items()]
-
-
-# Rules over these records
-
-OTHER_SIZES = EarlierRule(
-    "The same rule, on records of any width and k.", "2026-11-22", True, "The paper's models are of base size."
-)
-"""Of the claims on times."""
-
-
-def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Record]:
-    """The records of ``reproduce`` at a scale; without any, those of other commands at base size.
-
-    A record of Table 3 has every k, and no k of its own.
-    """
-    others = (r for r in records if r.experiment == experiment and r.scale == scale and r.made_by != "script")
-    return select_reproduced(records, experiment, scale) or [r for r in others if is_base_size(r)]
-
-
-def is_base_size(record: Record) -> bool:
-    return all(record.configuration.get(name, value) == value for name, value in grouping.BASE_SIZE.items())
-
-
-def rule(
-    experiment: str,
-    missing: str,
-    checks_of: Callable[[Record], list[Check]],
-    remarks_of: Callable[[Record], list[str]] = lambda record: [],
-) -> Evaluate:
-    """The rule of a claim on each of the records of an experiment.
-
-    Args:
-        missing: name pattern of the records, for the verdict when there are none.
-        remarks_of: what is reported of a record that the verdict uses, without deciding.
-    """
-
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = evidence(records, experiment, scale)
-        if not found:
-            return not_measured(f"{missing} of scale {scale}")
-        verdict = combine_records(found, checks_of)
-        remarks = [remark for r in found if r.identifier in verdict.records for remark in remarks_of(r)]
-        return replace(verdict, remarks=[*verdict.remarks, *dict.fromkeys(remarks)])
-
-    return evaluate
-
-
-def every_round_at_least(record: Record, model: str, baseline: str, n: int, bar: float) -> Check:
-    """Whether the baseline's time over the model's, ``time_ratio``, is at least ``bar`` in every round."""
-    m, text = record.find("time_ratio", model=model, baseline=baseline, n=n), f"n = {n:,}: {model} over {baseline}"
-    if m is None:
-        return Check(UNDECIDED, f"{text} was not measured")
-    text = f"{text} {m.value:.2f} [{m.low:.2f}, {m.high:.2f}]; needs ≥ {bar:g}"
-    return Check(HOLDS if m.low >= bar else FAILS, text)
 
 
 def setting(record: Record) -> str:

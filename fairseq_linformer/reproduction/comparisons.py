@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .claim import EarlierRule
 from .records import Curve, Measurement, Record, select_reproduced
-from .registry import EarlierRule
 from .statistics import (
     MIN_SEEDS,
     UNDECIDED,

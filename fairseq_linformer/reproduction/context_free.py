@@ -1,7 +1,5 @@
 """The perplexity that masked language modeling leaves to a model without context.
 
-    python -m fairseq_linformer.reproduction.context_free DATA_BIN --tokens-per-sample n
-
 A masked LM that has learned nothing about context still falls below the unigram entropy H,
 because fairseq's masking shows it one true token in ten. A model has learned from context
 when its validation loss is below the level computed here; below H is not enough.
@@ -35,8 +33,6 @@ masks like any other and which a model that knows positions predicts at no cost.
 of n tokens the level is (n - 1) / n of the above.
 """
 
-import argparse
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -179,24 +175,3 @@ def _counts(data_bin, split: str, vocabulary) -> np.ndarray:
         # np.bincount would allocate V numbers per sentence.
         np.add.at(counts, data[i].numpy(), 1)
     return counts
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """The command line; see the top of this file."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_linformer.reproduction.context_free",
-        description="Perplexity of the best masked LM without context on a binarized data set.",
-    )
-    parser.add_argument("data_bin", metavar="DATA_BIN", help="folder written by fairseq-preprocess")
-    parser.add_argument("--tokens-per-sample", type=int, required=True, metavar="n", help="sequence length")
-    options = parser.parse_args(arguments)
-    try:
-        level = measure(options.data_bin, options.tokens_per_sample)
-    except (FileNotFoundError, ValueError) as error:
-        sys.exit(f"context_free: {error}")
-    print(f"unigram         {level.unigram_bits:.3f} bits, perplexity {level.unigram_perplexity:.1f}")
-    print(f"without context {level.masked_bits:.3f} bits, perplexity {level.masked_perplexity:.1f}")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,13 +4,12 @@ The share of variance is that of ``linearization/survival.py``, on held-out text
 text, so there are no seeds.
 """
 
-import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -18,12 +17,12 @@ from ..checkpoints.files import write_checkpoint
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.roberta import from_roberta
 from ..linearization.survival import measure_survival
-from ..machine import current_commit
 from .encoder_models import EncoderModel, check_encoder
-from .records import Measurement, Paper, Record, ScaleName, circumstances, select_reproduced, significant
-from .registry import Inputs, UntrainedExperiment, check_configuration
-from .statistics import Check, Evaluate, Verdict, combine_records, not_measured
+from .experiment import check_same_plan
+from .inputs import Inputs
+from .records import Measurement, Record, significant
 from .text import checksums, describe_text, find_shards
+from .untrained_experiment import UntrainedExperiment
 
 METRIC, UNIT = "surviving_variance", "share of variance"
 
@@ -31,16 +30,6 @@ METRIC, UNIT = "surviving_variance", "share of variance"
 def last_share(record: Record, **where: Any) -> float:
     """The share of the last layer at a place."""
     return max(record.select(METRIC, **where), key=lambda m: m.layer or 0).value
-
-
-def rule_of(experiment: str, checks_of: Callable[[Record], list[Check]]) -> Evaluate:
-    """A rule that holds if all checks of each record hold."""
-
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, experiment, scale)
-        return combine_records(found, checks_of) if found else not_measured(f"{experiment}-{scale}")
-
-    return evaluate
 
 
 @dataclass(frozen=True)
@@ -60,16 +49,17 @@ class ConvertedEncoders(UntrainedExperiment):
     claim: str
     """What the record has, in a sentence."""
 
+    @abstractmethod
     def conversions(self, scale: str) -> list[Conversion]:
-        raise NotImplementedError
+        """The Linformers."""
 
+    @abstractmethod
     def tokens(self, scale: str) -> int:
         """Tokens of held-out text for each model and length."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sizes(self, scale: str) -> dict[str, Any]:
         """The plan, for the configuration of the record."""
-        raise NotImplementedError
 
     def cost(self, scale: str) -> str:
         conversions = self.conversions(scale)
@@ -96,26 +86,14 @@ class ConvertedEncoders(UntrainedExperiment):
                         for layer, share in enumerate(shares, 1)
                     ]
                 student.unlink()
-        record = Record(
-            identifier=f"{self.name}-{scale}",
-            experiment=self.name,
-            made_by="reproduce",
-            claim=self.claim,
-            paper=Paper(where="not in the paper"),
-            measurements=measurements,
-            commit=current_commit(),
-            configuration=self.configuration(scale, inputs, checkpoint["provenance"]["imported"]),
-            seconds=round(max(time.monotonic() - started, 0.001), 3),
-            tolerance={UNIT: 0.01},
-            **circumstances(describe_text(inputs.data), command, cast(ScaleName, scale)),
-        )
-        return [record]
+        configuration = self.configuration(scale, inputs, checkpoint["provenance"]["imported"])
+        text = describe_text(inputs.data)
+        return [self.record(scale, command, started, self.claim, measurements, configuration, {UNIT: 0.01}, text)]
 
     def configuration(self, scale: str, inputs: Inputs, encoder: dict[str, Any]) -> dict[str, Any]:
         """All that the numbers depend on."""
-        plan = {**self.sizes(scale), "encoder": encoder, "text": checksums(inputs.data)}
-        return cast(dict[str, Any], json.loads(json.dumps(plan)))
+        return {**self.sizes(scale), "encoder": encoder, "text": checksums(inputs.data)}
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         check_encoder(record, inputs)
-        check_configuration(record, self.configuration(record.scale, inputs, record.configuration["encoder"]))
+        check_same_plan(record, self.configuration(record.scale, inputs, record.configuration["encoder"]))

@@ -3,15 +3,16 @@
     B documents of n tokens
 
 All read (B, n) tokens without padding. This project's models compute only the first position in their last layer, as
-classifiers do; ``EVERY_POSITION`` and the models of ``transformers`` compute all, without a head, whose cost per
-document is that of a few tokens.
+classifiers do; ``EVERY_POSITION`` and the models of ``transformers`` compute all, without a head, which would cost
+as much as a few tokens.
 """
 
 import ctypes
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from ..benchmark.encoders import build_transformer
 from ..benchmark.families import BIGBIRD_FULL, FAMILIES
+from ..benchmark.timing import time_interleaved
 from ..config import LinformerConfig
 from ..machine import process_bytes
 
@@ -37,7 +39,7 @@ FIRST_TOKEN = 5
 """Random tokens begin after the special symbols."""
 
 Sizes = dict[str, Any]
-"""``layers``, ``width``, ``heads``, ``vocabulary``, ``k``, ``window``, ``threads``."""
+"""``layers``, ``width``, ``heads``, ``vocabulary``, ``k``, ``window``, ``threads``, ``tokens`` of a round."""
 Call = Callable[[Tensor], object]
 
 
@@ -87,6 +89,28 @@ def build_call(name: str, n: int, sizes: Sizes, graphs: Path) -> Call:
 
 def build_tokens(documents: int, n: int, sizes: Sizes) -> Tensor:
     return torch.randint(FIRST_TOKEN, sizes["vocabulary"], (documents, n))
+
+
+def count_documents(n: int, sizes: Sizes) -> int:
+    """B: as many documents as have ``sizes["tokens"]`` tokens, at least one."""
+    return max(1, int(sizes["tokens"]) // n)
+
+
+@torch.inference_mode()
+def time_models(
+    names: Sequence[str], n: int, sizes: Sizes, rounds: int, clock: str, graphs: Path, warm_up: int = 1
+) -> dict[str, list[float]]:
+    """Seconds of each model in each round, on the same (B, n) tokens.
+
+    Args:
+        warm_up: rounds that come first and are not recorded.
+    """
+    tokens, runs = build_tokens(count_documents(n, sizes), n, sizes), {}
+    for name in names:
+        call = build_call(name, n, sizes, graphs)
+        call(tokens[:1, :WARM_UP])
+        runs[name] = partial(call, tokens)
+    return time_interleaved(runs, rounds, warm_up=warm_up, clock=clock)
 
 
 def write_graphs(folder: Path, n: int, sizes: Sizes) -> None:

@@ -14,8 +14,8 @@ from ..checkpoints.from_transformers import MODEL, read_transformers, write_mode
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
 from ..linearization.linearize import REPORT, Linearization, linearize
+from .inputs import Inputs
 from .records import Record
-from .registry import Inputs
 from .shared_work import LOCKS, Unit, lock
 from .text import find_shards
 
@@ -133,7 +133,7 @@ class DistilledModel:
     def unit(self) -> Unit:
         """The distillation."""
         name, is_done = f"distill-{self.model.name}", (self.out / REPORT).is_file
-        return Unit(name, is_done, lambda: True, self._linearize)
+        return Unit(name, is_done, self._linearize)
 
     def report(self) -> dict[str, Any]:
         """The report of a finished distillation; ValueError if it had other options, or another text."""

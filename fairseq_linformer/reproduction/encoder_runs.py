@@ -22,7 +22,7 @@ from ..launching.training_job import TrainingJob
 from ..task_data.tasks import TASKS
 from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, write_transformer
 from .finetuning_experiment import check_task
-from .registry import Inputs
+from .inputs import Inputs
 from .shared_work import Unit, describe_unfinished, work_through
 
 FOLDER = "encoder-tasks"
@@ -143,12 +143,15 @@ class EncoderRuns:
     def _finetunings(self, member: Member) -> list[Unit]:
         distilled = self._distilled.get(member.model)
         is_ready = distilled.unit.is_done if distilled else lambda: True
-        return [Unit(job.name, partial(_is_done, job), is_ready, partial(_finetune, job)) for job in self._jobs[member]]
+        return [
+            Unit(job.name, partial(_is_done, job), partial(finetune.finetune, job), is_ready)
+            for job in self._jobs[member]
+        ]
 
 
 def are_finished(member: Member, seeds: Sequence[int], folder: Path) -> list[bool]:
     """Whether the finetuning with each seed is done in RUNS/SCALE."""
-    return [(folder / FOLDER / f"{member.name}-seed{seed}" / single_run.RESULT).exists() for seed in seeds]
+    return [single_run.is_finished(folder / FOLDER / f"{member.name}-seed{seed}") for seed in seeds]
 
 
 def _job(sizes: Sizes, member: Member, seed: int, inputs: Inputs, folder: Path) -> finetune.FinetuningJob:
@@ -169,11 +172,7 @@ def _job(sizes: Sizes, member: Member, seed: int, inputs: Inputs, folder: Path) 
 
 
 def _is_done(job: finetune.FinetuningJob) -> bool:
-    return Path(job.runs, job.name, single_run.RESULT).exists()
-
-
-def _finetune(job: finetune.FinetuningJob, until: float | None) -> None:
-    finetune.finetune(job, until)
+    return single_run.is_finished(Path(job.runs, job.name))
 
 
 def _keep_scored(run: Path) -> None:

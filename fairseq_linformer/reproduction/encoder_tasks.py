@@ -1,19 +1,20 @@
 """Records of an encoder, and of the Linformers distilled from it, finetuned on the tasks of Table 2."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from ..checkpoints.from_transformers import MODEL
 from ..finetuning import data, single_run
 from ..task_data.tasks import TASKS
+from .claim import Claim
 from .encoder_models import MODELS, plan
 from .encoder_runs import FOLDER, EncoderRuns, Member, Sizes, are_finished, members
+from .experiment import Unfinished, check_same_plan
 from .finetuning_experiment import TOLERANCE, check_task
 from .finetuning_records import paper_cell, paper_row, record_of
+from .inputs import Inputs
 from .member_experiment import MemberExperiment
 from .records import TRAINING, Record
-from .registry import Claim, Inputs, Unfinished
 from .scoring import rules_before_runs
 from .text import checksums, describe_text
 from .training_options import pack, training_options
@@ -55,8 +56,7 @@ class EncoderTasks(MemberExperiment[Member]):
         check_task(member.task, member.n, inputs.tasks, inputs.data)
         super().check_same(record, inputs)
         task = data.describe_data(data.task_folder(inputs.tasks, member.task, member.n))
-        if record.data != (here := _describe_data(f"{member.task}: {task}", inputs)):
-            raise ValueError(f"{record.identifier} was measured on {record.data}, not on {here}; use another --results")
+        check_same_plan(record, {}, _describe_data(f"{member.task}: {task}", inputs))
 
     def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
         folder = inputs.folder / scale
@@ -82,7 +82,7 @@ class EncoderTasks(MemberExperiment[Member]):
         records = [self.record(scale, member, inputs, command, runs, again) for member in runs.finished]
         records = [record.copy_with(rules=rules[self.member(record).model.name]) for record in records]
         if left:
-            raise Unfinished(f"{self.name}: {left}", [] if again else records)
+            raise Unfinished(f"{self.name}: {left}", records)
         return records
 
     def record(
@@ -114,7 +114,7 @@ class EncoderTasks(MemberExperiment[Member]):
             scale=scale,
             paper=paper_cell(member.task, None if member.model.local_window else row),
             data=_describe_data(record.data, inputs),
-            configuration=json.loads(json.dumps(configuration)),
+            configuration=configuration,
             tolerance=TOLERANCE,
         )
 

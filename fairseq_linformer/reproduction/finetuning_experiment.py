@@ -6,7 +6,6 @@
 A Linformer with twice the n is converted from a RoBERTa that was grown to that n, so it has more updates.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,14 +21,17 @@ from ..launching.run_folder import CHECKPOINTS
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..task_data.tasks import TASKS, Task
 from . import scoring
+from .claim import Claim
+from .experiment import Experiment, PaperScale, Unfinished, describe_reuse
 from .finetuning_records import PREFIX, paper_cell, paper_row, record_of
+from .inputs import Inputs, is_past
 from .paper_scale import SCALE
 from .records import TRAINING, Record
-from .registry import Claim, Experiment, Inputs, PaperScale, Unfinished, is_past
-from .runs import Model, Run, RunFolder, in_training_order
+from .run_folders import RunFolder, check_clean_runs, check_folders, train, training_of
+from .runs import Model, Run, in_training_order
 from .scales import SCALES, Scale
 from .text import describe_text, find_shards
-from .training import check_clean_runs, check_folders, check_same_plan, describe_reuse, sizes_of, train, training_of
+from .training import check_same_runs, sizes_of
 from .training_options import pack, training_options, unpack
 
 FINETUNED = "finetuned"
@@ -161,7 +163,7 @@ class FinetuningExperiment(Experiment):
         sizes = {**sizes_of(SCALES[scale]), **asdict(SIZES[scale])}
         del sizes["linformers"]
         runs = {model: pretrainings(SCALES[scale], SIZES[scale])[model].plan()}
-        return json.loads(json.dumps({"sizes": sizes, "seeds": SCALES[scale].seeds, "runs": runs}))
+        return {"sizes": sizes, "seeds": SCALES[scale].seeds, "runs": runs}
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         name = _member_name(record)
@@ -176,7 +178,7 @@ class FinetuningExperiment(Experiment):
         here = _data(
             f"{task}: {data.describe_data(data.task_folder(inputs.tasks, task, n))}", describe_text(inputs.data)
         )
-        check_same_plan(record, self.configuration(member.model, record.scale), here)
+        check_same_runs(record, self.configuration(member.model, record.scale), here)
 
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
         return all(self._finished(record, inputs))
@@ -195,7 +197,7 @@ class FinetuningExperiment(Experiment):
         history = pretrainings(scale_sizes, SIZES[record.scale])[model].history
         pretrained = all(RunFolder(each, scale_sizes, folder, inputs.data).is_done for each in history)
         return [
-            pretrained and (folder / FINETUNED / f"{_member_name(record)}-seed{seed}" / single_run.RESULT).exists()
+            pretrained and single_run.is_finished(folder / FINETUNED / f"{_member_name(record)}-seed{seed}")
             for seed in scale_sizes.seeds
         ]
 
@@ -284,7 +286,7 @@ class FinetuningExperiment(Experiment):
         self, jobs: Sequence[tuple[Member, finetune.FinetuningJob]], folder: Path, until: float | None
     ) -> dict[str, dict[str, Any]]:
         """The result of each job, by its name."""
-        missing = [job for _, job in jobs if not (folder / job.name / single_run.RESULT).exists()]
+        missing = [job for _, job in jobs if not single_run.is_finished(folder / job.name)]
         # Reject damaged results before finetuning anything.
         results = {job.name: finetune.finetune(job)[0] for _, job in jobs if job not in missing}
         for i, job in enumerate(missing):

@@ -92,11 +92,11 @@ class MaskedRuns:
     def units(self, models: Sequence[EncoderModel]) -> list[Unit]:
         """The head, and the runs of these models with each seed."""
         has_head = self._head_origin.is_file
-        units = [Unit("head", has_head, lambda: True, self._write_head)]
+        units = [Unit("head", has_head, self._write_head)]
         for model in models:
             for seed in self.sizes.seeds:
                 run = partial(self._train, model, seed)
-                units.append(Unit(_name(model, seed), partial(self._is_done, model, seed), has_head, run))
+                units.append(Unit(_name(model, seed), partial(self._is_done, model, seed), run, has_head))
         return units
 
     def are_finished(self, model: EncoderModel) -> list[bool]:

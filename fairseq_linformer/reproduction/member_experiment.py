@@ -5,9 +5,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from .encoder_models import check_encoder
+from .experiment import Experiment, check_same_plan, describe_reuse
+from .inputs import Inputs
 from .records import Record
-from .registry import Experiment, Inputs, check_configuration
-from .training import describe_reuse
 
 M = TypeVar("M", bound=Hashable)
 
@@ -62,7 +62,7 @@ class MemberExperiment(Experiment, Generic[M]):
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         check_encoder(record, inputs)
-        check_configuration(record, self.configuration(record.scale, self.member(record), inputs))
+        check_same_plan(record, self.configuration(record.scale, self.member(record), inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         unrecorded = [each for each in self.members(scale) if self.identifier(scale, each) not in inputs.recorded]

@@ -18,8 +18,10 @@ from ..launching.run_folder import DONE, read_config
 from ..launching.training_job import run_name
 from ..planning.configs import compose_config
 from . import scoring
+from .experiment import Experiment, PaperScale
+from .inputs import Inputs
 from .records import TRAINING, Record
-from .registry import Experiment, Inputs, PaperScale, experiments
+from .registry import experiments
 from .runs import CONFIG, Model
 from .scoring import FinishedRun
 from .text import find_shards

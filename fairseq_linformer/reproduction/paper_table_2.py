@@ -8,10 +8,11 @@ from ..finetuning.recipe import GRID_LRS, build_grid
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS, DONE
 from ..task_data.tasks import TASKS
+from .experiment import Experiment, PaperScale
 from .finetuning_records import record_of
+from .inputs import Inputs
 from .paper_scale import SCALE, is_trained, rules_of_submission
 from .records import Record
-from .registry import Experiment, Inputs, PaperScale
 
 
 class PaperTable2(PaperScale):

@@ -1,21 +1,17 @@
-"""The ledger: one JSON file in ``results/`` for each thing that was measured.
+"""Records: what one command measured, with all that is needed to trust the numbers and to measure them again.
 
-A record holds all that is needed to trust its numbers and to measure them again. A record that lacks a field or was
-edited after it was written is rejected. Reports are built from records alone.
+``ledger.py`` keeps each in a file. A record that lacks a field is rejected. Reports are built from records alone.
 """
 
 import datetime
 import json
-import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from subprocess import CalledProcessError
+from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from ..files import atomic, fingerprint, read_json, with_seal
-from ..machine import DIRTY, clean_commit, current_commit, provenance
+from ..machine import provenance
 
 SCHEMA: Final = 2
 ScaleName = Literal["smoke", "cpu", "encoder", "gpu", "paper"]
@@ -43,10 +39,10 @@ class _StrictModel(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             name = fields.get("identifier") or fields.get("metric") or ""
-            raise ValueError(f"{type(self).__name__.lower()} {name!r}: {_first_problem(error)}") from None
+            raise ValueError(f"{type(self).__name__.lower()} {name!r}: {first_problem(error)}") from None
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     """The first of pydantic's errors: the field, and what is wrong with it."""
     first = error.errors()[0]
     field = ".".join(map(str, first["loc"]))
@@ -213,6 +209,12 @@ class Record(_StrictModel):
     supersedes: Superseded | None = None
     seal: str = ""
 
+    @field_validator("configuration", mode="before")
+    @classmethod
+    def _as_json(cls, configuration: Any) -> Any:
+        """As JSON holds it: lists for tuples, and strings for keys."""
+        return as_json(configuration)
+
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         if datetime.date.fromisoformat(self.date).isoformat() != self.date:
@@ -254,127 +256,20 @@ class Record(_StrictModel):
         return Record(**{**{name: getattr(self, name) for name in type(self).model_fields}, "seal": "", **fields})
 
 
-def write(record: Record, folder) -> Path:
-    """Write ``FOLDER/IDENTIFIER.json`` with its seal, replacing what is there. ``put`` never overwrites."""
-    path = Path(folder) / f"{record.identifier}.json"
-    with atomic(path) as file:
-        file.write(json.dumps(with_seal(record.content()), indent=1) + "\n")
-    return path
-
-
-def put(record: Record, folder) -> Path:
-    """Write a record unless it is there already.
-
-    Raises:
-        ValueError: the file exists and holds a different measurement, or the record's commit is not clean.
-    """
-    path = Path(folder) / f"{record.identifier}.json"
-    check_clean(record)
-    if not path.exists():
-        return write(record, folder)
-    stored, new = read(path).content(), record.content()
-    if TRAINING not in stored["configuration"]:
-        new["configuration"].pop(TRAINING, None)
-    same = ("experiment", "made_by", "scale", "measurements", "data", "configuration")
-    if any(stored[name] != new[name] for name in same):
-        raise ValueError(
-            f"{path} holds a different measurement and is not overwritten; use another --results, or --replace REASON"
-        )
-    return path
-
-
-def check_clean(record: Record) -> None:
-    """Uncommitted changes are allowed at the scale ``smoke``, which no verdict uses.
-
-    Raises:
-        ValueError: the record's commit is not clean.
-    """
-    if record.scale != "smoke" and DIRTY in record.commit:
-        raise ValueError(
-            f"{record.identifier} needs a clean commit, got {record.commit}; "
-            f"commit the changes and measure again in a new folder"
-        )
-
-
-def read(path, identifier: str | None = None) -> Record:
-    """
-    Args:
-        identifier: of the record; None for the name of the file.
-
-    Raises:
-        ValueError: the file is no record, lacks a field, or was edited.
-    """
-    path = Path(path)
-    try:
-        content = read_json(path)
-        record = Record.model_validate_json(json.dumps(content))
-    except ValidationError as error:
-        raise ValueError(f"{path} is not a record: {_first_problem(error)}") from None
-    except (TypeError, ValueError, OSError) as error:
-        raise ValueError(f"{path} is not a record: {error}") from None
-    if record.identifier != (identifier or path.stem):
-        raise ValueError(
-            f"{path} is not a record: its identifier must be {identifier or path.stem}, got {record.identifier}"
-        )
-    if record.seal != fingerprint({name: value for name, value in content.items() if name != "seal"}):
-        raise ValueError(
-            f"{path} was edited after it was written: its seal does not match; restore the file or measure again"
-        )
-    return record
-
-
-def read_all(folder) -> list[Record]:
-    """Every record in a folder, by name.
-
-    Raises:
-        ValueError: there is no folder or no record, or one is rejected.
-    """
-    if not Path(folder).is_dir():
-        raise ValueError(f"{folder} does not exist; `fairseq-linformer reproduce` writes records")
-    if not (found := read_folder(folder)):
-        raise ValueError(f"{folder} has no records; `fairseq-linformer reproduce` writes them")
-    return found
-
-
-def read_folder(folder) -> list[Record]:
-    """Every record in a folder, by name; empty if there is no folder or no record.
-
-    Raises:
-        ValueError: a file is rejected.
-    """
-    return [read(path) for path in sorted(Path(folder).glob("*.json"))]
-
-
 def select_reproduced(records: Iterable[Record], experiment: str, scale: str) -> list[Record]:
     """The records of an experiment at a scale that ``reproduce`` made."""
     return [r for r in records if (r.experiment, r.scale, r.made_by) == (experiment, scale, "reproduce")]
 
 
-def check_ledger(folder, needs_clean: bool = False) -> None:
-    """Check, before hours of work, that its record can be written.
-
-    Args:
-        needs_clean: a verdict uses the record, which therefore needs a commit without uncommitted changes.
-
-    Raises:
-        ValueError: the folder is missing or not writable, a file in it is rejected, the package is not in a git
-            repository, or a tracked file was changed.
-    """
-    if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
-        raise ValueError(f"--results must be a writable folder, got {folder}")
-    read_folder(folder)
-    if needs_clean:
-        clean_commit()
-        return
+def as_json(value: Any) -> Any:
+    """A value as JSON holds it; ValueError if it cannot."""
     try:
-        current_commit()
-    except (OSError, CalledProcessError):
-        raise ValueError(
-            "--results needs the package to be in a git repository: a record names the commit it was measured with"
-        ) from None
+        return json.loads(json.dumps(value))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
-def circumstances(data: str, command: str, scale: str = "cpu") -> dict[str, Any]:
+def circumstances(data: str, command: str, scale: str) -> dict[str, Any]:
     """The fields that all records of one command on this machine share."""
     environment = provenance()
     return {
@@ -385,14 +280,11 @@ def circumstances(data: str, command: str, scale: str = "cpu") -> dict[str, Any]
     }
 
 
-def summarize_repetitions(values: list[float], digits: int = 6) -> Iterator[tuple[str, Any]]:
+def summarize_repetitions(values: Sequence[float]) -> dict[str, Any]:
     """``value`` (the median), ``interval`` and ``repetitions`` of a measurement, rounded to significant digits."""
-    from statistics import median
-
-    rounded = [significant(value, digits) for value in values]
-    yield "value", significant(median(rounded), digits)
-    yield "interval", (min(rounded), max(rounded)) if len(rounded) > 1 else None
-    yield "repetitions", len(rounded)
+    rounded = [significant(value) for value in values]
+    interval = (min(rounded), max(rounded)) if len(rounded) > 1 else None
+    return {"value": significant(median(rounded)), "interval": interval, "repetitions": len(rounded)}
 
 
 def significant(value: float, digits: int = 6) -> float:

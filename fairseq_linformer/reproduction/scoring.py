@@ -8,7 +8,7 @@ Files:
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from ..fairseq_log import read_curve
 from ..files import atomic, fingerprint, read_json, with_seal
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS, LOGS, read_config, training_provenance
-from .registry import Claim
+from .claim import Claim
+from .records import Curve, Measurement, summarize_repetitions
 from .text import checksums, digest, find_shards
 
 PERPLEXITY = "perplexity.json"
 MASKS = f"15 %, of seed {SEED}, on the validation split"
+_ADVICE = "remove it and rerun the command to measure it again"
 _COMPARED_OPTIONS = (
     *(
         ("model", option)
@@ -63,7 +65,7 @@ def perplexity(run: FinishedRun, text, device: str, again: bool = False) -> dict
     """``evaluation.perplexity`` of the last checkpoint on the validation split, with the masks of one seed.
 
     Args:
-        device: ``cpu`` or ``gpu``.
+        device: ``cpu`` or ``cuda``.
         again: measure even if it was measured before, and write nothing.
 
     Raises:
@@ -87,20 +89,33 @@ def read_perplexity(run: FinishedRun, text) -> dict[str, Any]:
     Raises:
         ValueError: it is damaged, or of another text or checkpoint.
     """
-    path, advice = run.folder / PERPLEXITY, "remove it and rerun the command to measure it again"
+    path = run.folder / PERPLEXITY
+    found = read_scores(path, _depends_on(run, text), ("perplexity", "bits"))
+    if not all(isinstance(found[name], float) and math.isfinite(found[name]) for name in ("perplexity", "bits")):
+        raise ValueError(f"{path} is missing, edited or damaged; {_ADVICE}")
+    return found
+
+
+def read_scores(path: Path, source: Mapping[str, Any], needed: Sequence[str]) -> dict[str, Any]:
+    """Read a sealed file of scores.
+
+    Args:
+        source: what the scores must be of.
+        needed: the other entries that it must have.
+
+    Raises:
+        ValueError: it is missing, edited or damaged, lacks an entry, or is of another source.
+    """
     try:
-        found = read_json(path)
-        intact = found.pop("seal") == fingerprint(found) and all(
-            math.isfinite(found[name]) for name in ("perplexity", "bits")
-        )
-        stored = {name: found[name] for name in ("checkpoint", "text")}
+        found: dict[str, Any] = read_json(path)
+        intact = found.pop("seal") == fingerprint(found) and {*source, *needed} <= found.keys()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         intact = False
     if not intact:
-        raise ValueError(f"{path} is missing, edited or damaged; {advice}")
-    for name, current in _depends_on(run, text).items():
-        if stored[name] != current:
-            raise ValueError(f"{path} was measured on another {name}; {advice}")
+        raise ValueError(f"{path} is missing, edited or damaged; {_ADVICE}")
+    for name, current in source.items():
+        if found[name] != current:
+            raise ValueError(f"{path} was measured on another {name}; {_ADVICE}")
     return found
 
 
@@ -185,6 +200,26 @@ def validation_curve(folder: Path, updates: int) -> list[tuple[int, float]]:
     if (last := points[-1][0]) < updates:
         raise ValueError(f"the validation curve of {folder} must end at update {updates:,}, got {last:,}")
     return points
+
+
+def perplexity_measurements(
+    scores: Sequence[Mapping[str, float]], seeds: Sequence[int], **places: Any
+) -> Iterator[Measurement]:
+    """Perplexity and bits of a model: medians over its seeds, and bits of each seed.
+
+    Args:
+        scores: ``perplexity`` and ``bits`` of each seed.
+    """
+    for metric in ("perplexity", "bits"):
+        yield Measurement(metric=metric, unit=metric, **places, **summarize_repetitions([s[metric] for s in scores]))
+    for seed, score in zip(seeds, scores, strict=True):
+        yield Measurement(metric="bits", unit="bits", value=score["bits"], seed=seed, **places)
+
+
+def bits_curve(run: FinishedRun, model: str, seed: int) -> Curve:
+    """``validation_curve`` for a record."""
+    points = [(float(update), round(bits, 4)) for update, bits in validation_curve(run.folder, run.updates)]
+    return Curve(metric="bits", model=model, seed=seed, points=points)
 
 
 def rules_file(experiment: str, runs: Path, model: str = "") -> Path:

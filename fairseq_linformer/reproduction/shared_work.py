@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .registry import is_past
+from .inputs import is_past
 
 LOCKS = "locks"
 
@@ -19,14 +19,14 @@ class Unit:
     Attributes:
         name: unique among the units of a folder; a valid file name.
         is_done: whether its result exists.
-        is_ready: whether the results that it reads exist.
         run: start or resume it, until the ``time.monotonic()`` of the argument, if any.
+        is_ready: whether the results that it reads exist.
     """
 
     name: str
     is_done: Callable[[], bool]
-    is_ready: Callable[[], bool]
     run: Callable[[float | None], object]
+    is_ready: Callable[[], bool] = lambda: True
 
 
 def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> list[str]:

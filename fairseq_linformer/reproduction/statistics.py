@@ -26,6 +26,11 @@ class Check:
     text: str
 
 
+def decide(holds: bool, text: str) -> Check:
+    """A condition that is never undecided."""
+    return Check(HOLDS if holds else FAILS, text)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """
@@ -125,9 +130,33 @@ class Estimate:
         return Check(outcome, f"{self}; needs {least:.3g} to {most:.3g}")
 
 
-def ratio_of_extremes(a: Measurement, b: Measurement, text: str, basis: str = "") -> Estimate:
+def ratio_of_extremes(a: Measurement | Estimate, b: Measurement | Estimate, text: str, basis: str = "") -> Estimate:
     """a / b by their values, between the ratios of their most distant runs."""
     return Estimate(a.value / b.value, a.low / b.high, a.high / b.low, text, basis)
+
+
+def difference_of_extremes(a: Measurement | Estimate, b: Measurement | Estimate, text: str) -> Estimate:
+    """a - b by their values, between the differences of their most distant runs."""
+    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low, text)
+
+
+Measured = Estimate | Check | list[Check]
+"""An estimate, or a check (or several) that says what is missing."""
+
+
+def compare(a: Measured, b: Measured, check: Callable[[Estimate, Estimate], Check]) -> list[Check]:
+    """The check of two estimates; what is missing if one is not measured."""
+    if isinstance(a, Estimate) and isinstance(b, Estimate):
+        return [check(a, b)]
+    lists = (each if isinstance(each, list) else [each] for each in (a, b) if not isinstance(each, Estimate))
+    return [missing for found in lists for missing in found]
+
+
+def student_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of two values or more, and the ends of Student's 95 % interval."""
+    mean, error = float(np.mean(values)), float(stats.sem(values))
+    low, high = stats.t.interval(CONFIDENCE, len(values) - 1, loc=mean, scale=error) if error else (mean, mean)
+    return mean, float(low), float(high)
 
 
 def geometric_mean(logarithms: Sequence[float], text: str, basis: str = "") -> Estimate:
@@ -136,11 +165,8 @@ def geometric_mean(logarithms: Sequence[float], text: str, basis: str = "") -> E
     Args:
         logarithms: one per seed, two at least.
     """
-    mean, error = float(np.mean(logarithms)), float(stats.sem(logarithms))
-    if error == 0:
-        return Estimate(math.exp(mean), math.exp(mean), math.exp(mean), text, basis)
-    low, high = stats.t.interval(CONFIDENCE, len(logarithms) - 1, loc=mean, scale=error)
-    return Estimate(math.exp(mean), math.exp(low), math.exp(high), text, basis)
+    mean, low, high = (math.exp(x) for x in student_interval(logarithms))
+    return Estimate(mean, low, high, text, basis)
 
 
 def wilson(share: float, trials: int) -> tuple[float, float]:

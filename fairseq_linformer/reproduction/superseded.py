@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic, read_json
-from . import records as ledger
+from . import ledger
 from .records import Record, Superseded
 
 FOLDER = Path("archive") / "superseded"

@@ -1,26 +1,24 @@
 """Experiments that pretrain models and compare their validation perplexities: plan, record, table, chart."""
 
-import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, cast
 
 from ..checkpoints.files import training_seconds
-from ..launching.training_job import TrainingJob
-from ..machine import DIRTY
 from . import context_free, scoring
+from .claim import Claim
 from .comparisons import newest_record, plan_number, record_name
+from .experiment import Experiment, Unfinished, check_same_plan, describe_reuse
+from .inputs import Inputs, is_past
 from .paper_scale import PaperFigure
-from .records import TRAINING, Curve, Measurement, Paper, Record, ScaleName, summarize_repetitions
-from .registry import Claim, Experiment, Inputs, Unfinished, is_past
+from .records import TRAINING, Curve, Measurement, Paper, Record, ScaleName
 from .report.charts import Chart
 from .report.tables import Table
-from .runs import Models, Run, RunFolder, fill_defaults, in_training_order
+from .run_folders import RunFolder, check_clean_runs, check_folders, finished_run, train, training_of
+from .runs import Models, Run, fill_defaults, in_training_order
 from .scales import NAMES, SCALES, Scale, scale_of
 from .scoring import FinishedRun
 from .text import describe_text, find_shards
-from .training_options import check_same_training, pack, training_options
+from .training_options import check_same_training
 from .training_tables import curves_charts, perplexity_table
 
 SIZES = ("layers", "width", "heads", "tokens", "lr", "warmup", "validate", "precision")
@@ -61,7 +59,7 @@ class TrainingExperiment(Experiment):
     def configuration(self, scale: Scale) -> dict[str, Any]:
         """The plan stored in a record: sizes, seeds, and the training of each model."""
         runs = {model: seed_runs[0].plan() for model, seed_runs in self.plan(scale).items()}
-        return json.loads(json.dumps({"sizes": sizes_of(scale), "seeds": scale.seeds, "runs": runs}))
+        return {"sizes": sizes_of(scale), "seeds": scale.seeds, "runs": runs}
 
     def cost(self, scale: str) -> str:
         if scale == "paper":
@@ -71,7 +69,7 @@ class TrainingExperiment(Experiment):
         return f"{len(runs)} runs, {updates:,} updates, {updates * sizes.tokens / 1e6:,.1f} M tokens"
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_same_plan(record, self.configuration(scale_of(record.scale)), describe_text(inputs.data))
+        check_same_runs(record, self.configuration(scale_of(record.scale)), describe_text(inputs.data))
         check_same_training(record, training_of(self.folders(record.scale, inputs)))
 
     def check_ledger(self, scale: str, inputs: Inputs, records: Sequence[Record]) -> None:
@@ -171,30 +169,20 @@ class TrainingExperiment(Experiment):
         Args:
             models: the compared runs by label, one per seed. The n of the first is that of the record.
             all_runs: they and all that they started from.
-            device: ``cpu`` or ``gpu``, for scoring the runs that have no perplexity yet.
+            device: ``cpu`` or ``cuda``, for scoring the runs that have no perplexity yet.
             configuration: of the record, besides n and the masks.
             again: score checkpoints again.
 
         Raises:
             ValueError: a curve ends early, or a run has no provenance.
         """
-        measurements, curves = [], []
+        measurements: list[Measurement] = []
+        curves: list[Curve] = []
         for model, seed_runs in models.items():
             at = {"model": model, "n": seed_runs[0].n, **_model_places(configuration, model)}
             found = [scoring.perplexity(run, text, device, again) for run in seed_runs]
-            for metric in ("perplexity", "bits"):
-                measurements.append(
-                    Measurement(
-                        metric=metric, unit=metric, **at, **dict(summarize_repetitions([f[metric] for f in found]))
-                    )
-                )
-            for seed, (run, score) in enumerate(zip(seed_runs, found), 1):
-                measurements.append(Measurement(metric="bits", unit="bits", value=score["bits"], seed=seed, **at))
-                points = [
-                    (float(update), round(bits, 4))
-                    for update, bits in scoring.validation_curve(run.folder, run.updates)
-                ]
-                curves.append(Curve(metric="bits", model=model, seed=seed, points=points))
+            measurements += scoring.perplexity_measurements(found, range(1, len(found) + 1), **at)
+            curves += [scoring.bits_curve(run, model, seed) for seed, run in enumerate(seed_runs, 1)]
         for n in sorted({seed_runs[0].n for seed_runs in models.values()}):
             level = context_free.measure(find_shards(text)[0], n).masked_bits
             measurements.append(Measurement(metric="context_free_bits", unit="bits", value=level, n=n))
@@ -257,105 +245,7 @@ def sizes_of(scale: Scale) -> dict[str, Any]:
     return {name: getattr(scale, name) for name in SIZES}
 
 
-def finished_run(folder: RunFolder) -> FinishedRun:
-    """The finished run in a folder."""
-    return FinishedRun(folder.path, folder.run.model.n, folder.run.updates, folder.start)
-
-
-def training_of(folders: Sequence[RunFolder]) -> dict[str, Any]:
-    """The options of runs, for a record: of one seed, by the name of the run."""
-    jobs = {folder.run.name.rpartition("/")[0]: folder.training() for folder in reversed(folders)}
-    return pack({name: _options(job) for name, job in reversed(jobs.items())})
-
-
-@cache
-def _options(job: TrainingJob) -> dict[str, Any]:
-    """Composing a configuration takes a third of a second."""
-    return training_options(job.requested_cfg)
-
-
-def check_same_plan(record: Record, plan: Mapping[str, Any], data: str) -> None:
-    """
-    Raises:
-        ValueError: a record is of another plan or of other data.
-    """
-    for key, value in plan.items():
-        stored = record.configuration.get(key)
-        if key == "runs" and stored:
-            stored = {model: fill_defaults(run) for model, run in stored.items()}
-        if stored != value:
-            raise ValueError(
-                f"{record.identifier} does not match the current plan of {record.experiment} at scale {record.scale}: "
-                f"{key!r} differs; check out the record's commit, {record.commit}, or use another --results"
-            )
-    if record.data != data:
-        raise ValueError(
-            f"{record.identifier} was measured on other data, {record.data}, not on {data}; use another --results"
-        )
-
-
-def describe_reuse(done: Sequence[bool]) -> str:
-    """What ``measure_again`` reused.
-
-    Args:
-        done: whether each run was finished before.
-    """
-    if not any(done):
-        return "trained again"
-    retrained = f", and {done.count(False)} runs trained again" if not all(done) else ""
-    return f"from {sum(done)} finished runs, scored again{retrained}"
-
-
-def check_folders(folders: Sequence[RunFolder], text) -> None:
-    """Check device, text and run folders before anything is trained.
-
-    Raises:
-        ValueError: there is no GPU, the text is damaged, or a run folder has other inputs or is damaged.
-    """
-    if folders and folders[0].scale.device == "cuda":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ValueError("--scale gpu needs a GPU, but PyTorch finds none")
-    describe_text(text)  # reads its manifest
-    for folder in folders:
-        folder.check()
-        if folder.is_done:
-            scoring.check_finished_run(finished_run(folder), text)
-
-
-def check_clean_runs(folders: Sequence[RunFolder], scale: str) -> None:
-    """Check, before other runs are trained, that finished ones have the clean commits that their record needs.
-
-    Raises:
-        ValueError: one was trained with uncommitted changes, above the scale ``smoke``.
-    """
-    for folder in folders if scale != "smoke" else ():
-        if folder.is_done and DIRTY in (commit := scoring.provenance([folder.path])["commit"]):
-            raise ValueError(
-                f"{folder.path} needs a clean commit at scale {scale}, got {commit}; move it away or use another --runs"
-            )
-
-
-def train(folders: Sequence[RunFolder], what: str, until: float | None) -> None:
-    """Train the unfinished runs in turn. At least one run makes an update, so that reruns make progress.
-
-    Raises:
-        Unfinished: the time budget is spent.
-        ValueError: a training failed.
-    """
-    missing = [folder for folder in folders if not folder.is_done]
-    for folder in folders:
-        if folder.start is not None and folder.is_done and not folder.start.exists():
-            folder.make_start()  # it was removed; the record needs the training time stored in it
-    for i, folder in enumerate(missing):
-        out_of_time = i and is_past(until)
-        if not out_of_time:
-            print(f"run {i + 1} of {len(missing)}: {folder.run.name}", file=sys.stderr)
-        if out_of_time or not folder.train(until):
-            left = missing[i:]
-            updates = sum(each.run.updates for each in left)
-            raise Unfinished(
-                f"{what}: the time budget is spent; {len(left)} runs are left of at most {updates:,} updates, "
-                f"{left[0].run.name} first; rerun the command to resume"
-            )
+def check_same_runs(record: Record, plan: Mapping[str, Any], data: str) -> None:
+    """``check_same_plan`` for a plan with ``runs``, which earlier records store without later options."""
+    runs = {model: fill_defaults(run) for model, run in record.configuration.get("runs", {}).items()}
+    check_same_plan(record, plan, data, {**record.configuration, "runs": runs})

@@ -4,9 +4,11 @@ import math
 import re
 from pathlib import Path
 
-from . import records as ledger
+from . import ledger
+from .experiment import Unfinished
+from .inputs import Inputs
 from .records import TRAINING, Record
-from .registry import Inputs, Unfinished, find
+from .registry import find
 from .training_options import check_same_training, missing_options
 
 EXPONENT = "exponent of n"

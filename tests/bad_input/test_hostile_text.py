@@ -9,7 +9,7 @@ import yaml
 
 from fairseq_linformer.checkpoints.model_card import build_model_card
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.report import build
 
 from ..reproduction.report.sample_experiment import Sample, timed

@@ -19,7 +19,7 @@ from fairseq_linformer.benchmark.arguments import format_options
 from fairseq_linformer.cli import benchmark, main
 from fairseq_linformer.machine import current_commit
 from fairseq_linformer.reproduction.cells import records_in
-from fairseq_linformer.reproduction.records import read
+from fairseq_linformer.reproduction.ledger import read
 
 GPU_SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_benchmark.sh"
 TINY = "--encoder-layers 1 --encoder-embed-dim 64 --rounds 2"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 
 IDENTIFIER = "benchmark-inference-cpu-fp32-l2"
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.report import build
 from fairseq_linformer.reproduction.report.build import BEGIN, END
 

@@ -20,7 +20,7 @@ from fairseq_linformer.finetuning.finetune import FinetuningJob
 from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
 from fairseq_linformer.finetuning.recipe import Recipe
 from fairseq_linformer.launching import local, run_folder
-from fairseq_linformer.reproduction.records import read
+from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.task_data.tasks import TASKS
 
 from .. import fairseq_commands

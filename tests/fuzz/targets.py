@@ -43,7 +43,7 @@ from fairseq_linformer.models.dictionaries import read_dictionary
 from fairseq_linformer.models.safe_loading import evaluate_literal
 from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
-from fairseq_linformer.reproduction.records import read
+from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.task_data.task_source import open_source
 from fairseq_linformer.task_data.tasks import TASKS
 

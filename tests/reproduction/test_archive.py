@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.superseded import FOLDER, read_superseded
 
 RESULTS = Path(__file__).parents[2] / "results"

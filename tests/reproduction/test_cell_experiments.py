@@ -8,8 +8,10 @@ import pytest
 from fairseq_linformer.benchmark.cells import BenchmarkCell, read_cell
 from fairseq_linformer.machine import current_commit, provenance
 from fairseq_linformer.reproduction.cells import TOLERANCE, CellExperiment, CellKind
-from fairseq_linformer.reproduction.records import Measurement, read, write
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished
+from fairseq_linformer.reproduction.experiment import Unfinished
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read, write
+from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.verify import verify
 
 MEASURED: list[int] = []

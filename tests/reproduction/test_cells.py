@@ -7,9 +7,12 @@ import pytest
 from fairseq_linformer.benchmark.timing import summarize
 from fairseq_linformer.machine import current_commit
 from fairseq_linformer.reproduction import cells
-from fairseq_linformer.reproduction.cells import CellKind, evidence, is_base_size, rule, setting, single_value, spread
+from fairseq_linformer.reproduction.cells import CellKind, setting, single_value, spread
+from fairseq_linformer.reproduction.experiment import Unfinished
+from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.records import Measurement
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
+from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.rules import evidence, is_base_size, rule
 from fairseq_linformer.reproduction.statistics import HOLDS, UNMEASURED, Check
 
 from .evidence import cell, number, put_cells, record

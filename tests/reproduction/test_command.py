@@ -7,9 +7,10 @@ import pytest
 
 from fairseq_linformer import machine
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import registry, verify
-from fairseq_linformer.reproduction.records import read
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction import experiment, verify
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read
+from fairseq_linformer.reproduction.registry import find
 
 from .trainer import text  # noqa: F401
 
@@ -50,7 +51,7 @@ def test_runs_that_cannot_be_written_are_rejected(reproduce, text, tmp_path):
 def called(monkeypatch):
     """The arguments of ``Experiment.reproduce``."""
     calls = []
-    monkeypatch.setattr(registry.Experiment, "reproduce", lambda *arguments: calls.append(arguments) or "done")
+    monkeypatch.setattr(experiment.Experiment, "reproduce", lambda *arguments: calls.append(arguments) or "done")
     return calls
 
 
@@ -101,7 +102,7 @@ def test_the_ledger_is_checked_before_hours_of_work(reproduce, called, ledger):
 def test_uncommitted_changes_are_rejected_above_the_smoke_scale(reproduce, monkeypatch, ledger, text, words):
     """Before anything is measured."""
     monkeypatch.setattr(machine, "changed_files", lambda folder=None: ["code.py"])
-    monkeypatch.setattr(registry.Experiment, "measure", lambda *inputs: pytest.fail("measured"))
+    monkeypatch.setattr(experiment.Experiment, "measure", lambda *inputs: pytest.fail("measured"))
     words = [str(text) if word == "text" else word for word in words]
     assert re.search("clean commit.*-dirty.*code.py", reproduce(*words, "--scale", "cpu"))
     assert not [*ledger.iterdir()]

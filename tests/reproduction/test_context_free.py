@@ -112,6 +112,7 @@ def test_measure_counts_a_data_set(data_bin):
     bits = -(2 * log2(6 / 14) + log2(4 / 14) + log2(3 / 14)) / 4
     assert level.unigram_bits == pytest.approx(bits)
     assert level.unigram_perplexity == pytest.approx(2**bits)
+    assert level.masked_perplexity == 2**level.masked_bits != level.unigram_perplexity
 
     p = np.array([0, 0, 3, 1, 6, 4, 0]) / 14
     q = np.array([0, 0, 1, 0, 2, 1, 0]) / 4
@@ -121,15 +122,11 @@ def test_measure_counts_a_data_set(data_bin):
     assert context_free.measure(data_bin, 4, split="train").unigram_bits < bits
 
 
-def test_command_line(data_bin, capsys):
-    context_free.main([str(data_bin), "--tokens-per-sample", "4"])
-    lines, level = capsys.readouterr().out.splitlines(), context_free.measure(data_bin, 4)
-    assert f"{level.unigram_bits:.3f}" in lines[0] and f"{2**level.unigram_bits:.1f}" in lines[0]
-    assert f"{level.masked_bits:.3f}" in lines[1] and f"{level.masked_perplexity:.1f}" in lines[1]
-    assert level.masked_perplexity == 2**level.masked_bits != level.unigram_perplexity
-    (data_bin / "valid.idx").unlink()
-    with pytest.raises(SystemExit, match="valid"):
-        context_free.main([str(data_bin), "--tokens-per-sample", "4"])
+def test_a_missing_split_is_named(data_bin):
+    for suffix in ("idx", "bin"):
+        (data_bin / f"valid.{suffix}").unlink()
+    with pytest.raises(FileNotFoundError, match="no split 'valid'"):
+        context_free.measure(data_bin, 4)
 
 
 def test_masking_options_reach_the_level(data_bin):

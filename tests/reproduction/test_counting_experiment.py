@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.machine import current_commit, provenance
+from fairseq_linformer.reproduction.claim import Claim
 from fairseq_linformer.reproduction.counting_experiment import CountingExperiment, label
-from fairseq_linformer.reproduction.records import Measurement, check_ledger, read, write
-from fairseq_linformer.reproduction.registry import Claim, Inputs, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import check_ledger, read, write
+from fairseq_linformer.reproduction.records import Measurement, Paper
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import UNDECIDED, Check, Verdict
 from fairseq_linformer.reproduction.verify import verify
 
@@ -27,20 +30,22 @@ def fingers():
         Measurement(metric="arms", n=2, value=2, unit="arms"),
     ]
 
-    def count(scale, command):
-        return CountingExperiment.record(
-            "fingers", scale, command, 0.0, found, {"where": "Table 9"}, "Fingers of a hand", {"hands": 1}
-        )
-
     experiment = CountingExperiment(
-        "fingers", "Fingers", [Claim("fingers", "here", "Five.", "Holds.", evaluate)], ("smoke", "cpu"), count
+        "fingers",
+        "Fingers",
+        [Claim("fingers", "here", "Five.", "Holds.", evaluate)],
+        ("smoke", "cpu"),
+        lambda scale: iter(found),
+        "Fingers of a hand",
+        Paper(where="Table 9"),
+        lambda scale: {"hands": 1, "pair": (1, 2)},
     )
     return experiment, found
 
 
 def test_record(fingers, monkeypatch):
     experiment, found = fingers
-    monkeypatch.setattr("time.monotonic", lambda: 2.3456)
+    monkeypatch.setattr("time.monotonic", iter([1.0, 3.3456, 0.0, 0.0]).__next__)
     (record,) = experiment.measure("cpu", Inputs(), "the command")
     here = provenance()
     assert (record.identifier, record.experiment, record.made_by, record.scale) == (
@@ -49,7 +54,11 @@ def test_record(fingers, monkeypatch):
         "reproduce",
         "cpu",
     )
-    assert record.measurements == found and record.configuration == {"hands": 1} and record.command == "the command"
+    assert (
+        record.measurements == found
+        and record.configuration == {"hands": 1, "pair": [1, 2]}
+        and record.command == "the command"
+    )
     assert (record.commit, record.hardware, record.versions, record.date) == (
         current_commit(),
         here["hardware"],
@@ -58,7 +67,6 @@ def test_record(fingers, monkeypatch):
     )
     assert record.seconds == 2.346 and record.tolerance == {"fingers": 0.0, "arms": 0.0} and record.rules is None
     assert record.data.startswith("none") and record.paper.where == "Table 9" and record.claim == "Fingers of a hand"
-    monkeypatch.setattr("time.monotonic", lambda: 0.0)
     assert experiment.measure("cpu", Inputs(), "c")[0].seconds == 0.001
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_linformer.reproduction.experiment import Unfinished
 from fairseq_linformer.reproduction.finetuning_experiment import SIZES, check_task
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished
+from fairseq_linformer.reproduction.inputs import Inputs
 
 from .trainer import trainer  # noqa: F401
 from .tuner import inputs, measure, small, table, tasks, tuner  # noqa: F401

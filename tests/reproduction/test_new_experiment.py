@@ -4,8 +4,9 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import registry
-from fairseq_linformer.reproduction.records import read, write
-from fairseq_linformer.reproduction.registry import Inputs, claims, experiments, find, listing
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read, write
+from fairseq_linformer.reproduction.registry import claims, experiments, find, listing
 from fairseq_linformer.reproduction.report import build
 
 from .experiments import toy

@@ -14,10 +14,11 @@ from omegaconf import OmegaConf
 from fairseq_linformer.cli import main
 from fairseq_linformer.launching.training_job import run_name
 from fairseq_linformer.reproduction import scoring
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.reproduction.paper_scale import array_members, arrays, save_rules
 from fairseq_linformer.reproduction.paper_table_2 import PaperTable2
-from fairseq_linformer.reproduction.records import read
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.runs import CONFIG
 from fairseq_linformer.reproduction.text import describe_text
 from fairseq_linformer.reproduction.verify import verify

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.reproduction.paper_scale import array_members, save_rules
 from fairseq_linformer.reproduction.paper_table_2 import PaperTable2
-from fairseq_linformer.reproduction.records import read
-from fairseq_linformer.reproduction.registry import Inputs, find
-from fairseq_linformer.reproduction.runs import Model, RunFolder, run_from_scratch
+from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.run_folders import RunFolder
+from fairseq_linformer.reproduction.runs import Model, run_from_scratch
 from fairseq_linformer.reproduction.scales import SCALES
 
 from .cluster import cluster, paper  # noqa: F401

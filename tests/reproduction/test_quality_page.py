@@ -3,7 +3,7 @@
 from pathlib import Path
 from statistics import fmean
 
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
 from fairseq_linformer.reproduction.experiments import short_inputs
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label

@@ -10,13 +10,15 @@ from pydantic import ValidationError as ValidationError
 
 from fairseq_linformer import machine
 from fairseq_linformer.files import fingerprint
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger, records
 from fairseq_linformer.reproduction.records import (
+    PLACES,
     Curve,
     Measurement,
     Paper,
     Record,
     Superseded,
+    circumstances,
     significant,
     summarize_repetitions,
 )
@@ -199,15 +201,15 @@ def test_a_confidence_interval_needs_no_repetitions():
 def test_a_place_is_measured_once():
     """Each field that says where makes a place of its own; value, unit and interval do not."""
     number_fields = {"value", "unit", "interval", "interval_kind", "repetitions"}
-    assert {*ledger.PLACES, "metric"} == set(Measurement.model_fields) - number_fields
+    assert {*PLACES, "metric"} == set(Measurement.model_fields) - number_fields
     values = {"n": 1, "baseline_n": 1, "k": 1, "seed": 1, "layer": 1, "head": 1, "head_dim": 1, "epsilon": 0.5}
-    places = {name: values.get(name, "a") for name in ledger.PLACES}
+    places = {name: values.get(name, "a") for name in PLACES}
     several = [
         measurement(),
         measurement(metric="bytes"),
         *(measurement(**{name: value}) for name, value in places.items()),
     ]
-    assert len(record(measurements=several).measurements) == 2 + len(ledger.PLACES) == len({m.place for m in several})
+    assert len(record(measurements=several).measurements) == 2 + len(PLACES) == len({m.place for m in several})
     for name, value in places.items():
         twice = [measurement(**{name: value}), measurement(**{name: value}, value=1.2, unit="min")]
         with pytest.raises(ValueError, match=f"{name} {value}"):
@@ -232,12 +234,12 @@ def test_select_and_find():
 
 
 def test_over_repetitions_is_the_median_with_lowest_and_highest():
-    assert dict(summarize_repetitions([5.0, 1.0, 2.0])) == {"value": 2.0, "interval": (1.0, 5.0), "repetitions": 3}
-    assert dict(summarize_repetitions([4.0, 1.0])) == {"value": 2.5, "interval": (1.0, 4.0), "repetitions": 2}
-    assert dict(summarize_repetitions([1.0])) == {"value": 1.0, "interval": None, "repetitions": 1}
-    rounded = dict(summarize_repetitions([1.23456789, 7.654321, 3.3333333], digits=3))
-    assert rounded == {"value": 3.33, "interval": (1.23, 7.65), "repetitions": 3}
-    assert dict(summarize_repetitions([1.23456789]))["value"] == 1.23457 == significant(1.23456789)
+    assert summarize_repetitions([5.0, 1.0, 2.0]) == {"value": 2.0, "interval": (1.0, 5.0), "repetitions": 3}
+    assert summarize_repetitions([4.0, 1.0]) == {"value": 2.5, "interval": (1.0, 4.0), "repetitions": 2}
+    assert summarize_repetitions([1.0]) == {"value": 1.0, "interval": None, "repetitions": 1}
+    rounded = summarize_repetitions([1.23456789, 7.654321, 3.3333333])
+    assert rounded == {"value": 3.33333, "interval": (1.23457, 7.65432), "repetitions": 3}
+    assert summarize_repetitions([1.23456789])["value"] == 1.23457 == significant(1.23456789)
 
 
 # Files
@@ -446,10 +448,9 @@ def test_a_read_only_ledger_is_rejected(tmp_path, monkeypatch):
 
 def test_circumstances_are_those_of_this_machine(monkeypatch):
     here = {"hardware": {"cores": 2}, "versions": {"torch": "2"}, "date": "2026-01-02", "commit": "abc"}
-    monkeypatch.setattr(ledger, "provenance", lambda: here)
+    monkeypatch.setattr(records, "provenance", lambda: here)
     common = {name: here[name] for name in ("hardware", "versions", "date")}
-    assert ledger.circumstances("text", "true") == {"scale": "cpu", "data": "text", "command": "true", **common}
-    assert ledger.circumstances("text", "true", "gpu")["scale"] == "gpu"
+    assert circumstances("text", "true", "gpu") == {"scale": "gpu", "data": "text", "command": "true", **common}
 
 
 def test_what_is_wrong_is_one_sentence():

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_linformer.reproduction.records import write
-from fairseq_linformer.reproduction.registry import Experiment, Inputs, Unfinished, claims, experiments, find, listing
+from fairseq_linformer.reproduction.experiment import Experiment, Unfinished
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import write
+from fairseq_linformer.reproduction.registry import claims, experiments, find, listing
 from fairseq_linformer.reproduction.scales import NAMES
 
 from .experiments import toy

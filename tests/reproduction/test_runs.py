@@ -12,11 +12,11 @@ from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.models.shapes import group_projections, max_positions
 from fairseq_linformer.modules.encoder_layer import build_projection
+from fairseq_linformer.reproduction.run_folders import RunFolder
 from fairseq_linformer.reproduction.runs import (
     WINDOWS,
     Model,
     Run,
-    RunFolder,
     as_authors,
     compared_run,
     default_start,

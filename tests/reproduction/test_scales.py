@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.comparisons import newest_record, plan_number
 from fairseq_linformer.reproduction.finetuning_experiment import SIZES
 from fairseq_linformer.reproduction.registry import experiments, find
 from fairseq_linformer.reproduction.runs import WINDOWS
 from fairseq_linformer.reproduction.scales import NAMES, SCALES, scale_of
 from fairseq_linformer.reproduction.statistics import MIN_SEEDS
-from fairseq_linformer.reproduction.training import check_same_plan
+from fairseq_linformer.reproduction.training import check_same_runs
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -62,9 +62,9 @@ def test_published_records_are_of_the_current_plan():
         plan = each.configuration(SCALES["cpu"])
         if plan_number(record) < each.plan_number:
             with pytest.raises(ValueError, match=f"{record.identifier} .*runs"):
-                check_same_plan(record, plan, record.data)
+                check_same_runs(record, plan, record.data)
             del plan["runs"]
-        check_same_plan(record, plan, record.data)
+        check_same_runs(record, plan, record.data)
     members = [ledger.read(path) for path in RESULTS.glob("finetuning-*-cpu.json")]
     for record in members:
         (model,) = record.configuration["runs"]
@@ -73,9 +73,9 @@ def test_published_records_are_of_the_current_plan():
         if (windows := plan["runs"][model]["model"].get("windows")) is not None:
             assert windows == WINDOWS
             with pytest.raises(ValueError, match=f"{record.identifier} .*runs"):
-                check_same_plan(record, plan, record.data)
+                check_same_runs(record, plan, record.data)
             plan["runs"][model]["model"]["windows"] = "regular"
-        check_same_plan(record, plan, record.data)
+        check_same_runs(record, plan, record.data)
     assert len(measured) >= 9 and len(members) == 40
 
 

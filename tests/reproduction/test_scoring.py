@@ -11,11 +11,12 @@ import torch
 from fairseq_linformer.evaluation.perplexity import Perplexity
 from fairseq_linformer.files import fingerprint
 from fairseq_linformer.reproduction import scoring
-from fairseq_linformer.reproduction.registry import Claim, find
-from fairseq_linformer.reproduction.runs import Model, RunFolder, compared_run
+from fairseq_linformer.reproduction.claim import Claim
+from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.run_folders import RunFolder, finished_run
+from fairseq_linformer.reproduction.runs import Model, compared_run
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import checksums, digest, find_shards
-from fairseq_linformer.reproduction.training import finished_run
 
 from .trainer import HARDWARE, VERSIONS, copied_text, finished_runs, log, runs, text, two_shards  # noqa: F401
 

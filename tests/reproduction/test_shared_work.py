@@ -17,8 +17,8 @@ def build_units(folder: Path, needs: dict[str, str], ran: list[str]) -> list[Uni
         Unit(
             name,
             (folder / name).exists,
-            lambda need=need: not need or (folder / need).exists(),
             lambda until, name=name: run(name),
+            lambda need=need: not need or (folder / need).exists(),
         )
         for name, need in needs.items()
     ]

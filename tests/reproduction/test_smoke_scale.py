@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from fairseq_linformer.cli import main
+from fairseq_linformer.files import fingerprint
 from fairseq_linformer.finetuning.finetune import finetune
 from fairseq_linformer.reproduction.finetuning_experiment import SIZES
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read, write
 from fairseq_linformer.reproduction.paper_table_2 import PaperTable2
-from fairseq_linformer.reproduction.records import fingerprint, read, write
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.verify import verify
 
 from ..forked_worker import quick_workers  # noqa: F401

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from fairseq_linformer.reproduction import records as ledger
-from fairseq_linformer.reproduction import superseded
-from fairseq_linformer.reproduction.registry import Inputs
+from fairseq_linformer.reproduction import ledger, superseded
+from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.superseded import FOLDER, begin, check_new, end, grow, read_superseded, supersede
 
 from .experiments import toy

@@ -8,7 +8,9 @@ import pytest
 
 from fairseq_linformer.reproduction import context_free
 from fairseq_linformer.reproduction.comparisons import record_name
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
+from fairseq_linformer.reproduction.experiment import Unfinished
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.runs import Model, Run, fill_defaults
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import describe_text

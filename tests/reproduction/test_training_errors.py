@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished
-from fairseq_linformer.reproduction.training import check_clean_runs, describe_reuse
+from fairseq_linformer.reproduction.experiment import Unfinished, describe_reuse
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.run_folders import check_clean_runs
 
 from .trainer import (  # noqa: F401
     CONTINUED,

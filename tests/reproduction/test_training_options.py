@@ -7,8 +7,9 @@ from fairseq_linformer.launching.training_job import TrainingJob
 from fairseq_linformer.reproduction import runs as runs_module
 from fairseq_linformer.reproduction import training
 from fairseq_linformer.reproduction import verify as verification
-from fairseq_linformer.reproduction.records import TRAINING, put
-from fairseq_linformer.reproduction.registry import Inputs
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import put
+from fairseq_linformer.reproduction.records import TRAINING
 from fairseq_linformer.reproduction.training_options import (
     check_same_training,
     missing_options,

@@ -3,8 +3,10 @@
 import pytest
 
 from fairseq_linformer.reproduction import verify as verification
-from fairseq_linformer.reproduction.records import Measurement, write
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished
+from fairseq_linformer.reproduction.experiment import Unfinished
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import write
+from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.verify import differences, verify
 
 from .experiments import toy

@@ -20,7 +20,8 @@ from fairseq_linformer.launching import run_folder
 from fairseq_linformer.launching.training_job import _REQUIRED
 from fairseq_linformer.models import LinformerRobertaModel
 from fairseq_linformer.models.stub_task import StubTask
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.resources import PLUGIN
 
 from .. import fairseq_commands
@@ -147,7 +148,7 @@ def trainer(monkeypatch):
     trainer = Trainer()
     monkeypatch.setattr("fairseq_linformer.launching.local.train", trainer)
     monkeypatch.setattr("fairseq_linformer.launching.training_job.compose_config", compose_quickly)
-    for module in ("registry", "experiments.figure_1"):
+    for module in ("inputs", "experiments.figure_1"):
         clock = Namespace(**{**vars(time), "monotonic": trainer.monotonic})
         monkeypatch.setattr(f"fairseq_linformer.reproduction.{module}.time", clock)
     return trainer

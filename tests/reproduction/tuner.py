@@ -9,7 +9,8 @@ import pytest
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import finetuning_experiment
 from fairseq_linformer.reproduction.finetuning_experiment import SIZES
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import find
 
 from .trainer import DATE, HARDWARE, VERSIONS
 

@@ -19,21 +19,23 @@ from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import SEED, compute_perplexity
-from ...files import atomic, read_json, with_seal, without_seal
-from ..comparisons import Comparison, comparison, perplexity_at_most
-from ..records import Measurement, Record, summarize_repetitions
-from ..registry import Claim, Inputs, Unfinished, is_past
-from ..report.charts import Chart
-from ..runs import Model, Run, RunFolder, convert, trunk
+from ...files import atomic, with_seal
+from .. import scoring
+from ..claim import Claim
+from ..comparisons import comparison
+from ..experiment import Unfinished
+from ..inputs import Inputs, is_past
+from ..records import Record
+from ..run_folders import RunFolder
+from ..runs import Model, Run, convert, trunk
 from ..scales import SCALES, Scale
 from ..text import checksums, digest, find_shards
-from ..training import TrainingExperiment
-from .local_window import K_DIVISORS, REACHES, cost_chart, label
+from .local_window import K_DIVISORS, REACHES, LocalWindowExperiment, label, quarter_is_near
 
 CONVERTED = "converted.json"
 
 
-class ConversionExperiment(TrainingExperiment):
+class ConversionExperiment(LocalWindowExperiment):
     """RoBERTas of one n, each converted without training to Linformers of several k and W.
 
     Args:
@@ -55,7 +57,7 @@ class ConversionExperiment(TrainingExperiment):
 
     def configuration(self, scale: Scale) -> dict[str, Any]:
         conversions = {name: model.describe() for name, model in self.conversions(scale).items()}
-        return {**super().configuration(scale), "conversions": json.loads(json.dumps(conversions))}
+        return {**super().configuration(scale), "conversions": conversions}
 
     def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
         super().score(compared, inputs, until)
@@ -71,17 +73,9 @@ class ConversionExperiment(TrainingExperiment):
         measurements = list(record.measurements)
         for name, model in self.conversions(SCALES[scale]).items():
             at: dict[str, Any] = {"model": name, "n": model.n, "k": model.k, "sharing": model.sharing}
-            for metric in ("perplexity", "bits"):
-                values = [score[name][metric] for score in scores]
-                measurements.append(
-                    Measurement(metric=metric, unit=metric, **at, **dict(summarize_repetitions(values)))
-                )
-            for seed, score in enumerate(scores, 1):
-                measurements.append(Measurement(metric="bits", unit="bits", value=score[name]["bits"], seed=seed, **at))
+            of_model = [score[name] for score in scores]
+            measurements += scoring.perplexity_measurements(of_model, range(1, len(scores) + 1), **at)
         return record.copy_with(measurements=measurements)
-
-    def charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [chart for record in records for chart in cost_chart(record, f"{self.title}, {record.scale} scale")]
 
     def _score_conversions(
         self, folder: RunFolder, inputs: Inputs, until: float | None, again: bool = False
@@ -120,22 +114,8 @@ class ConversionExperiment(TrainingExperiment):
 def _read_scores(path: Path, source: dict[str, Any]) -> dict[str, dict[str, float]]:
     if not path.exists():
         return {}
-    stored = without_seal(read_json(path), path)
-    for name, value in source.items():
-        if stored[name] != value:
-            raise ValueError(
-                f"{path} was measured on another {name}; remove it and rerun the command to measure it again"
-            )
-    scores: dict[str, dict[str, float]] = stored["scores"]
+    scores: dict[str, dict[str, float]] = scoring.read_scores(path, source, ("scores",))["scores"]
     return scores
-
-
-def quarter_is_near(limit: float) -> Callable[[Record], Comparison]:
-    def compare(record: Record) -> Comparison:
-        model = label(record.configuration["n"] // 4, REACHES[-1])
-        return Comparison([model], [perplexity_at_most(record, model, "roberta", limit)], at_equal_updates=True)
-
-    return compare
 
 
 def experiment(name: str, title: str, where: str, limit: float, length: Callable[[Scale], int]) -> ConversionExperiment:

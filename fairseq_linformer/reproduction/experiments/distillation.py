@@ -9,8 +9,7 @@ of ``linearization/survival.py`` along a single run, whose learning rate decays 
 once per core.
 """
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,14 +20,17 @@ from ...launching.checkpoints import LAST
 from ...launching.run_folder import CHECKPOINTS
 from ...linearization.linearize import SHORT_SEQ_PROB
 from .. import scoring
+from ..claim import Claim
 from ..encoder_models import Distillation, DistilledModel, EncoderModel, plan, write_transformer
+from ..experiment import Unfinished
+from ..inputs import Inputs
 from ..member_experiment import MemberExperiment
-from ..records import Curve, Measurement, Paper, Record, ScaleName, select_reproduced, significant
-from ..registry import Claim, Inputs, Unfinished
+from ..records import Curve, Measurement, Paper, Record, ScaleName, significant
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
+from ..rules import rule_on_all
 from ..shared_work import describe_unfinished, work_through
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate, Verdict, combine, not_measured
+from ..statistics import UNDECIDED, Check, decide
 from ..text import checksums, describe_text
 
 NAME, METRIC, UNIT = "distillation", "surviving_variance", "share of variance"
@@ -84,16 +86,6 @@ def points(records: Iterable[Record], model: EncoderModel, scale: str) -> list[t
     return None if record is None else max(record.curves, key=lambda curve: curve.layer or 0).points
 
 
-def rule(checks_of: Callable[[Sequence[Record], str], list[Check]]) -> Evaluate:
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, NAME, scale)
-        if scale not in SIZES or not found:
-            return not_measured(f"of {NAME} at scale {scale}")
-        return combine(checks_of(found, scale), found)
-
-    return evaluate
-
-
 def _missing(model: EncoderModel) -> Check:
     return Check(UNDECIDED, f"{label(model)} is not measured")
 
@@ -108,7 +100,7 @@ def more_is_better(records: Sequence[Record], scale: str) -> list[Check]:
             continue
         shares = [share for _, share in line]
         text = f"{label(model)}: {', '.join(f'{share:.3f}' for share in shares)}; needs a rise at each point"
-        checks.append(Check(HOLDS if all(a < b for a, b in pairwise(shares)) else FAILS, text))
+        checks.append(decide(all(a < b for a, b in pairwise(shares)), text))
     return checks
 
 
@@ -126,7 +118,7 @@ def quarter_keeps(records: Sequence[Record], scale: str) -> list[Check]:
         share = _last(records, model, scale)
         if isinstance(share, float):
             text = f"{label(model)}: {share:.3f}; needs ≥ {KEEPS:g}"
-            share = Check(HOLDS if share >= KEEPS else FAILS, text)
+            share = decide(share >= KEEPS, text)
         checks.append(share)
     return checks
 
@@ -144,7 +136,7 @@ def projections_help(records: Sequence[Record], scale: str) -> list[Check]:
                 continue
             ours, other = cast(list[float], pair)
             text = f"{label(model)}: {ours:.3f}, k = 1: {other:.3f}; needs more"
-            checks.append(Check(HOLDS if ours > other else FAILS, text))
+            checks.append(decide(ours > other, text))
     return list(dict.fromkeys(checks))
 
 
@@ -153,7 +145,13 @@ _SHARE = (
     "a model is missing. (Runs of 0.8 M tokens with 0.835 and 0.899 at n = 128, k = 32 were known.)"
 )
 CLAIMS = tuple(
-    Claim(f"{NAME}-{part}", "this project: linearize", statement, f"{condition} {_SHARE}", rule(checks))
+    Claim(
+        f"{NAME}-{part}",
+        "this project: linearize",
+        statement,
+        f"{condition} {_SHARE}",
+        rule_on_all(NAME, SIZES, checks),
+    )
     for part, statement, condition, checks in (
         (
             "tokens",
@@ -292,7 +290,7 @@ def _record(
         scale=cast(ScaleName, scale),
         data=describe_text(inputs.data),
         command=command,
-        configuration=json.loads(json.dumps({**configuration, "encoder": imported})),
+        configuration={**configuration, "encoder": imported},
         rules=rules,
         tolerance=TOLERANCE,
         seconds=round(training_seconds(run / CHECKPOINTS / LAST), 1),

@@ -9,7 +9,6 @@ on the frozen Transformer. The Transformer with this head, and the Linformers co
 equally many updates on the same batches. A record per model. Start the command once per core.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -21,14 +20,16 @@ from ...evaluation.perplexity import compute_perplexity
 from ...files import sha256
 from ...launching import run_folder
 from .. import masked_runs, scoring
+from ..claim import Claim
 from ..comparisons import EQUAL_UPDATES, Comparison, compare_trained, decreasing_perplexity, perplexity_at_most
 from ..context_free import measure as measure_context_free
 from ..encoder_models import MODELS, TRANSFORMER, EncoderModel, write_transformer
+from ..experiment import Unfinished
+from ..inputs import Inputs
 from ..masked_head import HeadTraining
 from ..masked_runs import MaskedRuns, Sizes, models_at
 from ..member_experiment import MemberExperiment
-from ..records import Curve, Measurement, Paper, Record, ScaleName, select_reproduced, summarize_repetitions
-from ..registry import Claim, Inputs, Unfinished
+from ..records import Measurement, Paper, Record, ScaleName, select_reproduced
 from ..report.charts import Chart
 from ..report.tables import Table
 from ..shared_work import describe_unfinished, work_through
@@ -186,7 +187,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
             if all(runs.are_finished(model))
         ]
         if left:
-            raise Unfinished(f"{NAME}: {describe_unfinished(left, units)}", [] if again else records)
+            raise Unfinished(f"{NAME}: {describe_unfinished(left, units)}", records)
         return records
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -227,14 +228,7 @@ def _record(
     runs = masked.runs(model)
     scores = [scoring.perplexity(run, inputs.data, "cpu", again) for run in runs]
     at: dict[str, Any] = {"model": label(model), "n": sizes.n, "k": model.k}
-    measurements = [
-        Measurement(metric=metric, unit=metric, **at, **dict(summarize_repetitions([s[metric] for s in scores])))
-        for metric in ("perplexity", "bits")
-    ]
-    measurements += [
-        Measurement(metric="bits", unit="bits", value=score["bits"], seed=seed, **at)
-        for seed, score in zip(sizes.seeds, scores)
-    ]
+    measurements = [*scoring.perplexity_measurements(scores, sizes.seeds, **at)]
     before = compute_perplexity(start, text).bits
     measurements.append(Measurement(metric="bits_before", unit="bits", value=before, **at))
     level = measure_context_free(text, sizes.n).masked_bits
@@ -255,19 +249,11 @@ def _record(
         claim=f"Perplexity of {label(model)} on an encoder whose head of masked LM was trained",
         paper=Paper(where="Figure 3 (a), section 5.1; trained from scratch at base size"),
         measurements=measurements,
-        curves=[
-            Curve(
-                metric="bits",
-                model=label(model),
-                seed=seed,
-                points=[(float(u), round(bits, 4)) for u, bits in scoring.validation_curve(run.folder, run.updates)],
-            )
-            for seed, run in zip(sizes.seeds, runs)
-        ],
+        curves=[scoring.bits_curve(run, label(model), seed) for seed, run in zip(sizes.seeds, runs)],
         scale=cast(ScaleName, scale),
         data=describe_text(inputs.data),
         command=command,
-        configuration=json.loads(json.dumps(configuration)),
+        configuration=configuration,
         rules=rules,
         tolerance=TOLERANCE,
         seconds=round(sum(training_seconds(run.last_checkpoint, start) for run in runs), 1),

@@ -8,26 +8,27 @@ A record per encoder. Sources are read as by ``analyze spectrum``: plain text is
 of JSON lines and parquet each row is a sentence, and those shorter than n are skipped. The rules are those of Figure 1.
 """
 
-import json
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 from ...analysis.attention_model import AttentionModel
 from ...analysis.loading import load_model
 from ...analysis.sentences import Sentences
 from ...analysis.spectrum import STATE, accumulate_spectra
 from ...analysis.spectrum_result import Spectrum
-from ...machine import current_commit
-from ..cells import rule
-from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances
-from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
+from ..claim import Claim
+from ..experiment import check_same_plan
+from ..inputs import Inputs
+from ..records import Curve, Measurement, Paper, Record
 from ..report.charts import Chart, Heat
 from ..report.tables import Table
+from ..rules import rule
+from ..untrained_experiment import UntrainedExperiment
 from .figure_1 import (
     MIN_LAYERS,
     NO_TAIL,
@@ -100,12 +101,10 @@ class EncoderSpectrum(UntrainedExperiment):
     def check_same(self, record: Record, inputs: Inputs) -> None:
         n, _ = SIZES[record.scale]
         model = load_model(inputs.encoder)
-        check_configuration(
-            record, _identify(model, [read_sentences(source, model, n) for source in inputs.source or ()])
-        )
+        check_same_plan(record, _identify(model, [read_sentences(source, model, n) for source in inputs.source or ()]))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        start, (n, num_sentences) = time.monotonic(), SIZES[scale]
+        started, (n, num_sentences) = time.monotonic(), SIZES[scale]
         name, model = Path(str(inputs.encoder)).name, load_model(inputs.encoder)
         if model.n < n:
             raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
@@ -120,21 +119,21 @@ class EncoderSpectrum(UntrainedExperiment):
             lines += curves(spectrum, source)
             facts[source] = spectrum.facts
         files: list[Any] = [item for sentences in texts for item in sentences.identity()]
-        record = Record(
-            identifier=_identifier(str(inputs.encoder), scale),
-            experiment=NAME,
-            made_by="reproduce",
-            claim=f"Figure 1 on {name}: normalized cumulative singular values of P",
-            paper=Paper(where="Figure 1; section 3; it gives curves of RoBERTa-base and large, and no numbers"),
-            measurements=found,
-            curves=lines,
-            commit=current_commit(),
-            configuration={**json.loads(json.dumps(_identify(model, texts))), "layers": model.layers, "runs": facts},
-            seconds=round(time.monotonic() - start, 3),
-            tolerance={m.unit: TOLERANCE for m in found},
-            **circumstances(_describe(files), command, cast(ScaleName, scale)),
-        )
-        return [record]
+        return [
+            self.record(
+                scale,
+                command,
+                started,
+                f"Figure 1 on {name}: normalized cumulative singular values of P",
+                found,
+                {**_identify(model, texts), "layers": model.layers, "runs": facts},
+                {m.unit: TOLERANCE for m in found},
+                _describe(files),
+                Paper(where="Figure 1; section 3; it gives curves of RoBERTa-base and large, and no numbers"),
+                lines,
+                _identifier(str(inputs.encoder), scale),
+            )
+        ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """The smallest, mean and largest share of the heads, by layer."""

@@ -8,11 +8,10 @@ Features of random tokens without padding, one thread, all models in turn in eac
 so nothing is trained; for n above the encoder's, positions are resized.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -22,14 +21,17 @@ from ...checkpoints.models import build_model
 from ...checkpoints.resize import resize
 from ...checkpoints.roberta import from_roberta
 from ...checkpoints.transformers_loading import load_from_transformers
-from ...machine import current_commit
-from ..cells import rule
-from ..encoder_models import STAGGERED
-from ..records import Measurement, Paper, Record, ScaleName, circumstances, significant
-from ..registry import Claim, Inputs, UntrainedExperiment
+from ..cells import spread
+from ..claim import Claim
+from ..encoder_models import STAGGERED, check_encoder
+from ..experiment import check_same_plan
+from ..inputs import Inputs
+from ..records import Measurement, Paper, Record
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
-from ..statistics import FAILS, HOLDS, Check
+from ..rules import rule
+from ..statistics import Check, decide
+from ..untrained_experiment import UntrainedExperiment
 
 NAME = "encoder-speed"
 SIZES: dict[str, dict[str, Any]] = {
@@ -51,7 +53,7 @@ def _checks(record: Record) -> list[Check]:
     for m in record.select(RATIO):
         if m.n >= FASTER_FROM.get(m.model, m.n + 1):
             text = f"n = {m.n:,}: {m.model} {m.value:.2f} times as fast [{m.low:.2f}, {m.high:.2f}]; needs > 1"
-            checks.append(Check(HOLDS if m.low > 1 else FAILS, text))
+            checks.append(decide(m.low > 1, text))
     return checks
 
 
@@ -79,13 +81,11 @@ class EncoderSpeed(UntrainedExperiment):
         return f"{len(sizes['lengths']) * len(MODELS)} models, {sizes['rounds']} rounds"
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        checkpoint, _ = read_transformers(str(inputs.encoder))
-        current = _configuration(record.scale, checkpoint["provenance"]["imported"])
-        if any(record.configuration[key] != value for key, value in current.items()):
-            raise ValueError(f"{record.identifier} was measured on another encoder or sizes; use another --results")
+        check_encoder(record, inputs)
+        check_same_plan(record, {"sizes": SIZES[record.scale]})
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        start, sizes = time.monotonic(), SIZES[scale]
+        started, sizes = time.monotonic(), SIZES[scale]
         checkpoint, _ = read_transformers(str(inputs.encoder))
         with num_threads(1):
             clock, measurements = choose_clock("cpu"), []
@@ -93,20 +93,10 @@ class EncoderSpeed(UntrainedExperiment):
                 runs = _build_runs(str(inputs.encoder), checkpoint, n, sizes)
                 seconds = time_interleaved(runs, sizes["rounds"], clock=clock)
                 measurements += _summarize(seconds, n, sizes)
-        record = Record(
-            identifier=f"{NAME}-{scale}",
-            experiment=NAME,
-            made_by="reproduce",
-            claim="Speed of an encoder in transformers and in this project, and of converted Linformers",
-            paper=Paper(where="not in the paper, whose Table 3 has a single layer on a GPU"),
-            measurements=measurements,
-            commit=current_commit(),
-            configuration={**_configuration(scale, checkpoint["provenance"]["imported"]), "threads": 1, "clock": clock},
-            seconds=round(time.monotonic() - start, 3),
-            tolerance=TOLERANCE,
-            **circumstances("none: random tokens", command, cast(ScaleName, scale)),
-        )
-        return [record]
+        claim = "Speed of an encoder in transformers and in this project, and of converted Linformers"
+        configuration = {"sizes": sizes, "encoder": checkpoint["provenance"]["imported"], "threads": 1, "clock": clock}
+        paper = Paper(where="not in the paper, whose Table 3 has a single layer on a GPU")
+        return [self.record(scale, command, started, claim, measurements, configuration, TOLERANCE, paper=paper)]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [_table(record) for record in records]
@@ -114,10 +104,6 @@ class EncoderSpeed(UntrainedExperiment):
     def charts(self, records: Sequence[Record]) -> list[Chart]:
         """Sentences per second over n."""
         return [_chart(record, self.title) for record in records]
-
-
-def _configuration(scale: str, encoder: dict[str, Any]) -> dict[str, Any]:
-    return cast(dict[str, Any], json.loads(json.dumps({"sizes": SIZES[scale], "encoder": encoder})))
 
 
 def _build_runs(
@@ -163,15 +149,9 @@ def _summarize(seconds: dict[str, list[float]], n: int, sizes: dict[str, Any]) -
         at: dict[str, Any] = {"model": name, "n": n, **({"k": sizes["k"]} if name.startswith(LINFORMER) else {})}
         rate = summarize([sentences / each for each in times])
         ratio = ratio_spread(seconds[TRANSFORMERS], times)
-        for metric, spread, unit in ((RATE, rate, "sentences per second"), (RATIO, ratio, "ratio of times")):
+        for metric, values, unit in ((RATE, rate, "sentences per second"), (RATIO, ratio, "ratio of times")):
             if (metric, name) != (RATIO, TRANSFORMERS):
-                value, low, high = (significant(each, 4) for each in (spread.median, spread.lowest, spread.highest))
-                interval = (low, high) if spread.repetitions > 1 else None
-                found.append(
-                    Measurement(
-                        metric=metric, value=value, unit=unit, interval=interval, repetitions=spread.repetitions, **at
-                    )
-                )
+                found.append(Measurement(metric=metric, **at, **spread(values, unit)))
     return found
 
 

@@ -13,17 +13,27 @@ from dataclasses import replace
 from statistics import mean
 
 from ...linearization.linearize import SHORT_SEQ_PROB
+from ..claim import Claim, EarlierRule
 from ..encoder_models import GRADED, STAGGERED, Distillation, EncoderModel
 from ..encoder_runs import Member, Sizes, members
 from ..encoder_tasks import EncoderTasks
 from ..records import Record, select_reproduced
-from ..registry import Claim, EarlierRule
 from ..report.tables import MISSING, Table
-from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Evaluate, Verdict, combine, not_measured
+from ..rules import rule_on_all
+from ..statistics import (
+    MIN_SEEDS,
+    UNDECIDED,
+    Check,
+    Estimate,
+    Evaluate,
+    compare,
+    decide,
+    difference_of_extremes,
+    ratio_of_extremes,
+)
 
 NAME = "encoder-tasks"
 SHARINGS = ("headwise", "key-value", "layerwise")
-TASK_NAMES = ("sst-2", "imdb", "qnli", "qqp")
 WINDOW = 16
 """W of the models with a local window."""
 HALF_KEEPS, QUARTER_KEEPS, WINDOW_KEEPS = 0.99, 0.98, 0.99
@@ -87,15 +97,13 @@ class Accuracies:
 def kept(found: Accuracies, model: EncoderModel, bound: float) -> list[Check]:
     """The model's mean accuracy over the encoder's, by medians. The interval divides the mean of the lowest accuracies
     by the mean of the highest, and vice versa."""
-    pair = [found.average(model), found.average(found.sizes.models[0])]
-    if missing := [check for each in pair if isinstance(each, list) for check in each]:
-        return missing
-    ours, theirs = (each for each in pair if isinstance(each, Estimate))
-    share = Estimate(
-        ours.value / theirs.value, ours.low / theirs.high, ours.high / theirs.low, f"{model.name} / {theirs.text}"
-    )
-    text = f"{share.text}: {share.value:.4f} [{share.low:.4f}, {share.high:.4f}]; needs ≥ {bound:g}"
-    return [Check(HOLDS if share.value >= bound else FAILS, text)]
+
+    def check(ours: Estimate, theirs: Estimate) -> Check:
+        share = ratio_of_extremes(ours, theirs, f"{model.name} / {theirs.text}")
+        text = f"{share.text}: {share.value:.4f} [{share.low:.4f}, {share.high:.4f}]; needs ≥ {bound:g}"
+        return decide(share.value >= bound, text)
+
+    return compare(found.average(model), found.average(found.sizes.models[0]), check)
 
 
 def half_keeps(found: Accuracies) -> list[Check]:
@@ -120,17 +128,16 @@ def window_keeps(found: Accuracies) -> list[Check]:
     if isinstance(accuracy, Check):
         return [*kept(found, quarter, WINDOW_KEEPS), accuracy]
     text = f"{accuracy.text}: {accuracy.value:.1f} [{accuracy.low:.1f}, {accuracy.high:.1f}] %; needs ≥ {SST_2:g}"
-    return [*kept(found, quarter, WINDOW_KEEPS), Check(HOLDS if accuracy.value >= SST_2 else FAILS, text)]
+    return [*kept(found, quarter, WINDOW_KEEPS), decide(accuracy.value >= SST_2, text)]
 
 
 def _every_run_above(found: Accuracies, task: str, other: EncoderModel) -> list[Check]:
     """On a task, every run of graded k = n / 4 with the local window is above every run of another model."""
-    pair = [found.accuracy(task, model) for model in (_windowed_quarter(found), other)]
-    if missing := [each for each in pair if isinstance(each, Check)]:
-        return missing
-    ours, theirs = (each for each in pair if isinstance(each, Estimate))
-    text = f"{ours.text} minus {theirs.text}"
-    return [Estimate(ours.value - theirs.value, ours.low - theirs.high, ours.high - theirs.low, text).more_than(0.0)]
+
+    def check(ours: Estimate, theirs: Estimate) -> Check:
+        return difference_of_extremes(ours, theirs, f"{ours.text} minus {theirs.text}").more_than(0.0)
+
+    return compare(found.accuracy(task, _windowed_quarter(found)), found.accuracy(task, other), check)
 
 
 def projections_help(found: Accuracies) -> list[Check]:
@@ -147,13 +154,8 @@ def grading_helps(found: Accuracies) -> list[Check]:
     return _every_run_above(found, "qnli", other)
 
 
-def rule_of(checks_of: Callable[[Accuracies], list[Check]]) -> Evaluate:
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        if scale not in SIZES or not (found := Accuracies(records, scale)).records:
-            return not_measured(f"of {NAME} at scale {scale}")
-        return combine(checks_of(found), found.records)
-
-    return evaluate
+def accuracy_rule(checks_of: Callable[[Accuracies], list[Check]]) -> Evaluate:
+    return rule_on_all(NAME, SIZES, lambda records, scale: checks_of(Accuracies(records, scale)))
 
 
 _MEASURED = (
@@ -173,7 +175,7 @@ def _claim(identifier: str, statement: str, rule: str, checks_of: Callable[[Accu
     )
     recipe = "E and F are graded, and half of the batches of distillation are cut into shorter blocks."
     rule = f"{rule} {recipe}{_MEASURED}(Written before the first measurement of such a model.)"
-    return Claim(f"{NAME}-{identifier}", where, statement, rule, rule_of(checks_of), (earlier,))
+    return Claim(f"{NAME}-{identifier}", where, statement, rule, accuracy_rule(checks_of), (earlier,))
 
 
 CLAIMS = (
@@ -212,7 +214,7 @@ CLAIMS = (
         "staggered ones distilled on whole blocks at 4e-4.",
         f"On QNLI: holds if every run of graded k = n / 4 with W = {WINDOW} is above every run of staggered k = n / 4 "
         "with the same window; does not hold if none is. (Written when staggered accuracies were known.)",
-        rule_of(grading_helps),
+        accuracy_rule(grading_helps),
     ),
 )
 

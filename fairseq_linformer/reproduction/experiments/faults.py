@@ -18,14 +18,17 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
-from ...machine import current_commit
-from ..cells import rule, single_value
-from ..records import Measurement, Paper, Record, ScaleName, circumstances
-from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
+from ..cells import single_value
+from ..claim import Claim
+from ..experiment import check_same_plan
+from ..inputs import Inputs
+from ..records import Measurement, Record
 from ..report.tables import Table
+from ..rules import rule
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check
+from ..untrained_experiment import UntrainedExperiment
 
 NAME = "faults"
 SIZES: dict[str, dict[str, Any]] = {
@@ -100,33 +103,23 @@ class Faults(UntrainedExperiment):
         return f"tests, each random fault {SIZES[scale]['faults']} times"
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_configuration(record, SIZES[record.scale])
+        check_same_plan(record, SIZES[record.scale])
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         """
         Raises:
             ValueError: as ``count_faults``.
         """
-        start, sizes = time.monotonic(), SIZES[scale]
+        started, sizes = time.monotonic(), SIZES[scale]
         counts = count_faults(sizes["tests"], sizes["faults"])
-        record = Record(
-            identifier=f"{NAME}-{scale}",
-            experiment=NAME,
-            made_by="reproduce",
-            claim="Faults and bad inputs that the tests tried, and how many of them lost something",
-            paper=Paper(where="not in the paper"),
-            measurements=[
-                Measurement(metric=metric, part=kind, **single_value(counts[metric][kind], "faults"))
-                for kind in sorted({kind for each in counts.values() for kind in each})
-                for metric in METRICS
-            ],
-            commit=current_commit(),
-            configuration=sizes,
-            seconds=round(time.monotonic() - start, 3),
-            tolerance={"faults": 0.0},
-            **circumstances("none: the tests write their own", command, cast(ScaleName, scale)),
-        )
-        return [record]
+        measurements = [
+            Measurement(metric=metric, part=kind, **single_value(counts[metric][kind], "faults"))
+            for kind in sorted({kind for each in counts.values() for kind in each})
+            for metric in METRICS
+        ]
+        claim = "Faults and bad inputs that the tests tried, and how many of them lost something"
+        data = "none: the tests write their own"
+        return [self.record(scale, command, started, claim, measurements, sizes, {"faults": 0.0}, data)]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """A row per kind of fault."""

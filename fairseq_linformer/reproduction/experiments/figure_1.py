@@ -6,7 +6,6 @@ Trains the RoBERTa of Figure 3 (a), and analyzes its attention on the validation
 ``fairseq-linformer analyze spectrum``.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -24,16 +23,18 @@ from ...analysis.spectrum_result import Spectrum, dimensions
 from ...checkpoints.files import training_seconds
 from ...models.datasets import open_dataset
 from .. import scoring
-from ..cells import rule
+from ..claim import Claim, EarlierRule
+from ..inputs import Inputs
 from ..records import TRAINING, Curve, Measurement, Paper, Record, significant
-from ..registry import Claim, EarlierRule, Inputs
 from ..report.charts import Chart, Heat, Series
 from ..report.tables import Table
-from ..runs import Model, Run, RunFolder, compared_run
+from ..rules import rule
+from ..run_folders import RunFolder, training_of
+from ..runs import Model, Run, compared_run
 from ..scales import SCALES, Scale
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check
+from ..statistics import FAILS, HOLDS, UNDECIDED, Check, decide
 from ..text import describe_text, digest, find_shards
-from ..training import TrainingExperiment, sizes_of, training_of
+from ..training import TrainingExperiment, sizes_of
 
 TAIL, NO_TAIL = 0.75, 0.5
 """Share of the sum of singular values in their first quarter (a quarter if all are equal)."""
@@ -166,7 +167,7 @@ def layer_checks(record: Record) -> list[Check]:
         if len(layers) < MIN_LAYERS:
             checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers"))
         else:
-            checks.append(Check(HOLDS if upper > lower else FAILS, f"{text}; needs more in the upper ones"))
+            checks.append(decide(upper > lower, f"{text}; needs more in the upper ones"))
     return checks
 
 
@@ -229,7 +230,7 @@ class Figure1(TrainingExperiment):
 
     def configuration(self, scale: Scale) -> dict[str, Any]:
         (run,) = self.plan(scale)["roberta"]
-        return json.loads(json.dumps({"sizes": sizes_of(scale), "model": run.plan(), "sentences": scale.sentences}))
+        return {"sizes": sizes_of(scale), "model": run.plan(), "sentences": scale.sentences}
 
     def cost(self, scale: str) -> str:
         return f"{super().cost(scale)}, {SCALES[scale].sentences:,} sentences"

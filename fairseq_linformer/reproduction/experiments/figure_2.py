@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from ...benchmark import scaling
 from ...benchmark.timing import ratio_spread
-from ..cells import OTHER_SIZES, Cell, CellExperiment, CellKind, evidence, spread
+from ..cells import Cell, CellExperiment, CellKind, spread
+from ..claim import Claim
 from ..records import Measurement, Record
-from ..registry import Claim
 from ..report.charts import Chart
 from ..report.tables import Table, spread_cells
+from ..rules import OTHER_SIZES, evidence
 from ..statistics import Check, Estimate, Verdict, combine_records, not_measured, ratio_of_extremes
 from .table_1 import CPU, GPU, SMOKE, time_charts
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...modules.rate import default_lr_scale
+from ..claim import Claim
 from ..comparisons import (
     CONVERGED,
     CONVERGENCE_ADDED,
@@ -29,7 +30,6 @@ from ..comparisons import (
     replaced_rule,
 )
 from ..records import Record
-from ..registry import Claim
 from ..runs import AUTHORS, Model, Models, as_authors, compared_run, default_start
 from ..scales import Scale
 from ..statistics import Evaluate

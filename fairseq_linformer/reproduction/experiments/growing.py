@@ -5,6 +5,7 @@ Usage:
     fairseq-linformer reproduce growing --scale cpu --data TEXT
 """
 
+from ..claim import Claim
 from ..comparisons import (
     EARLIER_GROUNDS,
     EARLIER_RATIO,
@@ -17,7 +18,6 @@ from ..comparisons import (
     replaced_rule,
 )
 from ..records import Record
-from ..registry import Claim
 from ..runs import Model, Models, Run, trunk
 from ..scales import Scale
 from ..training import TrainingExperiment

@@ -24,13 +24,15 @@ from ...evaluation.onnx_classifier import OnnxClassifier
 from ...evaluation.predict import Throughput, predict
 from ...finetuning import single_run
 from ...machine import current_commit
+from ..claim import Claim
 from ..encoder_models import STAGGERED
 from ..encoder_runs import EncoderRuns, Member
 from ..encoder_tasks import EncoderTasks
-from ..records import Measurement, Paper, Record, select_reproduced, summarize_repetitions
-from ..registry import Claim, Inputs
+from ..inputs import Inputs
+from ..records import Measurement, Paper, Record, summarize_repetitions
 from ..report.tables import Table
-from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Evaluate, Verdict, combine, not_measured
+from ..rules import rule_on_all
+from ..statistics import MIN_SEEDS, UNDECIDED, Check, Evaluate, decide
 from . import encoder_tasks
 
 NAME = "int8"
@@ -48,23 +50,19 @@ def _check_limit(record: Record, metric: str, limit: float, unit: str) -> Check:
         return Check(UNDECIDED, f"{record.identifier} has {m.repetitions if m else 0} seeds; needs {MIN_SEEDS}")
     value = m.high if metric == LOGITS else m.value
     text = f"{m.task}: {value:.3g}{unit} [{m.low:.3g}, {m.high:.3g}]; needs ≤ {limit:g}{unit}"
-    return Check(HOLDS if value <= limit else FAILS, text)
+    return decide(value <= limit, text)
 
 
-def _rule_of(metric: str, limit: float, unit: str = "") -> Evaluate:
+def _rule(metric: str, limit: float, unit: str = "") -> Evaluate:
     """Every task is measured, and within the limit."""
 
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, NAME, scale)
-        if not found:
-            return not_measured(f"of {NAME} at scale {scale}")
-        checks = [_check_limit(record, metric, limit, unit) for record in found]
-        measured = {m.task for record in found for m in record.select(metric)}
+    def checks(records: Sequence[Record], scale: str) -> list[Check]:
+        measured = {m.task for record in records for m in record.select(metric)}
         tasks = [member.task for member in _members(scale)]
         missing = [Check(UNDECIDED, f"{task} is not measured") for task in tasks if task not in measured]
-        return combine([*checks, *missing], found)
+        return [*(_check_limit(record, metric, limit, unit) for record in records), *missing]
 
-    return evaluate
+    return rule_on_all(NAME, encoder_tasks.SIZES, checks)
 
 
 _MODELS = (
@@ -79,7 +77,7 @@ CLAIMS = (
         "Storing weights in 8 bits costs a finetuned Linformer at most half a point of accuracy.",
         f"Accuracy in PyTorch minus that of the int8 graph.{_MODELS}Holds if for both tasks the median over the seeds "
         f"is at most {MAX_LOST:g} points. {_ENDING}.)",
-        _rule_of(LOST, MAX_LOST, " points"),
+        _rule(LOST, MAX_LOST, " points"),
     ),
     Claim(
         f"{NAME}-logits",
@@ -87,7 +85,7 @@ CLAIMS = (
         "The ONNX graph computes the logits of PyTorch.",
         f"Largest difference of a logit over all rows.{_MODELS}Holds if for both tasks and every seed it is at most "
         f"{MAX_DIFFERENCE:g}. {_ENDING}.)",
-        _rule_of(LOGITS, MAX_DIFFERENCE),
+        _rule(LOGITS, MAX_DIFFERENCE),
     ),
     Claim(
         f"{NAME}-size",
@@ -96,7 +94,7 @@ CLAIMS = (
         f"Bytes of the int8 graph over those of the ONNX graph in single precision.{_MODELS}Holds if for both tasks "
         f"the median is at most {MAX_SIZE:g}: 8 of 32 bits, scales, and what stays in single precision. {_ENDING}; "
         "the ratio of another model, 0.267, was known.)",
-        _rule_of(SIZE, MAX_SIZE),
+        _rule(SIZE, MAX_SIZE),
     ),
 )
 
@@ -130,7 +128,7 @@ class Int8(EncoderTasks):
         ]
         at: dict[str, Any] = {"task": member.task, "n": member.n, "k": member.model.k, "split": "valid"}
         measurements = [
-            Measurement(metric=metric, model=model, unit=unit, **dict(summarize_repetitions(values)), **at)
+            Measurement(metric=metric, model=model, unit=unit, **summarize_repetitions(values), **at)
             for (metric, model, unit) in found[0]
             for values in [[each[metric, model, unit] for each in found]]
         ]

@@ -8,28 +8,26 @@ Random tokens without padding, two threads, all models in turn in each round. We
 is trained; all layers share one E.
 """
 
-import json
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
-import torch
-
-from ...benchmark.timing import choose_clock, num_threads, ratio_spread, summarize, time_interleaved
+from ...benchmark.timing import choose_clock, num_threads
 from ...checkpoints.onnx_export import check_packages
-from ...machine import current_commit
 from .. import document_models as models
-from ..cells import every_round_at_least, rule, spread
-from ..records import Measurement, Paper, Record, ScaleName, circumstances
-from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
+from ..claim import Claim
+from ..document_speed import RATE, RATIO, RATIO_UNIT, speed_measurements
+from ..experiment import check_same_plan
+from ..inputs import Inputs
+from ..records import Measurement, Record
 from ..report.tables import MISSING, Table
+from ..rules import every_round_at_least, rule
 from ..statistics import Check
+from ..untrained_experiment import UntrainedExperiment
 
 NAME = "int8-speed"
-RATIO, RATE = "time_ratio", "documents_per_second"
 LIMIT_N, MIN_RATIO = 512, 1.5
 """n of the claim, and how many times as fast int8 must be."""
 SIZES: dict[str, dict[str, Any]] = {
@@ -99,50 +97,29 @@ class Int8Speed(UntrainedExperiment):
         return f"6 models, {len(sizes['lengths'])} lengths, {sizes['rounds']} rounds"
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_configuration(record, {"sizes": SIZES[record.scale]})
+        check_same_plan(record, {"sizes": SIZES[record.scale]})
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        start, sizes = time.monotonic(), SIZES[scale]
+        started, sizes = time.monotonic(), SIZES[scale]
         with num_threads(sizes["threads"]), TemporaryDirectory() as folder:
             clock, measurements = choose_clock("cpu"), []
             for n in sizes["lengths"]:
                 measurements += _time_length(n, sizes, clock, Path(folder))
-        record = Record(
-            identifier=f"{NAME}-{scale}",
-            experiment=NAME,
-            made_by="reproduce",
-            claim="Documents per second of Linformers in PyTorch, as ONNX graphs and as int8 graphs",
-            paper=Paper(where="not in the paper"),
-            measurements=measurements,
-            commit=current_commit(),
-            configuration={**json.loads(json.dumps({"sizes": sizes})), "threads": sizes["threads"], "clock": clock},
-            seconds=round(time.monotonic() - start, 3),
-            tolerance={"ratio of times": 0.25},
-            **circumstances("none: random tokens", command, cast(ScaleName, scale)),
-        )
-        return [record]
+        claim = "Documents per second of Linformers in PyTorch, as ONNX graphs and as int8 graphs"
+        configuration = {"sizes": sizes, "threads": sizes["threads"], "clock": clock}
+        return [self.record(scale, command, started, claim, measurements, configuration, {RATIO_UNIT: 0.25})]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """A row per model, a column per n."""
         return [_table(record) for record in records]
 
 
-@torch.inference_mode()
 def _time_length(n: int, sizes: dict[str, Any], clock: str, graphs: Path) -> list[Measurement]:
-    documents, found = max(1, sizes["tokens"] // n), []
     models.write_graphs(graphs, n, sizes)
-    tokens = models.build_tokens(documents, n, sizes)
     names = [name for model, others in PAIRS for name in (model, *others)]
-    runs = {name: partial(models.build_call(name, n, sizes, graphs), tokens) for name in names}
-    seconds = time_interleaved(runs, sizes["rounds"], clock=clock)
-    for name, times in seconds.items():
-        rate = summarize([documents / each for each in times])
-        found.append(Measurement(metric=RATE, model=name, n=n, **spread(rate, "documents per second")))
-    for model, others in PAIRS:
-        for other in others:
-            ratio = spread(ratio_spread(seconds[other], seconds[model]), "ratio of times")
-            found.append(Measurement(metric=RATIO, model=model, baseline=other, n=n, **ratio))
-    return found
+    seconds = models.time_models(names, n, sizes, sizes["rounds"], clock, graphs)
+    pairs = [(model, other) for model, others in PAIRS for other in others]
+    return list(speed_measurements(seconds, pairs, models.count_documents(n, sizes), n))
 
 
 def _table(record: Record) -> Table:

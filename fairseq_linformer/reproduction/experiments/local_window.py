@@ -15,9 +15,9 @@ from typing import Any
 from ...config import LinformerConfig
 from ...models.shapes import PADDING_IDX
 from ...planning.formulas import Batch, PlannedModel, layer_flops
+from ..claim import Claim
 from ..comparisons import EQUAL_UPDATES, Comparison, bits_by_seed, comparison, perplexity_at_most
 from ..records import Record
-from ..registry import Claim
 from ..report.charts import Chart, Series
 from ..runs import Model, Models, compared_run
 from ..scales import Scale
@@ -42,9 +42,14 @@ def by_reach(n: int) -> Models:
     return {name: compared_run(model) for name, model in models.items()}
 
 
-def quarter_is_near(record: Record) -> Comparison:
-    model = label(record.configuration["n"] // 4, REACHES[-1])
-    return Comparison([model], [perplexity_at_most(record, model, "roberta", NEAR)], at_equal_updates=True)
+def quarter_is_near(limit: float) -> Callable[[Record], Comparison]:
+    """k = n / 4 with the largest W has at most ``limit`` times RoBERTa's perplexity."""
+
+    def compare(record: Record) -> Comparison:
+        model = label(record.configuration["n"] // 4, REACHES[-1])
+        return Comparison([model], [perplexity_at_most(record, model, "roberta", limit)], at_equal_updates=True)
+
+    return compare
 
 
 def projections_help(record: Record) -> Comparison:
@@ -115,7 +120,7 @@ def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]
             f"At equal updates, k = n / 4 with {REACHES[-1]} exact neighbors per side is near the Transformer.",
             f"Holds if k = n / 4 with W = {REACHES[-1]} has at most {NEAR:g} times the perplexity of RoBERTa after as "
             f"many updates; does not hold if it has more. {EQUAL_UPDATES} (Written before the first measurement.)",
-            comparison(name, quarter_is_near),
+            comparison(name, quarter_is_near(NEAR)),
         ),
         Claim(
             f"{name}-projections",

@@ -10,10 +10,11 @@ from typing import Any
 
 from ...benchmark.local_window import LocalPerTokenCell, LocalStepCell, LocalWindowCell
 from ...benchmark.timing import ratio_spread
-from ..cells import Cell, CellExperiment, CellKind, rule, single_value, spread
+from ..cells import Cell, CellExperiment, CellKind, single_value, spread
+from ..claim import Claim
 from ..records import Measurement, Record
-from ..registry import Claim
 from ..report.tables import Table, spread_cells
+from ..rules import rule
 from ..statistics import FAILS, HOLDS, Check
 from .table_1 import CPU, GPU, SMOKE
 

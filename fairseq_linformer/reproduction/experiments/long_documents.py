@@ -9,28 +9,28 @@ so nothing is trained. k is 256 at every n, as in Figure 3 (d) of the paper, and
 3. ``document_models.py`` has the models; other options than their sizes are the defaults of ``transformers``.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
-
-import torch
+from typing import Any
 
 from ...benchmark.memory import GIB
-from ...benchmark.timing import choose_clock, num_threads, ratio_spread, summarize, time_interleaved
-from ...machine import current_commit
+from ...benchmark.timing import choose_clock, num_threads
 from .. import document_models as models
-from ..cells import every_round_at_least, rule, single_value, spread
+from ..cells import single_value
+from ..claim import Claim
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
-from ..records import Measurement, Paper, Record, ScaleName, circumstances
-from ..registry import Claim, Inputs, UntrainedExperiment, check_configuration
+from ..document_speed import RATE, RATIO, speed_measurements
+from ..experiment import check_same_plan
+from ..inputs import Inputs
+from ..records import Measurement, Paper, Record
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check
+from ..rules import every_round_at_least, rule
+from ..statistics import UNDECIDED, Check, decide
+from ..untrained_experiment import UntrainedExperiment
 
 NAME = "long-documents"
 SIZES: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ SIZES: dict[str, dict[str, Any]] = {
 all-MiniLM-L6-v2 at ``cpu``. k of the Linformers, W of those with a local window."""
 LONGEST_WITH_WARM_UP = 4096
 """n up to which a round that is not recorded comes first; a round of longer documents takes minutes."""
-RATE, RATIO, PEAK, PER_TOKEN = "documents_per_second", "time_ratio", "peak_bytes", "bytes_per_token"
+PEAK, PER_TOKEN = "peak_bytes", "bytes_per_token"
 TOLERANCE = {"ratio of times": 0.25, "bytes per token": 0.25}
 PACKAGES = ("transformers", "onnx", "onnxscript", "onnxruntime")
 
@@ -89,7 +89,7 @@ def _memory_checks(record: Record) -> list[Check]:
     if first is None or last is None:
         return [Check(UNDECIDED, f"{of} was not measured")]
     growth = last.value / first.value
-    return [Check(HOLDS if growth <= most else FAILS, f"{of}: {growth:.2f}; needs ≤ {most:g}")]
+    return [decide(growth <= most, f"{of}: {growth:.2f}; needs ≤ {most:g}")]
 
 
 _OURS = "Our Linformer is that of PyTorch without a local window, k = 256, layerwise sharing"
@@ -133,29 +133,21 @@ class LongDocuments(UntrainedExperiment):
         return f"{len(models.MODELS)} models, {len(lengths)} lengths, {min(rounds)} to {max(rounds)} rounds"
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_configuration(record, {"sizes": SIZES[record.scale]})
+        check_same_plan(record, {"sizes": SIZES[record.scale]})
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        start, sizes = time.monotonic(), SIZES[scale]
+        started, sizes = time.monotonic(), SIZES[scale]
         with num_threads(sizes["threads"]):
             clock, measurements = choose_clock("cpu"), []
             for n, rounds in zip(sizes["lengths"], sizes["rounds"]):
                 measurements += _measure_length(n, rounds, sizes, clock)
-        record = Record(
-            identifier=f"{NAME}-{scale}",
-            experiment=NAME,
-            made_by="reproduce",
-            claim="Documents per second and peak memory of Linformers, their Transformer, ModernBERT, Longformer and "
-            "BigBird, of equal width and depth",
-            paper=Paper(where="not in the paper, whose Table 3 has a Transformer on a GPU"),
-            measurements=measurements,
-            commit=current_commit(),
-            configuration={**json.loads(json.dumps({"sizes": sizes})), "threads": sizes["threads"], "clock": clock},
-            seconds=round(time.monotonic() - start, 3),
-            tolerance=TOLERANCE,
-            **circumstances("none: random tokens", command, cast(ScaleName, scale)),
+        claim = (
+            "Documents per second and peak memory of Linformers, their Transformer, ModernBERT, Longformer and "
+            "BigBird, of equal width and depth"
         )
-        return [record]
+        configuration = {"sizes": sizes, "threads": sizes["threads"], "clock": clock}
+        paper = Paper(where="not in the paper, whose Table 3 has a Transformer on a GPU")
+        return [self.record(scale, command, started, claim, measurements, configuration, TOLERANCE, paper=paper)]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [make(record) for record in records for make in (_speed_table, _ratio_table, _memory_table)]
@@ -167,38 +159,20 @@ class LongDocuments(UntrainedExperiment):
 
 def _measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Measurement]:
     """Times of all models in turn, then the memory of each."""
-    documents, found = max(1, sizes["tokens"] // n), []
+    found: list[Measurement] = []
     names = [name for name in models.MODELS if not models.why_omitted(name, n)]
     with TemporaryDirectory() as folder:
         graphs = Path(folder)
         models.write_graphs(graphs, n, sizes)
-        seconds = _time_length(names, n, rounds, sizes, clock, graphs)
+        warm_up = int(n <= LONGEST_WITH_WARM_UP)
+        seconds = models.time_models(names, n, sizes, rounds, clock, graphs, warm_up)
         for name in names:
             peak, added = models.measure_memory(name, n, sizes, graphs)
             at: dict[str, Any] = {"model": name, "n": n}
             found.append(Measurement(metric=PEAK, **at, **single_value(peak, "bytes")))
             found.append(Measurement(metric=PER_TOKEN, **at, **single_value(added / n, "bytes per token")))
-    for name, times in seconds.items():
-        rate = summarize([documents / each for each in times])
-        found.append(Measurement(metric=RATE, model=name, n=n, **spread(rate, "documents per second")))
-        if name in models.OURS:
-            for other in (each for each in OTHERS if each in seconds):
-                ratio = spread(ratio_spread(seconds[other], times), "ratio of times")
-                found.append(Measurement(metric=RATIO, model=name, baseline=other, n=n, **ratio))
-    return found
-
-
-@torch.inference_mode()
-def _time_length(
-    names: Sequence[str], n: int, rounds: int, sizes: dict[str, Any], clock: str, graphs: Path
-) -> dict[str, list[float]]:
-    """Seconds of each model in each round."""
-    tokens, runs = models.build_tokens(max(1, sizes["tokens"] // n), n, sizes), {}
-    for name in names:
-        call = models.build_call(name, n, sizes, graphs)
-        call(tokens[:1, : models.WARM_UP])
-        runs[name] = partial(call, tokens)
-    return time_interleaved(runs, rounds, warm_up=int(n <= LONGEST_WITH_WARM_UP), clock=clock)
+    pairs = [(name, other) for name in names if name in models.OURS for other in OTHERS if other in seconds]
+    return [*found, *speed_measurements(seconds, pairs, models.count_documents(n, sizes), n)]
 
 
 def _names(record: Record) -> list[str]:

@@ -10,7 +10,6 @@ as in 2020, and nothing is computed in chunks, as on a GPU. E and F start as in 
 windows weight and mask their scores, which equation (7) does not and which takes memory.
 """
 
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,14 +20,13 @@ from torch import nn
 from ...benchmark import inference
 from ...benchmark.encoders import build_materialized, build_transformer
 from .. import paper
-from ..cells import evidence, single_value
+from ..cells import single_value
+from ..claim import Claim, EarlierRule
 from ..counting_experiment import CountingExperiment
-from ..records import Measurement, Record
-from ..registry import Claim, EarlierRule
+from ..records import Measurement, Paper, Record
 from ..report.charts import Chart
 from ..report.tables import Table
-from ..statistics import Verdict
-from .table_3 import half_cells, half_chart, half_tables, rule_of
+from .table_3 import half_cells, half_chart, half_rule, half_tables
 
 SIZES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = {
     "smoke": ((256, 512), (64, 128), dict(layers=2, embed_dim=64, heads=2)),
@@ -82,12 +80,6 @@ def describe_too_long(record: Record) -> list[str]:
     return remarks
 
 
-def memory_verdict(records: Sequence[Record], scale: str) -> Verdict:
-    verdict = rule_of("memory", "memory-*", "memory")(records, scale)
-    used = [r for r in evidence(records, "memory", scale) if r.identifier in verdict.records]
-    return replace(verdict, remarks=[*verdict.remarks, *(text for r in used for text in describe_too_long(r))])
-
-
 _FIRST = "Holds if in every cell of the paper that was measured its largest batch is larger; "
 MEMORY = Claim(
     "table-3-memory",
@@ -98,7 +90,7 @@ MEMORY = Claim(
     "sentence of the Transformer fits; and if it is the more so, for each k from the shortest n to the longest, and "
     "for each n from the largest k to the smallest, with no step down. Does not hold if it is not larger, in one cell, "
     "or if a step goes down.",
-    memory_verdict,
+    half_rule("memory", "memory-*", "memory", describe_too_long),
     (
         EarlierRule(
             _FIRST + "does not hold if it is not, in one.", "2026-11-22", True, "The claim names the order of n and k."
@@ -116,27 +108,16 @@ MEMORY = Claim(
 )
 
 
-def count(scale: str, command: str) -> Record:
-    start = time.monotonic()
+def _configuration(scale: str) -> dict[str, Any]:
     lengths, dims, shape = SIZES[scale]
-    return CountingExperiment.record(
-        "memory",
-        scale,
-        command,
-        start,
-        list(count_batches(scale)),
-        {"where": "section 5.3, Table 3 (right)"},
-        "Largest batches of a forward pass, and bytes per sentence, of a Transformer and of Linformers with layerwise "
-        "sharing, counted without a GPU",
-        {
-            **shape,
-            "dtype": DTYPE,
-            "memory_gib": inference.PAPER_MEMORY_GIB,
-            "lengths": list(lengths),
-            "dimensions": list(dims),
-            "conditions": CONDITIONS.format(**shape),
-        },
-    )
+    return {
+        **shape,
+        "dtype": DTYPE,
+        "memory_gib": inference.PAPER_MEMORY_GIB,
+        "lengths": list(lengths),
+        "dimensions": list(dims),
+        "conditions": CONDITIONS.format(**shape),
+    }
 
 
 class Memory(CountingExperiment):
@@ -150,4 +131,16 @@ class Memory(CountingExperiment):
         return half_cells("memory", records)
 
 
-EXPERIMENTS = (Memory("memory", "Table 3, memory", [MEMORY], tuple(SIZES), count),)
+EXPERIMENTS = (
+    Memory(
+        "memory",
+        "Table 3, memory",
+        [MEMORY],
+        tuple(SIZES),
+        count_batches,
+        "Largest batches of a forward pass, and bytes per sentence, of a Transformer and of Linformers with layerwise "
+        "sharing, counted without a GPU",
+        Paper(where="section 5.3, Table 3 (right)"),
+        _configuration,
+    ),
+)

@@ -6,9 +6,9 @@ Usage:
 """
 
 import math
-import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
@@ -18,11 +18,11 @@ from ...benchmark.encoders import build_transformer
 from ...benchmark.flops import count_flops
 from ...config import LinformerConfig
 from ...modules import LinformerEncoder
-from ..cells import rule
+from ..claim import Claim
 from ..counting_experiment import CountingExperiment
-from ..records import Measurement, Record
-from ..registry import Claim
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check
+from ..records import Measurement, Paper, Record
+from ..rules import rule
+from ..statistics import HOLDS, UNDECIDED, Check, decide
 
 SAME_COUNT = 1.05
 """Maximum ratio of operations per token at the longest and the shortest n of a linear layer."""
@@ -67,8 +67,8 @@ def checks(record: Record) -> list[Check]:
     first, before, last = lengths[0], lengths[-2], lengths[-1]
     ratio = counts[last, "linformer"] / counts[first, "linformer"]
     power = math.log(counts[last, "transformer"] / counts[before, "transformer"]) / math.log(last / before)
-    flat = Check(
-        HOLDS if ratio <= SAME_COUNT else FAILS,
+    flat = decide(
+        ratio <= SAME_COUNT,
         f"linformer: operations per token, n = {last} / n = {first}: {ratio:.3g}; needs ≤ {SAME_COUNT:g}",
     )
     text = f"transformer: operations per token grow as n^{power:.2f} from n = {before} to {last}; needs ≥ {ALMOST_ALL}"
@@ -87,19 +87,20 @@ CLAIM = Claim(
 )
 
 
-def count(scale: str, command: str) -> Record:
-    start = time.monotonic()
+def _configuration(scale: str) -> dict[str, Any]:
     width, heads, k, lengths = SIZES[scale]
-    return CountingExperiment.record(
+    return {"width": width, "heads": heads, "k": k, "lengths": list(lengths)}
+
+
+EXPERIMENTS = (
+    CountingExperiment(
         "operations",
-        scale,
-        command,
-        start,
-        list(count_operations(scale)),
-        {"where": "Table 1"},
-        f"Operations per token of the matrix products of a layer, forward pass, k = {k}",
-        {"width": width, "heads": heads, "k": k, "lengths": list(lengths)},
-    )
-
-
-EXPERIMENTS = (CountingExperiment("operations", "Table 1, in operations", [CLAIM], tuple(SIZES), count),)
+        "Table 1, in operations",
+        [CLAIM],
+        tuple(SIZES),
+        count_operations,
+        "Operations per token of the matrix products of a layer, forward pass, by n",
+        Paper(where="Table 1"),
+        _configuration,
+    ),
+)

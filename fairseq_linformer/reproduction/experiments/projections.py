@@ -6,6 +6,7 @@ Usage:
     fairseq-linformer reproduce projections --scale cpu --data TEXT
 """
 
+from ..claim import Claim
 from ..comparisons import (
     CONVERGED,
     CONVERGENCE_ADDED,
@@ -20,7 +21,6 @@ from ..comparisons import (
     replaced_rule,
 )
 from ..records import Record
-from ..registry import Claim
 from ..runs import Model, Models, compared_run, default_start
 from ..scales import Scale
 from ..training import TrainingExperiment

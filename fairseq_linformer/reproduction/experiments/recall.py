@@ -8,20 +8,20 @@ Usage:
 Start the command once per core; the processes share the runs.
 """
 
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-import numpy as np
 import torch
-from scipy import stats
 
 from ...machine import current_commit
+from ..claim import Claim
+from ..experiment import Experiment, Unfinished, check_same_plan
+from ..inputs import Inputs
 from ..recall_runs import (
     EVALUATION_SEED,
     FULL,
@@ -38,28 +38,14 @@ from ..recall_runs import (
     read_run,
     write_run,
 )
-from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances, select_reproduced
-from ..registry import Claim, Experiment, Inputs, Unfinished
+from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances
 from ..report.charts import Chart, Series
 from ..report.tables import Table
+from ..rules import rule
 from ..runs import default_start
 from ..scoring import rules_before_runs
 from ..shared_work import Unit, describe_unfinished, work_through
-from ..statistics import (
-    CONFIDENCE,
-    FAILS,
-    HOLDS,
-    MIN_SEEDS,
-    UNDECIDED,
-    Check,
-    Estimate,
-    Evaluate,
-    Verdict,
-    combine_records,
-    not_measured,
-    wilson,
-)
-from ..training import check_same_plan
+from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Evaluate, student_interval, wilson
 
 NAME, LONG = "recall", "recall-long"
 DATA = "none: random sequences, seeds in the configuration"
@@ -96,7 +82,7 @@ def full_checks(record: Record, n: int) -> list[Check]:
 
 
 def control_checks(record: Record, n: int) -> list[Check]:
-    """With k = 1, no local window is more than 5 points better than a guess, with any seed."""
+    """A model of k = 1, whatever its local window and seed, is at most 5 points better than a guess."""
     limit = record.configuration["chance"] + ABOVE_CHANCE
     return [estimate(m).at_most(limit) for m in accuracies(record, k=1, n=n)]
 
@@ -106,10 +92,8 @@ def mean_difference(after: Sequence[Measurement], before: Sequence[Measurement])
     if [m.seed for m in after] != [m.seed for m in before] or len(after) < MIN_SEEDS:
         return None
     values = [a.value - b.value for a, b in zip(after, before)]
-    mean, error = float(np.mean(values)), float(stats.sem(values))
-    low, high = stats.t.interval(CONFIDENCE, len(values) - 1, loc=mean, scale=error) if error else (mean, mean)
     text = f"n = {after[0].n}, accuracy of {after[0].model} less that of {before[0].model}"
-    return Estimate(mean, float(low), float(high), text, f"{len(values)} seeds")
+    return Estimate(*student_interval(values), text, f"{len(values)} seeds")
 
 
 def increase_checks(record: Record, n: int) -> list[Check]:
@@ -133,7 +117,7 @@ def increase_checks(record: Record, n: int) -> list[Check]:
     return checks
 
 
-def rule(name: str, checks_of, needs_full: bool = True) -> Evaluate:
+def recall_rule(name: str, checks_of: Callable[[Record, int], list[Check]], needs_full: bool = True) -> Evaluate:
     """A rule on the records of an experiment.
 
     Args:
@@ -153,11 +137,7 @@ def rule(name: str, checks_of, needs_full: bool = True) -> Evaluate:
                 found += checks_of(record, n)
         return found
 
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, name, scale)
-        return combine_records(found, checks) if found else not_measured(f"{name}-{scale}")
-
-    return evaluate
+    return rule(name, f"{name}-*", checks)
 
 
 _PRECONDITION = (
@@ -179,7 +159,7 @@ def claims(name: str, where: str, order: str) -> tuple[Claim, ...]:
             "Accuracy on new sequences, one query of each, 95 % interval by Wilson: holds if with every seed, at every "
             "n, the interval is above 95 %; does not hold if with one it is at most 95 %; otherwise not enough "
             "evidence.",
-            rule(name, full_checks, needs_full=False),
+            recall_rule(name, full_checks, needs_full=False),
         ),
         Claim(
             f"{name}-control",
@@ -188,7 +168,7 @@ def claims(name: str, where: str, order: str) -> tuple[Claim, ...]:
             f"Accuracy as in {name}-full: holds if with every seed, n and local window the upper end of the interval "
             "of k = 1 is at most 5 points above a guess; does not hold if with one the lower end is more; otherwise "
             f"not enough evidence.{_PRECONDITION.format(name)}",
-            rule(name, control_checks),
+            recall_rule(name, control_checks),
         ),
         Claim(
             f"{name}-k",
@@ -199,7 +179,7 @@ def claims(name: str, where: str, order: str) -> tuple[Claim, ...]:
             f"95 % interval. Holds if no interval is below -1 point, and that of n / 2 to k = 1 is above "
             f"0; does not hold if one is below -1 point, or that of n / 2 to k = 1 at or below 0; "
             f"otherwise, or with fewer than {MIN_SEEDS} seeds, not enough evidence.{_PRECONDITION.format(name)}",
-            rule(name, increase_checks),
+            recall_rule(name, increase_checks),
         ),
     )
 
@@ -231,7 +211,7 @@ class RecallExperiment(Experiment):
         values = {name: value for name, value in asdict(sizes).items() if earlier.get(name) != value}
         plan = {**values, "tasks": [asdict(task) for task in tasks], "chance": tasks[0].chance}
         plan |= {"evaluation_seed": EVALUATION_SEED, "default_start": default_start()}
-        return cast(dict[str, Any], json.loads(json.dumps(plan)))
+        return plan
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
         check_same_plan(record, self.configuration(record.scale), DATA)
@@ -268,7 +248,7 @@ class RecallExperiment(Experiment):
             print(f"{run.name}: {found['recalled'] / sizes.sequences:.1%}, {found['seconds']:.0f} s", file=sys.stderr)
             write_run(path, {"plan": describe_run(run, sizes), "commit": current_commit(), **found})
 
-        return Unit(run.name, path.exists, is_ready, train)
+        return Unit(run.name, path.exists, train, is_ready)
 
     def _record(
         self, scale: str, finished: dict[RecallRun, dict[str, Any]], rules: dict[str, str], command: str

@@ -5,7 +5,6 @@ Usage:
     fairseq-linformer reproduce parameters --scale cpu
 """
 
-import time
 from argparse import Namespace
 from collections.abc import Iterator
 
@@ -16,11 +15,11 @@ from ...models import LinformerRobertaModel
 from ...models.stub_task import StubTask
 from ...modules.projection import count_matrices, learned_projections
 from ...planning.planned_run import VOCAB_SIZE
-from ..cells import rule
+from ..claim import Claim
 from ..counting_experiment import CountingExperiment
-from ..records import Measurement, Record
-from ..registry import Claim
-from ..statistics import FAILS, HOLDS, Check
+from ..records import Measurement, Paper, Record
+from ..rules import rule
+from ..statistics import Check, decide
 
 PRINTED = {"headwise": 24, "key-value": 12, "layerwise": 1}
 """Distinct matrices at 12 layers and 12 heads."""
@@ -55,10 +54,8 @@ def checks(record: Record) -> list[Check]:
     found = []
     for sharing, printed in record.paper.value.items():
         (m,) = record.select("matrices", sharing=sharing)
-        outcome = HOLDS if m.value == printed else FAILS
-        found.append(
-            Check(outcome, f"{sharing}: {m.value:g} {'matrix' if m.value == 1 else 'matrices'} (paper: {printed})")
-        )
+        text = f"{sharing}: {m.value:g} {'matrix' if m.value == 1 else 'matrices'} (paper: {printed})"
+        found.append(decide(m.value == printed, text))
     return found
 
 
@@ -71,18 +68,15 @@ CLAIM = Claim(
 )
 
 
-def count(scale: str, command: str) -> Record:
-    start = time.monotonic()
-    return CountingExperiment.record(
+EXPERIMENTS = (
+    CountingExperiment(
         "parameters",
-        scale,
-        command,
-        start,
-        list(count_parameters()),
-        {"value": PRINTED, "where": "section 4, additional efficiency techniques"},
+        "Shared projections",
+        [CLAIM],
+        ("smoke", "cpu"),
+        lambda scale: count_parameters(),
         "Matrices E and F, and parameters, of a model of base size by sharing, n = 512, k = 256",
-        {"n": N, "k": K, "layers": 12, "heads": 12},
-    )
-
-
-EXPERIMENTS = (CountingExperiment("parameters", "Shared projections", [CLAIM], ("smoke", "cpu"), count),)
+        Paper(where="section 4, additional efficiency techniques", value=PRINTED),
+        lambda scale: {"n": N, "k": K, "layers": 12, "heads": 12},
+    ),
+)

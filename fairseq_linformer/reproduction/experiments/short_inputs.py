@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..converted_encoders import Conversion, ConvertedEncoders, last_share, rule_of
+from ..claim import Claim
+from ..converted_encoders import Conversion, ConvertedEncoders, last_share
 from ..encoder_models import GRADED, STAGGERED, EncoderModel
 from ..records import Record
-from ..registry import Claim
 from ..report.charts import Chart, Series
 from ..report.tables import Table
-from ..statistics import FAILS, HOLDS, Check
+from ..rules import rule
+from ..statistics import Check, decide
 
 NAME = "short-inputs"
 STARTS = (STAGGERED, GRADED)
@@ -69,7 +70,7 @@ def exact_checks(record: Record) -> list[Check]:
         for n in (n for n in sizes.lengths if n <= sizes.k // 2):
             share = share_of(record, GRADED, window, n)
             text = f"n = {n}, W = {window}: {share:.4f}; needs ≥ {EXACT}"
-            checks.append(Check(HOLDS if share >= EXACT else FAILS, text))
+            checks.append(decide(share >= EXACT, text))
     return checks
 
 
@@ -81,10 +82,10 @@ def graded_checks(record: Record) -> list[Check]:
             graded, staggered = (share_of(record, start, window, n) for start in (GRADED, STAGGERED))
             text = f"n = {n}, W = {window}: graded {graded:.3f}, staggered {staggered:.3f}"
             if n < sizes.max_positions:
-                checks.append(Check(HOLDS if graded > staggered else FAILS, f"{text}; needs more"))
+                checks.append(decide(graded > staggered, f"{text}; needs more"))
             else:
                 is_near = graded >= staggered - MOST_LOST
-                checks.append(Check(HOLDS if is_near else FAILS, f"{text}; may lose {MOST_LOST:g}"))
+                checks.append(decide(is_near, f"{text}; may lose {MOST_LOST:g}"))
     return checks
 
 
@@ -97,7 +98,7 @@ CLAIMS = (
         "A converted encoder keeps its features on inputs of at most k / 2 tokens.",
         f"Graded windows, untrained: holds if at each length up to k / 2 and each W at least {EXACT} of the variance "
         f"of the last layer survives on held-out text; otherwise does not hold.{_KNOWN}",
-        rule_of(NAME, exact_checks),
+        rule(NAME, f"{NAME}-*", exact_checks),
     ),
     Claim(
         f"{NAME}-graded",
@@ -107,7 +108,7 @@ CLAIMS = (
         "Share of the variance of the last layer on held-out text, untrained: holds if at each length below N and each "
         f"W graded windows keep more than staggered ones, and at N at most {MOST_LOST:g} less; otherwise does not "
         f"hold.{_KNOWN}",
-        rule_of(NAME, graded_checks),
+        rule(NAME, f"{NAME}-*", graded_checks),
     ),
 )
 

@@ -17,10 +17,12 @@ from ...benchmark.flops import utilization
 from ...benchmark.models import PYPI_MODELS, missing_requirement
 from ...benchmark.timing import Spread, ratio_spread, summarize
 from ...benchmark.train_process import ProcessCell, SharesCell
-from ..cells import Cell, CellExperiment, CellKind, evidence, setting, single_value, spread
+from ..cells import Cell, CellExperiment, CellKind, setting, single_value, spread
+from ..claim import Claim, EarlierRule
+from ..inputs import Inputs
 from ..records import Measurement, Record
-from ..registry import Claim, EarlierRule, Inputs
 from ..report.tables import Table
+from ..rules import evidence
 from ..statistics import FAILS, HOLDS, Check, Evaluate, Verdict, combine, not_measured
 from .table_1 import GPU, SMOKE
 
@@ -256,7 +258,7 @@ INFERENCE = (
 )
 
 
-def rule_of(bounds: Sequence[Bound]) -> Evaluate:
+def rule(bounds: Sequence[Bound]) -> Evaluate:
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
         found = [pair for bound in bounds if (pair := bound.check(records, scale))]
         if not found:
@@ -278,7 +280,7 @@ CLAIMS = (
         "this project: benchmark training",
         "A training step takes less time and memory than with the authors' code.",
         _RULE,
-        rule_of(TRAINING),
+        rule(TRAINING),
         (
             EarlierRule(
                 f"{_EARLIER}, and one for training in bf16 at n = 512: the authors' time is at least 1.5 times ours.",
@@ -294,7 +296,7 @@ CLAIMS = (
         "A finetuning process is at least twice as fast as the authors', and nearly as fast as RoBERTa's, on short "
         "sentences.",
         _RULE,
-        rule_of(PROCESS),
+        rule(PROCESS),
         (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
     Claim(
@@ -302,7 +304,7 @@ CLAIMS = (
         "this project: benchmark inference",
         "Inference on long inputs is several times as fast as RoBERTa's.",
         _RULE,
-        rule_of(INFERENCE),
+        rule(INFERENCE),
         (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
 )

@@ -7,6 +7,7 @@ Usage:
 
 from dataclasses import replace
 
+from ..claim import Claim
 from ..comparisons import (
     EARLIER_GROUNDS,
     EARLIER_KNOWN,
@@ -21,7 +22,6 @@ from ..comparisons import (
     replaced_rule,
 )
 from ..records import Record
-from ..registry import Claim
 from ..runs import Model, Models, as_authors, compared_run
 from ..scales import Scale
 from ..training import TrainingExperiment

@@ -10,13 +10,14 @@ TEXT is written by ``prepare pretraining`` with the encoder's tokenizer.
 from collections.abc import Sequence
 from typing import Any
 
-from ..converted_encoders import METRIC, Conversion, ConvertedEncoders, last_share, rule_of
+from ..claim import Claim
+from ..converted_encoders import METRIC, Conversion, ConvertedEncoders, last_share
 from ..encoder_models import STAGGERED, EncoderModel
 from ..records import Record
-from ..registry import Claim
 from ..report.charts import Chart, Series
 from ..report.tables import Table
-from ..statistics import FAILS, HOLDS, Check
+from ..rules import rule
+from ..statistics import Check, decide
 from .local_window import K_DIVISORS, REACHES, label
 
 NAME = "survival"
@@ -46,7 +47,7 @@ def window_checks(record: Record) -> list[Check]:
         for k in (n // divisor for divisor in K_DIVISORS):
             shares = last_shares(record, n, k)
             text = f"n = {n}, k = {k}, last layer: W = 4 keeps {shares[4]:.3f}, W = 0 {shares[0]:.3f}; needs more"
-            checks.append(Check(HOLDS if shares[4] > shares[0] else FAILS, text))
+            checks.append(decide(shares[4] > shares[0], text))
     return checks
 
 
@@ -56,7 +57,7 @@ def near_checks(record: Record) -> list[Check]:
     for n in lengths_of(record):
         share = last_shares(record, n, n // 4)[REACHES[-1]]
         text = f"n = {n}, k = {n // 4}, W = {REACHES[-1]}, last layer keeps {share:.3f}; needs ≥ {NEAR:g}"
-        checks.append(Check(HOLDS if share >= NEAR else FAILS, text))
+        checks.append(decide(share >= NEAR, text))
     return checks
 
 
@@ -67,7 +68,7 @@ def projection_checks(record: Record) -> list[Check]:
         ours, control = (last_shares(record, n, k) for k in (n // 4, 1))
         for reach in REACHES[1:]:
             text = f"n = {n}, W = {reach}, last layer: k = {n // 4} keeps {ours[reach]:.3f}, k = 1 {control[reach]:.3f}"
-            checks.append(Check(HOLDS if ours[reach] > control[reach] else FAILS, f"{text}; needs more"))
+            checks.append(decide(ours[reach] > control[reach], f"{text}; needs more"))
     return checks
 
 
@@ -78,7 +79,7 @@ CLAIMS = (
         "Without training, exact neighbors keep more of a pretrained encoder than staggered windows alone.",
         "Share of the variance of the last layer's features on held-out text: holds if at every n and k (n / 8, n / 4, "
         "n / 2) that of W = 4 is above that of W = 0; otherwise does not hold.",
-        rule_of(NAME, window_checks),
+        rule(NAME, f"{NAME}-*", window_checks),
     ),
     Claim(
         "survival-near",
@@ -86,7 +87,7 @@ CLAIMS = (
         "Without training, staggered k = n / 4 with 16 exact neighbors per side keeps most of a pretrained encoder.",
         f"As survival-window: holds if at every n the share of the last layer is at least {NEAR:g}; otherwise does not "
         "hold. Prototypes with 0.82 to 0.87 were known when the bound was set.",
-        rule_of(NAME, near_checks),
+        rule(NAME, f"{NAME}-*", near_checks),
     ),
     Claim(
         "survival-projections",
@@ -94,7 +95,7 @@ CLAIMS = (
         "Next to exact neighbors, staggered E and F keep more of a pretrained encoder than one average of the text.",
         "As survival-window: holds if at every n, for W = 4 and W = 16, the share of the last layer at k = n / 4 is "
         "above that of k = 1; otherwise does not hold.",
-        rule_of(NAME, projection_checks),
+        rule(NAME, f"{NAME}-*", projection_checks),
     ),
 )
 

@@ -13,12 +13,13 @@ from typing import Any
 from ...benchmark import scaling
 from ...benchmark.timing import summarize
 from .. import paper
-from ..cells import Cell, CellExperiment, CellKind, rule, single_value, spread
+from ..cells import Cell, CellExperiment, CellKind, single_value, spread
+from ..claim import Claim, EarlierRule
 from ..paper import CellResult
 from ..records import Measurement, Record
-from ..registry import Claim, EarlierRule
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
+from ..rules import rule
 from ..statistics import HOLDS, UNDECIDED, Check, Estimate
 
 LINEAR, QUADRATIC = 1.15, 1.5

@@ -11,22 +11,36 @@ from dataclasses import replace
 from statistics import mean
 
 from .. import paper
-from ..accuracies import ABOVE_CHANCE, Accuracies, Model, difference, near_chance
+from ..accuracies import ABOVE_CHANCE, Accuracies, Model, near_chance
+from ..claim import Claim, EarlierRule
 from ..finetuning_experiment import FinetuningExperiment
 from ..paper import AVERAGE, CellResult
 from ..paper_table_2 import PaperTable2
 from ..records import Measurement, Record
-from ..registry import Claim, EarlierRule
 from ..report.tables import MISSING, Table, spread_cells
 from ..runs import WINDOWS, default_start, fill_defaults
-from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Evaluate, Verdict, combine, not_measured
+from ..statistics import (
+    FAILS,
+    HOLDS,
+    MIN_SEEDS,
+    UNDECIDED,
+    Check,
+    Estimate,
+    Evaluate,
+    Measured,
+    Verdict,
+    combine,
+    compare,
+    difference_of_extremes,
+    not_measured,
+)
 
 POINT = 1.0
 """Of accuracy, in percent: "comparable", "similar"."""
 SHARINGS = ("headwise", "key-value", "layerwise")
 
 
-def rule_of(checks_of: Callable[[Accuracies], list[Check]], needs_learning: bool = False) -> Evaluate:
+def rule(checks_of: Callable[[Accuracies], list[Check]], needs_learning: bool = False) -> Evaluate:
     """
     Args:
         needs_learning: compare pretrained models. Nothing is decided if pretraining does not raise RoBERTa's accuracy:
@@ -57,18 +71,21 @@ def _earlier_windows(records: Iterable[Record]) -> list[str]:
     return []
 
 
+def _check_difference(a: Measured, b: Measured, text: str, check: Callable[[Estimate], Check]) -> list[Check]:
+    """The check of a - b; what is missing if one is not measured."""
+    return compare(a, b, lambda x, y: check(difference_of_extremes(x, y, text)))
+
+
 def _missing_learning(found: Accuracies) -> list[Check]:
     """Why the RoBERTa of the shortest n shows no effect of pretraining; nothing where it does, or was not finetuned
     from scratch."""
     roberta = Model(found.n)
     if not found.has_scratch(roberta):
         return []
-    averages = [found.average(roberta), found.average(roberta, scratch=True)]
-    if missing := [check for average in averages if isinstance(average, list) for check in average]:
-        return missing
     text = f"mean: {roberta.name}, pretrained minus from scratch"
-    check = difference(averages[0], averages[1], text).more_than(0.0)
-    return [] if check.outcome == HOLDS else [Check(UNDECIDED, check.text)]
+    pair = found.average(roberta), found.average(roberta, scratch=True)
+    checks = _check_difference(*pair, text, lambda gained: gained.more_than(0.0))
+    return [Check(UNDECIDED, check.text) for check in checks if check.outcome != HOLDS]
 
 
 def comparable(found: Accuracies) -> list[Check]:
@@ -78,10 +95,9 @@ def comparable(found: Accuracies) -> list[Check]:
     checks: list[Check] = []
     for task in found.learned_tasks:
         for model in [m for m in quarter if m in found.models] or quarter[:1]:
-            pair = [found.accuracy(task, Model(found.n)), found.accuracy(task, model)]
-            missing = [each for each in pair if isinstance(each, Check)]
+            pair = found.accuracy(task, Model(found.n)), found.accuracy(task, model)
             text = f"{task}: RoBERTa minus {model.name}"
-            checks += missing or [difference(pair[0], pair[1], text).at_most(POINT)]
+            checks += _check_difference(*pair, text, lambda lost: lost.at_most(POINT))
     return list(dict.fromkeys(checks))
 
 
@@ -92,7 +108,7 @@ def half_beats_roberta(found: Accuracies) -> list[Check]:
     if roberta not in averages:
         return missing
     checks = [
-        difference(average, averages[roberta], f"mean: {model.name} minus RoBERTa").more_than(0.0)
+        difference_of_extremes(average, averages[roberta], f"mean: {model.name} minus RoBERTa").more_than(0.0)
         for model, average in averages.items()
         if model != roberta
     ]
@@ -117,13 +133,13 @@ def layerwise_is_best(found: Accuracies) -> list[Check]:
     for model in others:
         if model in averages and layerwise in averages:
             text = f"mean: {layerwise.name} minus {model.name}"
-            checks.append(difference(averages[layerwise], averages[model], text).more_than(0.0))
+            checks.append(difference_of_extremes(averages[layerwise], averages[model], text).more_than(0.0))
     return checks
 
 
 def layerwise_rule(records: Sequence[Record], scale: str) -> Verdict:
     """With a remark if E and F are initialized differently, which may explain a difference."""
-    verdict = rule_of(layerwise_is_best, needs_learning=True)(records, scale)
+    verdict = rule(layerwise_is_best, needs_learning=True)(records, scale)
     used = [record for record in records if record.identifier in verdict.records]
     starts = {model.sharing: start_of(record) for record in used if (model := Model.from_record(record)).k}
     if len(set(starts.values())) < 2:
@@ -149,7 +165,7 @@ def longer_is_similar(found: Accuracies) -> list[Check]:
     for short, long in complete:
         if short in averages and long in averages:
             text = f"mean: {long.name} minus {short.name}"
-            checks.append(difference(averages[long], averages[short], text).within(-POINT, POINT))
+            checks.append(difference_of_extremes(averages[long], averages[short], text).within(-POINT, POINT))
     return checks
 
 
@@ -165,10 +181,9 @@ def pretraining_helps(found: Accuracies) -> list[Check]:
     checks = []
     for task in found.tasks:
         for model in models:
-            pair = [found.accuracy(task, model), found.accuracy(task, model, scratch=True)]
-            missing = [each for each in pair if isinstance(each, Check)]
+            pair = found.accuracy(task, model), found.accuracy(task, model, scratch=True)
             text = f"{task}: {model.name}, pretrained minus from scratch"
-            checks += missing or [difference(pair[0], pair[1], text).more_than(0.0)]
+            checks += _check_difference(*pair, text, lambda gained: gained.more_than(0.0))
     return checks
 
 
@@ -217,7 +232,7 @@ CLAIMS = (
         "Finetuned, the Linformer is comparable to RoBERTa.",
         "Holds if on each task the Linformer of k = n / 4, with each sharing that was finetuned, is at most "
         f"{POINT:g} point of accuracy below RoBERTa; does not hold if it is further below on one." + _COMPARED,
-        rule_of(comparable, needs_learning=True),
+        rule(comparable, needs_learning=True),
         _history(
             "Holds if on each task each Linformer is at most 1 point of accuracy below the RoBERTa of its n; does not "
             f"hold if it is further below on one; by {_SEEDS_FIRST}.",
@@ -233,7 +248,7 @@ CLAIMS = (
         "Holds if the mean accuracy over tasks of a Linformer of k = n / 2, with one of the three sharings, is above "
         "RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others); does not hold if "
         "it is with none that was finetuned." + _COMPARED,
-        rule_of(half_beats_roberta, needs_learning=True),
+        rule(half_beats_roberta, needs_learning=True),
         _history(
             f"{_HALF}none of the three it is; by {_SEEDS_FIRST}.",
             f"{_HALF}none that was finetuned it is; by {_SEEDS}.{_LEARNED}",
@@ -258,7 +273,7 @@ CLAIMS = (
         "Pretrained at twice the n, a Linformer of the same k has similar results.",
         f"Holds if its mean accuracy over tasks is within {POINT:g} point of that at n, at k = n / 2, with each "
         "sharing that was finetuned at both; does not hold if it is further away." + _COMPARED,
-        rule_of(longer_is_similar, needs_learning=True),
+        rule(longer_is_similar, needs_learning=True),
         _history(
             f"{_SIMILAR}; does not hold if it is further away; by {_SEEDS_FIRST}.",
             f"{_SIMILAR}, with each sharing that was finetuned at both; does not hold if it is further away; by "
@@ -272,7 +287,7 @@ CLAIMS = (
         "Holds if RoBERTa and each Linformer, of those that were finetuned from scratch too, are better on each task "
         "pretrained than from scratch; does "
         f"not hold if one is not on one task; by {_SEEDS}." + _KNOWN,
-        rule_of(pretraining_helps),
+        rule(pretraining_helps),
         (
             EarlierRule(
                 "Holds if RoBERTa and each Linformer are better on each task pretrained than from scratch; does not "

@@ -6,19 +6,20 @@ Usage:
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ...benchmark import inference
 from ...benchmark.encoders import BASELINES
 from ...benchmark.timing import ratio_spread, summarize
 from .. import paper
-from ..cells import OTHER_SIZES, Cell, CellExperiment, CellKind, evidence, setting, single_value, spread
+from ..cells import Cell, CellExperiment, CellKind, setting, single_value, spread
+from ..claim import Claim
 from ..paper import TABLE_3_DIMENSIONS, CellResult
 from ..records import Measurement, Record
-from ..registry import Claim
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate, Verdict, combine_records, not_measured
+from ..rules import OTHER_SIZES, rule
+from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate
 from .table_1 import CPU, GPU, SMOKE
 
 METRICS = {"time": "time_ratio", "memory": "batch_ratio"}
@@ -80,13 +81,16 @@ def measured_cells(record: Record, half: str) -> dict[tuple[int, int], Measureme
     return {cell: by_cell[cell] for cell in printed if cell in by_cell}
 
 
-def rule_of(experiment: str, missing: str, half: str) -> Evaluate:
+def half_rule(
+    experiment: str, missing: str, half: str, remarks_of: Callable[[Record], list[str]] = lambda record: []
+) -> Evaluate:
     """More than 1 in every cell, rising with n and with a smaller k.
 
     Args:
         experiment: of the records.
         missing: name pattern of the records, for the verdict when there are none.
         half: ``time`` or ``memory``.
+        remarks_of: see ``rule``.
     """
 
     def checks(record: Record) -> list[Check]:
@@ -97,13 +101,8 @@ def rule_of(experiment: str, missing: str, half: str) -> Evaluate:
             found.append(Check(outcome, f"n = {n}, k = {k}: {half} {m.value:.3g}x (paper: {printed:g}x); needs > 1"))
         return found + _in_order(cells)
 
-    def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = [r for r in evidence(records, experiment, scale) if measured_cells(r, half)]
-        if not found:
-            return not_measured(f"{missing} of scale {scale} with a cell of Table 3")
-        return combine_records(found, checks)
-
-    return evaluate
+    missing += " with a cell of Table 3"
+    return rule(experiment, missing, checks, remarks_of, lambda record: measured_cells(record, half))
 
 
 def _in_order(cells: Mapping[tuple[int, int], Measurement]) -> list[Check]:
@@ -139,7 +138,7 @@ TIME = Claim(
     "from the largest k to the smallest, every round of the last saves more than every one of the first, and no step "
     "saves less by more than its rounds differ. Does not hold if no round is faster, in one cell, or if one step saves "
     "less by more than that.",
-    rule_of("table-3", "benchmark-inference-*", "time"),
+    half_rule("table-3", "benchmark-inference-*", "time"),
     (OTHER_SIZES,),
 )
 

@@ -14,14 +14,18 @@ from typing import Any
 from ...analysis import theorem1, theorems
 from ...files import atomic, read_json
 from ...machine import current_commit
-from ..cells import evidence, measure_in_temporary_folder, rule
+from ..cells import measure_in_temporary_folder
+from ..claim import Claim, EarlierRule
 from ..counting_experiment import DATA
+from ..experiment import Experiment
+from ..inputs import Inputs
 from ..records import Measurement, Paper, Record, circumstances, significant
-from ..registry import Claim, EarlierRule, Experiment, Inputs
 from ..report.charts import Chart, Series
 from ..report.tables import Table
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, combine_records, not_measured, wilson
+from ..rules import rule
+from ..statistics import FAILS, HOLDS, UNDECIDED, Check, wilson
 
+FOLDER = "theorems"
 EPSILON = 0.5
 """Of the tables and charts; the records have others too."""
 SIZES = {"smoke": ([16, 32], 8, 4), "cpu": ([128, 512, 2048], 64, 60)}
@@ -31,7 +35,9 @@ ROUNDING = 1e-4
 
 
 class TheoremExperiment(Experiment):
-    """A theorem on heads without a model. One run measures both theorems; each has a record of its own.
+    """A theorem on heads without a model. One run measures both theorems, and each has a record.
+
+    RUNS/SCALE/theorems/    numbers of the heads, and the commit and machine that measured them
 
     Args:
         measurements: (numbers of one source of heads, as in ``theorems.json``, the source) to measurements.
@@ -41,8 +47,6 @@ class TheoremExperiment(Experiment):
     """
 
     scales = tuple(SIZES)
-
-    has_run_folders = False
 
     def __init__(
         self,
@@ -65,8 +69,11 @@ class TheoremExperiment(Experiment):
     def cost(self, scale: str) -> str:
         return "trains nothing"
 
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        return [FOLDER] * (inputs.folder / scale / FOLDER).exists()
+
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        sources, here = measure_heads(scale, inputs.folder / scale / "theorems", command)
+        sources, here = measure_heads(scale, inputs.folder / scale / FOLDER, command)
         sources = {source: numbers for source, numbers in sources.items() if self.part in numbers}
         measurements = [m for source, numbers in sources.items() for m in self.measurements(numbers, source)]
         runs = {source: self._facts(numbers) for source, numbers in sources.items()}
@@ -107,7 +114,7 @@ def measure_heads(scale: str, folder: Path, command: str) -> tuple[dict[str, dic
         By source: ``random``, all of ``theorems.json``; ``neighbor``, theorem 1 only.
     """
     lengths, width, draws = SIZES[scale]
-    out, neighbor, where = folder / "theorems", folder / "neighbor.json", folder / "theorems.json"
+    out, neighbor, where = folder / FOLDER, folder / "neighbor.json", folder / "theorems.json"
     here = {"commit": current_commit(), **circumstances(DATA, command, scale)}
     shape = {"lengths": lengths, "width": width}
     if not ((out / theorems.NUMBERS).exists() and neighbor.exists()):  # of one commit, or measured again
@@ -127,8 +134,8 @@ def measure_heads(scale: str, folder: Path, command: str) -> tuple[dict[str, dic
 
 
 def of_summary(metric: str, summary: Mapping[str, Any], unit: str, **places: Any) -> Iterator[Measurement]:
-    """Of ``analysis.samples.summarize``: the value where there is one, and the share of heads and draws that have one
-    where some have none."""
+    """Of ``analysis.samples.summarize``: the value, if there is one. If some heads or draws lack it, also the share of
+    those that have it."""
     if summary["value"] is not None:
         value, least, most = (significant(summary[key]) for key in ("value", "least", "most"))
         interval = (least, most) if summary["count"] > 1 else None
@@ -211,12 +218,6 @@ def existence_checks(record: Record) -> list[Check]:
     return checks
 
 
-def existence_verdict(records: Sequence[Record], scale: str) -> Verdict:
-    found = [record for record in evidence(records, "theorem-1", scale) if record.select("best_rank_k")]
-    missing = not_measured(f"theorem-1* of scale {scale} with the best approximation of the theorem's rank")
-    return combine_records(found, existence_checks) if found else missing
-
-
 def chart(record: Record) -> list[Chart]:
     """The probability by k, and the bound of the proof."""
     lines: dict[tuple[str, int], list] = {}
@@ -271,7 +272,12 @@ CLAIMS = (
         "1 - 2 n exp(-(eps^2 - eps^3) k / 4); does not hold if it is below by more than its 95 % interval (Wilson, "
         "heads times columns) in one; not enough evidence if it is below within the interval. With P~ chosen after w "
         "a rank of 1 is enough, P w w^T / ||w||^2, and the theorem says nothing.",
-        existence_verdict,
+        rule(
+            "theorem-1",
+            "theorem-1* with the best approximation of the theorem's rank",
+            existence_checks,
+            applies=lambda record: record.select("best_rank_k"),
+        ),
         (
             EarlierRule(
                 "No rule of its own: theorem-1 claimed it and tested the proof's P~.",

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...analysis import theorem2
-from ..cells import rule
+from ..claim import Claim, EarlierRule
 from ..records import Measurement, Record
-from ..registry import Claim, EarlierRule
 from ..report.charts import Chart, Series
+from ..rules import rule
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check
 from .theorem_1 import EPSILON, TheoremExperiment, of_share, of_summary
 

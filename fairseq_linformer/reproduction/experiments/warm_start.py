@@ -5,6 +5,7 @@ Usage:
     fairseq-linformer reproduce warm-start --scale cpu --data TEXT
 """
 
+from ..claim import Claim
 from ..comparisons import (
     CONVERGED,
     CONVERGENCE_ADDED,
@@ -21,7 +22,6 @@ from ..comparisons import (
     replaced_rule,
 )
 from ..records import Record
-from ..registry import Claim
 from ..runs import Model, Models, Run, compared_run, run_from_scratch
 from ..scales import Scale
 from ..training import TrainingExperiment

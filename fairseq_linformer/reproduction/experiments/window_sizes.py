@@ -5,9 +5,9 @@ Usage:
     fairseq-linformer reproduce window-sizes --scale cpu --data TEXT
 """
 
+from ..claim import Claim
 from ..comparisons import EQUAL_UPDATES, Comparison, comparison, perplexity_at_most
 from ..records import Record
-from ..registry import Claim
 from ..runs import Model, Models, compared_run
 from ..scales import Scale
 from ..training import TrainingExperiment

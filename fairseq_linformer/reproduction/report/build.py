@@ -16,8 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ...files import atomic, check_can_be_written
-from .. import records as ledger
-from ..registry import Experiment, experiments
+from .. import ledger
+from ..experiment import Experiment
+from ..registry import experiments
 from ..statistics import OUTCOMES, UNMEASURED
 from ..superseded import read_superseded
 from . import sections as content

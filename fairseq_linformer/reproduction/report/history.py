@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ..claim import Claim, EarlierRule
 from ..commits import describe_commit
 from ..records import Record
-from ..registry import Claim, EarlierRule
 from ..statistics import Verdict
 
 NAMED = 3

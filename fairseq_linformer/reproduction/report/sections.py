@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
 
+from ..claim import Claim
 from ..commits import commit_defects, describe_commit
+from ..experiment import Experiment
 from ..records import Record
-from ..registry import Claim, Experiment
 from ..scales import NAMES
 from ..statistics import UNDECIDED, UNMEASURED, Verdict, not_measured
 from .charts import Chart, Heat

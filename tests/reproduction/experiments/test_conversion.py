@@ -8,8 +8,9 @@ import pytest
 
 from fairseq_linformer.reproduction.experiments.conversion import CONVERTED
 from fairseq_linformer.reproduction.experiments.local_window import label
-from fairseq_linformer.reproduction.records import read
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED
 
 from ...forked_worker import quick_workers  # noqa: F401

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments.distillation import METRIC, NAME, SIZES, UNIT, identifier, points
-from fairseq_linformer.reproduction.records import Curve, Measurement
+from fairseq_linformer.reproduction.records import Curve, Measurement, Paper, Record
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
@@ -63,12 +63,12 @@ def synthetic(shares):
     for model in SIZES["encoder"].models:
         line = [(1e6 * i, share) for i, share in enumerate(shares(model))]
         records.append(
-            ledger.Record(
+            Record(
                 identifier=identifier("encoder", model),
                 experiment=NAME,
                 made_by="reproduce",
                 claim="share",
-                paper=ledger.Paper(where="not in the paper"),
+                paper=Paper(where="not in the paper"),
                 measurements=[Measurement(metric=METRIC, value=line[-1][1], unit=UNIT, layer=2)],
                 curves=[Curve(metric=METRIC, points=[(0.0, 1.0)], layer=1), Curve(metric=METRIC, points=line, layer=2)],
                 commit="0" * 40,

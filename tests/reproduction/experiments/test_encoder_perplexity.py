@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.perplexity import compute_perplexity
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments.encoder_perplexity import NAME, SIZES, identifier, join_records, label
 from fairseq_linformer.reproduction.experiments.figure_3 import NEARLY
 from fairseq_linformer.reproduction.masked_head import PREFIX, TIED, HeadTraining, train_head

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments.encoder_spectrum import NAME
 from fairseq_linformer.reproduction.experiments.figure_1 import by_layer
 from fairseq_linformer.reproduction.registry import find
@@ -46,7 +46,7 @@ def test_record(record, inputs, tmp_path, capsys):
     ledger.put(record, tmp_path)
     main(["reproduce", "--verify", record.identifier, *inputs[2:], "--results", str(tmp_path)])
     assert "all are within their tolerance" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="measured with another sources"):
+    with pytest.raises(SystemExit, match="'sources' differs"):
         main(["reproduce", "--verify", record.identifier, *inputs[2:6], "--results", str(tmp_path)])
     with pytest.raises(SystemExit, match="different names, got wiki.txt, wiki.txt"):
         main(["reproduce", NAME, *inputs[:4], *2 * inputs[4:6], "--results", str(tmp_path)])

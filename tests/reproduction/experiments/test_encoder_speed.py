@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments.encoder_speed import LINFORMER, MODELS, NAME, RATE, RATIO, WINDOWED
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find

@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.encoder_runs import Member, members
 from fairseq_linformer.reproduction.experiments import int8
 from fairseq_linformer.reproduction.experiments.encoder_tasks import CLAIMS, NAME, SIZES
-from fairseq_linformer.reproduction.records import Measurement
+from fairseq_linformer.reproduction.records import Measurement, Paper, Record
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.shared_work import LOCKS, lock
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
@@ -76,12 +76,12 @@ def accuracies(values, seeds=3):
             metric="accuracy", value=value, unit="%", interval=interval, repetitions=seeds, split="valid"
         )
         records.append(
-            ledger.Record(
+            Record(
                 identifier=f"{NAME}-{member.name}-encoder",
                 experiment=NAME,
                 made_by="reproduce",
                 claim="accuracy",
-                paper=ledger.Paper(where="Table 2"),
+                paper=Paper(where="Table 2"),
                 measurements=[accuracy],
                 commit="0" * 40,
                 configuration={"n": 512},

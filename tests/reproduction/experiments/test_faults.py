@@ -3,11 +3,12 @@
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments import faults
 from fairseq_linformer.reproduction.experiments.faults import KILLS, LOST, METRICS, NAME, RANDOM_FAULTS, TRIED
+from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.records import Measurement
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ..sample_records import record

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from fairseq_linformer.evaluation.encoded_rows import open_dataset
+from fairseq_linformer.reproduction.experiment import Unfinished
 from fairseq_linformer.reproduction.experiments import figure_1
 from fairseq_linformer.reproduction.experiments.figure_1 import Blocks
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import describe_text
 from fairseq_linformer.reproduction.verify import verify

@@ -6,7 +6,7 @@ pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import document_models as models
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments.int8_speed import LIMIT_N, MIN_RATIO, NAME, PAIRS, RATE, RATIO, SIZES
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find

@@ -8,11 +8,12 @@ pytest.importorskip("transformers")
 from fairseq_linformer.benchmark.encoders import FullAttention
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import document_models as models
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments import long_documents
 from fairseq_linformer.reproduction.experiments.long_documents import BARS, FLAT, NAME, PER_TOKEN, RATE, RATIO, SIZES
+from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.records import Measurement
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ..sample_records import record

@@ -6,8 +6,9 @@ import pytest
 
 from fairseq_linformer.reproduction import paper
 from fairseq_linformer.reproduction.experiments import memory
-from fairseq_linformer.reproduction.records import read
-from fairseq_linformer.reproduction.registry import Inputs, claims, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read
+from fairseq_linformer.reproduction.registry import claims, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS
 
 from ..evidence import number, record, verdict

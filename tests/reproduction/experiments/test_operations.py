@@ -3,7 +3,8 @@
 import pytest
 
 from fairseq_linformer.reproduction.experiments import operations as experiment
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED
 
 from ..evidence import number, outcome, record

@@ -4,6 +4,7 @@ import pytest
 
 from fairseq_linformer.reproduction.experiments.figure_3 import OWN_START, SHARINGS
 from fairseq_linformer.reproduction.finetuning_experiment import SIZES, members, pretrainings
+from fairseq_linformer.reproduction.records import as_json
 from fairseq_linformer.reproduction.registry import experiments, find
 from fairseq_linformer.reproduction.runs import AUTHORS, Model, as_authors, default_start, in_training_order
 from fairseq_linformer.reproduction.scales import SCALES
@@ -187,7 +188,7 @@ def test_scratch_and_warm_start():
 
 
 def test_what_a_record_says_of_its_plan():
-    c = find("figure-3a").configuration(CPU)
+    c = as_json(find("figure-3a").configuration(CPU))
     assert c["seeds"] == [1, 2, 3] and c["sizes"]["width"] == 128 and list(c["runs"]) == list(plan("figure-3a"))
     run = c["runs"]["k=16"]
     assert (run["model"]["k"], run["made"], run["updates"], run["rate"], run["from"]["made"]) == (

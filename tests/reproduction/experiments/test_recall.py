@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from fairseq_linformer.reproduction import recall_runs
+from fairseq_linformer.reproduction.experiment import Unfinished
 from fairseq_linformer.reproduction.experiments.recall import NAME
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.reproduction.recall_runs import FULL, SIZES, RecallRun, label, plan_runs
-from fairseq_linformer.reproduction.records import Measurement, read
-from fairseq_linformer.reproduction.registry import Inputs, Unfinished, find
+from fairseq_linformer.reproduction.records import Measurement
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 from fairseq_linformer.reproduction.verify import verify
 

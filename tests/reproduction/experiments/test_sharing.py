@@ -12,7 +12,8 @@ from fairseq_linformer.models.stub_task import StubTask
 from fairseq_linformer.modules.projection import LearnedProjection, count_matrices
 from fairseq_linformer.planning.planned_run import VOCAB_SIZE
 from fairseq_linformer.reproduction.experiments import sharing
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNMEASURED
 
 from ..evidence import number, outcome, record, verdict

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.converted_encoders import METRIC, UNIT
 from fairseq_linformer.reproduction.experiments.short_inputs import CLAIMS, GRADED, NAME, SIZES, STARTS, label
 from fairseq_linformer.reproduction.records import Measurement

@@ -6,7 +6,8 @@ from fairseq_linformer.benchmark import models
 from fairseq_linformer.benchmark.flops import utilization
 from fairseq_linformer.reproduction.cells import CellExperiment
 from fairseq_linformer.reproduction.experiments import speed
-from fairseq_linformer.reproduction.registry import Inputs, claims, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import claims, find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNMEASURED
 
 from ..evidence import cell, number, outcome, put_cells, record, verdict

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.converted_encoders import METRIC, UNIT
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
 from fairseq_linformer.reproduction.experiments.survival import CLAIMS

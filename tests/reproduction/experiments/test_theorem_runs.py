@@ -8,7 +8,8 @@ import pytest
 from fairseq_linformer.machine import current_commit, provenance
 from fairseq_linformer.reproduction.experiments import theorem_1
 from fairseq_linformer.reproduction.experiments.theorem_1 import SIZES, of_summary
-from fairseq_linformer.reproduction.registry import Inputs, find
+from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.verify import verify
 
 

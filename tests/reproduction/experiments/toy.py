@@ -1,8 +1,10 @@
 """An experiment of two claims, as one file: what it needs to be in every command and in the report."""
 
 from fairseq_linformer.machine import current_commit
+from fairseq_linformer.reproduction.claim import Claim
+from fairseq_linformer.reproduction.experiment import Experiment
+from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.records import Measurement, Record, circumstances
-from fairseq_linformer.reproduction.registry import Claim, Experiment, Inputs
 from fairseq_linformer.reproduction.report.tables import Table
 from fairseq_linformer.reproduction.statistics import Estimate, combine_records, not_measured
 

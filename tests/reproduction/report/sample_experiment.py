@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_linformer.reproduction.claim import Claim
+from fairseq_linformer.reproduction.experiment import Experiment
+from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.paper import CellResult, PaperCell
 from fairseq_linformer.reproduction.records import Measurement, Record
-from fairseq_linformer.reproduction.registry import Claim, Experiment, Inputs
 from fairseq_linformer.reproduction.report.charts import Chart, Series
 from fairseq_linformer.reproduction.report.tables import Table, spread_cells
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, Check, Verdict, combine, not_measured

@@ -7,7 +7,7 @@ from html import escape
 
 import pytest
 
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.report import build
 from fairseq_linformer.reproduction.report.build import BEGIN, END, PICTURES
 

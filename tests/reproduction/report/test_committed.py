@@ -7,8 +7,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from fairseq_linformer.reproduction import commits
-from fairseq_linformer.reproduction import records as ledger
+from fairseq_linformer.reproduction import commits, ledger
 from fairseq_linformer.reproduction.paper import CELLS
 from fairseq_linformer.reproduction.registry import claims, find
 from fairseq_linformer.reproduction.report import build

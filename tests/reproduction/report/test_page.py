@@ -8,8 +8,8 @@ from html import unescape
 import pytest
 
 from fairseq_linformer.files import fingerprint
-from fairseq_linformer.reproduction import records as ledger
-from fairseq_linformer.reproduction.registry import EarlierRule
+from fairseq_linformer.reproduction import ledger
+from fairseq_linformer.reproduction.claim import EarlierRule
 from fairseq_linformer.reproduction.report import build
 from fairseq_linformer.reproduction.statistics import OUTCOMES
 from fairseq_linformer.reproduction.superseded import supersede

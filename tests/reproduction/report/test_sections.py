@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fairseq_linformer.reproduction import commits
-from fairseq_linformer.reproduction.registry import EarlierRule
+from fairseq_linformer.reproduction.claim import EarlierRule
 from fairseq_linformer.reproduction.report.sections import (
     LONGEST_EVIDENCE,
     circumstances,

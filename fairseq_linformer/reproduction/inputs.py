@@ -1,0 +1,81 @@
+"""The inputs of a measurement, and its time budget."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .records import Record
+
+RUNS = "runs/reproduce"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of a measurement, and its time budget.
+
+    Attributes:
+        runs: folder of all runs; None for ``RUNS``.
+        data: folder written by ``prepare pretraining``.
+        tasks: folder with one folder per task, written by ``prepare TASK``.
+        minutes: time budget; None for no limit.
+        encoder: a model of ``transformers``, by its name on the hub or its folder.
+        source: raw texts, as for ``prepare pretraining --source``.
+        recorded: identifiers of records that need no measurement; see ``Experiment.resumes_from_records``.
+    """
+
+    runs: str | Path | None = None
+    data: str | Path | None = None
+    tasks: str | Path | None = None
+    minutes: float | None = None
+    encoder: str | None = None
+    source: tuple[str, ...] | None = None
+    recorded: tuple[str, ...] = ()
+
+    def with_recorded(self, records: Iterable[Record]) -> "Inputs":
+        """These inputs, without a measurement of these records."""
+        return replace(self, recorded=tuple(record.identifier for record in records))
+
+    @property
+    def folder(self) -> Path:
+        return Path(RUNS if self.runs is None else self.runs)
+
+    def deadline(self) -> float | None:
+        """The ``time.monotonic()`` at which a budget that begins now is spent; None for no limit."""
+        return None if self.minutes is None else time.monotonic() + 60 * self.minutes
+
+    def reject(self, options: Sequence[str], name: str, reason: str) -> None:
+        """
+        Raises:
+            ValueError: one of the options is set.
+        """
+        for option in options:
+            if (value := getattr(self, option)) is not None:
+                raise ValueError(f"{name} takes no --{option}, got {value}: {reason}")
+
+
+def is_past(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
+    """
+    Args:
+        name: of the experiment.
+        reads: options it needs.
+
+    Raises:
+        ValueError: one of them is not set, or another one is.
+    """
+    for option, command in (("data", "pretraining"), ("tasks", "TASK")):
+        value, needed = getattr(inputs, option), option in reads
+        if needed and value is None:
+            raise ValueError(f"{name} needs --{option}, a folder written by `fairseq-linformer prepare {command}`")
+        if value is not None and not needed:
+            raise ValueError(f"{name} takes no --{option} at this scale, got {value}")
+    for option, kind in (("encoder", "a model of transformers on the hub or in a folder"), ("source", "a text")):
+        value, needed = getattr(inputs, option), option in reads
+        if needed and value is None:
+            raise ValueError(f"{name} needs --{option}, {kind}")
+        if value is not None and not needed:
+            raise ValueError(f"{name} takes no --{option}, got {value if option == 'encoder' else ', '.join(value)}")
