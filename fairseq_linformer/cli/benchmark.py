@@ -381,10 +381,10 @@ CELLS = {"inference": _inference, "scaling": _scaling, "training": _training, "f
 
 def _report(options: argparse.Namespace) -> str:
     from ..reproduction.cells import failures_in, records_in
-    from ..reproduction.superseded import grow
+    from ..reproduction.superseded import put_cells
 
     found, failures = records_in(options.out), failures_in(options.out)
     if not found:
         raise ValueError(f"{options.out} has no successful measurement" + f": {'; '.join(failures)}" * bool(failures))
-    lines = [str(grow(record, Path(options.results), options.replace)) for record in found]
+    lines = [str(put_cells(record, Path(options.results), options.replace)) for record in found]
     return "\n".join(lines + [f"not measured: {failure}" for failure in failures])

@@ -44,8 +44,8 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--tasks",
         metavar="FOLDER",
-        help="for table-2: folder of the tasks that `prepare` wrote: sst-2, imdb, qnli, qqp; and sst-2-n256 and so on "
-        "for models of another n",
+        help="for table-2, encoder-tasks and int8: folder of the tasks that `prepare` wrote: sst-2, imdb, qnli, qqp; "
+        "and sst-2-n256 and so on for models of another n",
     )
     parser.add_argument(
         "--dry-run",

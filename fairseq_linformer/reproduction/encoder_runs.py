@@ -42,8 +42,8 @@ class Sizes:
         distillation: of each Linformer that is not in ``earlier``.
         recipes: learning rate, batch size and epochs of finetuning, by task.
         seeds: of finetuning; each model is distilled once.
-        earlier: distillation of models that were measured before ``distillation`` was chosen. The encoder is among them
-            because its records store one, although it has none.
+        earlier: distillation of models that were measured before ``distillation`` was chosen. The encoder is not
+            distilled; it is listed because its records store these values.
     """
 
     n: int

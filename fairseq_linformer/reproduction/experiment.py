@@ -240,8 +240,8 @@ class Experiment(ABC):
     # The report
 
     def shown(self, records: Sequence[Record], used: Sequence[str]) -> list[Record]:
-        """Its records and those its verdicts used, the largest scale and the deepest model first, without ``smoke``,
-        which is too small to test a claim.
+        """The records that its section shows: its own and those its verdicts used, none of scale ``smoke``. The largest
+        scale is first, then the deepest model.
 
         Args:
             used: identifiers.

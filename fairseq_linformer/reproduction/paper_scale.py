@@ -119,7 +119,8 @@ def save_rules(array: str, runs) -> None:
 
 
 def rules_of_submission(experiment: Experiment, runs: Path) -> dict[str, str] | None:
-    """The rules that ``save_rules`` wrote; None for runs submitted one by one, which today's rules do not predate."""
+    """The rules that ``save_rules`` wrote; None for runs submitted one by one: nothing shows that the
+    rules are older than the runs."""
     if not scoring.rules_file(experiment.name, runs / SCALE).exists():
         return None
     return scoring.rules_before_runs(experiment.name, experiment.claims, runs / SCALE)

@@ -76,8 +76,8 @@ SCALES: dict[str, Scale] = {
     ),
     "cpu": Scale(
         "2 cores: n = 16 leaves the plateau after about 1,200 updates and is 2 bits below it after 1,700; n = 64, from "
-        "scratch, after 3,000 to 5,000. 400 updates after n is doubled the loss is back; after n is quadrupled it "
-        "takes 1,600",
+        "scratch, after 3,000 to 5,000. After n is doubled, the loss recovers within 400 updates; after n is "
+        "quadrupled, within 1,600",
         device="cpu",
         layers=2,
         width=128,

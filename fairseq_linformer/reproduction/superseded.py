@@ -65,7 +65,7 @@ def supersede(record: Record, reason: str, results) -> Path:
     return ledger.write(record.copy_with(supersedes=replaced), results)
 
 
-def grow(record: Record, results, replace: str | None = None) -> Path:
+def put_cells(record: Record, results, replace: str | None = None) -> Path:
     """Write a record of benchmark cells, or add cells to an existing one.
 
     Args:

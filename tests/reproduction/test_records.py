@@ -22,7 +22,7 @@ from fairseq_linformer.reproduction.records import (
     significant,
     summarize_repetitions,
 )
-from fairseq_linformer.reproduction.superseded import grow
+from fairseq_linformer.reproduction.superseded import put_cells
 
 from .sample_records import measurement, record
 
@@ -430,7 +430,7 @@ def test_a_ledger_for_verdicts_needs_a_clean_commit(tmp_path, monkeypatch):
         ledger.check_ledger(tmp_path, needs_clean=True)
 
 
-@pytest.mark.parametrize("made_by, write", [("reproduce", ledger.put), ("benchmark", grow)])
+@pytest.mark.parametrize("made_by, write", [("reproduce", ledger.put), ("benchmark", put_cells)])
 def test_a_record_with_uncommitted_changes_is_written_at_the_smoke_scale_only(tmp_path, made_by, write):
     changed = record(made_by=made_by, commit="abc; abc-dirty")
     with pytest.raises(ValueError, match="thing.*clean commit.*abc; abc-dirty"):

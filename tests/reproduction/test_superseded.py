@@ -6,7 +6,15 @@ import pytest
 
 from fairseq_linformer.reproduction import ledger, superseded
 from fairseq_linformer.reproduction.inputs import Inputs
-from fairseq_linformer.reproduction.superseded import FOLDER, begin, check_new, end, grow, read_superseded, supersede
+from fairseq_linformer.reproduction.superseded import (
+    FOLDER,
+    begin,
+    check_new,
+    end,
+    put_cells,
+    read_superseded,
+    supersede,
+)
 
 from .experiments import toy
 from .sample_records import measurement, record
@@ -100,8 +108,8 @@ def grown(*lengths, **changed):
 
 
 def test_a_record_of_cells_grows(tmp_path):
-    grow(grown(1), tmp_path)
-    path = grow(grown(1, 2), tmp_path)
+    put_cells(grown(1), tmp_path)
+    path = put_cells(grown(1, 2), tmp_path)
     assert [m.n for m in ledger.read(path).measurements] == [1, 2]
     assert not (tmp_path / "archive").exists()
 
@@ -115,14 +123,14 @@ def test_a_record_of_cells_grows(tmp_path):
     ],
 )
 def test_a_record_never_loses_or_changes_measurements(other, named, tmp_path):
-    path = grow(grown(1, 2), tmp_path)
+    path = put_cells(grown(1, 2), tmp_path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=f"thing.json.*{named}"):
-        grow(other, tmp_path)
+        put_cells(other, tmp_path)
     assert path.read_bytes() == before
     path.write_text("my own notes")
     with pytest.raises(ValueError, match="thing.json"):
-        grow(grown(1, 2), tmp_path)
+        put_cells(grown(1, 2), tmp_path)
     assert path.read_text() == "my own notes"
 
 
@@ -130,16 +138,16 @@ def test_a_record_never_loses_or_changes_measurements(other, named, tmp_path):
 def test_what_depends_on_all_cells_may_change_as_they_are_added(metric, tmp_path):
     few = [measurement(n=1), measurement(metric=metric, value=1.5)]
     more = [measurement(n=1), measurement(n=2), measurement(metric=metric, value=1.25)]
-    grow(record(measurements=few, made_by="benchmark"), tmp_path)
-    path = grow(record(measurements=more, made_by="benchmark"), tmp_path)
+    put_cells(record(measurements=few, made_by="benchmark"), tmp_path)
+    path = put_cells(record(measurements=more, made_by="benchmark"), tmp_path)
     assert len(ledger.read(path).measurements) == 3 and not (tmp_path / "archive").exists()
 
 
 def test_cells_measured_again_replace_a_record_which_then_grows(tmp_path):
-    grow(grown(1), tmp_path)
+    put_cells(grown(1), tmp_path)
     again = measurement(n=1, value=1.25)
-    grow(record(measurements=[again], made_by="benchmark"), tmp_path, "why")
-    path = grow(record(measurements=[again, measurement(n=2)], made_by="benchmark"), tmp_path, "why")
+    put_cells(record(measurements=[again], made_by="benchmark"), tmp_path, "why")
+    path = put_cells(record(measurements=[again, measurement(n=2)], made_by="benchmark"), tmp_path, "why")
     new = ledger.read(path)
     assert new.supersedes is not None and new.supersedes.name == "thing.1"
     assert [m.value for m in new.measurements] == [1.25, 1.5]
@@ -147,13 +155,13 @@ def test_cells_measured_again_replace_a_record_which_then_grows(tmp_path):
 
 
 def test_cells_of_the_record_itself_do_not_replace_it(tmp_path):
-    grow(grown(1), tmp_path)
+    put_cells(grown(1), tmp_path)
     with pytest.raises(ValueError, match="a new OUT.*thing.json"):
         check_new(grown(1), "why", tmp_path, "a new OUT")
     check_new(grown(1, identifier="other"), "why", tmp_path, "a new OUT")
     again = record(measurements=[measurement(n=1, value=1.25)], made_by="benchmark")
     check_new(again, "why", tmp_path, "a new OUT")
-    grow(again, tmp_path, "why")
+    put_cells(again, tmp_path, "why")
     check_new(again, "why", tmp_path, "a new OUT")  # resumed
     with pytest.raises(ValueError, match="a new OUT"):
         check_new(again, "another reason", tmp_path, "a new OUT")

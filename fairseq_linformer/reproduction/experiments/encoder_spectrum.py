@@ -28,8 +28,7 @@ from ..records import Curve, Measurement, Paper, Record
 from ..report.charts import Chart, Heat
 from ..report.tables import Table
 from ..rules import rule
-from ..untrained_experiment import UntrainedExperiment
-from .figure_1 import (
+from ..spectra import (
     MIN_LAYERS,
     NO_TAIL,
     TAIL,
@@ -40,8 +39,10 @@ from .figure_1 import (
     curves,
     layer_checks,
     measurements,
+    spectrum_facts,
     tail_checks,
 )
+from ..untrained_experiment import UntrainedExperiment
 
 NAME = "encoder-spectrum"
 SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
@@ -146,16 +147,8 @@ class EncoderSpectrum(UntrainedExperiment):
 def _analyze(model: AttentionModel, sentences: Sentences, number: int) -> Spectrum:
     with TemporaryDirectory() as folder:
         sums = accumulate_spectra(model, sentences, number, Path(folder) / STATE, {})
-    facts = {
-        "kind": model.kind,
-        "n": sentences.n,
-        "index": max(1, sentences.n // 4),
-        "singular_values": sentences.n,
-        "sentences": sums.sentences,
-        "texts": asdict(sentences.counts),
-        "break_mode": sentences.break_mode,
-        "float64_difference": sums.difference,
-    }
+    facts = spectrum_facts(model, sentences.n, sums)
+    facts |= {"texts": asdict(sentences.counts), "break_mode": sentences.break_mode}
     return Spectrum.from_sums(sums, {}, facts)
 
 

@@ -5,7 +5,8 @@ Usage:
     fairseq-linformer reproduce local-window --scale cpu --data TEXT
     fairseq-linformer reproduce local-window-long --scale cpu --data TEXT
 
-Each model is next to k = 1 with the same window, which hardly sees E and F: what it reaches is owed to the neighbors.
+Each model is compared with k = 1 at the same W. There E and F add one average of the text, so what k = 1 achieves comes
+from the neighbors.
 """
 
 import re

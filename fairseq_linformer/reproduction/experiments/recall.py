@@ -49,9 +49,13 @@ from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Ev
 
 NAME, LONG = "recall", "recall-long"
 DATA = "none: random sequences, seeds in the configuration"
-RECALLED, ABOVE_CHANCE, MARGIN = 0.95, 0.05, 0.01
-"""Accuracy that full attention needs, how far above a guess the control may be, and how much less than a smaller k a
-larger one may recall: with accuracies near 100 % a difference of one sequence in a thousand can exceed its interval."""
+RECALLED = 0.95
+"""Accuracy that full attention needs."""
+ABOVE_CHANCE = 0.05
+"""How far above a guess the control may be."""
+MARGIN = 0.01
+"""How much less than a smaller k a larger one may recall: with accuracies near 100 %, a difference of one sequence in a
+thousand can exceed its interval."""
 TOLERANCE = {"share of sequences": 0.25}
 """On another processor rounding differs, and after some hundred updates so do the weights."""
 

@@ -3,7 +3,7 @@
     fairseq-linformer reproduce speed --scale cpu --minutes 9        # rerun to resume
     fairseq-linformer benchmark finetuning OUT --data data/sst-2     # a whole process on real sentences
 
-The second has no cells here: it reads a task.
+``reproduce speed`` does not run the second: it needs a prepared task.
 """
 
 from collections.abc import Iterator, Sequence

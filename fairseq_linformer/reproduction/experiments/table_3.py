@@ -169,7 +169,7 @@ def half_tables(half: str, records: Sequence[Record]) -> list[Table]:
                 continue
             n = int(cell.row.split(" = ")[1])
             rows.append([f"n = {n:,}, {cell.column}", f"{cell.printed:g}x", *_ours(m, float(cell.printed))])
-        where = "" if record is None else f"; ours: {record.identifier}, {circumstances_of(record)}"
+        where = "" if record is None else f"; ours: {record.identifier}, {describe_setting(record)}"
         caption = f"Table 3 ({SIDES[half]}): {half} saved, against a Transformer that materializes its weights{where}"
         names = {(row, 1): cell.identifier for row, cell in enumerate(cells)} if i == 0 else {}
         if rows:
@@ -189,7 +189,7 @@ def half_chart(half: str, records: Sequence[Record]) -> Chart:
         for record in records[:1]:
             points = sorted((m.n, m.value) for m in record.select(METRICS[half], baseline="eager", k=k))
             lines += [Series(f"k = {k}, ours", [points], False, i)] if points else []
-    ours = "".join(f"; ours: {circumstances_of(record)}" for record in records[:1])
+    ours = "".join(f"; ours: {describe_setting(record)}" for record in records[:1])
     title = f"Table 3 ({SIDES[half]}): {half} saved{ours}"
     return Chart(f"table-3-{half}-chart", title, "n", "times the Transformer's", lines, log_x=True, log_y=True)
 
@@ -217,7 +217,7 @@ def other_ratios(record: Record) -> list[Table]:
     heads = ["", "time, over sdpa", "lowest to highest", *(f"largest batch, over {base}" for base in BASELINES)]
     chunks = ", with the feed-forward computed in chunks, as on a CPU only" if record.scale == "cpu" else ""
     caption = (
-        f"Our ratios that the paper does not have: {record.identifier}, {circumstances_of(record)}; "
+        f"Our ratios that the paper does not have: {record.identifier}, {describe_setting(record)}; "
         f"largest batches for {record.configuration.get('memory_gib', inference.PAPER_MEMORY_GIB):g} GiB{chunks}"
     )
     return [Table(heads, rows, caption)] if rows else []
@@ -238,7 +238,7 @@ def _ours(m: Measurement | None, printed: float) -> list[str]:
     return [f"{m.value:.3g}x", "" if m.interval is None else f"{m.low:.3g} to {m.high:.3g}", f"{m.value / printed:.2f}"]
 
 
-def circumstances_of(record: Record) -> str:
+def describe_setting(record: Record) -> str:
     """What ours was measured on, or counted for; the paper's is a V100."""
     c = record.configuration
     return c["conditions"] if "conditions" in c else f"{setting(record)}, {c['device'].upper()}, {c['dtype']}"

@@ -5,153 +5,16 @@ Usage:
     fairseq-linformer reproduce theorem-1 --scale cpu
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from shutil import rmtree
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...analysis import theorem1, theorems
-from ...files import atomic, read_json
-from ...machine import current_commit
-from ..cells import measure_in_temporary_folder
+from ...analysis import theorem1
 from ..claim import Claim, EarlierRule
-from ..counting_experiment import DATA
-from ..experiment import Experiment
-from ..inputs import Inputs
-from ..records import Measurement, Paper, Record, circumstances, significant
+from ..records import Measurement, Record
 from ..report.charts import Chart, Series
-from ..report.tables import Table
 from ..rules import rule
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, wilson
-
-FOLDER = "theorems"
-EPSILON = 0.5
-"""Of the tables and charts; the records have others too."""
-SIZES = {"smoke": ([16, 32], 8, 4), "cpu": ([128, 512, 2048], 64, 60)}
-"""Lengths, width of a head and draws of R, by scale."""
-ROUNDING = 1e-4
-"""Relative tolerance of what is computed with the same seed on another processor."""
-
-
-class TheoremExperiment(Experiment):
-    """A theorem on heads without a model. One run measures both theorems, and each has a record.
-
-    RUNS/SCALE/theorems/    numbers of the heads, and the commit and machine that measured them
-
-    Args:
-        measurements: (numbers of one source of heads, as in ``theorems.json``, the source) to measurements.
-        claim, where: of the record.
-        part: key of the theorem in the numbers. Sources without it have no measurements in the record.
-        draw: one record to its charts.
-    """
-
-    scales = tuple(SIZES)
-
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        claims: Sequence[Claim],
-        measurements: Callable[[Mapping, str], Iterator[Measurement]],
-        claim: str,
-        where: str,
-        part: str,
-        draw: Callable[[Record], list[Chart]],
-    ):
-        self.name, self.title, self.claims, self.measurements = name, title, tuple(claims), measurements
-        self.claim, self.where, self.part, self.draw = claim, where, part, draw
-
-    def check(self, scale: str, inputs: Inputs) -> None:
-        super().check(scale, inputs)
-        inputs.reject(("minutes",), self.name, "it runs in one go")
-
-    def cost(self, scale: str) -> str:
-        return "trains nothing"
-
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        return [FOLDER] * (inputs.folder / scale / FOLDER).exists()
-
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        sources, here = measure_heads(scale, inputs.folder / scale / FOLDER, command)
-        sources = {source: numbers for source, numbers in sources.items() if self.part in numbers}
-        measurements = [m for source, numbers in sources.items() for m in self.measurements(numbers, source)]
-        runs = {source: self._facts(numbers) for source, numbers in sources.items()}
-        return [
-            Record(
-                identifier=f"{self.name}-{scale}",
-                experiment=self.name,
-                made_by="reproduce",
-                claim=self.claim,
-                paper=Paper(where=self.where),
-                measurements=measurements,
-                configuration={"runs": runs},
-                seconds=max(round(sum(facts["seconds"] for facts in runs.values()), 3), 0.001),
-                tolerance={m.unit: ROUNDING for m in measurements},
-                **here,
-            )
-        ]
-
-    def _facts(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
-        """What the heads are, and the seconds of the theorem."""
-        facts = {key: value for key, value in numbers.items() if key not in ("theorem1", "theorem2", "rank_k")}
-        return {**facts, "seconds": facts["seconds"][self.part]}
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        return "measured again", measure_in_temporary_folder(self, record, inputs)
-
-    def tables(self, records: Sequence[Record]) -> list[Table]:
-        return []
-
-    def charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [chart for record in records for chart in self.draw(record)]
-
-
-def measure_heads(scale: str, folder: Path, command: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The numbers of random heads and of neighbor heads, measured once, and the fields of a record that say where.
-
-    Returns:
-        By source: ``random``, all of ``theorems.json``; ``neighbor``, theorem 1 only.
-    """
-    lengths, width, draws = SIZES[scale]
-    out, neighbor, where = folder / FOLDER, folder / "neighbor.json", folder / "theorems.json"
-    here = {"commit": current_commit(), **circumstances(DATA, command, scale)}
-    shape = {"lengths": lengths, "width": width}
-    if not ((out / theorems.NUMBERS).exists() and neighbor.exists()):  # of one commit, or measured again
-        rmtree(out, ignore_errors=True)
-        where.unlink(missing_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        numbers = theorems.measure_theorem1(theorems.build_neighbor_heads(lengths, width, 1), draws, 1)
-        with atomic(neighbor) as file:
-            json.dump({"heads": "neighbor", **shape, **numbers}, file, indent=1)
-        heads = theorems.build_random_heads(lengths, width, 1)
-        theorems.measure_theorems(heads, out, draws, EPSILON, 1, {"heads": "random", **shape})
-    if not where.exists():  # numbers that are used later are still those of this commit and machine
-        with atomic(where) as file:
-            json.dump({name: here[name] for name in ("commit", "hardware", "versions", "date")}, file, indent=1)
-    sources = {"random": read_json(out / theorems.NUMBERS), "neighbor": read_json(neighbor)}
-    return sources, {**here, **read_json(where)}
-
-
-def of_summary(metric: str, summary: Mapping[str, Any], unit: str, **places: Any) -> Iterator[Measurement]:
-    """Of ``analysis.samples.summarize``: the value, if there is one. If some heads or draws lack it, also the share of
-    those that have it."""
-    if summary["value"] is not None:
-        value, least, most = (significant(summary[key]) for key in ("value", "least", "most"))
-        interval = (least, most) if summary["count"] > 1 else None
-        yield Measurement(
-            metric=metric, value=value, unit=unit, interval=interval, repetitions=summary["count"], **places
-        )
-    if summary["count"] < summary["of"]:
-        yield of_share(metric, summary, **places)
-
-
-def of_share(metric: str, summary: Mapping[str, Any], **places: Any) -> Measurement:
-    """The share of heads and draws for which something exists."""
-    share = significant(summary["count"] / summary["of"])
-    return Measurement(
-        metric=f"{metric}_share", value=share, unit=f"share of {summary['of']} heads and draws", **places
-    )
+from ..theorem_experiment import EPSILON, TheoremExperiment, of_summary
 
 
 def measurements(numbers: Mapping[str, Any], source: str) -> Iterator[Measurement]:

@@ -15,7 +15,7 @@ from ..records import Measurement, Record
 from ..report.charts import Chart, Series
 from ..rules import rule
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check
-from .theorem_1 import EPSILON, TheoremExperiment, of_share, of_summary
+from ..theorem_experiment import EPSILON, TheoremExperiment, of_share, of_summary
 
 PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
 """Approximations of P V, as ``analysis.theorem2.candidates`` names them."""

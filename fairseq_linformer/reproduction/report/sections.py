@@ -237,7 +237,7 @@ def _evidence(verdict: Verdict) -> str:
     return shorten(text, LONGEST_EVIDENCE, placeholder=" ...")
 
 
-def circumstances(record: Record) -> str:
+def describe_circumstances(record: Record) -> str:
     """Scale, hardware, date and commit, in a line."""
     return f"{record.scale} scale; {machine(record)}; {record.date}; commit {describe_commit(record)}"
 

@@ -9,8 +9,8 @@ pytest.importorskip("transformers")
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments.encoder_spectrum import NAME
-from fairseq_linformer.reproduction.experiments.figure_1 import by_layer
 from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.spectra import by_layer
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ...checkpoints.encoders import save_encoder

@@ -10,6 +10,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq_linformer.analysis.spectrum import SpectrumSums
 from fairseq_linformer.analysis.spectrum_result import Spectrum
 from fairseq_linformer.files import sha256
+from fairseq_linformer.reproduction import spectra
 from fairseq_linformer.reproduction.experiments import figure_1
 from fairseq_linformer.reproduction.records import Curve
 from fairseq_linformer.reproduction.registry import find
@@ -40,7 +41,7 @@ def spectrum(*layers, identifier="spectrum-roberta-cpu", index=16, source="r", *
     ],
 )
 def test_every_head_has_a_long_tail(heads, expected):
-    assert (figure_1.TAIL, figure_1.NO_TAIL) == (0.75, 0.5)
+    assert (spectra.TAIL, spectra.NO_TAIL) == (0.75, 0.5)
     for layers in ([heads], [heads, (1.0, 1.0, 1.0)], [(1.0, 1.0, 1.0), heads]):
         assert outcome("figure-1", spectrum(*layers)) == expected
 
@@ -66,7 +67,7 @@ def test_the_least_share_and_the_mean_are_reported():
     ],
 )
 def test_the_upper_half_of_the_layers_is_compared_with_the_lower(layers, expected):
-    assert figure_1.MIN_LAYERS == 6
+    assert spectra.MIN_LAYERS == 6
     assert outcome("figure-1-layers", spectrum(*layers)) == expected
 
 
@@ -131,7 +132,7 @@ def measured():
 
 
 def test_measurements(measured):
-    one = record(list(figure_1.measurements(measured, "a text")))
+    one = record(list(spectra.measurements(measured, "a text")))
     at = {"source": "a text", "n": 8, "layer": 1, "head": 1}
     assert (
         one.find("cumulative_share", **at).value == 0.25 and one.find("cumulative_share_deviation", **at).value == 0.025
@@ -142,7 +143,7 @@ def test_measurements(measured):
 
 
 def test_curves_are_means_over_heads(measured):
-    first, second = figure_1.curves(measured, "a text")
+    first, second = spectra.curves(measured, "a text")
     assert (first.layer, first.source, second.layer) == (1, "a text", 2)
     assert first.points[:2] == [(1, 0.5625), (2, 0.625)] and first.points[-1] == (8, 1.0) and len(first.points) == 8
 
@@ -150,7 +151,7 @@ def test_curves_are_means_over_heads(measured):
 def test_a_long_curve_has_32_points():
     curve = np.linspace(0.01, 1, 128).reshape(1, 1, 128)
     facts = {"n": 128, "index": 32, "sentences": 1}
-    (found,) = figure_1.curves(Spectrum(curve, curve, curve, np.zeros((3, 1, 1)), {}, facts), "s")
+    (found,) = spectra.curves(Spectrum(curve, curve, curve, np.zeros((3, 1, 1)), {}, facts), "s")
     assert [x for x, _ in found.points] == [*range(4, 129, 4)]
     assert all(y == round(y, 5) for _, y in found.points)
 
@@ -243,7 +244,7 @@ def test_charts():
     assert values == {"layer 1": [0.1, 0.2], "layer 2": [0.3, 0.4]} and heat.columns == ["head 1", "head 2"]
     assert "16 of 64" in heat.quantity and lines.identifier != heat.identifier
     assert [*find("figure-1").charts([spectrum((0.1, 0.2))])] == [
-        figure_1.Heat(heat.identifier, heat.title, ["layer 1"], heat.columns, [[0.1, 0.2]], heat.quantity)
+        spectra.Heat(heat.identifier, heat.title, ["layer 1"], heat.columns, [[0.1, 0.2]], heat.quantity)
     ]
 
 

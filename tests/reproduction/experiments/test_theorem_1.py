@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fairseq_linformer.analysis.samples import summarize
+from fairseq_linformer.reproduction import theorem_experiment
 from fairseq_linformer.reproduction.experiments import theorem_1
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.registry import find
@@ -146,7 +147,7 @@ def test_measurements():
     ],
 )
 def test_what_does_not_exist_has_a_share(values, found):
-    measurements = theorem_1.of_summary("x", summarize(values), "s", n=16)
+    measurements = theorem_experiment.of_summary("x", summarize(values), "s", n=16)
     assert {m.metric: (m.value, m.interval, m.repetitions) for m in measurements} == found
 
 
@@ -154,7 +155,7 @@ def test_what_does_not_exist_has_a_share(values, found):
 def test_a_run_is_measured_once_for_both_theorems(tmp_path, monkeypatch):
     inputs = Inputs(runs=tmp_path)
     (first,) = find("theorem-1").measure("smoke", inputs, "it")
-    monkeypatch.setattr(theorem_1, "current_commit", lambda: "later")
+    monkeypatch.setattr(theorem_experiment, "current_commit", lambda: "later")
     (second,) = find("theorem-2").measure("smoke", inputs, "it")
     (again,) = find("theorem-1").measure("smoke", inputs, "it")
     assert first.commit == second.commit == again.commit != "later" and first.measurements == again.measurements
@@ -175,7 +176,7 @@ def test_a_run_is_measured_once_for_both_theorems(tmp_path, monkeypatch):
         4.45668, rel=1e-4
     )  # of seed 1, on any machine
     assert first.find("theorem", n=32, k=32, epsilon=0.7).repetitions == 4
-    assert theorem_1.SIZES["cpu"] == ([128, 512, 2048], 64, 60)
+    assert theorem_experiment.SIZES["cpu"] == ([128, 512, 2048], 64, 60)
 
 
 def test_a_time_budget_is_rejected():

@@ -9,9 +9,9 @@ from fairseq_linformer.reproduction import commits
 from fairseq_linformer.reproduction.claim import EarlierRule
 from fairseq_linformer.reproduction.report.sections import (
     LONGEST_EVIDENCE,
-    circumstances,
     claims_table,
     common_n,
+    describe_circumstances,
     machine,
     readme_table,
     sections_of,
@@ -255,7 +255,7 @@ def test_a_superseded_record_that_the_rule_cannot_evaluate(monkeypatch):
 
 def test_circumstances():
     found = record(hardware={"processor": "abacus", "cores": 2, "accelerators": ["V100"] * 4})
-    assert circumstances(found) == "cpu scale; abacus, 2 cores, 4 x V100; 2026-01-02; commit abc"
+    assert describe_circumstances(found) == "cpu scale; abacus, 2 cores, 4 x V100; 2026-01-02; commit abc"
     assert machine(record(hardware={"memory_gib": 3})) == "unknown processor, ? cores"
     assert machine(record()) == "abacus, 2 cores"
 
