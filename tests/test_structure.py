@@ -174,7 +174,7 @@ def test_finds_the_source():
     packages = {path.name for path in PACKAGE.iterdir() if is_package(path.name)}
     assert packages == set(STANDS_ON) == {layer(module) for module in trees()} - {""}
     names = [each.module for each in imports("reproduction.report.build")]
-    assert {"files", "reproduction.records", "reproduction.report.sections", "jinja2"} <= {*names}
+    assert {"files", "reproduction.ledger", "reproduction.report.sections", "jinja2"} <= {*names}
     in_a_function = [each for each in imports("cli.report") if each.module == "reproduction.report.build"]
     assert [each.name for each in in_a_function] == ["write"]
     assert below("models") == {"modules", "corpus"}

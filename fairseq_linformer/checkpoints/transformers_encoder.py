@@ -227,7 +227,8 @@ def hash_weights(name: str) -> str:
         return fingerprint({shard: sha256(path) for shard, path in paths.items()})
     if find_file(name, "pytorch_model.bin"):
         raise ValueError(describe_pickle(name))
-    raise ValueError(f"{name} has no {WEIGHTS}")
+    offline = "" if os.path.isdir(name) else ", or it is not cached and the hub cannot be reached"
+    raise ValueError(f"{name} has no {WEIGHTS}{offline}")
 
 
 def _check_weights(name: str, family: _Family, model: Any, info: dict[str, Any]) -> bool:

@@ -21,10 +21,11 @@ def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
 
 
 def find_file(name: str, file: str) -> Path | None:
-    """A file of a folder or of a model on the hub, downloaded if it is not cached; None if the model has no such file.
+    """A file of a folder or of a model on the hub, downloaded if it is not cached; None if the model has no such file,
+    or it is not cached and the hub cannot be reached.
 
     Raises:
-        ValueError: there is no such model, or the hub cannot be reached.
+        ValueError: there is no such model.
     """
     from transformers.utils import cached_file
 

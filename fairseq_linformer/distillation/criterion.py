@@ -21,7 +21,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from .losses import hidden_loss, logits_loss
-from .short_blocks import cut_blocks, draw_length
+from .short_blocks import draw_length, split_blocks
 from .teacher import Teacher
 
 TERMS = ("hidden", "logits", "task")
@@ -116,7 +116,8 @@ class DistillationCriterion(FairseqCriterion):
                 log["npredicted"] = len(targets)
             elif not self.is_regression:
                 log["ncorrect"] = (output.argmax(-1) == targets).sum()
-        loss = sum((weights[name] * value for name, value in terms.items()), torch.zeros(())) * sample_size
+        # Zero times the output, so that every parameter behind it has a gradient.
+        loss = sum((weights[name] * value for name, value in terms.items()), output.float().sum() * 0) * sample_size
         log |= {f"{name}_loss": value.detach() * sample_size for name, value in terms.items()}
         log |= {"loss": loss.detach(), "sample_size": sample_size}
         return loss, sample_size, log
@@ -154,11 +155,13 @@ class DistillationCriterion(FairseqCriterion):
         return tokens, max(int(masked.sum()), 1), options
 
     def _shorten(self, tokens: Tensor, masked: Tensor) -> Tensor:
-        """Cut a training batch into shorter blocks with ``short_seq_prob``."""
+        """Split a training batch into shorter blocks with ``short_seq_prob``."""
         words, length = self.dictionary, tokens.size(1)
         if self.training and self.cfg.short_seq_prob:
             length = draw_length(masked, self.cfg.short_seq_prob)
-        return tokens if length == tokens.size(1) else cut_blocks(tokens, length, words.bos(), words.eos(), words.pad())
+        return (
+            tokens if length == tokens.size(1) else split_blocks(tokens, length, words.bos(), words.eos(), words.pad())
+        )
 
     def _targets(self, sample: dict[str, Any]) -> Tensor:
         """The classes or scores (B,), or the masked tokens."""

@@ -2,8 +2,8 @@
 
 B blocks, n tokens each
 
-BERT's pretraining shortens single sequences with the probability ``short_seq_prob``. Here whole batches are cut, which
-needs no padding if n is a multiple of the length.
+BERT's pretraining shortens single sequences with the probability ``short_seq_prob``. Here whole batches are split,
+which needs no padding if n is a multiple of the length.
 """
 
 import random
@@ -42,8 +42,8 @@ def draw_length(masked: Tensor, short_seq_prob: float) -> int:
     return generator.choice(lengths) if lengths and generator.random() < short_seq_prob else n
 
 
-def cut_blocks(tokens: Tensor, length: int, bos: int, eos: int, pad: int) -> Tensor:
-    """Cut each block into shorter ones. ``bos`` and ``eos`` replace the first and last token of each.
+def split_blocks(tokens: Tensor, length: int, bos: int, eos: int, pad: int) -> Tensor:
+    """Split each block into shorter ones. ``bos`` and ``eos`` replace the first and last token of each.
 
     Args:
         tokens: (B, n), padded on the right.

@@ -158,10 +158,13 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
 
 
 def _measure_before(options: Linearization, out: Path, teacher: Path, n: int) -> list[float]:
-    """The share that survives before training, measured once."""
-    if not (out / BEFORE).is_file():
-        write_lines(out / BEFORE, [json.dumps(measure_survival(teacher, out / START, options.text, n))])
-    before: list[float] = read_json(out / BEFORE)
+    """The share that survives before training, measured once per validation split."""
+    inputs = {"valid": sha256(Path(options.text) / "valid.bin"), "n": n}
+    stored = read_json(out / BEFORE) if (out / BEFORE).is_file() else {}
+    if any(stored.get(key) != value for key, value in inputs.items()):
+        stored = {**inputs, "shares": measure_survival(teacher, out / START, options.text, n)}
+        write_lines(out / BEFORE, [json.dumps(stored)])
+    before: list[float] = stored["shares"]
     return before
 
 
@@ -267,16 +270,17 @@ def _values(options: Linearization) -> dict[str, Any]:
 
 
 def _check_origin(options: Linearization, out: Path) -> None:
-    """Raise ValueError if OUT has another origin, or its teacher is missing or has changed."""
-    teacher = _find_teacher(options, out)
+    """Raise ValueError if OUT has another origin, or its teacher is needed and is missing or has changed."""
     try:
         stored = {**_EARLIER_DEFAULTS, **read_json(out / ORIGIN)}
     except (ValueError, TypeError, OSError):
         raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
-    if not teacher.is_file():
-        raise ValueError(f"the teacher {teacher} is missing; choose another OUT")
     current = _describe_origin(options)
-    if "teacher_sha256" in stored:  # not in earlier versions
+    if (out / REPORT).is_file():
+        stored.pop("teacher_sha256", None)  # no longer needed
+    elif not (teacher := _find_teacher(options, out)).is_file():
+        raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
+    elif "teacher_sha256" in stored:  # not in earlier versions
         current["teacher_sha256"] = sha256(teacher)
     for key in sorted({*stored, *current}):
         if stored.get(key) != current.get(key):

@@ -76,7 +76,7 @@ class Distillation:
         updates, batch_size: number of updates, and blocks of n tokens per update.
         lr: peak learning rate.
         amp: train in mixed precision.
-        short_seq_prob: probability that a batch is cut into shorter blocks.
+        short_seq_prob: probability that a batch is split into shorter blocks.
         measure_at: updates after which the share of variance is measured too.
     """
 

@@ -220,7 +220,7 @@ class Experiment(ABC):
         """Write records and report the verdicts, of all records in the ledger.
 
         Raises:
-            ValueError: as ``records.put`` and ``superseded.supersede``.
+            ValueError: as ``ledger.put`` and ``superseded.supersede``.
         """
         lines = []
         for record in found:

@@ -33,19 +33,20 @@ def rule(
     checks_of: Callable[[Record], list[Check]],
     remarks_of: Callable[[Record], list[str]] = lambda record: [],
     applies: Callable[[Record], object] = lambda record: True,
+    needed: str = "",
 ) -> Evaluate:
     """The rule of a claim on each of the records of an experiment.
 
     Args:
-        missing: description of the records, for the verdict when there are none.
+        missing: name pattern of the records, for the verdict when there are none.
         remarks_of: what is reported of a record that the verdict uses, without deciding.
-        applies: whether a record has what the rule needs.
+        applies: whether a record has what the rule needs, which ``needed`` describes.
     """
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
         found = [record for record in evidence(records, experiment, scale) if applies(record)]
         if not found:
-            return not_measured(f"{missing} of scale {scale}")
+            return not_measured(f"{missing} of scale {scale}" + f" with {needed}" * bool(needed))
         verdict = combine_records(found, checks_of)
         remarks = [remark for r in found if r.identifier in verdict.records for remark in remarks_of(r)]
         return replace(verdict, remarks=[*verdict.remarks, *dict.fromkeys(remarks)])

@@ -40,6 +40,7 @@ class TheoremExperiment(Experiment):
     """
 
     scales = tuple(SIZES)
+    has_run_folders = False
 
     def __init__(
         self,
@@ -61,9 +62,6 @@ class TheoremExperiment(Experiment):
 
     def cost(self, scale: str) -> str:
         return "trains nothing"
-
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        return [FOLDER] * (inputs.folder / scale / FOLDER).exists()
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         sources, here = measure_heads(scale, inputs.folder / scale / FOLDER, command)

@@ -247,5 +247,7 @@ def sizes_of(scale: Scale) -> dict[str, Any]:
 
 def check_same_runs(record: Record, plan: Mapping[str, Any], data: str) -> None:
     """``check_same_plan`` for a plan with ``runs``, which earlier records store without later options."""
-    runs = {model: fill_defaults(run) for model, run in record.configuration.get("runs", {}).items()}
-    check_same_plan(record, plan, data, {**record.configuration, "runs": runs})
+    stored = dict(record.configuration)
+    if "runs" in plan:
+        stored["runs"] = {model: fill_defaults(run) for model, run in stored.get("runs", {}).items()}
+    check_same_plan(record, plan, data, stored)

@@ -35,7 +35,7 @@ class UntrainedExperiment(Experiment):
         measurements: Sequence[Measurement],
         configuration: Mapping[str, Any],
         tolerance: Mapping[str, float],
-        data: str = RANDOM_TOKENS,
+        data: str,
         paper: Paper | None = None,
         curves: Sequence[Curve] = (),
         identifier: str = "",

@@ -108,7 +108,7 @@ def test_unmasked_reads_the_text(teacher, start, mlm_data):
 
 
 def test_short_blocks(teacher, start, mlm_data, monkeypatch):
-    """Training batches are cut with ``short_seq_prob``, validation batches never."""
+    """Training batches are split with ``short_seq_prob``, validation batches never."""
     monkeypatch.setattr(short_blocks, "SHORTEST", 4)
     student, model = build(start).eval(), build(teacher).eval()
     batch, text = sample()
@@ -125,7 +125,7 @@ def test_short_blocks(teacher, start, mlm_data, monkeypatch):
         batch["target"] = torch.where(masked, text, 1)
         length = short_blocks.draw_length(masked, 0.6)
         lengths.add(length)
-        tokens = text if length == 16 else short_blocks.cut_blocks(text, length, 0, 2, 1)
+        tokens = text if length == 16 else short_blocks.split_blocks(text, length, 0, 2, 1)
         loss, size, _ = ours.train()(student, batch)
         torch.testing.assert_close(loss, expected(tokens) * size, rtol=1e-5, atol=1e-6)
         loss, size, _ = ours.eval()(student, batch)

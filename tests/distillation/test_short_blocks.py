@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from fairseq_linformer.distillation.short_blocks import cut_blocks, draw_length, short_lengths
+from fairseq_linformer.distillation.short_blocks import draw_length, short_lengths, split_blocks
 
 BOS, PAD, EOS = 0, 1, 2
 
@@ -29,7 +29,7 @@ def test_lengths_depend_on_the_masks_alone():
 
 def test_cut_by_hand():
     tokens = torch.tensor([[0, 5, 6, 7, 8, 9, 10], [0, 5, 6, 7, 1, 1, 1], [0, 5, 1, 1, 1, 1, 1]])
-    assert cut_blocks(tokens, 3, BOS, EOS, PAD).tolist() == [
+    assert split_blocks(tokens, 3, BOS, EOS, PAD).tolist() == [
         [0, 5, 2],
         [0, 8, 2],
         [0, 1, 1],  # a single token
@@ -46,7 +46,7 @@ def test_cut(n, length):
     real = torch.tensor([n, n - 5, 3])
     tokens = torch.randint(5, 50, (3, n)).masked_fill(torch.arange(n) >= real.unsqueeze(1), PAD)
     tokens[:, 0] = BOS
-    blocks = cut_blocks(tokens, length, BOS, EOS, PAD)
+    blocks = split_blocks(tokens, length, BOS, EOS, PAD)
     assert (blocks[:, 0] == BOS).all() and blocks.ne(PAD).sum() == real.sum()
     lengths = blocks.ne(PAD).sum(1)
     for block, size in zip(blocks, lengths):

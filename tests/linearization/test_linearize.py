@@ -161,11 +161,16 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="encoder is not a folder, nor a name on the hub"):
         run(source, out, text, "--max-update", 0)
     (out / "report.json").unlink()
-    before = json.loads((out / "before.json").read_text())
+    before = json.loads((out / "before.json").read_text())["shares"]
     with monkeypatch.context() as patch:  # what was measured before is not measured again
         patch.setattr(linearization, "measure_survival", None)
         run(encoder, out, text, "--max-update", 0)
     assert json.loads((out / "report.json").read_text())["variance_before"] == before
+    (out / "before.json").write_text(json.dumps({"valid": "another", "n": 16, "shares": [0.5]}))
+    (out / "report.json").unlink()
+    run(encoder, out, text, "--max-update", 0)
+    assert json.loads((out / "report.json").read_text())["variance_before"] == before
+    (out / "report.json").unlink()
     teacher = out / "teacher" / "model.pt"
     checkpoint = read_checkpoint(teacher)
     checkpoint["model"]["encoder.lm_head.bias"] += 1
@@ -174,7 +179,7 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="teacher_sha256 of .*out must be"):
         run(encoder, out, text, "--max-update", 0)
     teacher.unlink()
-    with pytest.raises(SystemExit, match="the teacher .*model.pt is missing"):
+    with pytest.raises(SystemExit, match="the teacher .*model.pt is missing; restore it, or choose another OUT"):
         run(encoder, out, text, "--max-update", 0)
 
 

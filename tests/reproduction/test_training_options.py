@@ -4,8 +4,8 @@
 import pytest
 
 from fairseq_linformer.launching.training_job import TrainingJob
+from fairseq_linformer.reproduction import run_folders
 from fairseq_linformer.reproduction import runs as runs_module
-from fairseq_linformer.reproduction import training
 from fairseq_linformer.reproduction import verify as verification
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.ledger import put
@@ -98,10 +98,10 @@ def test_a_record_has_the_options_of_each_run(measure):
 @pytest.fixture
 def changed_dropout(monkeypatch):
     """Today's runs have another dropout."""
-    monkeypatch.setattr(training, "training_options", lambda cfg: {**training_options(cfg), "model.dropout": 0.25})
-    training._options.cache_clear()
+    monkeypatch.setattr(run_folders, "training_options", lambda cfg: {**training_options(cfg), "model.dropout": 0.25})
+    run_folders._options.cache_clear()
     yield
-    training._options.cache_clear()
+    run_folders._options.cache_clear()
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
 from ..rules import rule
 from ..statistics import Check, decide
-from ..untrained_experiment import UntrainedExperiment
+from ..untrained_experiment import RANDOM_TOKENS, UntrainedExperiment
 
 NAME = "encoder-speed"
 SIZES: dict[str, dict[str, Any]] = {
@@ -96,7 +96,8 @@ class EncoderSpeed(UntrainedExperiment):
         claim = "Speed of an encoder in transformers and in this project, and of converted Linformers"
         configuration = {"sizes": sizes, "encoder": checkpoint["provenance"]["imported"], "threads": 1, "clock": clock}
         paper = Paper(where="not in the paper, whose Table 3 has a single layer on a GPU")
-        return [self.record(scale, command, started, claim, measurements, configuration, TOLERANCE, paper=paper)]
+        found = claim, measurements, configuration, TOLERANCE, RANDOM_TOKENS, paper
+        return [self.record(scale, command, started, *found)]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [_table(record) for record in records]

@@ -55,7 +55,7 @@ def with_authors(models: Mapping[str, Model]) -> dict[str, Model]:
     return {**models, **{label + AUTHORS: as_authors(m) for label, m in models.items() if m.k and m.k < m.n}}
 
 
-def rule(experiment: str, compare: Callable[[Record, str], Comparison]) -> Evaluate:
+def authors_rule(experiment: str, compare: Callable[[Record, str], Comparison]) -> Evaluate:
     """The verdict on models with our initialization; that on models with the authors' is a remark.
 
     Args:
@@ -106,7 +106,7 @@ def panel_by_k(letter: str, n: int, k: int, models: Callable[[Scale], Models], k
             "A larger k has a lower validation perplexity.",
             f"Holds if each k, up to k = n, has at most the perplexity of the next smaller k; does not hold if one has "
             f"more. {CONVERGED} {KNOWN}",
-            rule(name, larger_k_is_lower),
+            authors_rule(name, larger_k_is_lower),
             (
                 replaced_rule(
                     f"Holds if {EARLIER_RATIO} of each k over the next smaller one is at most 1, k = n included; does "
@@ -121,7 +121,7 @@ def panel_by_k(letter: str, n: int, k: int, models: Callable[[Scale], Models], k
             "k = n / 4 is nearly on par with the Transformer.",
             f"Holds if k = n / 4 has at most {NEARLY:g} times the perplexity of RoBERTa after as many updates; does "
             f"not hold if it has more. {CONVERGED} {KNOWN}",
-            rule(name, quarter_is_near),
+            authors_rule(name, quarter_is_near),
             (
                 replaced_rule(
                     f"Holds if {EARLIER_RATIO}, k = n / 4 over RoBERTa trained on equally long, is at most {NEARLY:g}; "
@@ -224,7 +224,7 @@ SHARING = Claim(
     "Sharing E and F, even one for all layers, costs almost no perplexity.",
     f"Holds if headwise, key-value and layerwise sharing each have at most {NEARLY:g} times the perplexity of no "
     f"sharing, with the same start of E and F; does not hold if one has more. {CONVERGED} {KNOWN}",
-    rule("figure-3c", sharing_is_near),
+    authors_rule("figure-3c", sharing_is_near),
     (
         replaced_rule(
             f"Holds if {EARLIER_RATIO} of headwise, key-value and layerwise over none is at most {NEARLY:g}; does not "
@@ -240,7 +240,7 @@ LENGTH = Claim(
     f"Holds if each n has between 1 / {SAME:g} and {SAME:g} times the perplexity of the shortest n; does not hold if "
     "one has more or less. RoBERTa must have learned at each n; perplexities over RoBERTa's are reported and not part "
     f"of the verdict. {CONVERGED} {KNOWN}",
-    rule("figure-3d", lengths_are_alike),
+    authors_rule("figure-3d", lengths_are_alike),
     (
         replaced_rule(
             f"Holds if {EARLIER_RATIO} of each n over the shortest is between 1 / {SAME:g} and {SAME:g}; does not hold "

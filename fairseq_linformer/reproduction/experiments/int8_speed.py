@@ -25,7 +25,7 @@ from ..records import Measurement, Record
 from ..report.tables import MISSING, Table
 from ..rules import every_round_at_least, rule
 from ..statistics import Check
-from ..untrained_experiment import UntrainedExperiment
+from ..untrained_experiment import RANDOM_TOKENS, UntrainedExperiment
 
 NAME = "int8-speed"
 LIMIT_N, MIN_RATIO = 512, 1.5
@@ -107,7 +107,8 @@ class Int8Speed(UntrainedExperiment):
                 measurements += _time_length(n, sizes, clock, Path(folder))
         claim = "Documents per second of Linformers in PyTorch, as ONNX graphs and as int8 graphs"
         configuration = {"sizes": sizes, "threads": sizes["threads"], "clock": clock}
-        return [self.record(scale, command, started, claim, measurements, configuration, {RATIO_UNIT: 0.25})]
+        found = claim, measurements, configuration, {RATIO_UNIT: 0.25}, RANDOM_TOKENS
+        return [self.record(scale, command, started, *found)]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """A row per model, a column per n."""

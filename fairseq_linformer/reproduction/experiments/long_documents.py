@@ -30,7 +30,7 @@ from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
 from ..rules import every_round_at_least, rule
 from ..statistics import UNDECIDED, Check, decide
-from ..untrained_experiment import UntrainedExperiment
+from ..untrained_experiment import RANDOM_TOKENS, UntrainedExperiment
 
 NAME = "long-documents"
 SIZES: dict[str, dict[str, Any]] = {
@@ -147,7 +147,8 @@ class LongDocuments(UntrainedExperiment):
         )
         configuration = {"sizes": sizes, "threads": sizes["threads"], "clock": clock}
         paper = Paper(where="not in the paper, whose Table 3 has a Transformer on a GPU")
-        return [self.record(scale, command, started, claim, measurements, configuration, TOLERANCE, paper=paper)]
+        found = claim, measurements, configuration, TOLERANCE, RANDOM_TOKENS, paper
+        return [self.record(scale, command, started, *found)]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [make(record) for record in records for make in (_speed_table, _ratio_table, _memory_table)]

@@ -258,7 +258,7 @@ INFERENCE = (
 )
 
 
-def rule(bounds: Sequence[Bound]) -> Evaluate:
+def bounds_rule(bounds: Sequence[Bound]) -> Evaluate:
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
         found = [pair for bound in bounds if (pair := bound.check(records, scale))]
         if not found:
@@ -280,7 +280,7 @@ CLAIMS = (
         "this project: benchmark training",
         "A training step takes less time and memory than with the authors' code.",
         _RULE,
-        rule(TRAINING),
+        bounds_rule(TRAINING),
         (
             EarlierRule(
                 f"{_EARLIER}, and one for training in bf16 at n = 512: the authors' time is at least 1.5 times ours.",
@@ -296,7 +296,7 @@ CLAIMS = (
         "A finetuning process is at least twice as fast as the authors', and nearly as fast as RoBERTa's, on short "
         "sentences.",
         _RULE,
-        rule(PROCESS),
+        bounds_rule(PROCESS),
         (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
     Claim(
@@ -304,7 +304,7 @@ CLAIMS = (
         "this project: benchmark inference",
         "Inference on long inputs is several times as fast as RoBERTa's.",
         _RULE,
-        rule(INFERENCE),
+        bounds_rule(INFERENCE),
         (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
 )

@@ -40,7 +40,7 @@ POINT = 1.0
 SHARINGS = ("headwise", "key-value", "layerwise")
 
 
-def rule(checks_of: Callable[[Accuracies], list[Check]], needs_learning: bool = False) -> Evaluate:
+def table_2_rule(checks_of: Callable[[Accuracies], list[Check]], needs_learning: bool = False) -> Evaluate:
     """
     Args:
         needs_learning: compare pretrained models. Nothing is decided if pretraining does not raise RoBERTa's accuracy:
@@ -139,7 +139,7 @@ def layerwise_is_best(found: Accuracies) -> list[Check]:
 
 def layerwise_rule(records: Sequence[Record], scale: str) -> Verdict:
     """With a remark if E and F are initialized differently, which may explain a difference."""
-    verdict = rule(layerwise_is_best, needs_learning=True)(records, scale)
+    verdict = table_2_rule(layerwise_is_best, needs_learning=True)(records, scale)
     used = [record for record in records if record.identifier in verdict.records]
     starts = {model.sharing: start_of(record) for record in used if (model := Model.from_record(record)).k}
     if len(set(starts.values())) < 2:
@@ -232,7 +232,7 @@ CLAIMS = (
         "Finetuned, the Linformer is comparable to RoBERTa.",
         "Holds if on each task the Linformer of k = n / 4, with each sharing that was finetuned, is at most "
         f"{POINT:g} point of accuracy below RoBERTa; does not hold if it is further below on one." + _COMPARED,
-        rule(comparable, needs_learning=True),
+        table_2_rule(comparable, needs_learning=True),
         _history(
             "Holds if on each task each Linformer is at most 1 point of accuracy below the RoBERTa of its n; does not "
             f"hold if it is further below on one; by {_SEEDS_FIRST}.",
@@ -248,7 +248,7 @@ CLAIMS = (
         "Holds if the mean accuracy over tasks of a Linformer of k = n / 2, with one of the three sharings, is above "
         "RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others); does not hold if "
         "it is with none that was finetuned." + _COMPARED,
-        rule(half_beats_roberta, needs_learning=True),
+        table_2_rule(half_beats_roberta, needs_learning=True),
         _history(
             f"{_HALF}none of the three it is; by {_SEEDS_FIRST}.",
             f"{_HALF}none that was finetuned it is; by {_SEEDS}.{_LEARNED}",
@@ -273,7 +273,7 @@ CLAIMS = (
         "Pretrained at twice the n, a Linformer of the same k has similar results.",
         f"Holds if its mean accuracy over tasks is within {POINT:g} point of that at n, at k = n / 2, with each "
         "sharing that was finetuned at both; does not hold if it is further away." + _COMPARED,
-        rule(longer_is_similar, needs_learning=True),
+        table_2_rule(longer_is_similar, needs_learning=True),
         _history(
             f"{_SIMILAR}; does not hold if it is further away; by {_SEEDS_FIRST}.",
             f"{_SIMILAR}, with each sharing that was finetuned at both; does not hold if it is further away; by "
@@ -287,7 +287,7 @@ CLAIMS = (
         "Holds if RoBERTa and each Linformer, of those that were finetuned from scratch too, are better on each task "
         "pretrained than from scratch; does "
         f"not hold if one is not on one task; by {_SEEDS}." + _KNOWN,
-        rule(pretraining_helps),
+        table_2_rule(pretraining_helps),
         (
             EarlierRule(
                 "Holds if RoBERTa and each Linformer are better on each task pretrained than from scratch; does not "

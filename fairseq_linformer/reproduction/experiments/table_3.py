@@ -101,8 +101,10 @@ def half_rule(
             found.append(Check(outcome, f"n = {n}, k = {k}: {half} {m.value:.3g}x (paper: {printed:g}x); needs > 1"))
         return found + _in_order(cells)
 
-    missing += " with a cell of Table 3"
-    return rule(experiment, missing, checks, remarks_of, lambda record: measured_cells(record, half))
+    def applies(record: Record) -> object:
+        return measured_cells(record, half)
+
+    return rule(experiment, missing, checks, remarks_of, applies, "a cell of Table 3")
 
 
 def _in_order(cells: Mapping[tuple[int, int], Measurement]) -> list[Check]:

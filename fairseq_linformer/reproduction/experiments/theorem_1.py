@@ -137,9 +137,10 @@ CLAIMS = (
         "a rank of 1 is enough, P w w^T / ||w||^2, and the theorem says nothing.",
         rule(
             "theorem-1",
-            "theorem-1* with the best approximation of the theorem's rank",
+            "theorem-1*",
             existence_checks,
             applies=lambda record: record.select("best_rank_k"),
+            needed="the best approximation of the theorem's rank",
         ),
         (
             EarlierRule(

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import ledger
+from fairseq_linformer.reproduction import ledger, untrained_experiment
 from fairseq_linformer.reproduction.experiments import faults
 from fairseq_linformer.reproduction.experiments.faults import KILLS, LOST, METRICS, NAME, RANDOM_FAULTS, TRIED
 from fairseq_linformer.reproduction.inputs import Inputs
@@ -60,7 +60,7 @@ def repository(tmp_path, monkeypatch):
     (tmp_path / "tests/test_faults.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    fault: x\n")
     monkeypatch.setattr(faults, "REPOSITORY", tmp_path)
-    monkeypatch.setattr(faults, "current_commit", lambda: "0" * 40)
+    monkeypatch.setattr(untrained_experiment, "current_commit", lambda: "0" * 40)
     monkeypatch.delenv("FAULT_LOG", raising=False)  # of these tests
     return tmp_path
 

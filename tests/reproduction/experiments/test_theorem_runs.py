@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,6 @@ from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.theorem_experiment import SIZES, of_summary
 from fairseq_linformer.reproduction.verify import verify
-
-RESULTS = Path(__file__).parents[3] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -149,12 +146,3 @@ def test_of_summary():
 def test_scales():
     assert find("theorem-1").scales == ("smoke", "cpu") and find("theorem-2").cost("cpu")
     assert SIZES["cpu"] == ([128, 512, 2048], 64, 60)
-
-
-def test_a_record_is_replaced_from_another_folder_of_runs(tmp_path, monkeypatch):
-    """Numbers of an earlier run would be those of the record."""
-    monkeypatch.setattr(theorem_experiment, "measure_heads", lambda *arguments: pytest.fail("measured"))
-    shutil.copy(RESULTS / "theorem-1-cpu.json", tmp_path)
-    (tmp_path / "runs" / "cpu" / theorem_experiment.FOLDER).mkdir(parents=True)
-    with pytest.raises(ValueError, match="has finished runs of theorem-1, such as theorems; use another --runs"):
-        find("theorem-1").reproduce("cpu", Inputs(tmp_path / "runs"), tmp_path, "c", replace="why")
