@@ -102,6 +102,8 @@ def by_length(record):
 FINETUNED = {
     "Transformer": "transformer",
     "k = 128, W = 16": "k128-headwise-w16-graded",
+    "k = 256, W = 0": "k256-headwise-graded",
+    "k = 128, W = 0": "k128-headwise-graded",
     "earlier: k = 128, W = 16": "k128-headwise-w16",
     "earlier: k = 1, W = 16": "k1-headwise-w16",
 }
