@@ -1,4 +1,4 @@
-"""An experiment: its claims, how it is measured, and what the report shows of it.
+"""The interface of an experiment: its claims, its measurement, and its section of the report.
 
 ``registry.py`` lists the experiments. Each is a table, figure or theorem of the paper, or a claim of this project.
 """

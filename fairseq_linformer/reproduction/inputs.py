@@ -8,6 +8,13 @@ from pathlib import Path
 from .records import Record
 
 RUNS = "runs/reproduce"
+_KINDS = {
+    "data": "a folder written by `fairseq-linformer prepare pretraining`",
+    "tasks": "a folder written by `fairseq-linformer prepare TASK`",
+    "encoder": "a model of transformers on the hub or in a folder",
+    "source": "a text",
+}
+"""The inputs that an experiment may need, by option."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +74,12 @@ def check_inputs(name: str, inputs: Inputs, reads: Sequence[str]) -> None:
     Raises:
         ValueError: one of them is not set, or another one is.
     """
-    for option, command in (("data", "pretraining"), ("tasks", "TASK")):
-        value, needed = getattr(inputs, option), option in reads
-        if needed and value is None:
-            raise ValueError(f"{name} needs --{option}, a folder written by `fairseq-linformer prepare {command}`")
-        if value is not None and not needed:
-            raise ValueError(f"{name} takes no --{option} at this scale, got {value}")
-    for option, kind in (("encoder", "a model of transformers on the hub or in a folder"), ("source", "a text")):
-        value, needed = getattr(inputs, option), option in reads
-        if needed and value is None:
+    for option, kind in _KINDS.items():
+        value = getattr(inputs, option)
+        if (value is not None) == (option in reads):
+            continue
+        if value is None:
             raise ValueError(f"{name} needs --{option}, {kind}")
-        if value is not None and not needed:
-            raise ValueError(f"{name} takes no --{option}, got {value if option == 'encoder' else ', '.join(value)}")
+        at_scale = " at this scale" * (option in ("data", "tasks"))
+        got = ", ".join(value) if option == "source" else value
+        raise ValueError(f"{name} takes no --{option}{at_scale}, got {got}")

@@ -96,8 +96,9 @@ class EncoderSpeed(UntrainedExperiment):
         claim = "Speed of an encoder in transformers and in this project, and of converted Linformers"
         configuration = {"sizes": sizes, "encoder": checkpoint["provenance"]["imported"], "threads": 1, "clock": clock}
         paper = Paper(where="not in the paper, whose Table 3 has a single layer on a GPU")
-        found = claim, measurements, configuration, TOLERANCE, RANDOM_TOKENS, paper
-        return [self.record(scale, command, started, *found)]
+        return [
+            self.record(scale, command, started, claim, measurements, configuration, TOLERANCE, RANDOM_TOKENS, paper)
+        ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [_table(record) for record in records]

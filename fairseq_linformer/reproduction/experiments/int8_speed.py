@@ -107,8 +107,9 @@ class Int8Speed(UntrainedExperiment):
                 measurements += _time_length(n, sizes, clock, Path(folder))
         claim = "Documents per second of Linformers in PyTorch, as ONNX graphs and as int8 graphs"
         configuration = {"sizes": sizes, "threads": sizes["threads"], "clock": clock}
-        found = claim, measurements, configuration, {RATIO_UNIT: 0.25}, RANDOM_TOKENS
-        return [self.record(scale, command, started, *found)]
+        return [
+            self.record(scale, command, started, claim, measurements, configuration, {RATIO_UNIT: 0.25}, RANDOM_TOKENS)
+        ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """A row per model, a column per n."""

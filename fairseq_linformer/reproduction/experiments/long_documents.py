@@ -147,8 +147,9 @@ class LongDocuments(UntrainedExperiment):
         )
         configuration = {"sizes": sizes, "threads": sizes["threads"], "clock": clock}
         paper = Paper(where="not in the paper, whose Table 3 has a Transformer on a GPU")
-        found = claim, measurements, configuration, TOLERANCE, RANDOM_TOKENS, paper
-        return [self.record(scale, command, started, *found)]
+        return [
+            self.record(scale, command, started, claim, measurements, configuration, TOLERANCE, RANDOM_TOKENS, paper)
+        ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [make(record) for record in records for make in (_speed_table, _ratio_table, _memory_table)]
