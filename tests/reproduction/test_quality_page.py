@@ -102,24 +102,28 @@ def by_length(record):
 FINETUNED = {
     "Transformer": "transformer",
     "k = 128, W = 16": "k128-headwise-w16-graded",
-    "k = 256, W = 0": "k256-headwise-graded",
-    "k = 128, W = 0": "k128-headwise-graded",
+    "k = 1, W = 16": "k1-headwise-w16-graded",
+    "k = 256, headwise": "k256-headwise-graded",
+    "k = 256, key-value": "k256-key-value-graded",
+    "k = 128, headwise": "k128-headwise-graded",
+    "k = 128, key-value": "k128-key-value-graded",
     "earlier: k = 128, W = 16": "k128-headwise-w16",
     "earlier: k = 1, W = 16": "k1-headwise-w16",
 }
 
 
 def finetuned():
-    """Median accuracies of three seeds in percent, with their range: a row per task and one for their mean; a column
-    per model."""
-    found = {}
-    for task in ("SST-2", "IMDB", "QNLI", "QQP"):
-        seeds = [read(f"encoder-tasks-{task.lower()}-{model}-encoder") for model in FINETUNED.values()]
-        found[task] = [record.find("accuracy", split="valid") for record in seeds]
-    lines = [f"| | {' | '.join(FINETUNED)} |", "|---" * (1 + len(FINETUNED)) + "|"]
-    lines += [f"| {task} | {' | '.join(cell(m) for m in seeds)} |" for task, seeds in found.items()]
-    means = [fmean(m.value for m in column) for column in zip(*found.values())]
-    return [*lines, f"| mean | {' | '.join(f'{mean:.3g}' for mean in means)} |"]
+    """Accuracies in percent: medians of three seeds with their range. A row per model, a column per task, then the mean
+    of the medians and its share of the Transformer's."""
+    tasks = ("SST-2", "IMDB", "QNLI", "QQP")
+    lines, encoder = [f"| | {' | '.join(tasks)} | mean | kept |", "|---" * (len(tasks) + 3) + "|"], 0.0
+    for label, model in FINETUNED.items():
+        records = [read(f"encoder-tasks-{task.lower()}-{model}-encoder") for task in tasks]
+        found = [record.find("accuracy", split="valid") for record in records]
+        mean = fmean(m.value for m in found)
+        encoder = encoder or mean
+        lines.append(f"| {label} | {' | '.join(cell(m) for m in found)} | {mean:.1f} | {mean / encoder:.1%} |")
+    return lines
 
 
 def cell(m):
