@@ -117,12 +117,12 @@ def finetuned():
     of the medians and its share of the Transformer's."""
     tasks = ("SST-2", "IMDB", "QNLI", "QQP")
     lines, encoder = [f"| | {' | '.join(tasks)} | mean | kept |", "|---" * (len(tasks) + 3) + "|"], 0.0
-    for label, model in FINETUNED.items():
+    for row, model in FINETUNED.items():
         records = [read(f"encoder-tasks-{task.lower()}-{model}-encoder") for task in tasks]
         found = [record.find("accuracy", split="valid") for record in records]
         mean = fmean(m.value for m in found)
         encoder = encoder or mean
-        lines.append(f"| {label} | {' | '.join(cell(m) for m in found)} | {mean:.1f} | {mean / encoder:.1%} |")
+        lines.append(f"| {row} | {' | '.join(cell(m) for m in found)} | {mean:.1f} | {mean / encoder:.1%} |")
     return lines
 
 
