@@ -63,6 +63,8 @@ def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = N
         if value is None:
             continue
         name = (names or {}).get(declaration.name, declaration.name)
+        if declaration.type is bool and not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false, got {value!r}")
         choices, lowest, bound = limits.get("choices"), limits.get("at_least"), limits.get("below", math.inf)
         if choices and value not in choices:
             allowed = ("one of " if len(choices) > 1 else "") + ", ".join(map(str, choices))

@@ -32,7 +32,9 @@ def resolve_length(model: AttentionModel, length: int | None) -> int:
         ValueError: the length is below 3 or above the model's maximum.
     """
     if length is not None and not 3 <= length <= model.n:
-        raise ValueError(f"length must be between 3 and the maximum of {model.name} ({model.n}), got {length}")
+        raise ValueError(
+            f"tokens_per_sample must be between 3 and {model.n}, the maximum of {model.name}, got {length}"
+        )
     return model.n if length is None else length
 
 
@@ -60,6 +62,8 @@ def analyze_spectrum(
     for name, value, least in (("num_sentences", sentences, 1), ("batch_size", batch, 1), ("num_checked", check, 0)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
+    if model.encoder is not None and (W := model.encoder.config.local_window):
+        raise ValueError(f"local_window must be 0, since neighbors are not columns of a map, got {W}")
     r = min(texts.n, max(shape[-1] for shape in model.map_shapes(texts.n)))
     index = max(1, r // 4) if index is None else index
     if not 1 <= index <= r:
@@ -148,7 +152,7 @@ def draw_attention(model: AttentionModel, texts: Sentences, numbers: Sequence[in
     paths = {number: Path(out) / f"sentence-{number}.png" for number in sorted(set(numbers))}
     for path in paths.values():
         if path.exists():
-            raise ValueError(f"{path} exists; choose another folder or delete it")
+            raise ValueError(f"{path} already exists; choose another folder or delete it")
     last = max(numbers)
     sentences = {number: sentence for number, sentence in enumerate(islice(texts, last), start=1) if number in paths}
     if last not in sentences:

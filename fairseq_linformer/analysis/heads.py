@@ -122,16 +122,22 @@ def _matrices(module, x: Tensor) -> list:
 
     Lists of None if E and F are not matrices, if k differs between heads, or if there is a local window.
     """
-    H, n, projections = module.num_heads, x.size(1), module.projections
+    H, projections = module.num_heads, module.projections
     matrices = [matrix for projection in projections if (matrix := projection_matrix(projection)) is not None]
     if len(matrices) < len(projections) or module.local_window:
         return [[None] * H] * 3
-    reached = []
-    for projection, matrix in zip(projections, matrices):
-        matrix, scale = matrix[..., : projection.num_reached(n), :n], projection.row_scale(x, None)
-        reached.append((matrix if scale is None else matrix * scale).double().cpu().expand(H, -1, -1))
+    reached = [_used_matrix(projection, x).double().cpu().expand(H, -1, -1) for projection in projections]
     bias = projections[0].bias(x, None)
     return [*reached, [None] * H if bias is None else bias[0, :, 0].double().cpu().expand(H, -1)]
+
+
+def _used_matrix(projection: LinearProjection | MeanPool, x: Tensor) -> Tensor:
+    """The matrix of an input (1, n, d), with the factors for missing tokens: (k', n), (1, k', n) or (H, k', n)."""
+    n = x.size(1)
+    if isinstance(projection, MeanPool):
+        return projection.reduce(torch.eye(n, dtype=x.dtype, device=x.device)[None])[0]
+    matrix, scale = projection().detach()[..., : projection.num_reached(n), :n], projection.row_scale(x, None)
+    return matrix if scale is None else matrix * scale
 
 
 def projection_matrices(encoder: LinformerEncoder) -> dict[str, Tensor]:

@@ -204,7 +204,8 @@ def _measure_theorem2(
 def _measure_rank_k(heads: list[Head], generator: torch.Generator) -> list[dict[str, Any]]:
     """The rows of one length, with means over heads."""
     n = len(heads[0].Q)
-    ks = sorted({*powers_of_two(MIN_LENGTH, n), *(len(h.E) for h in heads if h.E is not None)})
+    # Without windows, a model on sentences shorter than its k has k > n.
+    ks = sorted({*powers_of_two(MIN_LENGTH, n), *(len(h.E) for h in heads if h.E is not None and len(h.E) <= n)})
     rows = []
     for k, errors in rank_k.approximation_errors(heads, ks, generator).items():
         summaries = {

@@ -40,7 +40,7 @@ class ScalingCell(BenchmarkCell):
         if unknown := [name for name in self.models if name not in FAMILIES]:
             raise ValueError(f"unknown model {unknown[0]!r}; choose from {', '.join(FAMILIES)}")
         if self.tokens % self.n:
-            raise ValueError(f"tokens must be a multiple of n ({self.n}), got {self.tokens}")
+            raise ValueError(f"max_tokens must be a multiple of n ({self.n}), got {self.tokens}")
         self.build_config(self.n, self.k)  # rejects k above n
 
     def model_operations(self, linear: bool) -> float:

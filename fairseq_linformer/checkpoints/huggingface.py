@@ -169,7 +169,13 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, to
         ValueError: the folder is not that of a Linformer, or is damaged.
     """
     config = _read_config(folder)
-    weights = upgrade_projections(_read_weights(folder), config.to_linformer_config(), ENCODER_PREFIX)
+    weights = _read_weights(folder)
+    if any(key.startswith("encoder.") for key in weights):
+        raise ValueError(
+            f"{folder} has an encoder without a head (LinformerModel); save it as LinformerForMaskedLM or "
+            "LinformerForSequenceClassification"
+        )
+    weights = upgrade_projections(weights, config.to_linformer_config(), ENCODER_PREFIX)
     if mismatch := _find_mismatch(weights, config):
         raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
     return config, weights

@@ -85,6 +85,7 @@ def build_model_card(
     ]
     if tokenizer:
         usage.append(f'    pipe = pipeline("{pipeline}", "FOLDER", trust_remote_code=True)')
+    origin = "trained with fairseq and converted" if details else "exported"
     lines = [
         "---",
         f"library_name: {'onnx' if onnx else 'transformers'}",
@@ -98,17 +99,18 @@ def build_model_card(
         "",
         "# Linformer",
         "",
-        "A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), trained with "
-        f"fairseq and converted by fairseq-linformer. {onnx.summary if onnx else 'The model code is in this folder.'}",
+        f"A RoBERTa with the linear attention of the [Linformer](https://arxiv.org/abs/2006.04768), {origin} by "
+        f"fairseq-linformer. {onnx.summary if onnx else 'The model code is in this folder.'}",
         "",
         *(onnx.lines if onnx else usage),
     ]
     lines += ["", "| | |", "|---|---|"]
     lines += [f"| {name} | {_format_cell(value)} |" for name, value in rows if value not in (None, "")]
-    lines += [
-        "",
-        "Values that are not listed were not in the checkpoint. `config.json` has all settings under `fairseq`.",
-    ]
+    if details:
+        lines += [
+            "",
+            "Values that are not listed were not in the checkpoint. `config.json` has all settings under `fairseq`.",
+        ]
     if imported:
         lines += ["", *_describe_origin(imported)]
     return "\n".join(lines) + "\n"

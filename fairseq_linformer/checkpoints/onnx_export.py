@@ -93,6 +93,8 @@ def to_onnx(
                     raise ValueError(f"{name} needs a fairseq checkpoint, got the folder {source}")
             reason = _explain_slow(folder) if tokenizer else None
         config, weights = read_exported(folder)
+        if config.padding_idx != PADDING_IDX:
+            raise ValueError(f"padding_idx of {source} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
         has_head = any(key.startswith(CLASSIFIER) for key in weights)
         if head is not None and not (has_head and head == config.classification_head_name):
             known = config.classification_head_name if has_head else "no classification head"
@@ -144,11 +146,11 @@ def _build_model(config: LinformerPreTrainedConfig, weights: dict[str, Any], has
 
 def _write_model(model: Model, folder: Path, settings: dict[str, Any]) -> None:
     graph = folder / ("float.onnx" if settings["int8"] else ONNX_GRAPH)
-    write_graph(model, graph, settings["max_positions"], settings["opset"])
+    num_bytes = write_graph(model, graph, settings["max_positions"], settings["opset"])
     if settings["int8"]:
         from .onnx_int8 import quantize
 
-        quantize(graph, folder / ONNX_GRAPH, external=graph.stat().st_size > EXTERNAL_BYTES)
+        quantize(graph, folder / ONNX_GRAPH, external=num_bytes // 4 > EXTERNAL_BYTES)  # 8 bits instead of 32
         for path in folder.glob("float.onnx*"):
             path.unlink()
 
@@ -163,11 +165,11 @@ def _write_tokenizer(source: Path, target: Path, max_positions: int) -> str | No
         tokenizer.enable_padding(pad_id=PADDING_IDX, pad_token="<pad>")
         tokenizer.save(str(target / WORDPIECE_FILE))
         return "fast"
-    settings = source / "tokenizer_config.json"
-    if not settings.is_file():
+    config_file = source / "tokenizer_config.json"
+    if not config_file.is_file():
         return None
-    content = {**json.loads(settings.read_text(encoding="utf-8")), "model_max_length": max_positions}
-    (target / settings.name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    content = {**json.loads(config_file.read_text(encoding="utf-8")), "model_max_length": max_positions}
+    (target / config_file.name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     for name in _SLOW_TOKENIZER:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

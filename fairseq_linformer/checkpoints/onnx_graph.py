@@ -72,12 +72,15 @@ class OnnxModel(nn.Module):
         return logits
 
 
-def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> None:
+def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> int:
     """Write a model as ``path``, with weights of more than ``EXTERNAL_BYTES`` in ``path`` + ``.data``.
 
     Args:
         model: modified, see ``OnnxModel``.
         max_positions: N.
+
+    Returns:
+        Bytes of the weights.
     """
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass, DeduplicateInitializersPass
 
@@ -97,16 +100,17 @@ def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> Non
         program = torch.onnx.export(
             exported, dynamo=True, opset_version=opset, input_names=INPUTS, output_names=[OUTPUT], verbose=False
         )
-    assert program is not None
-    ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine
-    DeduplicateInitializersPass(size_limit=2**31)(program.model)  # shapes of windows, which layers have in common
+        assert program is not None
+        ClearMetadataAndDocStringPass()(program.model)  # stack traces, with paths of this machine
+        DeduplicateInitializersPass(size_limit=2**31)(program.model)  # shapes of windows, which layers have in common
     graph = program.model.graph
     sizes_of_logits = ("batch", "classes") if wrapped.is_classifier else ("batch", "length", "vocabulary")
     for value, names in (*((each, ("batch", "length")) for each in graph.inputs), (graph.outputs[0], sizes_of_logits)):
         known = [size if isinstance(size, int) else name for size, name in zip(value.shape, names, strict=True)]
         value.shape = type(value.shape)(known)
-    num_bytes = sum(each.const_value.nbytes for each in graph.initializers.values())
+    num_bytes: int = sum(each.const_value.nbytes for each in graph.initializers.values())
     program.save(path, external_data=num_bytes > EXTERNAL_BYTES)
+    return num_bytes
 
 
 @contextmanager

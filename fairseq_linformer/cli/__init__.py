@@ -66,9 +66,10 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except ImportError as error:
-        if not error.name:
+        package = (error.name or "").split(".")[0]
+        is_installed = package in sys.modules or package == __package__.split(".")[0]
+        if not package or is_installed:
             sys.exit(f"{name} failed: {first_line(error)}")
-        package = error.name.split(".")[0]
         command = _INSTALL.get(package, f"pip install {package}")
         sys.exit(f"{name} needs {package}, which is not installed; run: {command}")
     except (OSError, ValueError) as error:

@@ -206,7 +206,7 @@ def _figure(options: argparse.Namespace) -> str:
     from ..analysis.spectrum_result import read_spectrum
 
     if options.out.exists():
-        raise ValueError(f"{options.out} exists; choose another file or delete it")
+        raise ValueError(f"{options.out} already exists; choose another file or delete it")
     draw_spectra(options.out, [read_spectrum(folder) for folder in options.folders], options.title)
     return str(options.out)
 

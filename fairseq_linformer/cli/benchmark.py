@@ -16,6 +16,14 @@ NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes", "
 """Options that are omitted from the recorded command: folders and the time budget."""
 MAX_TOKENS = {"inference": "4096, on cuda 32768", "training": "2048, on cuda 32768", "scaling": "the longest n"}
 """Defaults of ``--max-tokens``, for help texts."""
+MODELS = {
+    "scaling": "recurrent, transformer-eager, transformer-sdpa, bigbird, longformer, reformer, nystromformer, fnet, "
+    "modernbert, linformer (default: all)",
+    "training": "ours, roberta, authors, linformer, linformer-pytorch, ours-modules, transformer-eager, "
+    "transformer-sdpa (default: the first three, and the next two if installed)",
+    "finetuning": "ours, roberta, authors (default: all)",
+}
+"""Values and defaults of ``--models``, for help texts."""
 KINDS = {
     "inference": "time a forward pass and find the largest batch (Table 3)",
     "scaling": "measure time per token over n, for the model families of Table 1",
@@ -71,7 +79,7 @@ def _add_kind(parser, kind: str) -> None:
         "--rounds", type=int, default=3, metavar="R", help="measured rounds, in which models take turns"
     )
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="number of CPU threads")
-    add_minutes(parser, "no measurement starts that would exceed it")
+    add_minutes(parser, "no measurement but the first starts if it is predicted to exceed it")
     parser.add_argument(
         "--encoder-embed-dim", type=int, default=768, metavar="D", help="encoder embedding dimension, 64 per head"
     )
@@ -96,11 +104,12 @@ def _add_kind(parser, kind: str) -> None:
     else:
         parser.add_argument("--projected-dim", type=int, default=256, metavar="K", help="k, the projected dimension")
     if kind in ("inference", "scaling"):
+        limited = "attention weights of transformer-eager" if kind == "scaling" else "memory that a model may use"
         parser.add_argument(
             "--max-memory-gib",
             type=float,
             metavar="GIB",
-            help="memory that a model may use, in GiB; larger models are skipped (default: 8, on cuda 60)",
+            help=f"{limited}, in GiB; what is larger is skipped (default: 8, on cuda 60)",
         )
     if kind == "scaling":
         parser.add_argument("--only", choices=("families", "pertoken"), help="run one of the two parts (default: both)")
@@ -109,7 +118,7 @@ def _add_kind(parser, kind: str) -> None:
             "--models",
             type=parse_names,
             metavar="NAME,NAME",
-            help="models to measure, separated by commas (default: all)",
+            help=f"models to measure, separated by commas: {MODELS[kind]}",
         )
     if kind == "training":
         parser.add_argument(
@@ -140,8 +149,8 @@ def _add_kind(parser, kind: str) -> None:
             "--fairseq-options",
             type=shlex.split,
             default=[],
-            metavar="'--A --B'",
-            help="further options of fairseq-train for this plugin's model, such as --compile",
+            metavar="OPTIONS",
+            help="further options of fairseq-train for this plugin's model, such as --fairseq-options='--compile'",
         )
     parser.set_defaults(run=_measure)
 
@@ -208,14 +217,9 @@ def _common(options: argparse.Namespace) -> dict:
 def _inference(options: argparse.Namespace) -> list:
     from ..benchmark import inference
 
-    lengths, common = (
-        options.lengths or inference.LENGTHS,
-        dict(
-            tokens=options.max_tokens or inference.TOKENS_PER_BATCH[options.device],
-            warm_up=_or(options.warmup_rounds, 1),
-            **_common(options),
-        ),
-    )
+    lengths = options.lengths or inference.LENGTHS
+    tokens = options.max_tokens or inference.TOKENS_PER_BATCH[options.device]
+    common = dict(tokens=tokens, warm_up=_or(options.warmup_rounds, 1), **_common(options))
     if options.whole_models:
         reject_options(
             options, ("gpu_memory_gib", "max_memory_gib"), "has no effect with --whole-models, which only measures time"
@@ -239,8 +243,11 @@ def _inference(options: argparse.Namespace) -> list:
 def _scaling(options: argparse.Namespace) -> list:
     from ..benchmark import inference, scaling
 
-    lengths, tokens = options.lengths or scaling.LENGTHS, options.max_tokens or max(options.lengths or scaling.LENGTHS)
+    lengths = options.lengths or scaling.LENGTHS
+    tokens = options.max_tokens or max(lengths)
     models = _or(options.models, tuple(scaling.FAMILIES))
+    if "transformer-eager" not in models:
+        reject_options(options, ("max_memory_gib",), "needs the model transformer-eager, whose memory it limits")
     common = dict(k=options.projected_dim, warm_up=_or(options.warmup_rounds, 1), **_common(options))
     families, pertoken = [], []
     if options.only != "pertoken":
@@ -284,32 +291,33 @@ def _training(options: argparse.Namespace) -> list:
     for name, parts in PARTS_WITH_OPTION.items():
         if options.only not in (parts if name == "fairseq_options" else (None, *parts)):
             reject_options(options, (name,), f"needs --only {' or '.join(parts)}")
-    common, lengths, tokens = (
-        _common(options),
-        _or(options.lengths, training.PRETRAINING_LENGTHS),
-        options.max_tokens or training.TOKENS_PER_STEP[options.device],
-    )
+    common = _common(options)
+    lengths = _or(options.lengths, training.PRETRAINING_LENGTHS)
+    if not lengths and options.only in ("process", "shares"):
+        raise ValueError(f"--lengths must have a value with --only {options.only}, got none")
+    tokens = options.max_tokens or training.TOKENS_PER_STEP[options.device]
     finetuning = _or(options.finetuning_lengths, training.FINETUNING_LENGTHS)
     models = options.models or FAIRSEQ_MODELS
     peers = tuple(name for name in PYPI_MODELS if missing_requirement(name) is None)
     cells: list[Any] = []
     if options.only in (None, "steps", "memory"):
-        for some in [models] + [("ours", *peers)] * (
-            options.models is None and bool(peers)
-        ):  # the peers have cells of their own
+        groups = [models]
+        if options.models is None and peers:
+            groups.append(("ours", *peers))  # the peers have cells of their own
+        for names in groups:
             cells += training.build_cells(
                 lengths,
                 finetuning,
                 tokens,
-                models=some,
+                models=names,
                 k=options.projected_dim,
                 warm_up=_or(options.warmup_rounds, 1),
                 **common,
             )
         cells = [cell for cell in cells if options.only in (None, "memory" if cell.memory else "steps")]
-    trained = (
-        models if options.only in ("process", "shares") else tuple(name for name in models if name in FAIRSEQ_MODELS)
-    )
+    trained = models
+    if options.only not in ("process", "shares"):
+        trained = tuple(name for name in models if name in FAIRSEQ_MODELS)
     if not trained:
         reject_options(
             options,
@@ -355,9 +363,8 @@ def _finetuning(options: argparse.Namespace) -> list:
             f"--data must be a task with classes that `fairseq-linformer prepare` wrote, got {options.data}"
         )
     check_complete(task, options.data)
-    symbols = (
-        len((options.data / "input0" / DICTIONARY).read_text(encoding="utf-8").splitlines()) + 5
-    )  # <s>, <pad>, </s>, <unk>, <mask>
+    dictionary = (options.data / "input0" / DICTIONARY).read_text(encoding="utf-8")
+    symbols = len(dictionary.splitlines()) + 5  # <s>, <pad>, </s>, <unk>, <mask>
     return [
         FinetuningCell(
             options.max_positions,

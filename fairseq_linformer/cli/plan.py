@@ -81,6 +81,7 @@ def _plan(options: argparse.Namespace) -> str:
         return _show_kernels(config, words)
     gpu = find_gpu(options.gpu or DEFAULT_GPU)
     if options.check:
+        reject_options(options, ("vocab_size",), "cannot be used with --check, which uses RoBERTa's vocabulary")
         if words:
             raise ValueError(f"--check cannot be used with overrides, got {words[0]}")
         return check_runs(config, gpu, options.gpus, options.utilization, options.network_gbit)

@@ -201,10 +201,10 @@ class DistillationCriterion(FairseqCriterion):
             return sum(log.get(key, 0) for log in logging_outputs)
 
         size = total("sample_size")
-        metrics.log_scalar("loss", total("loss") / size, size, round=3)
+        metrics.log_scalar("loss", total("loss") / size, size, round=6)
         for name in TERMS:
             if any(f"{name}_loss" in log for log in logging_outputs):
-                metrics.log_scalar(f"{name}_loss", total(f"{name}_loss") / size, size, round=4)
+                metrics.log_scalar(f"{name}_loss", total(f"{name}_loss") / size, size, round=6)
         if any("ncorrect" in log for log in logging_outputs):
             metrics.log_scalar("accuracy", 100.0 * total("ncorrect") / total("nsentences"), size, round=1)
         elif any("npredicted" in log for log in logging_outputs):

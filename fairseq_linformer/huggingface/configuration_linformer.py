@@ -57,8 +57,8 @@ class LinformerPreTrainedConfig(PreTrainedConfig):
             setattr(self, field.name, kwargs.pop(field.name, default))
         self.to_linformer_config()  # validates the shape
         check_values(HeadConfig, self)
-        if classifier_inner_dim is not None and classifier_inner_dim < 1:
-            raise ValueError(f"classifier_inner_dim must be at least 1, got {classifier_inner_dim}")
+        if classifier_inner_dim is not None and (type(classifier_inner_dim) is not int or classifier_inner_dim < 1):
+            raise ValueError(f"classifier_inner_dim must be an integer of at least 1, got {classifier_inner_dim!r}")
         self.classifier_inner_dim = classifier_inner_dim
         self.classification_head_name = classification_head_name
         self.fairseq = fairseq

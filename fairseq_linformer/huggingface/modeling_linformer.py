@@ -126,10 +126,15 @@ class LinformerPreTrainedModel(PreTrainedModel):
             if isinstance(module, WindowedProjection):
                 module.read_options()
 
-    def save_pretrained(self, save_directory, *args, **kwargs):
-        super().save_pretrained(save_directory, *args, **kwargs)
-        if self.write_code is not None and kwargs.get("is_main_process", True):
+    def save_pretrained(self, save_directory, is_main_process=True, *args, **kwargs):
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+        if self.write_code is not None and is_main_process:
             type(self).write_code(save_directory)
+
+    def _upload_modified_files(self, working_dir, *args, **kwargs):
+        if self.write_code is not None:
+            type(self).write_code(working_dir)  # save_pretrained(push_to_hub=True) uploads before it returns
+        return super()._upload_modified_files(working_dir, *args, **kwargs)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.base_model.encoder.embed_tokens
@@ -215,9 +220,11 @@ class LinformerModel(LinformerPreTrainedModel):
         hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("exactly one of input_ids and inputs_embeds must be set")
-        tokens: Any = inputs_embeds[..., 0] if inputs_embeds is not None else input_ids
-        if tokens.dim() != 2:
-            raise ValueError(f"the input must have 2 dimensions (sentences, positions), got {tokens.dim()}")
+        inputs: Any = input_ids if inputs_embeds is None else inputs_embeds
+        name, shape = ("input_ids", "(B, n)") if inputs_embeds is None else ("inputs_embeds", "(B, n, d)")
+        if inputs.dim() != shape.count(",") + 1:
+            raise ValueError(f"{name} must have the shape {shape}, got {tuple(inputs.shape)}")
+        tokens = inputs if inputs_embeds is None else inputs[..., 0]
         if input_ids is None:
             padding = torch.zeros_like(tokens, dtype=torch.bool)
         else:

@@ -67,4 +67,7 @@ def _choose_bpe(folder, options: dict[str, Any]) -> tuple[str, dict[str, str]]:
     files = find_tokenizer_files(folder)
     if files is None:
         return "gpt2", {}
+    if files.kind == "gpt2":
+        encoder, merges = map(str, files.paths)
+        return "gpt2", {"gpt2_encoder_json": encoder, "gpt2_vocab_bpe": merges}
     return files.kind, {"wordpiece_file": str(files.path)} if files.kind == "wordpiece" else {}

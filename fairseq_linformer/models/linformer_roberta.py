@@ -130,19 +130,21 @@ class LinformerRobertaModel(HubTokenizer, RobertaModel):
             return
         if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise ValueError(
-                "the checkpoint is of version 1 of the authors' code, which shared less than its options said; pass "
-                f"--sharing {sharing}" + " --untie-weights-roberta" * untied
+                "the checkpoint is of version 1 of the authors' code, which shared less than its options said; instead "
+                f"of the authors' options, pass --projected-dim {self.args.projected_dim} --sharing {sharing}"
+                + " --freeze-projections" * self.args.freeze_projections
+                + " --untie-weights-roberta" * untied
             )
         if unshared:
             self.args.sharing = sharing
         self.args.untie_weights_roberta = self.args.untie_weights_roberta or untied
         logger.warning(
-            "the checkpoint is of version 1 of the authors' code: sharing is %s, %s",
+            "the checkpoint is of version 1 of the authors' code: sharing is %s, output embeddings are %s",
             self.args.sharing,
-            "output embeddings are untied" if untied else "output embeddings are unchanged",
+            "untied" if self.args.untie_weights_roberta else "tied",
         )
         parameter = next(self.encoder.parameters())
-        self.encoder = LinformerRobertaEncoder(self.args, self.encoder.dictionary).to(parameter)
+        self.encoder = LinformerRobertaEncoder(self.args, self.encoder.dictionary).to(parameter).train(self.training)
         _store_options(self._cfg, self.args)
 
     def _resize_state_dict(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -137,7 +137,7 @@ def evaluate_literal(text: str, *_: Any) -> Any:
     try:
         return _evaluate(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, TypeError, ValueError, MemoryError, RecursionError, AttributeError):
-        raise ValueError(f"options must be numbers, texts, tuples or lists, got {str(text)[:100]!r}") from None
+        raise ValueError(f"options must be numbers, strings, tuples or lists, got {str(text)[:100]!r}") from None
 
 
 def _evaluate(node: ast.expr) -> Any:

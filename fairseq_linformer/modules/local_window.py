@@ -235,7 +235,7 @@ class _UnfusedAttention(torch.autograd.Function):
             result = _unfused_context(dropped, projected_values, values, value_bias, chunks)
         ctx.save_for_backward(value_bias, q, projected_keys, projected_values, keys, values, weights, kept)
         ctx.chunks, ctx.scale = chunks, 1 / (1 - dropout)
-        ctx.sentences = max(1, BACKWARD_WEIGHTS // weights[0].numel())
+        ctx.sentences = max(1, BACKWARD_WEIGHTS // max(1, weights.shape[1:].numel()))
         return result
 
     @staticmethod

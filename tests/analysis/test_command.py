@@ -41,7 +41,7 @@ def test_spectrum_and_figure(roberta, text, tmp_path, capsys):
         ]
     )
     assert "<svg" in figure.read_text()
-    assert "f.svg exists" in error_of(capsys, "figure", tmp_path / "a", "--out", figure)
+    assert "f.svg already exists" in error_of(capsys, "figure", tmp_path / "a", "--out", figure)
     assert "f.pdf" in error_of(capsys, "figure", tmp_path / "a", "--out", tmp_path / "f.pdf")
     assert "spectrum.npz" in error_of(capsys, "figure", tmp_path, "--out", tmp_path / "g.png")
     for options, message in (

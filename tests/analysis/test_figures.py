@@ -41,7 +41,7 @@ def test_attention_maps_are_drawn(model, linformer, sentences, tmp_path):
     assert [path.name for path in paths] == ["sentence-1.png", "sentence-2.png"] and all(
         path.stat().st_size > 5000 for path in paths
     )
-    with pytest.raises(ValueError, match="sentence-1.png exists"):
+    with pytest.raises(ValueError, match="sentence-1.png already exists"):
         draw_attention(model, sentences(model), [1], tmp_path / "pictures")
     with pytest.raises(ValueError, match="at most 6[0-9].* 1000"):
         draw_attention(model, sentences(model), [1000], tmp_path / "pictures")

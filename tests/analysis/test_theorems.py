@@ -10,7 +10,7 @@ from fairseq_linformer.analysis import rank_k
 from fairseq_linformer.analysis.heads import Head, model_heads, random_head
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.samples import median, summarize
-from fairseq_linformer.analysis.theorems import build_random_heads, measure_theorem1, measure_theorems
+from fairseq_linformer.analysis.theorems import _measure_rank_k, build_random_heads, measure_theorem1, measure_theorems
 
 from .conftest import HEADS, LAYERS, N
 
@@ -78,16 +78,16 @@ def test_rejected_arguments(options, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("sharing", ["headwise", "layerwise", "none", "roberta", "uneven"])
+@pytest.mark.parametrize("sharing", ["headwise", "layerwise", "none", "roberta", "uneven", "mean-pool"])
 def test_heads_reproduce_the_models_maps(roberta, linformer, sharing):
     """P of a RoBERTa, and softmax(Q (E K)^T) of a Linformer."""
-    path = (
-        roberta
-        if sharing == "roberta"
-        else linformer(
-            projected_dim="3/4,4/4" if sharing == "uneven" else 4, sharing="none" if sharing == "uneven" else sharing
-        )
-    )
+    if sharing == "roberta":
+        path = roberta
+    elif sharing == "mean-pool":
+        path = linformer(projected_dim=4, projection="mean-pool")
+    else:
+        uneven = sharing == "uneven"
+        path = linformer(projected_dim="3/4,4/4" if uneven else 4, sharing="none" if uneven else sharing)
     model = load_model(path)
     sentence = [0, *torch.randint(4, 20, (N - 2,), generator=generator()).tolist(), 2]
     heads = model_heads(model, [sentence])
@@ -104,6 +104,14 @@ def test_heads_reproduce_the_models_maps(roberta, linformer, sharing):
         else:
             linformer_map = rank_k.linformer_map(head, head.E, torch.eye(4).double(), head.bias)
             torch.testing.assert_close(linformer_map, expected, rtol=0, atol=1e-5)
+
+
+def test_sentences_shorter_than_k():
+    """Random E and F have no windows, so a short sentence has more projected positions than tokens."""
+    head = random_head(8, 2, generator())
+    head = Head(head.Q, head.K, head.V, E=torch.randn(12, 8).double(), F=torch.randn(12, 8).double())
+    (row,) = _measure_rank_k([head], generator())
+    assert (row["n"], row["k"]) == (8, 8)
 
 
 def test_heads_have_double_precision():

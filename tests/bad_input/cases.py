@@ -158,6 +158,7 @@ PLAN = section(
     --network-gbit nan -> network.* nan
     --vocab-size 5 -> --vocab-size must be at least 6.*5
     --check model.dropout=0 -> --check .*model.dropout=0
+    --check --vocab-size 1000 -> --vocab-size .*--check
     --cheque -> --cheque
     nowhere.yaml -> nowhere.yaml does not exist
     text.txt -> text.txt
@@ -691,7 +692,7 @@ ANALYZE = [
         """
         nowhere --out f.png -> nowhere
         bad/folder --out f.png -> spectrum.npz
-        bad/folder --out text.txt -> text.txt exists
+        bad/folder --out text.txt -> text.txt already exists
         bad/folder --out f.pdf -> f.pdf|spectrum.npz
         -> the following arguments are required
         """,
@@ -772,7 +773,8 @@ BENCHMARK = [
         """
         --max-memory-gib -1 -> usable_gib .*-1.0
         --models transformer -> transformer
-        --lengths 48,64 -> tokens .*64
+        --models linformer --max-memory-gib 4 -> --max-memory-gib
+        --lengths 48,64 -> max_tokens .*64
         --lengths none -> 'none'
         --only pertoken --lengths 512 -> lengths .*512
         --only pertoken --models linformer -> --models
@@ -792,6 +794,7 @@ BENCHMARK = [
         --only steps --lengths 96 --projected-dim 24 -> projected_dim .*24
         --only steps --fairseq-options=--compile -> --fairseq-options
         --only memory --warmup-rounds 0 -> --warmup-rounds
+        --only process --lengths none -> --lengths .*process
         --only process --finetuning-lengths none -> --finetuning-lengths
         --only process --models linformer -> linformer
         --only process --max-update 2 --warmup-updates 2 -> warm_up_updates .*2

@@ -235,7 +235,11 @@ def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
     [
         (lambda m: m(torch.full((1, 17), 5)), "at most 16 positions.* got 17"),
         (lambda m: m(), "input_ids and inputs_embeds"),
-        (lambda m: m(torch.tensor([5, 6])), "2 dimensions.* got 1"),
+        (lambda m: m(torch.tensor([5, 6])), r"input_ids must have the shape \(B, n\), got \(2,\)"),
+        (
+            lambda m: m(inputs_embeds=torch.zeros(3, 16)),
+            r"inputs_embeds must have the shape \(B, n, d\), got \(3, 16\)",
+        ),
         (lambda m: m(SINGLE, attention_mask=torch.ones(1, 1, 4, 4)), r"attention_mask .* got \(1, 1, 4, 4\)"),
         (lambda m: m(SINGLE, output_attentions=True), "output_attentions .* got True"),
         (lambda m: m.resize_token_embeddings(50), "new_num_tokens .* got 50"),
@@ -245,6 +249,8 @@ def test_missing_weights_are_initialized(train_checkpoint, tmp_path):
         (lambda m: small(pooler_dropout=1.5), "pooler_dropout .* got 1.5"),
         (lambda m: small(pooler_activation_fn="swish"), "pooler_activation_fn .* got 'swish'"),
         (lambda m: small(classifier_inner_dim=0), "classifier_inner_dim .* got 0"),
+        (lambda m: small(classifier_inner_dim="8"), "classifier_inner_dim .* got '8'"),
+        (lambda m: small(freeze_projections="false"), "freeze_projections must be true or false, got 'false'"),
     ],
 )
 def test_rejections(call, named):

@@ -18,6 +18,7 @@ from fairseq_linformer.checkpoints.tokenizer_files import find_tokenizer
 from fairseq_linformer.corpus import sentencepiece_model
 from fairseq_linformer.huggingface import LinformerTokenizer
 from fairseq_linformer.huggingface.tokenization_linformer import read_dictionary
+from fairseq_linformer.models.hub_bpe import _choose_bpe
 
 from ..checkpoint_fixtures import TEXT, hub
 
@@ -167,6 +168,12 @@ def assert_equal_encodings(slow, fast) -> None:
 
 
 @pytest.mark.slow
+def test_hub_interface_reads_the_gpt2_files_of_a_folder(tmp_path):
+    folder = small_gpt2(tmp_path)
+    paths = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
+    assert _choose_bpe(folder, {}) == ("gpt2", paths)
+
+
 def test_fast_tokenizer_of_gpt2(tmp_path):
     folder = small_gpt2(tmp_path)
     slow, files = find_tokenizer(folder / "model.pt", 16)

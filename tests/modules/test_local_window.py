@@ -44,6 +44,15 @@ def test_both_paths_agree(n, num_projected, reach, has_bias, has_padding):
         torch.testing.assert_close(attend(tensors, bias, padding_mask, reach, 0.0), results[0][0])
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_empty_batch(dropout):
+    tensors, bias, padding_mask = inputs(7, 2)
+    tensors = [*(x[:0].detach().requires_grad_() for x in tensors[:-1]), tensors[-1]]
+    y = attend(tensors, bias[:0], padding_mask[:0], 2, dropout)
+    assert y.shape == (0, H, 7, D)
+    assert torch.autograd.grad(y.sum(), tensors)[-1].eq(0).all()
+
+
 @pytest.mark.slow
 def test_gradients_with_dropout_are_those_of_the_same_dropped_weights():
     tensors, bias, padding_mask = inputs(7, 2)
