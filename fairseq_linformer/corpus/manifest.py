@@ -42,15 +42,19 @@ def read_counts(folder: Path, num_sources: int, chunks: list[Chunk]) -> list[dic
 
 
 def check_skipped(counts: list[dict[str, Any]], max_skipped: float) -> None:
-    """Raise ValueError if the counts of ``read_counts`` exceed the limit on skipped documents."""
-    documents, unfit = sum(c["documents_read"] for c in counts), sum(sum(c["unfit"].values()) for c in counts)
-    if unfit > max_skipped * documents:
-        example = next(example for source in counts for example in source["examples"])
-        hint = f"; {BLANK_LINE_HINT}" if any(LONG_DOCUMENT in source["unfit"] for source in counts) else ""
-        raise ValueError(
-            f"at most --max-skipped {max_skipped:g} of the documents may be skipped, got {unfit:,} of {documents:,}; "
-            f"for example {example}{hint}"
-        )
+    """Raise ValueError if more than this share of the documents of a source was skipped.
+
+    Args:
+        counts: those of ``read_counts``.
+    """
+    for source in counts:
+        documents, unfit = source["documents_read"], sum(source["unfit"].values())
+        if unfit > max_skipped * documents:
+            hint = f"; {BLANK_LINE_HINT}" if LONG_DOCUMENT in source["unfit"] else ""
+            raise ValueError(
+                f"at most --max-skipped {max_skipped:g} of the documents of a source may be skipped, got {unfit:,} of "
+                f"{documents:,}; for example {source['examples'][0]}{hint}"
+            )
 
 
 def write_manifest(

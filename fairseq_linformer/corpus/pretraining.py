@@ -17,7 +17,7 @@ import re
 import resource
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -207,9 +207,10 @@ def _remove_unstarted(out: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError):
         if not is_planned and out.is_dir() and not any((out / "work").glob("chunk-*.json")):
-            for name in ("plan.json", ".plan.lock", ".lock"):
-                (out / name).unlink(missing_ok=True)
-            shutil.rmtree(out / "work", ignore_errors=True)
+            with suppress(ValueError), _lock(out / ".lock"):  # a locked folder has other running parts
+                for name in ("plan.json", ".plan.lock", ".lock"):
+                    (out / name).unlink(missing_ok=True)
+                shutil.rmtree(out / "work", ignore_errors=True)
             if is_new and not any(out.iterdir()):
                 out.rmdir()
         raise

@@ -48,8 +48,11 @@ def train_model(
     """
     if not 1 <= vocab_size <= 1_000_000:
         raise ValueError(f"vocab_size must be between 1 and 1,000,000, got {vocab_size}")
-    text: dict[str, Any] = {"sentence_iterator": inputs}
-    if not isinstance(inputs, Iterator):
+    raised: list[BaseException] = []
+    text: dict[str, Any] = {}
+    if isinstance(inputs, Iterator):
+        text = {"sentence_iterator": _keep_error(inputs, raised)}
+    else:
         text = {"input": [str(path) for path in inputs]}
         for path in inputs:  # sentencepiece's own error names neither file nor reason
             with open(path, "rb") as file:
@@ -73,11 +76,21 @@ def train_model(
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        # Messages read "INTERNAL: file.cc(12) [condition] Sentence.", or "INTERNAL: ValueError: message" and more lines
-        # if the iterator raised.
-        sentence = first_line(str(error).split("] ")[-1]).removeprefix("INTERNAL: ").removeprefix("ValueError: ")
+        if raised:
+            raise raised[0] from None
+        # Messages read "INTERNAL: file.cc(12) [condition] Sentence."
+        sentence = first_line(str(error).split("] ")[-1]).removeprefix("INTERNAL: ")
         raise ValueError(sentence or "sentencepiece failed") from None
     return model.getvalue()
+
+
+def _keep_error(lines: Iterator[str], raised: list[BaseException]) -> Iterator[str]:
+    """The lines; an error that their iterator raises, which sentencepiece replaces by its own, is put in ``raised``."""
+    try:
+        yield from lines
+    except BaseException as error:
+        raised.append(error)
+        raise
 
 
 def list_pieces(model) -> list[str]:

@@ -6,6 +6,7 @@ identical.
 """
 
 import hashlib
+import io
 import itertools
 import json
 from collections.abc import Iterable, Sequence
@@ -104,7 +105,7 @@ class GPT2(Tokenizer):
             special_tokens={},
         )
         try:
-            entries = contents["dict.txt"].decode().splitlines()
+            entries = _read_entries(contents["dict.txt"])
         except UnicodeDecodeError:
             raise ValueError(f"{paths['dict.txt']} must be RoBERTa's dictionary, but it is not UTF-8") from None
         table, num_known = _build_table(entries, map(str, range(len(tokens))))
@@ -143,7 +144,7 @@ class SentencePiece(Tokenizer):
         if dictionary is None:
             entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(content))
         else:
-            entries = read_bytes(Path(dictionary), "the model's dictionary is needed").decode().splitlines()
+            entries = _read_entries(read_bytes(Path(dictionary), "the model's dictionary is needed"))
         num_pieces = self._processor.get_piece_size()
         table, num_known = _build_table(entries, map(self._processor.id_to_piece, range(num_pieces)))
         if num_known < 0.9 * (num_pieces - 3):
@@ -175,7 +176,7 @@ class WordPiece(Tokenizer):
         tokens = wordpiece.list_tokens(content)
         entries = [f"{token} 1" for token in tokens[FIRST_ID:-1]]
         if dictionary is not None:
-            found = read_bytes(Path(dictionary), "the tokenizer's dictionary is needed").decode().splitlines()
+            found = _read_entries(read_bytes(Path(dictionary), "the tokenizer's dictionary is needed"))
             if [line.rsplit(" ", 1)[0] for line in found] != tokens[FIRST_ID:-1]:
                 raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
         table, _ = _build_table(entries, tokens)
@@ -192,6 +193,11 @@ def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
     if files.kind == "sentencepiece":
         return SentencePiece(files.path, dictionary)
     return WordPiece(files.path, dictionary)
+
+
+def _read_entries(content: bytes) -> list[str]:
+    """The lines of a ``dict.txt``. As for fairseq, only line ends separate them: a piece may be U+0085 or U+2028."""
+    return [line.rstrip("\n") for line in io.StringIO(content.decode(), newline=None)]
 
 
 def _build_table(entries: Sequence[str], names: Iterable[str]) -> tuple[np.ndarray, int]:

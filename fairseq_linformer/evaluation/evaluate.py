@@ -1,7 +1,7 @@
 """Evaluates a finetuned model on a task, a prepared folder or a file: predictions, scores, throughput."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,8 +139,16 @@ def evaluate(
     if targets and classifier.is_score:
         result = scores.score_regression(targets, outputs)
     elif targets:
-        result = scores.score_classes(targets, np.reshape(outputs, (len(targets), -1)))
+        probabilities = np.reshape(outputs, (len(targets), -1))
+        result = scores.score_classes(targets, probabilities, find_positive_class(classifier.names))
     return Evaluation(result, throughput, classifier.names)
+
+
+def find_positive_class(names: Sequence[str]) -> int:
+    """The index of ``1``, or of class 1 of the task with these two classes, in any order; 1 for other names."""
+    names = normalize_names(names)
+    known = [t.class_names[1] for t in TASKS.values() if t.classes and sorted(t.class_names) == sorted(names)]
+    return next((names.index(name) for name in ("1", *known) if name in names), 1)
 
 
 def _rows(classifier, data: EvaluationData) -> tuple[int | None, Iterator[EncodedRow]]:

@@ -72,10 +72,10 @@ class Scores:
         return asdict(self)
 
 
-def score_classes(targets: ArrayLike, probabilities: ArrayLike) -> Scores:
+def score_classes(targets: ArrayLike, probabilities: ArrayLike, positive: int = 1) -> Scores:
     """Score class probabilities (N, C) against class indices ``targets`` (N,).
 
-    For two classes F1 is that of class 1, as in GLUE, otherwise the mean over classes. The interval of accuracy is
+    For two classes F1 is that of class ``positive``, otherwise the mean over classes. The interval of accuracy is
     Wilson's; those of F1 and Matthews' correlation are percentiles of a bootstrap over rows.
 
     Raises:
@@ -89,10 +89,11 @@ def score_classes(targets: ArrayLike, probabilities: ArrayLike) -> Scores:
     num_correct = int(confusion.trace())
     wilson = stats.binomtest(num_correct, len(targets)).proportion_ci(CONFIDENCE, "wilson")
     scores = {"accuracy": Score(num_correct / len(targets), (float(wilson.low), float(wilson.high)))}
-    resampled = _bootstrap(confusion)
+    ordered = confusion[::-1, ::-1] if classes == 2 and positive == 0 else confusion  # the positive class last
+    resampled = _bootstrap(ordered)
     for name, function in BOOTSTRAPPED.items():
         low, high = np.percentile(resampled[name], [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
-        scores[name] = Score(float(function(confusion[None])[0]), (float(low), float(high)))
+        scores[name] = Score(float(function(ordered[None])[0]), (float(low), float(high)))
     majority = float(np.bincount(targets).max() / len(targets))
     return Scores(len(targets), scores, majority, confusion.tolist(), _calibration(targets, probabilities))
 

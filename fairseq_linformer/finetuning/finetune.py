@@ -160,8 +160,11 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
 
 
 def default_name(task: Task, checkpoint: str, from_scratch: bool) -> str:
-    """Name of a run: the task and the checkpoint's folder, or its file name unless that is ``checkpoint*``."""
+    """Name of a run: the task, and the checkpoint's folder if its file is ``checkpoint*`` or ``model.pt``; otherwise
+    its file name."""
     path = Path(checkpoint)
     folder = path.parent.parent.name if path.parent.name == "checkpoints" else path.parent.name
-    stem = folder if path.stem.startswith("checkpoint") and folder else path.stem
+    stem = path.stem if path.suffix == ".pt" else path.name
+    if folder and (stem == "model" or stem.startswith("checkpoint")):
+        stem = folder
     return f"finetune/{task.name}-{stem}" + ("-from-scratch" if from_scratch else "")

@@ -267,7 +267,7 @@ class _SecondsCallback(transformers.TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / SECONDS
-        path.write_text(json.dumps(self.seconds()))
+        write_lines(path, [json.dumps(self.seconds())])
 
 
 class _Trainer(transformers.Trainer):

@@ -129,6 +129,10 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
                     if match := _FAILURE.search(line):
                         failure = match[1].strip()
                     progress.read(line)
+        except OSError:
+            worker.send_signal(signal.SIGTERM)
+            worker.wait()
+            raise
         finally:
             timer.cancel()
     status = worker.wait()

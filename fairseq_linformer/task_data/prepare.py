@@ -97,7 +97,7 @@ def prepare_task(
             manifest = build_manifest(task, folder, source, task_source, tokenizer, splits, *limits)
             write_lines(folder / MANIFEST, [json.dumps(manifest, indent=2)])
     except OSError as error:  # names a file of out or of the source
-        raise OSError(f"preparing {out} failed, and it was removed: {error}") from None
+        raise OSError(f"preparing {out} failed, and nothing was written: {error}") from None
     return manifest
 
 

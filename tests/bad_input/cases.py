@@ -327,6 +327,8 @@ FINETUNE = [
         common.seed=5 -> common.seed=5.*--seed
         model.max_positions=8 -> model.max_positions=8.*--max-positions
         optimization.max_epoch=1 -> optimization.max_epoch=1.*--max-epoch
+        optimization={lr:[0.5]} -> optimization.*single options
+        lr_scheduler=fixed -> lr_scheduler=fixed.*single options
         distributed_training.distributed_world_size=4 -> distributed_world_size=4
         +dataset.max_tokens=100 -> dataset.max_tokens=100
         dataset.disable_validation=true -> dataset.disable_validation=true

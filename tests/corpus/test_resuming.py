@@ -33,6 +33,21 @@ def test_parts_and_merge_equal_a_single_run(tmp_path, gpt2):
     assert_same(tmp_path)
 
 
+def test_failing_part_keeps_the_files_of_running_parts(tmp_path):
+    """Parts that start together all see a folder without a plan."""
+    out, unstarted = tmp_path / "out", pretraining._remove_unstarted
+    out.mkdir()
+    with pytest.raises(ValueError, match="no source"), pretraining._lock(out / ".lock", shared=True), unstarted(out):
+        (out / "plan.json").write_text("{}")  # while another part has the lock
+        raise ValueError("no source")
+    assert (out / "plan.json").exists()
+    (out / "plan.json").unlink()
+    with pytest.raises(ValueError, match="no source"), unstarted(out):
+        (out / "plan.json").write_text("{}")
+        raise ValueError("no source")
+    assert not any(out.iterdir())
+
+
 @pytest.mark.fault("death of `prepare pretraining`")
 @pytest.mark.slow
 def test_killed_runs_resume_to_the_same_bytes(tmp_path, gpt2):

@@ -83,6 +83,17 @@ def test_control_pieces_are_omitted(text):
     assert len(pieces) == 36 and not set(pieces) & set(sentencepiece_model.FAIRSEQ_SYMBOLS)
 
 
+@pytest.mark.parametrize("error", [OSError(5, "reading [shard 3] failed"), KeyboardInterrupt(), SystemExit(143)])
+def test_errors_of_the_text_are_raised_unchanged(error):
+    def lines():
+        yield from LINES
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        sentencepiece_model.train_model(lines(), 40, fold_case=False)
+    assert raised.value is error
+
+
 @pytest.mark.parametrize(
     "arguments, expected",
     [

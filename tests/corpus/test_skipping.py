@@ -65,10 +65,10 @@ def test_unfit_documents_are_counted_and_located(tmp_path, gpt2, monkeypatch):
     options = dict(
         sources=(f"{tmp_path}/x.txt", f"{tmp_path}/y.jsonl"), gpt2=str(gpt2), valid_share=0.3, chunk_mib=SMALL / 10
     )
-    with pytest.raises(ValueError, match="--max-skipped 0.01 .*7 of 46.*x.txt, line 7: not UTF-8"):
+    with pytest.raises(ValueError, match="--max-skipped 0.01 .*3 of 40.*x.txt, line 7: not UTF-8"):
         prepare_corpus(tmp_path / "out", CorpusOptions(**options), workers=1)
     monkeypatch.setattr(workers, "_tokenize_one", None)  # chunks are not tokenized again
-    prepare_corpus(tmp_path / "out", CorpusOptions(**options, max_skipped=0.2), workers=1)
+    prepare_corpus(tmp_path / "out", CorpusOptions(**options, max_skipped=0.7), workers=1)
     kept = [[line] for i, line in enumerate(good) if i not in (3, 30, 35)] + [["row"]]
     assert read(tmp_path / "out") == reference(kept, GPT2(gpt2), 0.3)
     text, rows = json.loads((tmp_path / "out" / "manifest.json").read_text())["sources"]
@@ -83,6 +83,16 @@ def test_unfit_documents_are_counted_and_located(tmp_path, gpt2, monkeypatch):
         and rows["empty"] == 1
     )
     assert rows["examples"][0] == f"{tmp_path}/y.jsonl, line 2: not JSON"
+
+
+def test_every_source_is_checked():
+    """15 skipped documents are few of 2,015, but all of the second source."""
+    from fairseq_linformer.corpus.manifest import check_skipped
+
+    good = {"documents_read": 2000, "unfit": {}, "examples": []}
+    bad = {"documents_read": 15, "unfit": {"no text in text": 15}, "examples": ["y.jsonl, line 1: no text in text"]}
+    with pytest.raises(ValueError, match="15 of 15; for example y.jsonl, line 1"):
+        check_skipped([good, bad], 0.01)
 
 
 def test_too_long_document_is_skipped(tmp_path, gpt2, monkeypatch):

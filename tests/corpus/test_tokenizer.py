@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from fairseq.data import Dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_linformer.corpus import sentencepiece_model
 from fairseq_linformer.corpus.binarized import BinarizedWriter
-from fairseq_linformer.corpus.tokenizer import GPT2, SentencePiece, Tokenizer
+from fairseq_linformer.corpus.tokenizer import GPT2, SentencePiece, Tokenizer, _read_entries
 
 from ..fairseq_preprocessing import gpt2_encode, preprocess, write_gpt2
 
@@ -81,6 +82,15 @@ def test_fairseq_reads_uint32_data(tmp_path):
     writer.finish()
     dataset = MMapIndexedDataset(str(tmp_path / "x"))
     assert [item.tolist() for item in dataset] == [[70000, 2], [5], [7, 8, 9]]
+
+
+@pytest.mark.parametrize("content", ["a 1\n\x85 1\n\u2028 1\nb 1\n", "a 1\r\n\x85 1\r\n\u2028 1\r\nb 1"])
+def test_only_line_ends_separate_entries(content, tmp_path):
+    """``str.splitlines`` also splits at U+0085 and U+2028, which are pieces of models on some texts."""
+    (tmp_path / "dict.txt").write_text(content, newline="")
+    entries = _read_entries(content.encode())
+    assert entries == ["a 1", "\x85 1", "\u2028 1", "b 1"]
+    assert [entry.split(" ")[0] for entry in entries] == Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:]
 
 
 @pytest.mark.parametrize(

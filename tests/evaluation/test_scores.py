@@ -6,6 +6,7 @@ from scipy import stats
 from sklearn import metrics
 
 from fairseq_linformer.evaluation import scores
+from fairseq_linformer.evaluation.evaluate import find_positive_class
 
 # Four rows; the third prediction is wrong.
 TARGETS = [1, 0, 1, 0]
@@ -42,6 +43,30 @@ def test_f1_and_matthews_equal_scikit_learns(classes):
         metrics.f1_score(targets, guesses, average="binary" if classes == 2 else "macro")
     )
     assert result["matthews"].value == pytest.approx(metrics.matthews_corrcoef(targets, guesses))
+
+
+def test_f1_is_that_of_the_positive_class_in_any_order():
+    rng = np.random.default_rng(0)
+    targets, guesses = rng.integers(0, 2, (2, 60))
+    ours = scores.score_classes(targets, np.eye(2)[guesses]).scores
+    swapped = scores.score_classes(1 - targets, np.eye(2)[1 - guesses], positive=0).scores
+    assert swapped == ours
+
+
+@pytest.mark.parametrize(
+    "names, positive",
+    [
+        (["0", "1"], 1),
+        (["1", "0"], 0),
+        (["LABEL_1", "LABEL_0"], 0),
+        (["entailment", "not_entailment"], 1),
+        (["not_entailment", "entailment"], 0),
+        (["yes", "no"], 1),
+        (["a", "b", "c"], 1),
+    ],
+)
+def test_positive_class(names, positive):
+    assert find_positive_class(names) == positive
 
 
 def test_bootstrap_equals_resampling_rows():

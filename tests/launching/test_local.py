@@ -66,6 +66,13 @@ def test_signal_is_forwarded_and_the_worker_awaited(number, worker, tmp_path):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == handlers
 
 
+def test_worker_is_stopped_if_its_log_cannot_be_opened(worker, tmp_path):
+    process = worker("import time; time.sleep(600)")
+    with pytest.raises(IsADirectoryError):
+        local.follow(process, tmp_path, TrainingProgress("run", 9), None)
+    assert process.poll() == -signal.SIGTERM
+
+
 def test_failure_message_is_the_workers_or_its_last_line(worker, tmp_path, capsys):
     valid = '2026 | INFO | valid | {"epoch": 1, "valid_loss": "7.25", "valid_wps": "9"}'
     failed = "2026 | ERROR | worker | rank 0 of 1 on here failed: OSError: no space"
