@@ -123,8 +123,7 @@ def _matrices(module, x: Tensor) -> list:
     Lists of None if E and F are not matrices, if k differs between heads, or if there is a local window.
     """
     H, projections = module.num_heads, module.projections
-    matrices = [matrix for projection in projections if (matrix := projection_matrix(projection)) is not None]
-    if len(matrices) < len(projections) or module.local_window:
+    if module.local_window or not all(isinstance(p, LinearProjection | MeanPool) for p in projections):
         return [[None] * H] * 3
     reached = [_used_matrix(projection, x).double().cpu().expand(H, -1, -1) for projection in projections]
     bias = projections[0].bias(x, None)

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
     except ImportError as error:
         package = (error.name or "").split(".")[0]
-        is_installed = sys.modules.get(package) is not None or package == __package__.split(".")[0]
+        is_installed = sys.modules.get(package) is not None  # this package always is
         if not package or is_installed:
             sys.exit(f"{name} failed: {first_line(error)}")
         command = _INSTALL.get(package, f"pip install {package}")

@@ -356,6 +356,7 @@ def _finetuning(options: argparse.Namespace) -> list:
     from ..evaluation.classifier import DICTIONARY
     from ..evaluation.encoded_rows import is_prepared, read_prepared_task
     from ..finetuning.data import check_complete, describe_data
+    from ..models.dictionaries import read_dictionary
 
     task = read_prepared_task(options.data) if is_prepared(options.data) else None
     if task is None or not task.classes:
@@ -363,8 +364,7 @@ def _finetuning(options: argparse.Namespace) -> list:
             f"--data must be a task with classes that `fairseq-linformer prepare` wrote, got {options.data}"
         )
     check_complete(task, options.data)
-    dictionary = (options.data / "input0" / DICTIONARY).read_text(encoding="utf-8")
-    symbols = len(dictionary.splitlines()) + 5  # <s>, <pad>, </s>, <unk>, <mask>
+    symbols = len(read_dictionary(options.data / "input0" / DICTIONARY)) + 1  # <mask>
     return [
         FinetuningCell(
             options.max_positions,

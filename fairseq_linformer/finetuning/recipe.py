@@ -36,15 +36,15 @@ FIXED_KEYS = """
     checkpoint.maximize_best_checkpoint_metric
 """.split()
 """Keys that overrides must not set, because results are attributed to the recipe."""
+_SECTIONS = {key.partition(".")[0] for key in (*OPTION_BY_KEY, *FIXED_KEYS)} - {"task"}
 
 
 def check_overrides(overrides: Sequence[str], checkpoint: InitialCheckpoint | None = None) -> None:
     """Raise ValueError if an override contradicts the recipe, or the model of the checkpoint."""
     model_keys = {_key(word) for word in checkpoint.overrides} if checkpoint else ()
-    sections = {key.partition(".")[0] for key in (*OPTION_BY_KEY, *FIXED_KEYS)} - {"task"}
     for word in overrides:
         key = _key(word)
-        if key in sections:
+        if key in _SECTIONS:
             raise ValueError(f"{word} cannot be overridden; set single options, such as optimization.clip_norm=1")
         if key in model_keys:
             raise ValueError(f"{word} cannot be overridden: it is defined by the checkpoint")

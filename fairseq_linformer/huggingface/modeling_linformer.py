@@ -218,17 +218,17 @@ class LinformerModel(LinformerPreTrainedModel):
                 "output_attentions must be False, since weights over projected positions are not returned, got True"
             )
         hiddens = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("exactly one of input_ids and inputs_embeds must be set")
-        inputs: Any = input_ids if inputs_embeds is None else inputs_embeds
-        name, shape = ("input_ids", "(B, n)") if inputs_embeds is None else ("inputs_embeds", "(B, n, d)")
-        if inputs.dim() != shape.count(",") + 1:
-            raise ValueError(f"{name} must have the shape {shape}, got {tuple(inputs.shape)}")
-        tokens = inputs if inputs_embeds is None else inputs[..., 0]
-        if input_ids is None:
+        if input_ids is not None and inputs_embeds is None:
+            if input_ids.dim() != 2:
+                raise ValueError(f"input_ids must have the shape (B, n), got {tuple(input_ids.shape)}")
+            tokens, padding = input_ids, input_ids.eq(self.config.padding_idx)
+        elif inputs_embeds is not None and input_ids is None:
+            if inputs_embeds.dim() != 3:
+                raise ValueError(f"inputs_embeds must have the shape (B, n, d), got {tuple(inputs_embeds.shape)}")
+            tokens = inputs_embeds[..., 0]
             padding = torch.zeros_like(tokens, dtype=torch.bool)
         else:
-            padding = tokens.eq(self.config.padding_idx)
+            raise ValueError("exactly one of input_ids and inputs_embeds must be set")
         if attention_mask is not None:
             if attention_mask.shape != tokens.shape:
                 raise ValueError(

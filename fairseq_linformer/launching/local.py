@@ -131,7 +131,7 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
                     progress.read(line)
         except OSError:
             worker.send_signal(signal.SIGTERM)
-            worker.wait()
+            worker.communicate()  # a worker that fills the pipe would wait forever
             raise
         finally:
             timer.cancel()

@@ -174,6 +174,7 @@ def test_hub_interface_reads_the_gpt2_files_of_a_folder(tmp_path):
     assert _choose_bpe(folder, {}) == ("gpt2", paths)
 
 
+@pytest.mark.slow
 def test_fast_tokenizer_of_gpt2(tmp_path):
     folder = small_gpt2(tmp_path)
     slow, files = find_tokenizer(folder / "model.pt", 16)

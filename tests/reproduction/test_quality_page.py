@@ -103,10 +103,10 @@ FINETUNED = {
     "Transformer": "transformer",
     "k = 128, W = 16": "k128-headwise-w16-graded",
     "k = 1, W = 16": "k1-headwise-w16-graded",
-    "k = 256, headwise": "k256-headwise-graded",
-    "k = 256, key-value": "k256-key-value-graded",
-    "k = 128, headwise": "k128-headwise-graded",
-    "k = 128, key-value": "k128-key-value-graded",
+    "k = 256, W = 0, headwise": "k256-headwise-graded",
+    "k = 256, W = 0, key-value": "k256-key-value-graded",
+    "k = 128, W = 0, headwise": "k128-headwise-graded",
+    "k = 128, W = 0, key-value": "k128-key-value-graded",
     "earlier: k = 128, W = 16": "k128-headwise-w16",
     "earlier: k = 1, W = 16": "k1-headwise-w16",
 }
@@ -122,7 +122,7 @@ def finetuned():
         found = [record.find("accuracy", split="valid") for record in records]
         mean = fmean(m.value for m in found)
         encoder = encoder or mean
-        lines.append(f"| {row} | {' | '.join(cell(m) for m in found)} | {mean:.1f} | {mean / encoder:.1%} |")
+        lines.append(f"| {row} | {' | '.join(cell(m) for m in found)} | {mean:.1f} | {100 * mean / encoder:.1f} % |")
     return lines
 
 
