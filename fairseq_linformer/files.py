@@ -16,7 +16,7 @@ _DISK_FULL = os.strerror(errno.ENOSPC)
 
 
 @contextmanager
-def atomic(path, mode: str = "w") -> Iterator[IO]:
+def open_atomic(path, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file next to ``path`` for writing, and rename it to ``path`` at the end.
 
     If the block raises or the process dies, ``path`` is unchanged. Missing parent folders are created. Text (mode
@@ -88,7 +88,7 @@ def without_seal(content: dict[str, Any], path) -> dict[str, Any]:
 
 def write_lines(path, lines: Iterable[str]) -> None:
     """Write ``lines``, which have no line endings, to ``path`` atomically."""
-    with atomic(path) as file:
+    with open_atomic(path) as file:
         for line in lines:
             file.write(line + "\n")
 

@@ -21,10 +21,10 @@ FOLDERS = {"plugin": PLUGIN, "configs": CONFIGS, "scripts": SCRIPTS}
 """Folders that ``fairseq-linformer path`` prints."""
 
 
-def find_file(path: str | Path) -> Path:
+def find_packaged_file(path: str | Path) -> Path:
     """``path`` if it exists, else the file of that name in the package's ``configs`` or ``scripts``.
 
-    >>> find_file("configs/pretrain/base.yaml").is_file()  # in any folder
+    >>> find_packaged_file("configs/pretrain/base.yaml").is_file()  # in any folder
     True
     """
     path = Path(path)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-def hangup() -> tuple[signal.Signals, ...]:
+def hangup_signals() -> tuple[signal.Signals, ...]:
     """SIGHUP, which a closed terminal sends, unless it is ignored, as under nohup."""
     return () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
 

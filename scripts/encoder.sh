@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From an encoder on the hub to a Linformer that classifies, as a folder for transformers.
 #
-#   scripts/encoder.sh [FOLDER]         # output folder (default: data/encoder)
+#   scripts/encoder.sh [FOLDER]         # output folder (default: data/encoder of this repository)
 #
 # Downloads the encoder, converts it to a Linformer with a local window, distills it on text, finetunes it on a task, and
 # exports it with a model card: what survives of the encoder, the accuracy, and the encoder's license. Rerun the command
@@ -17,18 +17,17 @@
 #   LR, MAX_EPOCH                                    of finetuning      (default: 1e-4, 1)
 set -euo pipefail
 
-absolute() { if [ -e "$1" ]; then realpath "$1"; else printf '%s' "$1"; fi; }  # a name on the hub stays
-encoder=$(absolute "${ENCODER:-sentence-transformers/all-MiniLM-L6-v2}")
-text=$(absolute "${TEXT:-hub:Salesforce/wikitext,config=wikitext-103-raw-v1,rows=1000}")
-source=$(absolute "${SOURCE:-hub}")
+encoder=${ENCODER:-sentence-transformers/all-MiniLM-L6-v2}
+[ ! -d "$encoder" ] || encoder=$(realpath "$encoder")
+text=${TEXT:-hub:Salesforce/wikitext,config=wikitext-103-raw-v1,rows=1000}
+source=${SOURCE:-hub}
 task=${TASK:-sst-2}
+root=$(cd "$(dirname "$0")/.." && pwd)
 if [ -z "${VIRTUAL_ENV:-}" ] || ! [ -x "$VIRTUAL_ENV/bin/fairseq-linformer" ]; then
-    [ -z "${1:-}" ] || set -- "$(mkdir -p "$1" && cd "$1" && pwd)"
-    cd "$(dirname "$0")/.."
-    scripts/setup.sh
-    source .venv/bin/activate
+    "$root/scripts/setup.sh"
+    source "$root/.venv/bin/activate"
 fi
-out=${1:-data/encoder}
+out=${1:-$root/data/encoder}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 mkdir -p "$out"
 
@@ -46,8 +45,8 @@ fi
 # Each command below writes its output completely or not at all.
 [ -e "$out/transformer" ] ||
     fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
-# A killed `prepare` keeps its parts, which the next call reuses.
-[ -e "$out/text/shard0/train.idx" ] ||
+# A killed `prepare` keeps its parts, which the next call reuses; it writes the manifest last.
+[ -e "$out/text/manifest.json" ] ||
     fairseq-linformer prepare pretraining "$out/text" --source "$text" --wordpiece "$out/transformer/tokenizer.json"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
     --max-positions "${MAX_POSITIONS:-512}" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \

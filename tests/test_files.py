@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from fairseq_linformer.files import atomic, new_folder, with_seal, without_seal
+from fairseq_linformer.files import new_folder, open_atomic, with_seal, without_seal
 
 from .forked_worker import reset_signals
 
@@ -46,7 +46,7 @@ assert REPLACED != HALF
 
 
 def test_full_disk_error_names_the_file(tmp_path):
-    with pytest.raises(OSError, match="No space left on device: '.*a.txt'"), atomic(tmp_path / "a.txt"):
+    with pytest.raises(OSError, match="No space left on device: '.*a.txt'"), open_atomic(tmp_path / "a.txt"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
 

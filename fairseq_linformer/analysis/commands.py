@@ -22,7 +22,7 @@ from .spectrum import STATE, accumulate_spectra
 from .spectrum_result import FIGURE, Spectrum
 
 TEMPORARY_FILES = re.compile(r"\.(state\.npz|spectrum\.(npz|json|png))\.[0-9a-f]{8}")
-"""Names of the temporary files of ``files.atomic``, which a killed run leaves."""
+"""Names of the temporary files of ``files.open_atomic``, which a killed run leaves."""
 
 
 def resolve_length(model: AttentionModel, length: int | None) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import atomic
+from ..files import open_atomic
 from .spectrum_result import Spectrum
 
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))
@@ -33,7 +33,7 @@ def save_figure(figure, path) -> None:
     suffix = Path(path).suffix.lower()
     if suffix not in (".png", ".svg"):
         raise ValueError(f"the name of a figure must end in .png or .svg, got {path}")
-    with atomic(path, "wb") as file:
+    with open_atomic(path, "wb") as file:
         figure.savefig(file, format=suffix[1:])
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..files import atomic
+from ..files import open_atomic
 from ..progress import Progress
 from .attention_model import AttentionModel
 from .sentences import Sentences
@@ -174,7 +174,7 @@ def _add_batch(model: AttentionModel, sums: SpectrumSums, batch: list[list[int]]
 
 def write_state(sums: SpectrumSums, path: Path, key: dict[str, Any]) -> None:
     """Write the sums atomically."""
-    with atomic(path, "wb") as file:
+    with open_atomic(path, "wb") as file:
         np.savez(file, key=np.array(json.dumps(key, sort_keys=True)), **vars(sums))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..files import atomic
+from ..files import open_atomic
 from ..projected_dim import Dim, format_projected_dim
 from .singular import cumulative_shares, numerical_rank, smallest_dimension
 from .spectrum import SpectrumSums
@@ -98,7 +98,7 @@ class Spectrum:
     def write(self, folder: Path) -> None:
         """Write ``spectrum.npz`` and ``spectrum.json``, each atomically."""
         projections: dict[str, Any] = {f"projection/{name}": values for name, values in self.projections.items()}
-        with atomic(folder / ARRAYS, "wb") as file:
+        with open_atomic(folder / ARRAYS, "wb") as file:
             np.savez(
                 file,
                 curve=self.curve,
@@ -110,7 +110,7 @@ class Spectrum:
                 facts=np.array(json.dumps(self.facts)),
                 **projections,
             )
-        with atomic(folder / NUMBERS) as file:
+        with open_atomic(folder / NUMBERS) as file:
             file.write(json.dumps(self.numbers(), indent=1) + "\n")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..files import atomic, new_folder
+from ..files import new_folder, open_atomic
 from ..progress import Progress
 from . import rank_k, theorem1, theorem2
 from .heads import Head, neighbor_head, random_head
@@ -118,7 +118,7 @@ def measure_theorems(
                 results["rank_k"] += _measure_rank_k(heads, generator)
             progress.add(1)
         results["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
-        with atomic(folder / NUMBERS) as file:
+        with open_atomic(folder / NUMBERS) as file:
             file.write(json.dumps(results, indent=1, allow_nan=False) + "\n")
         draw_theorem1(folder / "theorem1.png", results)
         draw_theorem2(folder / "theorem2.png", results)

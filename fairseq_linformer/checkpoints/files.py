@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..config import LinformerConfig
-from ..files import atomic
+from ..files import open_atomic
 from ..models.options import resolve_options, to_linformer_config
 from ..models.safe_loading import check_settings, load_weights_only
 from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
@@ -180,13 +180,13 @@ def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
         ValueError: as ``check_new_file``.
     """
     check_new_file(path)
-    with atomic(path, "wb") as file:
+    with open_atomic(path, "wb") as file:
         torch.save(checkpoint, file)
 
 
 def replace_checkpoint(checkpoint: dict[str, Any], path) -> None:
     """Write a checkpoint atomically, replacing the file if it exists."""
-    with atomic(path, "wb") as file:
+    with open_atomic(path, "wb") as file:
         torch.save(checkpoint, file)
 
 

@@ -23,7 +23,7 @@ from ..huggingface import (
 )
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, group_projections, max_positions
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, group_projections, max_positions
 from .authors import from_authors
 from .files import build_checkpoint, get_architecture, get_cfg_section, read_checkpoint, resolve_model
 from .huggingface_state import (
@@ -169,6 +169,8 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, to
         ValueError: the folder is not that of a Linformer, or is damaged.
     """
     config = _read_config(folder)
+    if config.padding_idx != PADDING_IDX:
+        raise ValueError(f"padding_idx of {folder} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
     weights = _read_weights(folder)
     if any(key.startswith("encoder.") for key in weights):
         raise ValueError(

@@ -93,8 +93,6 @@ def to_onnx(
                     raise ValueError(f"{name} needs a fairseq checkpoint, got the folder {source}")
             reason = _explain_slow(folder) if tokenizer else None
         config, weights = read_exported(folder)
-        if config.padding_idx != PADDING_IDX:
-            raise ValueError(f"padding_idx of {source} must be {PADDING_IDX}, as in fairseq, got {config.padding_idx}")
         has_head = any(key.startswith(CLASSIFIER) for key in weights)
         if head is not None and not (has_head and head == config.classification_head_name):
             known = config.classification_head_name if has_head else "no classification head"

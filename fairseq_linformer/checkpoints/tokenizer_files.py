@@ -6,7 +6,7 @@ from typing import Any
 
 from ..corpus.tokenizer import WordPiece
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
-from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer, read_dictionary
+from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer, read_token_ids
 from .fast_tokenizer import build_fast_tokenizer
 
 DICTIONARY = "dict.txt"
@@ -75,7 +75,7 @@ def _load_wordpiece(path: Path, dictionary, max_positions: int) -> tuple[Any, di
 
 def check_size(dictionary, vocab_size: int) -> None:
     """Raise ValueError unless the dictionary has as many entries as the embeddings."""
-    entries = max(read_dictionary(dictionary).values()) + 1
+    entries = max(read_token_ids(dictionary).values()) + 1
     if entries != vocab_size:
         raise ValueError(
             f"{dictionary} must have {vocab_size} entries, special symbols included, one per embedding of the model, "
@@ -91,7 +91,7 @@ def read_labels(path, classes: int) -> list[str]:
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path} is not a file; expected a dict.txt of labels")
-    numbers = read_dictionary(path)
+    numbers = read_token_ids(path)
     names = {number - len(FIRST_SYMBOLS): label for label, number in numbers.items()}
     # The last entry is <mask>. fairseq-preprocess may have padded the dictionary to a multiple of 8.
     known = len(numbers) - len(FIRST_SYMBOLS) - 1

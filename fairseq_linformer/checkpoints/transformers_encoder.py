@@ -20,7 +20,7 @@ from .transformers_loading import (
     WEIGHTS,
     check_config,
     describe_pickle,
-    find_file,
+    find_hub_file,
     load_from_transformers,
     read_weight_files,
 )
@@ -218,14 +218,14 @@ def hash_weights(name: str) -> str:
     Raises:
         ValueError: there is no such model, a file is missing, or its weights are a pickle.
     """
-    if path := find_file(name, WEIGHTS):
+    if path := find_hub_file(name, WEIGHTS):
         return sha256(path)
-    if index := find_file(name, f"{WEIGHTS}.index.json"):
-        paths = {shard: find_file(name, shard) for shard in read_weight_files(index)}
+    if index := find_hub_file(name, f"{WEIGHTS}.index.json"):
+        paths = {shard: find_hub_file(name, shard) for shard in read_weight_files(index)}
         if missing := [shard for shard, path in paths.items() if path is None]:
             raise ValueError(f"{name} has no {missing[0]}, which is in {index.name}")
         return fingerprint({shard: sha256(path) for shard, path in paths.items()})
-    if find_file(name, "pytorch_model.bin"):
+    if find_hub_file(name, "pytorch_model.bin"):
         raise ValueError(describe_pickle(name))
     offline = "" if os.path.isdir(name) else ", or it is not cached and the hub cannot be reached"
     raise ValueError(f"{name} has no {WEIGHTS}{offline}")

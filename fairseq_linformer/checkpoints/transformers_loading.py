@@ -20,7 +20,7 @@ def load_from_transformers(auto_class: Any, name: str, **options: Any) -> Any:
         return auto_class.from_pretrained(name, trust_remote_code=False, **options)
 
 
-def find_file(name: str, file: str) -> Path | None:
+def find_hub_file(name: str, file: str) -> Path | None:
     """A file of a folder or of a model on the hub, downloaded if it is not cached; None if the model has no such file,
     or it is not cached and the hub cannot be reached.
 

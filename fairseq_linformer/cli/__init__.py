@@ -13,9 +13,9 @@ from types import FrameType
 from typing import NoReturn
 
 from ..errors import first_line
-from ..signals import handle, hangup
+from ..signals import handle, hangup_signals
 from . import analyze, benchmark, convert, evaluate, finetune, linearize, path, plan, prepare, report, reproduce, submit
-from .parsers import HelpFormatter, Parser, reject_renamed
+from .parsers import HelpFormatter, Parser, UnknownOption, reject_renamed
 
 NAME = "fairseq-linformer"
 SPIN_COUNT = "1000"
@@ -72,6 +72,10 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(f"{name} failed: {first_line(error)}")
         command = _INSTALL.get(package, f"pip install {package}")
         sys.exit(f"{name} needs {package}, which is not installed; run: {command}")
+    except UnknownOption as error:
+        command = f"{NAME} {arguments[0]}"
+        print(f"{command}: error: {error}; see {command} --help", file=sys.stderr)
+        sys.exit(2)
     except (OSError, ValueError) as error:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
     except Exception as error:  # damaged files and full disks can raise anything anywhere
@@ -128,7 +132,7 @@ def _exit_on_signals() -> Iterator[None]:
         sys.exit(128 + number)
 
     interrupt = (signal.SIGINT,) if signal.getsignal(signal.SIGINT) == signal.default_int_handler else ()
-    with handle((*interrupt, signal.SIGTERM, *hangup()), leave):
+    with handle((*interrupt, signal.SIGTERM, *hangup_signals()), leave):
         try:
             yield
         except Exception:

@@ -76,7 +76,7 @@ def _add_kind(parser, kind: str) -> None:
     layers = 2 if kind == "scaling" else 12
     parser.add_argument("--encoder-layers", type=int, default=layers, metavar="L", help="number of encoder layers")
     parser.add_argument(
-        "--rounds", type=int, default=3, metavar="R", help="measured rounds, in which models take turns"
+        "--rounds", type=int, metavar="R", help="measured rounds, in which models take turns (default: 3)"
     )
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="number of CPU threads")
     add_minutes(parser, "no measurement but the first starts if it is predicted to exceed it")
@@ -208,7 +208,7 @@ def _common(options: argparse.Namespace) -> dict:
         device=options.device,
         dtype=options.dtype,
         layers=options.encoder_layers,
-        rounds=options.rounds,
+        rounds=_or(options.rounds, 3),
         embed_dim=options.encoder_embed_dim,
         heads=num_heads_for(options.encoder_embed_dim),
     )
@@ -275,6 +275,7 @@ def _scaling(options: argparse.Namespace) -> list:
 PARTS = ("steps", "memory", "process", "shares")
 PARTS_WITH_OPTION = {
     "finetuning_lengths": ("steps", "memory"),
+    "rounds": ("steps", "process", "shares"),
     "warmup_rounds": ("steps",),
     "max_update": ("process", "shares"),
     "warmup_updates": ("process", "shares"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..task_data.tasks import TASKS
-from .parsers import add_command, add_results, add_runs, add_tokenizer, add_truncation, tokenizer_files
+from .parsers import UnknownOption, add_command, add_results, add_runs, add_tokenizer, add_truncation, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -212,7 +212,7 @@ def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_opt
     from ..finetuning.recipe import check_overrides
 
     if sbatch_options and not options.slurm:
-        raise ValueError(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
+        raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
     if wrong := [word for word in overrides if "=" not in word]:
         raise ValueError(f"overrides must be KEY=VALUE, got {wrong[0]}")
     check_overrides(overrides)

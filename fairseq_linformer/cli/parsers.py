@@ -32,6 +32,10 @@ RENAMED: dict[str, dict[str, str]] = {
 """Options of version 0.2 and their current names, by command."""
 
 
+class UnknownOption(ValueError):
+    """An option that a command does not have."""
+
+
 def reject_renamed(arguments: Sequence[str]) -> None:
     """Raise ValueError with the current name of an option if its name of version 0.2 was used."""
     names = RENAMED.get(arguments[0], {}) if arguments else {}

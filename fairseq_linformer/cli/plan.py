@@ -2,7 +2,7 @@
 
 import argparse
 
-from .parsers import add_command, reject_options
+from .parsers import UnknownOption, add_command, reject_options
 
 DEFAULT, DEFAULT_GPU = "configs/pretrain/base.yaml", "v100-16gb"
 KERNELS_IGNORE = ("gpu", "gpus", "utilization", "network_gbit", "vocab_size", "check")
@@ -70,7 +70,7 @@ def _plan(options: argparse.Namespace) -> str:
 
     words = options.config + options.more  # argparse collects only adjacent positional arguments
     if flags := [word for word in words if word.startswith("-")]:
-        raise ValueError(f"unknown option {flags[0]}; see plan --help")
+        raise UnknownOption(f"unknown option {flags[0]}")
     config = words.pop(0) if words and not _is_override(words[0]) else DEFAULT
     if wrong := [word for word in words if not _is_override(word)]:
         raise ValueError(f"plan takes one configuration, then overrides, got a second configuration: {wrong[0]}")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import atomic
+from ..files import open_atomic
 from .documents import UnfitDocument, read_documents, split_paragraphs
 from .plan import Chunk
 from .sources import Source
@@ -69,7 +69,7 @@ def tokenize_chunk(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: P
     path = folder / chunk_name(index)
     with ExitStack() as files:
         suffixes = (".tokens", ".lines", ".documents")
-        tokens, lines, table = (files.enter_context(atomic(path.with_suffix(s), "wb")) for s in suffixes)
+        tokens, lines, table = (files.enter_context(open_atomic(path.with_suffix(s), "wb")) for s in suffixes)
 
         def flush() -> None:
             ids, sizes = tokenizer.encode(batch)
@@ -97,7 +97,7 @@ def tokenize_chunk(chunk: Chunk, source: Source, tokenizer: Tokenizer, folder: P
                     flush()
                     characters = 0
         flush()
-    with atomic(path.with_suffix(".json")) as file:
+    with open_atomic(path.with_suffix(".json")) as file:
         counts = {
             "documents": num_documents,
             "empty": empty,

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..files import atomic, read_json
+from ..files import open_atomic, read_json
 from ..progress import Progress
 from .chunks import MAX_EXAMPLES, chunk_name
 from .documents import BLANK_LINE_HINT, LONG_DOCUMENT
@@ -92,7 +92,7 @@ def write_manifest(
         },
         "versions": library_versions(),
     }
-    with atomic(out / MANIFEST) as file:
+    with open_atomic(out / MANIFEST) as file:
         json.dump(content, file, indent=1)
 
 

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..files import atomic, read_json, write_lines
+from ..files import open_atomic, read_json, write_lines
 from . import manifest, sources
 from .assembly import assemble, list_blocks
 from .chunks import chunk_name, is_done, remove_unfinished
@@ -109,7 +109,7 @@ def _load_or_make_plan(out: Path, options: CorpusOptions, tokenizer: Tokenizer) 
             _check_outside_sources(out, parsed)
             new_plan = make_plan(parsed, max(1, int(options.chunk_mib * (1 << 20))))
             plan = {**current, "sources": new_plan.sources, "chunks": [asdict(chunk) for chunk in new_plan.chunks]}
-        with atomic(path) as file:
+        with open_atomic(path) as file:
             json.dump(plan, file, indent=1)
     return plan
 

@@ -21,7 +21,7 @@ from typing import Any
 import sentencepiece
 
 from ..errors import first_line
-from ..files import atomic, write_lines
+from ..files import open_atomic, write_lines
 
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
@@ -135,7 +135,7 @@ def encode_file(model, input, output) -> int:
     processor = load_model(model)
     num_pieces = 0
     # newline: a lone carriage return must not end a line, or lines would not match those of a label file.
-    with open(input, encoding="utf-8", newline="\n") as lines, atomic(output) as out:
+    with open(input, encoding="utf-8", newline="\n") as lines, open_atomic(output) as out:
         try:
             for line in lines:
                 pieces = processor.encode(line.rstrip("\n"), out_type=str)
@@ -178,7 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
             model = train_model(options.input, options.vocab_size, options.model_type, fold_case=options.fold_case)
             # The dictionary first: a model without it would look finished.
             write_dictionary(model, options.out / "dict.txt")
-            with atomic(options.out / "spm.model", "wb") as file:
+            with open_atomic(options.out / "spm.model", "wb") as file:
                 file.write(model)
         else:
             if len(options.input) != len(options.output) or len(set(options.output)) != len(options.output):

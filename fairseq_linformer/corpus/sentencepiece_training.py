@@ -8,7 +8,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 
-from ..files import atomic, new_folder, sha256
+from ..files import new_folder, open_atomic, sha256
 from ..progress import Progress
 from . import sentencepiece_model
 from .documents import UnfitDocument, read_documents, split_paragraphs
@@ -72,7 +72,7 @@ def prepare_sentencepiece(
             "files": {name: {"sha256": sha256(folder / name)} for name in ("spm.model", "dict.txt")},
             "versions": library_versions(),
         }
-        with atomic(folder / MANIFEST) as file:
+        with open_atomic(folder / MANIFEST) as file:
             json.dump(content, file, indent=1)
     return f"{out}/spm.model: {vocab_size} pieces, trained on {sum(sizes) / 1e6:.1f} MB"
 

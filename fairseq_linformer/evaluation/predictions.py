@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..checkpoints.files import check_new_file
-from ..files import atomic
+from ..files import open_atomic
 
 STDOUT = "-"
 SUFFIXES = (".tsv", ".jsonl")
@@ -37,7 +37,7 @@ def open_writer(path: str | None, names: list[str]) -> Iterator[WriteRow]:
     elif path == STDOUT:
         yield _writer(sys.stdout, names, as_json=False)
     else:
-        with atomic(path) as file:
+        with open_atomic(path) as file:
             yield _writer(file, names, as_json=Path(path).suffix == ".jsonl")
 
 

@@ -50,6 +50,11 @@ class LinformerPreTrainedModel(PreTrainedModel):
     """Writes the source files to a folder (``__init__.py``). None in an exported folder, whose files ``transformers``
     copies."""
 
+    def __init__(self, config, *inputs, **kwargs):
+        super().__init__(config, *inputs, **kwargs)
+        if config._attn_implementation != "sdpa":
+            raise ValueError(f"attn_implementation must be 'sdpa', got {config._attn_implementation!r}")
+
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
         """Load a model with the E and F of the file, for any ``freeze_projections`` and ``projection_lr_scale``.

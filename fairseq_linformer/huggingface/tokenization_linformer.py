@@ -23,7 +23,7 @@ FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 
 
-def read_dictionary(path) -> dict[str, int]:
+def read_token_ids(path) -> dict[str, int]:
     """Token IDs of the entries of fairseq's ``dict.txt`` and of its special symbols.
 
     Raises:
@@ -152,7 +152,7 @@ class LinformerTokenizer(PreTrainedTokenizer):
             )
         paths = (vocab_file, sentencepiece_file, encoder_file, merges_file)
         self.files = {name: path for name, path in zip(self.vocab_files_names, paths) if path}
-        self.ids = {self.pieces.name(entry): i for entry, i in read_dictionary(vocab_file).items()}
+        self.ids = {self.pieces.name(entry): i for entry, i in read_token_ids(vocab_file).items()}
         self.entries = {i: entry for entry, i in self.ids.items()}
         # The space before <mask> belongs to the masked word. transformers keeps lstrip only for a token added by ID.
         mask = AddedToken(MASK, lstrip=True, normalized=False, special=True)

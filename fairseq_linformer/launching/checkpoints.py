@@ -98,7 +98,7 @@ def restore_last(folder: Path) -> list[str]:
     Raises:
         ValueError, OSError: as ``find_last_intact``; or the disk is full.
     """
-    # From a killed process or a full disk: checkpoints, and checksums that `files.atomic` was writing.
+    # From a killed process or a full disk: checkpoints, and checksums that `files.open_atomic` was writing.
     for pattern in (f"*.pt{checksums.UNFINISHED}", f".*.pt{checksums.SUFFIX}.*"):
         for unfinished in folder.glob(pattern):
             unfinished.unlink()

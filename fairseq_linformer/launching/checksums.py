@@ -16,7 +16,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from ..files import atomic
+from ..files import open_atomic
 
 SUFFIX = ".sha256"
 UNFINISHED = ".tmp"
@@ -49,7 +49,7 @@ def replace(source, checkpoint, digest: str | None) -> None:
     checksum_path(checkpoint).unlink(missing_ok=True)  # first, or a killed process would leave that of the predecessor
     os.replace(source, checkpoint)
     if digest is not None:
-        with atomic(checksum_path(checkpoint)) as file:
+        with open_atomic(checksum_path(checkpoint)) as file:
             file.write(f"{digest}  {checkpoint.name}\n")
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from threading import TIMEOUT_MAX, Event, Timer
 
-from ..signals import handle, hangup
+from ..signals import handle, hangup_signals
 from . import run_folder
 from .checkpoints import LAST
 from .progress import TrainingProgress
@@ -111,7 +111,7 @@ def follow(worker: subprocess.Popen, log: Path, progress: TrainingProgress, seco
 
     timer = Timer(TIMEOUT_MAX if seconds is None else min(seconds, TIMEOUT_MAX), stop)
     timer.daemon = True
-    with handle((signal.SIGINT, signal.SIGTERM, *hangup()), forward):
+    with handle((signal.SIGINT, signal.SIGTERM, *hangup_signals()), forward):
         timer.start()
         try:
             with open(log, "ab", buffering=0) as file, progress:

@@ -16,7 +16,7 @@ from typing import Any
 from torch.distributed import PrefixStore, Store, TCPStore
 from torch.distributed.elastic.rendezvous import static_tcp_rendezvous
 
-from ..signals import hangup
+from ..signals import hangup_signals
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def main() -> None:
         return open_store(address, port, world_size, is_master, timeout, **options)
 
     vars(static_tcp_rendezvous)["TCPStore"] = agent_store
-    if not hangup():  # torchrun handles SIGHUP even under nohup
+    if not hangup_signals():  # torchrun handles SIGHUP even under nohup
         os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
     torchrun()
 

@@ -24,7 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ..errors import first_line
-from ..files import atomic
+from ..files import open_atomic, write_lines
 from ..machine import provenance
 from .checkpoints import check_initial, find_last_intact, restore_last
 from .training_job import TrainingJob, check_buildable, identity
@@ -70,7 +70,7 @@ def create_or_resume(training: TrainingJob) -> list[str]:
         ValueError, OSError: as ``check_run``; or the folder cannot be written.
     """
     if is_new(training):
-        with atomic(training.folder / CONFIG) as file:
+        with open_atomic(training.folder / CONFIG) as file:
             file.write(OmegaConf.to_yaml(training.cfg))
     for name in (CHECKPOINTS, LOGS):
         (training.folder / name).mkdir(exist_ok=True)
@@ -158,8 +158,9 @@ def mark_stopped(folder: Path, updates: int) -> bool:
 
 def record_attempt(folder: Path, processes: int) -> None:
     """Append this attempt, with machine, versions and commit, to the run folder."""
-    with open(_attempts_file(folder), "a", encoding="utf-8") as file:
-        file.write(json.dumps({**provenance(), "processes": processes}) + "\n")
+    path = _attempts_file(folder)
+    attempts = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    write_lines(path, [*attempts, json.dumps({**provenance(), "processes": processes})])
 
 
 def _attempts_file(folder: Path) -> Path:

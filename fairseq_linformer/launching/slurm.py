@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..files import write_lines
-from ..resources import find_file
+from ..resources import find_packaged_file
 from .arguments import BASE, COLLECTIVE_TIMEOUT, build_training_job, parse_member
 from .run_folder import DONE, LOGS, check_run
 
-SCRIPT = find_file("scripts/slurm/train.sbatch")
+SCRIPT = find_packaged_file("scripts/slurm/train.sbatch")
 _RESERVED = ("--wrap", "--list", "--output", "--array", "--job-name", "--ntasks", "--chdir")
 
 

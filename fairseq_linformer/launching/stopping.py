@@ -20,14 +20,14 @@ from fairseq import checkpoint_utils
 from fairseq_cli import train
 
 from ..errors import first_line
-from ..signals import hangup
+from ..signals import hangup_signals
 from .run_folder import MAX_STOPS_AT_ONE_UPDATE, mark_stopped
 
 logger = logging.getLogger(__name__)
 
 SECONDS_FOR_PEERS = 30.0
 """Limit on the time that a stopping process waits for the others."""
-SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, *hangup())
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, *hangup_signals())
 
 
 class StopRequest:

@@ -39,7 +39,7 @@ from ..launching.training_job import DEVICES, TrainingJob, quote
 from ..models.datasets import open_dataset
 from ..models.shapes import head_names
 from ..resources import CONFIGS
-from .survival import measure_survival, read_dictionary
+from .survival import measure_survival, read_masked_lm_dictionary
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
 START, TEACHER, ORIGIN, LOG = "start.pt", "teacher", "origin.json", "distillation.txt"
@@ -212,7 +212,7 @@ def _prepare(options: Linearization, out: Path) -> Path:
             (folder / TEACHER).mkdir()
             write_model(folder / TEACHER, checkpoint, vocabulary)
         frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL))
-        frozen.check_task(read_dictionary(options.text), length, options.text)
+        frozen.check_task(read_masked_lm_dictionary(options.text), length, options.text)
         write_checkpoint(start, folder / START)
         origin = {**_describe_origin(options), "teacher_sha256": frozen.sha256}
         write_lines(folder / ORIGIN, [json.dumps(origin, indent=1)])

@@ -11,17 +11,17 @@ from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.tokenizer_files import DICTIONARY
 from ..distillation import Teacher
 from ..distillation.losses import SurvivingVariance
-from ..models import dictionaries
+from ..models.dictionaries import read_dictionary
 from ..models.shapes import EMBEDDINGS, count_layers, max_positions
 from ..progress import Progress
 
 
-def read_dictionary(data) -> Dictionary:
+def read_masked_lm_dictionary(data) -> Dictionary:
     """The dictionary of masked language modeling on a folder; ValueError if it has none."""
     path = Path(data) / DICTIONARY
     if not path.is_file():
         raise ValueError(f"{path} does not exist; expected a folder that `prepare pretraining` wrote")
-    dictionary = dictionaries.read_dictionary(path)
+    dictionary = read_dictionary(path)
     dictionary.add_symbol("<mask>")
     return dictionary
 

@@ -37,7 +37,7 @@ class WordPieceBPE:
         return not token.startswith("##")
 
 
-class HubTokenizer:
+class HubTokenizerMixin:
     """``from_pretrained`` of fairseq's RoBERTa, with the tokenizer of the checkpoint's folder."""
 
     @classmethod

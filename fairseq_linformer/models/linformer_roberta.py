@@ -26,7 +26,7 @@ from ..modules.projection import count_matrices
 from . import authors_plugin
 from .compatibility import RESIZABLE_FIELDS, describe_mismatch, find_differing_fields
 from .compilation import compile_layers
-from .hub_bpe import HubTokenizer
+from .hub_bpe import HubTokenizerMixin
 from .lm_head import AlignedLMHead
 from .options import ARCHITECTURES, LinformerRobertaConfig, collect_options, resolve_options, to_linformer_config
 from .resize import fit_state_dict
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 @register_model("linformer_roberta", dataclass=LinformerRobertaConfig)
-class LinformerRobertaModel(HubTokenizer, RobertaModel):
+class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
     """RoBERTa whose self-attention is linear in the length of the input.
 
     It supports all of fairseq's RoBERTa: heads, hub interface, tasks and criterions; ``options.py`` lists the options.
@@ -175,6 +175,12 @@ class LinformerRobertaEncoder(RobertaEncoder):
         self.lm_head.layer_norm.eps = args.layer_norm_eps
         for name, value in record_options(self.sentence_encoder.config).items():
             self.register_buffer(name.removeprefix("encoder."), value)
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        # --fp16 and --bf16 have rounded the buffers.
+        for name, value in record_options(self.sentence_encoder.config).items():
+            destination[prefix + name.removeprefix("encoder.")] = value
 
     def build_encoder(self, args, dictionary, embed_tokens):
         noisy = partial(quant_noise, p=args.quant_noise_pq, block_size=args.quant_noise_pq_block_size)

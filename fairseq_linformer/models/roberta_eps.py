@@ -11,7 +11,7 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from torch import nn
 
-from .hub_bpe import HubTokenizer
+from .hub_bpe import HubTokenizerMixin
 from .shapes import NORM_EPSILON, record_epsilon
 
 EPS_ARCHITECTURE = "roberta_eps"
@@ -19,7 +19,7 @@ BERT_EPSILON = 1e-12
 
 
 @register_model(EPS_ARCHITECTURE)
-class RobertaEpsModel(HubTokenizer, RobertaModel):
+class RobertaEpsModel(HubTokenizerMixin, RobertaModel):
     """fairseq's RoBERTa, whose option ``layer_norm_eps`` is the epsilon of all its layer norms."""
 
     @staticmethod

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import MappingNode, Node, SafeLoader, YAMLError
 
 from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
-from ..resources import find_file
+from ..resources import find_packaged_file
 
 _MAX_VALUES = 100_000
 """Of a YAML file; fairseq has fewer than 1,000 options."""
@@ -28,7 +28,7 @@ def split_config(config) -> tuple[Path, list[str]]:
     Raises:
         ValueError: there is no such file.
     """
-    path = find_file(config)
+    path = find_packaged_file(config)
     if not path.is_file() or path.suffix != ".yaml":
         known = sorted(p.name for p in path.parent.glob("*.yaml")) or ["configs/pretrain/base.yaml"]
         raise ValueError(f"configuration {config} does not exist; choose from {', '.join(known)}")

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from ..fairseq_log import read_curve, read_split
-from ..files import atomic
+from ..files import open_atomic
 from . import context_free
 
 TEXT, LABELS = "bin/text", "corpus/task/valid.label"
@@ -187,7 +187,7 @@ def draw(demo: Path, summary: dict) -> None:
     for axes in (left, right):
         axes.legend(frameon=False)
         axes.grid(axis="y", color="0.9")
-    with atomic(demo / "curves.png", "wb") as file:
+    with open_atomic(demo / "curves.png", "wb") as file:
         figure.savefig(file, format="png")
 
 
@@ -200,7 +200,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         summary = summarize(demo)
         draw(demo, summary)
-        with atomic(demo / "summary.json") as file:
+        with open_atomic(demo / "summary.json") as file:
             json.dump(summary, file, indent=2)
     except (OSError, ValueError) as error:
         sys.exit(f"demo: {error}")

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ..files import atomic, fingerprint, read_json, with_seal
+from ..files import fingerprint, open_atomic, read_json, with_seal
 from ..modules.rate import default_lr_scale
 from .recall_task import RecallModel, RecallTask, build_model, count_recalled, grow, train
 from .runs import default_start
@@ -168,7 +168,7 @@ def measure_run(run: RecallRun, sizes: Sizes, folder: Path) -> dict[str, Any]:
     losses = list(train(model, task, run.seed, run.num_updates(sizes), sizes.batch, sizes.lr, sizes.warmup))
     parts = [part for part in np.array_split(np.arange(len(losses)), NUM_POINTS) if part.size]
     if sizes.grown and run.n < max(sizes.lengths):
-        with atomic(folder / f"{run.name}.pt", "wb") as file:
+        with open_atomic(folder / f"{run.name}.pt", "wb") as file:
             torch.save(model.state_dict(), file)
     return {
         "recalled": count_recalled(model, task, EVALUATION_SEED + run.seed, sizes.sequences, max(1, CHUNK // run.n)),
@@ -193,7 +193,7 @@ def describe_run(run: RecallRun, sizes: Sizes) -> dict[str, Any]:
 
 def write_run(path: Path, content: dict[str, Any]) -> None:
     """Write a finished run with its seal."""
-    with atomic(path) as file:
+    with open_atomic(path) as file:
         json.dump(with_seal(content), file, indent=1)
 
 

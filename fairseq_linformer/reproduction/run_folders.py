@@ -16,7 +16,7 @@ import torch
 
 from ..checkpoints.files import read_checkpoint, write_checkpoint
 from ..checkpoints.resize import resize
-from ..files import atomic, read_json
+from ..files import open_atomic, read_json
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import PATH_OPTIONS, TrainingJob, quote
@@ -205,7 +205,7 @@ class RunFolder:
             return True
         if not self._is_configured:
             # Replaces the origin of a run on another text that was stopped before its first update.
-            with atomic(self.path / ORIGIN) as file:
+            with open_atomic(self.path / ORIGIN) as file:
                 json.dump(self.origin(), file, indent=1)
         return local.train(self.training(), LOG, self.run.updates, until)
 

@@ -16,7 +16,7 @@ from typing import Any
 from ..checkpoints.files import read_checkpoint
 from ..evaluation.perplexity import SEED, compute_perplexity
 from ..fairseq_log import read_curve
-from ..files import atomic, fingerprint, read_json, with_seal
+from ..files import fingerprint, open_atomic, read_json, with_seal
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS, LOGS, read_config, training_provenance
 from .claim import Claim
@@ -78,7 +78,7 @@ def perplexity(run: FinishedRun, text, device: str, again: bool = False) -> dict
     if again:
         return found
     found |= _depends_on(run, text)
-    with atomic(run.folder / PERPLEXITY) as file:
+    with open_atomic(run.folder / PERPLEXITY) as file:
         json.dump(with_seal(found), file, indent=1)
     return read_perplexity(run, text)
 
@@ -239,7 +239,7 @@ def rules_before_runs(experiment: str, claims: Iterable[Claim], runs: Path, mode
     """
     path = rules_file(experiment, runs, model)
     if not path.exists():
-        with atomic(path) as file:
+        with open_atomic(path) as file:
             json.dump({claim.identifier: claim.rule for claim in claims}, file, indent=1)
     try:
         rules = read_json(path)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..files import atomic, read_json
+from ..files import open_atomic, read_json
 from . import ledger
 from .records import Record, Superseded
 
@@ -59,7 +59,7 @@ def supersede(record: Record, reason: str, results) -> Path:
     earlier = read_superseded(results).get(record.identifier, [])
     if not earlier or earlier[-1].seal != old.seal:  # else an earlier call was stopped in between
         earlier.append(old)
-        with atomic(Path(results) / FOLDER / f"{record.identifier}.{len(earlier)}.json", "wb") as file:
+        with open_atomic(Path(results) / FOLDER / f"{record.identifier}.{len(earlier)}.json", "wb") as file:
             file.write(path.read_bytes())
     replaced = Superseded(name=f"{record.identifier}.{len(earlier)}", seal=old.seal, reason=reason)
     return ledger.write(record.copy_with(supersedes=replaced), results)
@@ -148,7 +148,7 @@ def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None,
             f"{finished[0]}; use another --runs"
         )
     else:
-        with atomic(mark) as file:
+        with open_atomic(mark) as file:
             json.dump(seals, file, indent=1)
 
 

@@ -7,7 +7,7 @@ from shutil import rmtree
 from typing import Any
 
 from ..analysis import theorems
-from ..files import atomic, read_json
+from ..files import open_atomic, read_json
 from ..machine import current_commit
 from .cells import measure_in_temporary_folder
 from .claim import Claim
@@ -113,12 +113,12 @@ def measure_heads(scale: str, folder: Path, command: str) -> tuple[dict[str, dic
         where.unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         numbers = theorems.measure_theorem1(theorems.build_neighbor_heads(lengths, width, 1), draws, 1)
-        with atomic(neighbor) as file:
+        with open_atomic(neighbor) as file:
             json.dump({"heads": "neighbor", **shape, **numbers}, file, indent=1)
         heads = theorems.build_random_heads(lengths, width, 1)
         theorems.measure_theorems(heads, out, draws, EPSILON, 1, {"heads": "random", **shape})
     if not where.exists():  # numbers that are used later are still those of this commit and machine
-        with atomic(where) as file:
+        with open_atomic(where) as file:
             json.dump({name: here[name] for name in ("commit", "hardware", "versions", "date")}, file, indent=1)
     sources = {"random": read_json(out / theorems.NUMBERS), "neighbor": read_json(neighbor)}
     return sources, {**here, **read_json(where)}

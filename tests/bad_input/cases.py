@@ -796,6 +796,7 @@ BENCHMARK = [
         --only steps --lengths 96 --projected-dim 24 -> projected_dim .*24
         --only steps --fairseq-options=--compile -> --fairseq-options
         --only memory --warmup-rounds 0 -> --warmup-rounds
+        --only memory --rounds 2 -> --rounds
         --only process --lengths none -> --lengths .*process
         --only process --finetuning-lengths none -> --finetuning-lengths
         --only process --models linformer -> linformer

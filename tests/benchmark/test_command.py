@@ -22,7 +22,8 @@ from fairseq_linformer.reproduction.cells import records_in
 from fairseq_linformer.reproduction.ledger import read
 
 GPU_SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_benchmark.sh"
-TINY = "--encoder-layers 1 --encoder-embed-dim 64 --rounds 2"
+SMALL = "--encoder-layers 1 --encoder-embed-dim 64"
+TINY = f"{SMALL} --rounds 2"
 
 
 @pytest.fixture
@@ -53,8 +54,8 @@ def test_records_of_the_other_commands(run, tmp_path, capsys):
     results = tmp_path / "results"
     run(f"scaling OUT --lengths 32,64 --projected-dim 8 --models recurrent,bigbird,linformer {TINY}")
     assert "not measured: scaling-cpu-fp32-l1-n32: bigbird" in capsys.readouterr().out
-    training = f"training OUT --lengths 32 --projected-dim 8 --max-tokens 64 {TINY}"
-    run(f"{training} --finetuning-lengths 8 --only steps")
+    training = f"training OUT --lengths 32 --projected-dim 8 --max-tokens 64 {SMALL}"
+    run(f"{training} --finetuning-lengths 8 --only steps --rounds 2")
     run(f"{training} --finetuning-lengths none --only memory")
     scaling = read(results / "benchmark-scaling-cpu-fp32-l1-d64-k8.json")
     assert scaling.find("exponent", model="linformer") and scaling.find(

@@ -90,7 +90,17 @@ def test_an_empty_value_is_rejected(words, capsys):
     assert end.value.code == 2 and "must not be empty" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [[], ["benchmark", "training"], ["finetune", "nothing"], ["report", "--nothing"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["benchmark", "training"],
+        ["finetune", "nothing"],
+        ["report", "--nothing"],
+        ["plan", "--nothing"],
+        ["finetune", "sst-2", "x.pt", "--nothing"],
+    ],
+)
 def test_errors_of_parsers_are_one_line(words, capsys):
     with pytest.raises(SystemExit) as end:
         main(words)

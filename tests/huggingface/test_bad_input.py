@@ -198,6 +198,7 @@ def edit_weights(folder: Path, edit) -> None:
         (lambda f: edit_config(f, embed_dim="16"), "embed_dim must be an integer, got '16'"),
         (lambda f: edit_config(f, dropout=[0]), "dropout must be a number, got \\[0\\]"),
         (lambda f: edit_config(f, embed_dim=1 << 24), "exported.*embed_tokens.weight"),
+        (lambda f: edit_config(f, padding_idx=0), "padding_idx of .*exported must be 1, .* got 0"),
         (lambda f: edit_config(f, layers=1 << 30), "layers must .*1,024.* got 1073741824"),
         (lambda f: edit_config(f, layers=3), "exported.*linformer.encoder.layers.2.* is missing"),
         (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "as a pickle"),
@@ -236,6 +237,11 @@ def test_code_in_the_folder_is_not_run(exported, tmp_path):
         (exported / name).write_text("raise SystemExit('code was run')")
     from_huggingface(exported, tmp_path / "out")
     assert LinformerForMaskedLM.from_pretrained(exported)
+
+
+def test_rejects_other_attentions(exported):
+    with pytest.raises(ValueError, match="attn_implementation must be 'sdpa', got 'eager'"):
+        LinformerForMaskedLM.from_pretrained(exported, attn_implementation="eager")
 
 
 def test_rejects_padding_before_the_sentence():

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from fairseq_linformer.checkpoints.tokenizer_files import find_tokenizer
 from fairseq_linformer.corpus import sentencepiece_model
 from fairseq_linformer.huggingface import LinformerTokenizer
-from fairseq_linformer.huggingface.tokenization_linformer import read_dictionary
+from fairseq_linformer.huggingface.tokenization_linformer import read_token_ids
 from fairseq_linformer.models.hub_bpe import _choose_bpe
 
 from ..checkpoint_fixtures import TEXT, hub
@@ -243,14 +243,14 @@ def test_mask_absorbs_the_space_before_it(masked_lm_folder):
 def test_dictionaries_are_read_as_by_fairseq(tmp_path):
     path = tmp_path / "dict.txt"
     path.write_text("a b 3\n<s> 5 #fairseq:overwrite\n▁x 1\n<mask> 2\n", encoding="utf-8")
-    ours, theirs = read_dictionary(path), fairseqs_dictionary(path)
+    ours, theirs = read_token_ids(path), fairseqs_dictionary(path)
     assert ours == theirs.indices
     path.write_text("x 1\nx 2\n")
     with pytest.raises(ValueError, match="dict.txt, line 2: .*'x'"):
-        read_dictionary(path)
+        read_token_ids(path)
     path.write_text("x 1\nonly-a-word\n")
     with pytest.raises(ValueError, match="dict.txt, line 2: .*'only-a-word'"):
-        read_dictionary(path)
+        read_token_ids(path)
     path.write_bytes(b"\xff\xfe 1\n")
     with pytest.raises(ValueError, match="dict.txt.*UTF-8"):
-        read_dictionary(path)
+        read_token_ids(path)

@@ -111,7 +111,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.fault("death while a checkpoint gets its name")
-@pytest.mark.parametrize("step", ["unlink", "copyfile", "replace", "atomic", "rename the checksum"])
+@pytest.mark.parametrize("step", ["unlink", "copyfile", "replace", "open_atomic", "rename the checksum"])
 def test_killed_while_replacing_the_only_last_checkpoint(step, tmp_path, monkeypatch):
     """The state after any step is one that resumes from either the old or the new checkpoint."""
     last, new = save(tmp_path / LAST, 1), save(tmp_path / "other.pt", 2)
@@ -127,8 +127,8 @@ def test_killed_while_replacing_the_only_last_checkpoint(step, tmp_path, monkeyp
             patches.setattr(checksums.shutil, "copyfile", die)
         elif step == "replace":
             patches.setattr(checksums.os, "replace", die)
-        elif step == "atomic":
-            patches.setattr(checksums, "atomic", die)
+        elif step == "open_atomic":
+            patches.setattr(checksums, "open_atomic", die)
         else:
             replace = os.replace
             patches.setattr(checksums.os, "replace", lambda a, b: die() if str(b).endswith("256") else replace(a, b))
@@ -136,7 +136,7 @@ def test_killed_while_replacing_the_only_last_checkpoint(step, tmp_path, monkeyp
             checksums.copy(new, last)
     new.unlink()
     assert restore_last(tmp_path) == [f"resuming from {last}"]
-    assert last.read_bytes() == contents[step in ("atomic", "rename the checksum")]
+    assert last.read_bytes() == contents[step in ("open_atomic", "rename the checksum")]
     assert names(tmp_path, "") == [LAST, *([f"{LAST}.sha256"] if step in ("unlink", "copyfile") else [])]
 
 

@@ -13,7 +13,7 @@ import pytest
 from fairseq_linformer.launching import local, run_folder
 from fairseq_linformer.launching.progress import TrainingProgress
 from fairseq_linformer.launching.training_job import TrainingJob
-from fairseq_linformer.signals import hangup
+from fairseq_linformer.signals import hangup_signals
 
 from ..damaged_data import DAMAGE
 from ..fairseq_commands import load
@@ -49,7 +49,7 @@ def test_time_limit_stops_a_worker_after_its_first_update(worker, tmp_path):
 
 
 @pytest.mark.fault("signal to a command")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, *hangup()])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, *hangup_signals()])
 def test_signal_is_forwarded_and_the_worker_awaited(number, worker, tmp_path):
     process, log = worker(STAND_IN), tmp_path / "log"
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from fairseq_linformer.signals import hangup
+from fairseq_linformer.signals import hangup_signals
 
 from . import jobs
 
@@ -125,7 +125,7 @@ def test_exit_status_of_workers_is_that_of_the_job(start, tmp_path):
     assert status == 0 and "training is already complete" in output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, *hangup()])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *hangup_signals()])
 def test_torchrun_can_be_stopped_before_training(number, stop_while_held, tmp_path):
     status, output = stop_while_held(number, "scripts/torchrun.sh", HOLD="folder")
     assert status == 75 and "stopped by a signal before training" in output

@@ -387,6 +387,14 @@ def test_spectral_norm_head_and_head_pruning_regularization():
     assert model._get_adaptive_ffn_loss() > 0
 
 
+def test_bf16_stores_the_local_window_exactly():
+    """bfloat16 has 8 bits, so it would round 257."""
+    options = dict(max_positions=300, local_window=257, layer_norm_eps=3e-12)
+    state = build(**options).bfloat16().state_dict()
+    assert state["encoder.local_window"] == 257
+    build(**options).bfloat16().load_state_dict(state)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("sharing", SHARING)
 def test_half_precision_is_close_to_single_precision(dtype, sharing):

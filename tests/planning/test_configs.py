@@ -72,7 +72,6 @@ def test_roberta_has_the_parameters_that_fairseq_builds():
         (["+run=n512"], ("run/n512",)),
         (["model.projected_dims=4"], ("model.projected_dims",)),
         (["other.yaml"], ("other.yaml",)),
-        (["--gpux"], ("--gpux",)),
         (["--vocab-size", 5], ("--vocab-size", "5")),
         (["model.projected_dim=600"], ("projected_dim", "600")),
         (["model._name=bart_base"], ("bart_base",)),

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import SEED, compute_perplexity
-from ...files import atomic, with_seal
+from ...files import open_atomic, with_seal
 from .. import scoring
 from ..claim import Claim
 from ..comparisons import comparison
@@ -106,7 +106,7 @@ class ConversionExperiment(LocalWindowExperiment):
                 found = asdict(compute_perplexity(converted, shard, seed=SEED, device=folder.scale.device))
             scores[name] = {metric: found[metric] for metric in ("perplexity", "bits")}
             if not again:
-                with atomic(path) as file:
+                with open_atomic(path) as file:
                     json.dump(with_seal({**source, "scores": scores}), file, indent=1)
         return scores
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ...files import atomic, check_can_be_written
+from ...files import check_can_be_written, open_atomic
 from .. import ledger
 from ..experiment import Experiment
 from ..registry import experiments
@@ -78,7 +78,7 @@ def write(results, out, readme: Path | None = None, registered: Sequence[Experim
             )
     stale = _stale_pictures(out, texts) if readme is not None else []
     for path, text in texts.items():
-        with atomic(path.resolve()) as file:  # behind a link
+        with open_atomic(path.resolve()) as file:  # behind a link
             file.write(text)
     for path in stale:
         path.unlink()
