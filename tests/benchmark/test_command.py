@@ -17,6 +17,7 @@ from fairseq_linformer.benchmark import __main__ as bare
 from fairseq_linformer.benchmark import cells, train_process
 from fairseq_linformer.benchmark.arguments import format_options
 from fairseq_linformer.cli import benchmark, main
+from fairseq_linformer.cli.benchmark_cells import build_scaling_cells
 from fairseq_linformer.machine import current_commit
 from fairseq_linformer.reproduction.cells import records_in
 from fairseq_linformer.reproduction.ledger import read
@@ -139,11 +140,11 @@ def test_recorded_command_has_all_options(words):
 
 
 def test_per_token_cell_has_all_lengths():
-    (cell,) = benchmark._scaling(
+    (cell,) = build_scaling_cells(
         parsed("scaling", "OUT", "--only", "pertoken", "--lengths", "64,16,32", "--projected-dim", "8")
     )
     assert cell.lengths == (16, 32, 64) and cell.tokens == 64
-    (cell,) = benchmark._scaling(parsed("scaling", "OUT", "--only", "pertoken"))
+    (cell,) = build_scaling_cells(parsed("scaling", "OUT", "--only", "pertoken"))
     assert cell.lengths == (512, 16384)
 
 
