@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.checkpoints.onnx_export import to_onnx
 from fairseq_linformer.corpus.tokenizer_files import GPT2_FILES, choose_tokenizer
-from fairseq_linformer.huggingface import LinformerForMaskedLM
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerModel
 
 from .. import fairseq_commands
 from .test_parity import small
@@ -219,6 +220,16 @@ def edit_weights(folder: Path, edit) -> None:
 def test_folders(spoil, named, exported, tmp_path):
     spoil(exported)
     rejected(lambda: from_huggingface(exported, tmp_path / "out"), named, tmp_path)
+
+
+def test_encoder_without_a_head_is_rejected(tmp_path):
+    LinformerModel(small()).save_pretrained(tmp_path / "encoder")
+    for call in (from_huggingface, to_onnx):
+        rejected(
+            lambda: call(tmp_path / "encoder", tmp_path / "out"),
+            "encoder without a head.*LinformerForMaskedLM",
+            tmp_path,
+        )
 
 
 def test_dictionary_of_from_huggingface(exported, tmp_path):

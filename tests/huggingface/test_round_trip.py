@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from argparse import Namespace
 
 import pytest
 import torch
@@ -10,11 +11,12 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
-from fairseq_linformer.huggingface import LinformerPreTrainedConfig
+from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import finetune_classifier, hub
+from .test_parity import small
 
 
 def same_bits(folder, source, name="model.pt"):
@@ -256,6 +258,27 @@ def test_model_card(classifier, classifier_folder, tmp_path):
         json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "again", classifier_folder)
     )
     assert ours == theirs
+
+
+@pytest.mark.parametrize("save", [True, False], ids=["save_pretrained", "push_to_hub"])
+def test_uploads_have_the_code(save, tmp_path, monkeypatch):
+    uploaded = []
+
+    class Hub:
+        def create_repo(self, repo_id, **options):
+            return Namespace(repo_id=repo_id)
+
+        def create_commit(self, operations, **options):
+            uploaded.extend(operation.path_in_repo for operation in operations)
+
+    for module in ("utils.hub", "modeling_utils"):
+        monkeypatch.setattr(f"transformers.{module}.hf_api", Hub)
+    model = LinformerForMaskedLM(small())
+    if save:
+        model.save_pretrained(tmp_path / "model", push_to_hub=True, repo_id="me/model")
+    else:
+        model.push_to_hub("me/model")
+    assert {"config.json", "model.safetensors", "modeling_linformer.py", "configuration_linformer.py"} <= {*uploaded}
 
 
 def test_changes_in_transformers_are_imported(masked_lm_folder, tmp_path):
