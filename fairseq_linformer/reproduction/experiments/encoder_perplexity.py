@@ -33,7 +33,7 @@ from ..records import Measurement, Paper, Record, ScaleName, select_reproduced
 from ..report.charts import Chart
 from ..report.tables import Table
 from ..shared_work import describe_unfinished, work_through
-from ..statistics import Evaluate, Verdict, not_measured
+from ..statistics import UNDECIDED, Check, Evaluate, Verdict, not_measured
 from ..text import checksums, describe_text, find_shards
 from ..training_tables import curves_charts, perplexity_table
 from .figure_3 import NEARLY
@@ -65,6 +65,9 @@ def _rule(compare: Callable[[Record, Sizes], Comparison]) -> Evaluate:
             return not_measured(f"of {NAME} at scale {scale}")
         record = join_records(found, scale)
         verdict = compare_trained(record, compare(record, SIZES[scale]))
+        if len({each.configuration["head_sha256"] for each in found}) > 1:
+            different = Check(UNDECIDED, "the models start from different heads")
+            verdict = replace(verdict, outcome=UNDECIDED, checks=[different, *verdict.checks])
         return replace(verdict, records=[each.identifier for each in found])
 
     return evaluate

@@ -119,7 +119,7 @@ def synthetic(factors=None, seeds=3, missing=()):
                     scale="encoder",
                     measurements=measurements,
                     commit="0" * 40,
-                    configuration={"n": ENCODER.n, "commits": {name: "0" * 40}},
+                    configuration={"n": ENCODER.n, "commits": {name: "0" * 40}, "head_sha256": "1" * 64},
                 )
             )
     return records
@@ -144,4 +144,7 @@ def test_rules(part, model, holds, fails):
     assert (outcome(holds), outcome(fails)) == (HOLDS, FAILS)
     assert outcome(holds, seeds=1) == UNDECIDED and outcome(holds, missing=[model]) == UNDECIDED
     assert claim.evaluate(synthetic({"roberta": 5.0}), "encoder").outcome == UNDECIDED  # it has not learned
+    other = synthetic({model: holds})
+    other[0].configuration["head_sha256"] = "2" * 64
+    assert claim.evaluate(other, "encoder").outcome == UNDECIDED
     assert claim.evaluate([], "encoder").outcome == UNMEASURED
