@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -151,6 +152,22 @@ def test_shorter_graph_and_external_weights(tmp_path, monkeypatch):
     assert largest_difference(session, model, longest=40) < 1e-4
     with pytest.raises(Exception, match="(?i)onnxruntime"):
         run_graph(session, torch.full((1, 41), 5), torch.ones(1, 41, dtype=torch.long))
+
+
+@pytest.mark.slow
+def test_int8_command_with_external_weights(tmp_path, monkeypatch):
+    """The graph of a large model has a file of weights, before and after quantization."""
+    model, tokens = build_model(), torch.randint(4, 45, (4, 30))
+    to_onnx(save(model, tmp_path / "model"), tmp_path / "whole", int8=True)
+    for module in (onnx_graph, onnx_export):
+        monkeypatch.setattr(module, "EXTERNAL_BYTES", 1000)
+    main(["convert", "to-onnx", str(tmp_path / "model"), str(tmp_path / "split"), "--int8"])
+    assert {path.name for path in (tmp_path / "split").glob("*.onnx*")} == {"model.onnx", "model.onnx.data"}
+    shutil.move(tmp_path / "split", tmp_path / "moved")
+    whole, split = (
+        run_graph(open_graph(tmp_path / name), tokens, torch.ones_like(tokens)) for name in ("whole", "moved")
+    )
+    assert torch.equal(whole, split)
 
 
 @pytest.mark.slow
