@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from fairseq_linformer.checkpoints import huggingface
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
 from fairseq_linformer.checkpoints.onnx_export import to_onnx
 from fairseq_linformer.corpus.tokenizer_files import GPT2_FILES, choose_tokenizer
-from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerModel
+from fairseq_linformer.evaluation.transformers_classifier import TransformersClassifier
+from fairseq_linformer.huggingface import LinformerForMaskedLM
 
 from .. import fairseq_commands
 from .test_parity import small
@@ -222,16 +224,6 @@ def test_folders(spoil, named, exported, tmp_path):
     rejected(lambda: from_huggingface(exported, tmp_path / "out"), named, tmp_path)
 
 
-def test_encoder_without_a_head_is_rejected(tmp_path):
-    LinformerModel(small()).save_pretrained(tmp_path / "encoder")
-    for call in (from_huggingface, to_onnx):
-        rejected(
-            lambda: call(tmp_path / "encoder", tmp_path / "out"),
-            "encoder without a head.*LinformerForMaskedLM",
-            tmp_path,
-        )
-
-
 def test_dictionary_of_from_huggingface(exported, tmp_path):
     (exported / "dict.txt").unlink()
     rejected(
@@ -241,6 +233,30 @@ def test_dictionary_of_from_huggingface(exported, tmp_path):
     )
     from_huggingface(exported, tmp_path / "out")
     assert not (tmp_path / "out" / "dict.txt").exists()
+
+
+@pytest.fixture
+def headless(masked_lm_folder, tmp_path):
+    """A folder of an encoder without a head, with its tokenizer."""
+    AutoModel.from_pretrained(masked_lm_folder).save_pretrained(tmp_path / "headless")
+    AutoTokenizer.from_pretrained(masked_lm_folder).save_pretrained(tmp_path / "headless")
+    return tmp_path / "headless"
+
+
+def test_encoder_without_a_head_is_neither_converted_nor_evaluated(headless, tmp_path):
+    for convert in (from_huggingface, to_onnx):
+        rejected(lambda: convert(headless, tmp_path / "out"), "headless has an encoder without a head", tmp_path)
+    call = lambda: TransformersClassifier(str(headless))
+    rejected(call, "headless must have a trained classification head, but it has no classifier.dense.bias", tmp_path)
+
+
+def test_encoder_without_a_head_gets_a_new_one(headless, masked_lm_folder):
+    model, report = AutoModelForSequenceClassification.from_pretrained(headless, output_loading_info=True)
+    assert {key.split(".")[0] for key in report["missing_keys"]} == {"lm_head", "classifier"}
+    expected = AutoModel.from_pretrained(masked_lm_folder).state_dict()
+    actual = model.base_model.state_dict()
+    assert actual.keys() == expected.keys() and all(actual[key].equal(expected[key]) for key in expected)
+    assert 0.01 < model.classifier.dense.weight.std() < 0.03 and (model.classifier.dense.bias == 0).all()
 
 
 def test_code_in_the_folder_is_not_run(exported, tmp_path):
