@@ -343,3 +343,20 @@ def test_learning_rate_of_E_can_be_changed(before, changed, parameters, train_ch
         with torch.no_grad():
             torch.testing.assert_close(model(tokens).logits, unchanged(tokens).logits, rtol=0, atol=1e-5)
     assert config.freeze_projections == changed.get("freeze_projections", False)  # the arguments are not modified
+
+
+def test_rebuilt_model_stays_in_eval_mode(masked_lm_folder, tmp_path):
+    """Other options of E and F rebuild the model, also after loading the format of before version 0.3."""
+    old = shutil.copytree(masked_lm_folder, tmp_path / "old")
+    weights = load_file(old / "model.safetensors")
+    deltas = {key: weights.pop(key) for key in list(weights) if key.endswith(".delta")}
+    weights |= {key.replace("delta", "weight"): weights[key.replace("delta", "start")] + deltas[key] for key in deltas}
+    assert deltas
+    save_file(weights, old / "model.safetensors", metadata={"format": "pt"})
+    tokens, logits = torch.tensor([[0, 5, 6, 7, 2]]), []
+    for folder in (masked_lm_folder, old):
+        model = AutoModelForMaskedLM.from_pretrained(folder, freeze_projections=True)
+        E = model.base_model.encoder.layers[0].self_attn.E
+        assert not E.weight.requires_grad and not any(module.training for module in model.modules())
+        logits.append(model(tokens).logits)
+    torch.testing.assert_close(*logits, rtol=0, atol=1e-5)

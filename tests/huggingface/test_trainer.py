@@ -17,10 +17,16 @@ from transformers import (
 pytest.importorskip("accelerate")
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface
-from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
+from fairseq_linformer.huggingface import (
+    LinformerForMaskedLM,
+    LinformerForSequenceClassification,
+    LinformerModel,
+    LinformerPreTrainedConfig,
+)
 
 from .. import fairseq_commands
 from ..checkpoint_fixtures import TEXT
+from .test_parity import small
 
 
 def train(model, tokenizer, rows, collator, folder, steps=25, **options) -> list:
@@ -118,3 +124,25 @@ def test_checkpointing_does_not_change_gradients():
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
     for plain, recomputed in zip(*gradients):
         torch.testing.assert_close(plain, recomputed)
+
+
+@pytest.mark.parametrize("model_class", [LinformerModel, LinformerForMaskedLM, LinformerForSequenceClassification])
+def test_checkpointing_recomputes_layers_while_it_is_enabled(model_class):
+    model, calls = model_class(small()).train(), []
+    encoder = model.base_model.encoder
+    for layer in encoder.layers:
+        layer.register_forward_pre_hook(lambda *_: calls.append(1))
+    enable, disable = model.gradient_checkpointing_enable, model.gradient_checkpointing_disable
+    for change, is_enabled, offloads in (
+        (disable, False, False),
+        (enable, True, False),
+        (lambda: enable({"use_reentrant": False}, offload=True), True, True),
+        (enable, True, False),
+        (lambda: enable(offload=True), True, True),
+        (disable, False, False),
+    ):
+        change()
+        assert (model.is_gradient_checkpointing, encoder.config.offload_activations) == (is_enabled, offloads)
+        calls.clear()
+        model(torch.tensor([[0, 5, 6, 7, 2]]))[0].sum().backward()
+        assert len(calls) == (4 if is_enabled else 2)

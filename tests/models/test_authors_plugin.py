@@ -13,6 +13,7 @@ from fairseq_linformer.modules import LinearProjection
 
 from .. import authors_plugin as theirs
 from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, finetune, load, train
+from .test_model import build
 
 SIZES = ["--arch", "linformer_roberta_base", "--encoder-layers", "2", *TINY[2:-2]]
 MODES = {
@@ -126,6 +127,21 @@ def test_version_1_continues_training_with_its_real_sharing(checkpoint, mlm_data
     assert saved["sharing"] == ("headwise" if mode == "headwise" else "key-value")
     assert saved["untie_weights_roberta"]
     checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "more" / "checkpoint_last.pt")])
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_encoder_rebuilt_as_version_1_keeps_its_mode(is_training):
+    options = dict(freeze_projections=True, projection_init="normal")
+    compress = {"E.weight": "compress_k.weight", "F.weight": "compress_v.weight"}
+    state = {}
+    for key, value in build(sharing="headwise", **options).state_dict().items():
+        prefix, dot, name = key.rpartition("self_attn.")
+        state[prefix + dot + compress.get(name, name)] = value
+    state["encoder.lm_head.weight"] = state["encoder.lm_head.weight"] + 0.1
+    model = build(sharing="layerwise", **options).train(is_training)
+    model.load_state_dict(state)
+    assert model.args.sharing == "headwise" and model.args.untie_weights_roberta
+    assert {module.training for module in model.modules()} == {is_training}
 
 
 @pytest.mark.slow
