@@ -24,7 +24,7 @@ from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.task_data.tasks import TASKS
 
 from .. import fairseq_commands
-from ..checkpoint_fixtures import ROWS
+from ..checkpoint_fixtures import ROWS, shake
 from .conftest import SHORT
 
 
@@ -78,6 +78,27 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     assert "cats started from a different data" in finetune(*words)
     other = finetune(masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 1e-3, "--name", "cats")
     assert re.search(r"optimization.lr must be \[0.005\], got \[0.001\]", other)
+
+
+@pytest.mark.slow
+def test_from_scratch_ignores_the_weights(finetune, masked_lm, tmp_path):
+    """Two checkpoints that differ only in their weights start the same training."""
+    other = shutil.copytree(masked_lm, tmp_path / "other", ignore=shutil.ignore_patterns("checkpoint_best.pt"))
+    shake(other / "checkpoint_last.pt", seed=1)
+    states = {}
+    for name, folder, options in (
+        ("a", masked_lm, ["--from-scratch"]),
+        ("b", other, ["--from-scratch"]),
+        ("pretrained", other, []),
+    ):
+        output = finetune(folder / "checkpoint_last.pt", *SHORT, "--max-epoch", 1, *options, "--name", name)
+        result = json.loads((tmp_path / "runs" / name / "result.json").read_text())
+        assert "accuracy" in output and result["model"]["from_scratch"] == bool(options)
+        states[name] = fairseq_commands.load(tmp_path / "runs" / name / "checkpoints")["model"]
+    a, b, pretrained = states.values()
+    assert all(a[key].equal(b[key]) for key in b)
+    key = "encoder.sentence_encoder.layers.0.fc1.weight"
+    assert not b[key].allclose(pretrained[key], atol=0.1)
 
 
 @pytest.mark.slow
