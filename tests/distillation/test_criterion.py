@@ -1,5 +1,6 @@
 """``linformer_distillation`` in stock fairseq: its loss, its teacher, and what it rejects."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
+from fairseq.logging import metrics
 from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
@@ -94,6 +96,66 @@ def test_loss_is_the_weighted_sum(teacher, start, mlm_data, options):
     expected += options.get("hidden_weight", 1.0) * sum(hidden) / 2
     torch.testing.assert_close(loss, expected * size, rtol=1e-5, atol=1e-6)
     assert ("hidden_loss" in log) == (options.get("hidden_weight") != 0)
+
+
+HEAD = "sentence_classification_head"
+
+
+def add_head(model, classes, seed):
+    """Register a head of random weights."""
+    model.register_classification_head(HEAD, num_classes=classes)
+    torch.manual_seed(seed)
+    for parameter in model.classification_heads[HEAD].parameters():
+        torch.nn.init.normal_(parameter)
+    return model.eval()
+
+
+@pytest.mark.parametrize("is_regression", [True, False])
+def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, monkeypatch, is_regression):
+    """Scores have squared errors, and classes divergences, cross entropies and an accuracy; written out by row."""
+    classes = 1 if is_regression else 3
+    monkeypatch.setattr(Task, "label_dictionary", None, raising=False)
+    student, model = add_head(build(start), classes, 1), add_head(build(teacher), classes, 2)
+    write_checkpoint({**read_checkpoint(teacher), "model": model.state_dict()}, tmp_path / "teacher.pt")
+    options = dict(hidden_weight=0, logits_weight=0.7, task_weight=0.2, regression_target=is_regression)
+    batch, tokens = sample()
+    batch["net_input"]["src_tokens"] = tokens
+    batch["target"] = torch.tensor([0.5, -1.0, 4.0]) if is_regression else torch.tensor([[2], [0], [1]])
+    loss, size, log = criterion(tmp_path / "teacher.pt", mlm_data, **options)(student, batch)
+    ours, theirs = (m(tokens, classification_head_name=HEAD)[0].tolist() for m in (student, model))
+    expected = {"logits_loss": 0.0, "task_loss": 0.0}
+    for a, b, target in zip(ours, theirs, batch["target"].view(-1).tolist()):
+        if is_regression:
+            expected["logits_loss"] += (a[0] - b[0]) ** 2
+            expected["task_loss"] += (a[0] - target) ** 2
+        else:
+            p, q = ([math.exp(x) / sum(map(math.exp, row)) for x in row] for row in (b, a))
+            expected["logits_loss"] += sum(x * math.log(x / y) for x, y in zip(p, q))
+            expected["task_loss"] -= math.log(q[target])
+    assert size == 3 and min(expected.values()) > 0.1
+    assert {name: float(log[name]) for name in expected} == pytest.approx(expected, rel=1e-4)
+    assert float(loss) == pytest.approx(0.7 * expected["logits_loss"] + 0.2 * expected["task_loss"], rel=1e-4)
+    correct = sum(row.index(max(row)) == int(target) for row, target in zip(ours, batch["target"].view(-1)))
+    assert log.get("ncorrect") == (None if is_regression else correct)
+
+
+@pytest.mark.parametrize(
+    "values, expected",
+    [
+        (dict(task_loss=(4.0, 2.0)), dict(task_loss=0.75)),
+        (dict(task_loss=(4.0, 2.0), ncorrect=(1, 4)), dict(task_loss=0.75, accuracy=62.5)),
+        (dict(task_loss=(4.0, 2.0), npredicted=(3, 5)), dict(task_loss=0.75, ppl=round(math.exp(0.75), 2))),
+        (dict(hidden_loss=(1.0, 0.0), logits_loss=(0.0, 2.0)), dict(hidden_loss=0.125, logits_loss=0.25)),
+    ],
+    ids=["scores", "classes", "masked tokens", "without the task"],
+)
+def test_logs_of_workers_are_averaged(values, expected):
+    """Over all sentences or tokens, in nats; a worker may have more than another."""
+    sizes = dict(loss=(6.0, 10.0), sample_size=(3, 5), nsentences=(3, 5))
+    logs = [{key: pair[i] for key, pair in (sizes | values).items()} for i in (0, 1)]
+    with metrics.aggregate() as found:
+        DistillationCriterion.reduce_metrics(logs)
+    assert dict(found.get_smoothed_values()) == {"loss": 2.0, **expected}
 
 
 def test_unmasked_reads_the_text(teacher, start, mlm_data):
