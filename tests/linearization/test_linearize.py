@@ -93,6 +93,52 @@ def test_conversion_only(encoder, text, tmp_path):
     assert same == pytest.approx([1, 1], abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(sharing="key-value", local_window=2, window_sizes="ignored"),
+        dict(projection="mean-pool"),
+        dict(sharing="none", projected_dim="8,4", projection_init="average"),
+    ],
+)
+def test_options_of_the_model(options, encoder, text, tmp_path):
+    flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    run(encoder, tmp_path / "out", text, "--max-update", 0, *flags)
+    model = get_cfg_section(read_checkpoint(tmp_path / "out" / "model.pt"), "model")
+    assert {name: model[name] for name in options} == options
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["options"]["model"].items() >= {k: v for k, v in options.items() if k != "projection_init"}.items()
+
+
+def test_length_of_blocks(encoder, text, tmp_path):
+    out = tmp_path / "out"
+    run(encoder, out, text, "--max-update", 0, "--tokens-per-sample", 8)
+    report = json.loads((out / "report.json").read_text())
+    expected = {n: measure_survival(out / "teacher" / "model.pt", out / "start.pt", text, n) for n in (8, 16)}
+    assert report["variance_before"] == pytest.approx(expected[8]) != pytest.approx(expected[16])
+    assert get_cfg_section(read_checkpoint(out / "model.pt"), "model")["max_positions"] == 16
+
+
+@pytest.mark.slow
+def test_share_is_measured_during_training(encoder, text, tmp_path):
+    """Also after an update that ends an epoch, whose checkpoint has another name."""
+    out, model = tmp_path / "out", dict(projected_dim="4", max_positions=16, projection_init="normal")
+    values = dict(batch_size=256, max_update=6, lr=0.01, tokens_per_sample=8, measure_at=(1, 2, 3, 4, 5))
+    report = linearization.linearize(linearization.Linearization(str(encoder), str(text), model, **values), out)
+    assert report["tokens_at_most"] == 6 * 256 * 8
+    saved = {}
+    for path in (out / "run" / "checkpoints").glob("checkpoint[0-9_]*.pt"):
+        if not path.name.startswith(("checkpoint_best", "checkpoint_last")):
+            saved[read_checkpoint(path)["optimizer_history"][-1]["num_updates"]] = path
+    assert {1, 2, 3, 4, 5} <= saved.keys() and "checkpoint1.pt" in {saved[update].name for update in range(1, 6)}
+    teacher = out / "teacher" / "model.pt"
+    expected = {str(update): measure_survival(teacher, saved[update], text, 8) for update in range(1, 6)}
+    assert report["variance_at"] == {update: pytest.approx(shares) for update, shares in expected.items()}
+    assert len({shares[0] for shares in expected.values()}) == 5
+    with pytest.raises(ValueError, match="checkpoints has no checkpoint after update 9; delete .*/run to train again"):
+        linearization._find_checkpoint(out / "run" / "checkpoints", 9)
+
+
 def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
     from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
     path = tmp_path / "t" / "model.pt"
