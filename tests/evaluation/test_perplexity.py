@@ -58,6 +58,18 @@ def test_perplexity_equals_fairseqs_in_any_batch(evaluate, train_checkpoint, mlm
     assert results["one"]["bits"] == pytest.approx(fairseq_commands.last_number(caplog.text, "valid_loss"), abs=0.001)
 
 
+@pytest.mark.slow
+def test_share_of_masked_tokens(evaluate, train_checkpoint, mlm_data, tmp_path):
+    checkpoint, found = train_checkpoint() / "checkpoint_last.pt", {}
+    for share, options in ((None, ()), (0.15, ("--mask-prob", 0.15)), (0.5, ("--mask-prob", 0.5))):
+        path = tmp_path / f"{share}.json"
+        printed = evaluate(checkpoint, "--perplexity", mlm_data, "--json", path, "--device", "cpu", *options)
+        found[share] = json.loads(path.read_text())
+        assert f"{found[share]['masked']:,} of {found[share]['tokens']:,} tokens masked" in printed
+        assert found[share]["masked"] / found[share]["tokens"] == pytest.approx(share or 0.15, abs=0.03)
+    assert found[None]["bits"] == found[0.15]["bits"] != found[0.5]["bits"]
+
+
 def test_truncated_data_is_rejected(evaluate, train_checkpoint, mlm_data, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(mlm_data, data)
