@@ -7,6 +7,8 @@ from inspect import signature
 
 import pytest
 
+from fairseq_linformer.benchmark.families import FAMILIES
+from fairseq_linformer.benchmark.models import FAIRSEQ_MODELS, MODELS
 from fairseq_linformer.cli import build_parser, main
 from fairseq_linformer.cli.parsers import RENAMED
 from fairseq_linformer.evaluation import predict
@@ -114,6 +116,13 @@ def test_help_of_evaluate_has_the_defaults_of_batches():
     assert f"default: {predict.MAX_TOKENS}," in helps["--max-tokens"]
     assert f"perplexity {signature(compute_perplexity).parameters['max_tokens'].default})" in helps["--max-tokens"]
     assert f"default: {predict.BATCH_SIZE})" in helps["--batch-size"]
+
+
+@pytest.mark.parametrize("kind, models", [("scaling", FAMILIES), ("training", MODELS), ("finetuning", FAIRSEQ_MODELS)])
+def test_help_of_benchmark_names_every_model(kind, models):
+    parser = next(parser for words, parser in COMMANDS if words == ("benchmark", kind))
+    _, _, listed = parser._option_string_actions["--models"].help.partition(": ")
+    assert listed.partition(" (default")[0].split(", ") == list(models)
 
 
 def test_every_command_has_a_table_of_renamed_options():
