@@ -24,9 +24,10 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def read_commands(page: Path):
-    """Yield the ``fairseq-linformer`` commands on a page, with continued lines joined."""
+    """Yield the ``fairseq-linformer`` commands on a page, with continued lines joined, and those in ``$(...)``."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-    for line in re.findall(r"^(?: {4})?(?:.*\| )?fairseq-linformer (.*)$", text, re.MULTILINE):
+    lines = re.findall(r"^(?: {4})?(?:.*\| )?fairseq-linformer (.*)$", text, re.MULTILINE)
+    for line in [*lines, *re.findall(r"\$\(fairseq-linformer\s([^)]*)\)", text)]:
         yield shlex.split(
             line.replace("...", "--source x --gpt2-bpe y" if line.startswith("prepare pretraining") else ""),
             comments=True,
@@ -36,12 +37,12 @@ def read_commands(page: Path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_parse(page, capsys):
     for words in read_commands(page):
-        if words[1:2] and words[0] in ("prepare", "convert", "analyze", "evaluate", "benchmark", "reproduce", "plan"):
-            try:
-                _, more = build_parser().parse_known_args(words)
-            except SystemExit:
-                pytest.fail(f"{shlex.join(words)}: {capsys.readouterr().err}")
-            assert not [word for word in more if word.startswith("-")], words
+        try:
+            options, more = build_parser().parse_known_args(words)
+        except SystemExit:
+            pytest.fail(f"{shlex.join(words)}: {capsys.readouterr().err}")
+        for_sbatch = words[0] == "submit" or (words[0] == "finetune" and options.slurm)  # which takes --OPTION=VALUE
+        assert not [word for word in more if word.startswith("-") and not (for_sbatch and "=" in word)], words
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
