@@ -26,7 +26,6 @@ from .onnx_models import (  # noqa: E402
     count_products,
     largest_difference,
     open_graph,
-    random_batches,
     run_card,
     run_graph,
 )
@@ -126,19 +125,6 @@ def test_int8_is_a_quarter(tmp_path):
     assert types[(128, 512)] == {onnx.TensorProto.INT8} and types[(2000, 128)] == {onnx.TensorProto.UINT8}
     check_rounding(graph.parent, model)
     assert "embeddings, E and F" in (tmp_path / "int8" / "README.md").read_text()
-
-
-@pytest.mark.slow
-def test_large_int8_graph_has_a_file_of_weights(tmp_path, monkeypatch):
-    model = save(build_model(), tmp_path / "model")
-    to_onnx(model, tmp_path / "small", int8=True)
-    for module in (onnx_graph, onnx_export):
-        monkeypatch.setattr(module, "EXTERNAL_BYTES", 1000)
-    to_onnx(model, tmp_path / "large", int8=True)
-    assert (tmp_path / "large" / "model.onnx.data").is_file() and not list((tmp_path / "large").glob("float*"))
-    small, large = (open_graph(tmp_path / name) for name in ("small", "large"))
-    for tokens, mask in random_batches():
-        assert torch.equal(run_graph(small, tokens, mask), run_graph(large, tokens, mask))
 
 
 @pytest.mark.slow
