@@ -114,8 +114,8 @@ def process_bytes(field: str, pid: int | str = "self") -> int | None:
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that measurements depend on."""
     found = {"python": platform.python_version()}
-    peers = ("linformer", "linformer-pytorch")
-    for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers", *peers, "triton"):
+    peers, onnx = ("linformer", "linformer-pytorch"), ("onnx", "onnxscript", "onnxruntime")
+    for name in ("torch", "fairseq-fixed", "numpy", "sentencepiece", "transformers", *onnx, *peers, "triton"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

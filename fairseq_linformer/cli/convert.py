@@ -150,11 +150,12 @@ MODEL_OPTIONS = (
 )
 
 
-def add_model_options(parser: Any, required: bool) -> None:
+def add_model_options(parser: Any, required: bool, seeded: str = "random initializations") -> None:
     """Add the options of the Linformer that an encoder is converted to.
 
     Args:
         required: whether ``--projected-dim`` is required; otherwise it is n / 4.
+        seeded: what ``--seed`` is the seed of.
     """
     default = "" if required else " (default: n / 4)"
     parser.add_argument(
@@ -185,7 +186,7 @@ def add_model_options(parser: Any, required: bool) -> None:
         choices=("counted", "ignored"),
         help="weight of a window in attention: its number of tokens, or 1 (default: as in a new model)",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="seed of random initializations")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help=f"seed of {seeded}")
 
 
 def _set_seed(seed: int) -> None:

@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="train in mixed precision: fp16 on a GPU, bf16 on a CPU that has bf16 instructions",
     )
-    add_model_options(parser, required=False)
+    add_model_options(parser, required=False, seeded="random initializations and of the order of the blocks")
     parser.set_defaults(run=_linearize)
 
 
@@ -65,7 +65,7 @@ def _linearize(options: argparse.Namespace) -> str:
     names = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob", "seed", "device", "amp")
     values = {name: getattr(options, name) for name in names}
     if options.minutes is not None and not 0 <= options.minutes < float("inf"):
-        raise ValueError(f"--minutes must be at least 0, got {options.minutes}")
+        raise ValueError(f"--minutes must be a finite number of at least 0, got {options.minutes}")
     until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     report = linearize(Linearization(options.source, options.text, model, **values), options.out, until)
     if report is None:

@@ -81,7 +81,7 @@ class DistillationCriterion(FairseqCriterion):
             raise ValueError("regression_target must be False with masked_lm, whose targets are tokens, got True")
         self.cfg, self.dictionary = cfg, task.source_dictionary
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
-        self.teacher = Teacher(cfg.teacher, head)
+        self.teacher = Teacher(cfg.teacher, head, getattr(task.cfg, "num_classes", None))
         self.teacher.check_task(task.source_dictionary, _get_max_positions(task), task.cfg.data)
         task.state.merge_state_dict({"teacher_sha256": self.teacher.sha256})  # checkpoints store the task's state
 

@@ -10,7 +10,7 @@ from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.tokenizer_files import DICTIONARY
 from ..files import sha256
 from ..models.dictionaries import describe_difference, read_dictionary
-from ..models.shapes import EMBEDDINGS, count_layers, head_names, max_positions
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions
 
 
 class Teacher:
@@ -21,16 +21,17 @@ class Teacher:
     Args:
         path: checkpoint of RoBERTa or a Linformer.
         head: classification head to keep; None for none.
+        num_classes: its number of classes.
 
     Attributes:
         sha256: checksum of the file.
         vocab_size, max_positions, layers, width: V, n, L and d.
 
     Raises:
-        ValueError: the file is missing or is not such a checkpoint, or it has no such head.
+        ValueError: the file is missing or is not such a checkpoint, or it has no such head of so many classes.
     """
 
-    def __init__(self, path: str, head: str | None = None):
+    def __init__(self, path: str, head: str | None = None, num_classes: int | None = None):
         if not Path(path).is_file():
             raise ValueError(f"teacher must be a fairseq checkpoint, got {path}, which is not a file")
         checkpoint = open_checkpoint(path)
@@ -38,6 +39,12 @@ class Teacher:
         if head is not None and head not in head_names(state):
             known = ", ".join(head_names(state)) or "no classification head"
             raise ValueError(f"teacher {path} must have the head {head!r}, but it has {known}")
+        if head is not None:
+            classes = len(state[f"{CLASSIFICATION_HEADS}{head}.out_proj.bias"])
+            if classes != num_classes:
+                raise ValueError(
+                    f"the head {head!r} of the teacher {path} must have {num_classes} classes, got {classes}"
+                )
         self.path, self.sha256 = Path(path), sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
         self.max_positions, self.layers = max_positions(state), count_layers(state)

@@ -61,11 +61,13 @@ def finetune(
                 raise KeyboardInterrupt
             return None
     _copy_companions(Path(training.cfg.task.data), training.folder / run_folder.CHECKPOINTS)
-    last = training.folder / run_folder.CHECKPOINTS / LAST
+    found, last = evaluate_best(task, training), training.folder / run_folder.CHECKPOINTS / LAST
+    if not last.is_file():  # deleted after an earlier evaluation
+        last = training.folder / found["checkpoint"]
     result = {
         **fields,
         "task": task.name,
-        **evaluate_best(task, training),
+        **found,
         # Without the seconds of the pretraining.
         "seconds": training_seconds(last, training.cfg.checkpoint.finetune_from_model),
         **run_folder.training_provenance(training.folder),

@@ -174,7 +174,7 @@ def training_provenance(*folders: Path) -> dict[str, Any]:
     Different values are joined by semicolons. ValueError if ``ATTEMPTS`` is missing or damaged.
     """
     attempts = [attempt for folder in folders for attempt in _read_attempts(_attempts_file(folder))]
-    merged = {name: _merge([attempt[name] for attempt in attempts]) for name in ("hardware", "versions")}
+    merged = {name: merge_values([attempt[name] for attempt in attempts]) for name in ("hardware", "versions")}
     commits = [attempt["commit"] for attempt in attempts if attempt["commit"]]
     return {**merged, "date": max(attempt["date"] for attempt in attempts), "commit": _join(commits)}
 
@@ -189,9 +189,10 @@ def _read_attempts(path: Path) -> list[dict[str, Any]]:
     raise ValueError(f"{path} is missing or damaged; it must have hardware, versions, date and commit per attempt")
 
 
-def _merge(dicts: list[dict[str, Any]]) -> dict[str, Any]:
-    """
-    >>> _merge([{"processor": "A", "cores": 2}, {"processor": "B", "cores": 2}])
+def merge_values(dicts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merge dictionaries; different values of a key are joined by semicolons.
+
+    >>> merge_values([{"processor": "A", "cores": 2}, {"processor": "B", "cores": 2}])
     {'processor': 'A; B', 'cores': 2}
     """
     merged = {}

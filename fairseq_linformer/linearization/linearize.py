@@ -37,6 +37,7 @@ from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import DEVICES, TrainingJob, quote
 from ..models.datasets import open_dataset
+from ..models.recorded_files import MAX_HASHED_BYTES
 from ..models.shapes import head_names
 from ..resources import CONFIGS
 from .survival import measure_survival, read_masked_lm_dictionary
@@ -130,8 +131,9 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
     if (out / REPORT).is_file():
         _check_origin(options, out)
-        report: dict[str, Any] = read_json(out / REPORT)
-        return report
+        if (out / BEFORE).is_file() and _read(out / BEFORE).get("valid") != _hash_valid(options):
+            raise ValueError(f"{out} was measured on another valid.bin than that of {options.text}; choose another OUT")
+        return _read(out / REPORT)
     teacher = _prepare(options, out)
     n = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
     before = _measure_before(options, out, teacher, n)
@@ -140,6 +142,8 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         training = _build_job(options, out, teacher, n)
         is_done = (training.folder / run_folder.DONE).exists()
         if not is_done and not local.train(training, LOG, options.max_update, until):
+            if until is None:  # the worker itself received a signal
+                raise KeyboardInterrupt
             return None
         student = training.folder / run_folder.CHECKPOINTS / LAST
     at = {update: _find_checkpoint(student.parent, update) for update in options.measure_at}
@@ -159,13 +163,26 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
 
 def _measure_before(options: Linearization, out: Path, teacher: Path, n: int) -> list[float]:
     """The share that survives before training, measured once per validation split."""
-    inputs = {"valid": sha256(Path(options.text) / "valid.bin"), "n": n}
-    stored = read_json(out / BEFORE) if (out / BEFORE).is_file() else {}
+    inputs = {"valid": _hash_valid(options), "n": n}
+    stored = _read(out / BEFORE) if (out / BEFORE).is_file() else {}
     if any(stored.get(key) != value for key, value in inputs.items()):
         stored = {**inputs, "shares": measure_survival(teacher, out / START, options.text, n)}
         write_lines(out / BEFORE, [json.dumps(stored)])
     before: list[float] = stored["shares"]
     return before
+
+
+def _hash_valid(options: Linearization) -> str:
+    return sha256(Path(options.text) / "valid.bin")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a JSON file of OUT; ValueError if it is damaged."""
+    try:
+        content: dict[str, Any] = read_json(path)
+    except (OSError, ValueError):
+        raise ValueError(f"{path} is missing or damaged; choose another OUT") from None
+    return content
 
 
 def _find_checkpoint(folder: Path, update: int) -> Path:
@@ -254,11 +271,11 @@ def _check_encoder(checkpoint: dict[str, Any], name: str) -> None:
 
 
 def _describe_origin(options: Linearization) -> dict[str, Any]:
-    """Options and checksums of the inputs, as JSON holds them."""
+    """Options and checksums of weights and training text, as JSON holds them."""
     is_checkpoint = is_fairseq_checkpoint(options.source)
     weights = sha256(options.source) if is_checkpoint else hash_weights(options.source)
-    files = [Path(options.text) / name for name in (DICTIONARY, "train.idx")]
-    text = {path.name: sha256(path) for path in files if path.is_file()}
+    files = [Path(options.text) / name for name in (DICTIONARY, "train.idx", "train.bin")]
+    text = {path.name: sha256(path) for path in files if path.is_file() and path.stat().st_size <= MAX_HASHED_BYTES}
     values: dict[str, Any] = json.loads(json.dumps({**_values(options), "source": weights, "text": text}))
     return values
 
@@ -272,10 +289,12 @@ def _values(options: Linearization) -> dict[str, Any]:
 def _check_origin(options: Linearization, out: Path) -> None:
     """Raise ValueError if OUT has another origin, or its teacher is needed and is missing or has changed."""
     try:
-        stored = {**_EARLIER_DEFAULTS, **read_json(out / ORIGIN)}
+        stored = {"text": {}, **_EARLIER_DEFAULTS, **read_json(out / ORIGIN)}
     except (ValueError, TypeError, OSError):
         raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
     current = _describe_origin(options)
+    # An earlier version did not store the checksum of train.bin.
+    current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}
     if (out / REPORT).is_file():
         stored.pop("teacher_sha256", None)  # no longer needed
     elif not (teacher := _find_teacher(options, out)).is_file():

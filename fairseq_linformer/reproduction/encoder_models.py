@@ -13,11 +13,11 @@ import torch
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
-from ..linearization.linearize import REPORT, Linearization, linearize
+from ..linearization.linearize import REPORT, RUN, Linearization, linearize
 from .inputs import Inputs
 from .records import Record
 from .shared_work import LOCKS, Unit, lock
-from .text import find_shards
+from .text import find_only_shard
 
 MODELS, TRANSFORMER, SOURCE = "models", "transformer", "source.json"
 STAGGERED, GRADED = "staggered", "graded"
@@ -92,7 +92,7 @@ def write_transformer(encoder: str, n: int, folder: Path) -> Path:
     """Convert the encoder to FOLDER/models/transformer, unless it exists; returns its checkpoint.
 
     Raises:
-        ValueError: as ``read_transformers``; the folder has another encoder; or the encoder has fewer than n positions.
+        ValueError: as ``read_transformers``; the folder has another encoder; or a new one has fewer than n positions.
     """
     path, weights = folder / MODELS / TRANSFORMER, hash_weights(encoder)
     with lock(folder / LOCKS / TRANSFORMER, wait=True):
@@ -130,6 +130,11 @@ class DistilledModel:
         return self.folder / MODELS / self.model.name
 
     @property
+    def run(self) -> Path:
+        """The run folder of the distillation."""
+        return self.out / RUN
+
+    @property
     def unit(self) -> Unit:
         """The distillation."""
         name, is_done = f"distill-{self.model.name}", (self.out / REPORT).is_file
@@ -144,7 +149,7 @@ class DistilledModel:
     def _linearize(self, until: float | None) -> dict[str, Any] | None:
         options = Linearization(
             str(self.folder / MODELS / TRANSFORMER / MODEL),
-            str(find_shards(self.text)[0]),
+            str(find_only_shard(self.text)),
             self.model.options,
             batch_size=self.sizes.batch_size,
             max_update=self.sizes.updates,

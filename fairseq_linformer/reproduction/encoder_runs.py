@@ -39,7 +39,7 @@ class Sizes:
         n: of the distilled models.
         models: the encoder first.
         longer: models that are also finetuned on ``LONGER_TASK`` with twice the n, by resizing.
-        distillation: of each Linformer that is not in ``earlier``.
+        distillation: of each Linformer that is not in ``earlier``; its ``amp`` is also that of finetuning.
         recipes: learning rate, batch size and epochs of finetuning, by task.
         seeds: of finetuning; each model is distilled once.
         earlier: distillation of models that were measured before ``distillation`` was chosen. The encoder is not
@@ -93,7 +93,7 @@ class EncoderRuns:
         encoder: name and checksum of the encoder.
 
     Raises:
-        ValueError: an input is missing or does not fit.
+        ValueError: an input is missing or does not fit; or a finished run had other options, data or weights.
     """
 
     def __init__(self, sizes: Sizes, chosen: Sequence[Member], inputs: Inputs, folder: Path):
@@ -108,6 +108,12 @@ class EncoderRuns:
             if model.k is not None
         }
         self._jobs = {each: [_job(sizes, each, seed, inputs, folder) for seed in sizes.seeds] for each in chosen}
+        for distilled in self._distilled.values():
+            if distilled.unit.is_done():
+                distilled.report()
+        for member in self.finished:
+            if all(Path(job.checkpoint).is_file() for job in self._jobs[member]):
+                self.results(member)
 
     def work(self, until: float | None) -> str:
         """Run the unfinished distillations and finetunings; returns a sentence if some are left, or an empty string."""
@@ -126,6 +132,14 @@ class EncoderRuns:
     def trainings(self, member: Member) -> list[TrainingJob]:
         """The finetunings of a finished member, by seed."""
         return [job.build_trainings(job.prepare())[0] for job in self._jobs[member]]
+
+    def results(self, member: Member) -> list[dict[str, Any]]:
+        """The results of a finished member, by seed; ValueError if a run had other options, data or weights."""
+        return [finetune.finetune(job)[0] for job in self._jobs[member]]
+
+    def distillation(self, member: Member) -> Path | None:
+        """The run folder of the distillation of its model; None for the encoder."""
+        return self._distilled[member.model].run if member.model in self._distilled else None
 
     def survival(self, member: Member) -> dict[str, Any] | None:
         """The report of the distillation of its model; None for the encoder."""

@@ -15,7 +15,7 @@ from .finetuning_records import paper_cell, paper_row, record_of
 from .inputs import Inputs
 from .member_experiment import MemberExperiment
 from .records import TRAINING, Record
-from .scoring import rules_before_runs
+from .scoring import provenance, rules_before_runs
 from .text import checksums, describe_text
 from .training_options import pack, training_options
 
@@ -93,8 +93,7 @@ class EncoderTasks(MemberExperiment[Member]):
         Args:
             again: score its checkpoints again.
         """
-        trainings = runs.trainings(member)
-        results = [single_run.read_result(training.folder / single_run.RESULT) for training in trainings]
+        trainings, results, distillation = runs.trainings(member), runs.results(member), runs.distillation(member)
         if again:
             task = TASKS[member.task]
             results = [{**r, **single_run.evaluate_best(task, t)} for r, t in zip(results, trainings)]
@@ -105,6 +104,7 @@ class EncoderTasks(MemberExperiment[Member]):
             **self.configuration(scale, member, inputs),
             "encoder": runs.encoder,
             "survival": runs.survival(member),
+            "distilled_by": None if distillation is None else provenance([distillation]),
             TRAINING: pack({"finetuning": training_options(trainings[0].requested_cfg)}),
         }
         return record.copy_with(

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from ..finetuning.grid import rank_settings, select_results
+from ..launching.run_folder import merge_values
 from ..task_data.tasks import Task
 from .paper import TABLE_2
 from .records import Measurement, Paper, Record
@@ -50,8 +51,8 @@ def record_of(task: Task, results: Sequence[dict[str, Any]], name: str, command:
         paper=Paper(**paper_cell(task.name, paper_row(model))),
         measurements=list(_measurements(task.name, model, chosen)),
         commit="; ".join(dict.fromkeys(result["commit"] for result in results)),
-        hardware=chosen[0]["hardware"],
-        versions=chosen[0]["versions"],
+        hardware=merge_values([result["hardware"] for result in results]),
+        versions=merge_values([result["versions"] for result in results]),
         date=max(result["date"] for result in results),
         scale="cpu" if recipes[0]["device"] == "cpu" else "gpu",
         data=f"{task.name}: {results[0]['data']}",

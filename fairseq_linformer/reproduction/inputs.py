@@ -28,7 +28,7 @@ class Inputs:
         minutes: time budget; None for no limit.
         encoder: a model of ``transformers``, by its name on the hub or its folder.
         source: raw texts, as for ``prepare pretraining --source``.
-        recorded: identifiers of records that need no measurement; see ``Experiment.resumes_from_records``.
+        recorded: records of the experiment that need no measurement; see ``Experiment.resumes_from_records``.
     """
 
     runs: str | Path | None = None
@@ -37,11 +37,11 @@ class Inputs:
     minutes: float | None = None
     encoder: str | None = None
     source: tuple[str, ...] | None = None
-    recorded: tuple[str, ...] = ()
+    recorded: tuple[Record, ...] = ()
 
     def with_recorded(self, records: Iterable[Record]) -> "Inputs":
         """These inputs, without a measurement of these records."""
-        return replace(self, recorded=tuple(record.identifier for record in records))
+        return replace(self, recorded=tuple(records))
 
     @property
     def folder(self) -> Path:

@@ -1,5 +1,6 @@
 """A head of masked language modeling for an encoder that has none, trained on the features of the frozen encoder."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
@@ -12,12 +13,13 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model
+from ..models.shapes import OUTPUT_EMBEDDINGS
 from ..progress import Progress
 
 PREFIX = "encoder.lm_head."
 """Of the names of the head's parameters."""
-TIED = f"{PREFIX}weight"
-"""The output embeddings, which are tied to those of the input and frozen with the encoder."""
+TIED = OUTPUT_EMBEDDINGS
+"""They are tied to the embeddings of the input, and frozen with the encoder."""
 WARMUP = 0.05
 """Share of the updates with learning rate warmup; then it decays linearly to zero."""
 
@@ -56,8 +58,10 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
         ValueError: the text has no masked token.
     """
     torch.manual_seed(options.seed)
-    model = build_model(checkpoint).eval()
+    model = build_model(checkpoint).eval().requires_grad_(False)
     trained = {name: p for name, p in model.named_parameters() if name.startswith(PREFIX) and name != TIED}
+    for parameter in trained.values():
+        parameter.requires_grad_()
     optimizer = torch.optim.AdamW(trained.values(), options.lr, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.0)
     warmup = max(1, round(WARMUP * options.updates))
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -67,8 +71,7 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
     with Progress("head", options.updates, "updates") as progress:
         for tokens, is_masked, targets in islice(_batches(text, options), options.updates):
             with torch.autocast("cpu", torch.bfloat16, enabled=options.amp):
-                with torch.no_grad():
-                    features, _ = model(tokens, features_only=True)
+                features, _ = model(tokens, features_only=True)
                 logits = model.encoder.output_layer(features, masked_tokens=is_masked)
             optimizer.zero_grad()
             F.cross_entropy(logits.float(), targets).backward()
@@ -79,6 +82,15 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
     provenance = checkpoint.get("provenance", {})
     imported = {**provenance.get("imported", {}), "lm_head": f"trained for {options.updates:,} updates, encoder frozen"}
     return {**checkpoint, "model": state, "provenance": {**provenance, "imported": imported}}
+
+
+def hash_head(checkpoint: dict[str, Any]) -> str:
+    """SHA-256 of the trained weights of a head."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(checkpoint["model"].items()):
+        if name.startswith(PREFIX) and name != TIED:
+            found.update(name.encode() + tensor.float().numpy().tobytes())
+    return found.hexdigest()
 
 
 def _batches(text: Path, options: HeadTraining) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

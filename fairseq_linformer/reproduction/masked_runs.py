@@ -2,8 +2,8 @@
 
 RUNS/SCALE/models/transformer/                  the Transformer, see ``encoder_models.py``
 RUNS/SCALE/encoder-perplexity/head.pt           the same with a head, trained while the encoder is frozen
-RUNS/SCALE/encoder-perplexity/head.json         its options and the checksums of its inputs
-RUNS/SCALE/encoder-perplexity/start-MODEL-H.pt  a Linformer converted from the head with the checksum H
+RUNS/SCALE/encoder-perplexity/head.json         its options, and checksums of its inputs and weights
+RUNS/SCALE/encoder-perplexity/start-MODEL-H.pt  a model with the head whose weights have the checksum H
 RUNS/SCALE/encoder-perplexity/MODEL-seedS/      as in ``launching/run_folder.py``, with the perplexity of ``scoring.py``
 """
 
@@ -19,14 +19,14 @@ from ..checkpoints.roberta import from_roberta
 from ..files import read_json, write_lines
 from ..finetuning.initial_checkpoint import open_checkpoint
 from ..launching import local, run_folder
-from ..launching.training_job import TrainingJob, quote
+from ..launching.training_job import PATH_OPTIONS, TrainingJob, quote
 from ..resources import CONFIGS
 from . import scoring
 from .encoder_models import EncoderModel
-from .masked_head import HeadTraining, train_head
+from .masked_head import HeadTraining, hash_head, train_head
 from .scoring import FinishedRun
 from .shared_work import LOCKS, Unit, lock
-from .text import checksums, digest, find_shards
+from .text import checksums, digest, find_only_shard
 
 FOLDER, HEAD, LOG, CONFIG = "encoder-perplexity", "head.pt", "masked_lm.txt", CONFIGS / "pretrain" / "base.yaml"
 WARMUP = 0.1
@@ -104,7 +104,8 @@ class MaskedRuns:
         return [self._is_done(model, seed) for seed in self.sizes.seeds]
 
     def runs(self, model: EncoderModel) -> list[FinishedRun]:
-        """The run of each seed."""
+        """The run of each seed. Raises as ``check_finished``."""
+        self.check_finished([model])
         return [self._run(model, seed) for seed in self.sizes.seeds]
 
     def start(self, model: EncoderModel) -> Path:
@@ -113,15 +114,39 @@ class MaskedRuns:
         Raises:
             ValueError: the head was trained with other options, or on another text.
         """
-        self._check_head()
-        if model.k is None:
-            return self.head
-        start = self.folder / f"start-{model.name}-{digest(self.head)[:12]}.pt"
+        start = self.folder / f"start-{model.name}-{self.head_sha256[:12]}.pt"
         # Processes that begin runs of two seeds at the same time would both write the file.
         with lock(self.folder / LOCKS / start.stem, wait=True):
             if not start.exists():
-                write_checkpoint(from_roberta(read_checkpoint(self.head), **model.options), start)
+                checkpoint = read_checkpoint(self.head)
+                write_checkpoint(checkpoint if model.k is None else from_roberta(checkpoint, **model.options), start)
         return start
+
+    @property
+    def head_sha256(self) -> str:
+        """The checksum of the head's weights; ValueError if it was trained with other options, or on another text."""
+        stored = read_json(self._head_origin) if self._head_origin.is_file() else {}
+        expected = {**self._describe_head(), "weights": stored.get("weights", "none")}
+        if differing := [key for key in expected if stored.get(key) != expected[key]]:
+            raise ValueError(
+                f"{self.head} was trained with other inputs ({differing[0]} differs); delete {self.folder}, or use "
+                "another --runs"
+            )
+        return str(stored["weights"])
+
+    def check_finished(self, models: Sequence[EncoderModel]) -> None:
+        """Raise ValueError if a finished run had another configuration, or started from another head."""
+        for model in models:
+            for seed in self.sizes.seeds:
+                if self._is_done(model, seed):
+                    training = self._job(model, seed)
+                    run_folder.is_new(training, PATH_OPTIONS, "move it away, or use another --runs")
+                    started = Path(run_folder.read_config(training.folder).checkpoint.finetune_from_model).name
+                    if started != self.start(model).name:
+                        raise ValueError(
+                            f"{training.folder} started from another head, {started}; move it away, or use another "
+                            "--runs"
+                        )
 
     def _run(self, model: EncoderModel, seed: int) -> FinishedRun:
         return FinishedRun(self.folder / _name(model, seed), self.sizes.n, self.sizes.updates, self.start(model))
@@ -131,10 +156,11 @@ class MaskedRuns:
 
     def _write_head(self, until: float | None) -> None:
         """Takes minutes, so ``until`` is ignored."""
-        checkpoint = train_head(read_checkpoint(self.transformer), find_shards(self.text)[0], self.sizes.head)
+        checkpoint = train_head(read_checkpoint(self.transformer), find_only_shard(self.text), self.sizes.head)
         self.folder.mkdir(parents=True, exist_ok=True)
         replace_checkpoint(checkpoint, self.head)  # a process may have been killed before it wrote the origin
-        write_lines(self._head_origin, [json.dumps(self._describe_head(), indent=1)])
+        origin = {**self._describe_head(), "weights": hash_head(checkpoint)}
+        write_lines(self._head_origin, [json.dumps(origin, indent=1)])
 
     @property
     def _head_origin(self) -> Path:
@@ -144,15 +170,6 @@ class MaskedRuns:
         """Inputs of the head, and its checksum."""
         inputs = {"options": asdict(self.sizes.head), "text": checksums(self.text)}
         return {**inputs, "transformer": digest(self.transformer), "head": digest(self.head)}
-
-    def _check_head(self) -> None:
-        stored = read_json(self._head_origin) if self._head_origin.is_file() else {}
-        for key, value in self._describe_head().items():
-            if stored.get(key) != value:
-                raise ValueError(
-                    f"{self.head} was trained with other inputs ({key} differs); delete {self.folder}, or use another "
-                    "--runs"
-                )
 
     def _train(self, model: EncoderModel, seed: int, until: float | None) -> None:
         if local.train(self._job(model, seed), LOG, self.sizes.updates, until):
@@ -165,7 +182,7 @@ class MaskedRuns:
             "common.fp16=false",
             f"common.amp={str(sizes.amp).lower()}",
             "common.log_interval=10",
-            f"task.data={quote(':'.join(str(path.resolve()) for path in find_shards(self.text)))}",
+            f"task.data={quote(str(find_only_shard(self.text).resolve()))}",
             f"task.tokens_per_sample={sizes.n}",
             f"checkpoint.finetune_from_model={quote(str(start.path))}",
             f"checkpoint.save_interval_updates={max(1, sizes.updates // VALIDATIONS)}",

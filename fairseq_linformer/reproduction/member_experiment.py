@@ -65,7 +65,8 @@ class MemberExperiment(Experiment, Generic[M]):
         check_same_plan(record, self.configuration(record.scale, self.member(record), inputs))
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        unrecorded = [each for each in self.members(scale) if self.identifier(scale, each) not in inputs.recorded]
+        recorded = {record.identifier for record in inputs.recorded}
+        unrecorded = [each for each in self.members(scale) if self.identifier(scale, each) not in recorded]
         return self.measure_members(scale, inputs, command, unrecorded, again=False) if unrecorded else []
 
     def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:

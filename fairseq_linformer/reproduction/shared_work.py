@@ -2,6 +2,7 @@
 
 import fcntl
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from .inputs import is_past
 
 LOCKS = "locks"
+POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Unit:
 def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> list[str]:
     """Run the units that are not done, in order, except those that another process is running.
 
-    At least one is started, even if ``until`` has passed.
+    If units need the result of such a unit, wait for it. At least one unit is started, even if ``until`` has passed.
 
     Args:
         folder: of the locks.
@@ -41,8 +43,8 @@ def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> li
         The names of the units that are still not done.
     """
     has_run, made_progress = False, True
-    while made_progress:  # what was not ready may be now
-        made_progress = False
+    while made_progress or _wait_for_result(units, folder, until):
+        made_progress = False  # what was not ready may be now
         for unit in units:
             if unit.is_done() or not unit.is_ready() or (has_run and is_past(until)):
                 continue
@@ -54,6 +56,25 @@ def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> li
                     has_run = True
                     made_progress = made_progress or unit.is_done()
     return [unit.name for unit in units if not unit.is_done()]
+
+
+def _wait_for_result(units: Sequence[Unit], folder: Path, until: float | None) -> bool:
+    """Wait until another process ends a unit that units which are not ready may need.
+
+    Returns:
+        Whether there was such a unit, and it ended before ``until``.
+    """
+    if all(unit.is_done() or unit.is_ready() for unit in units):
+        return False
+    for unit in units:
+        if not unit.is_done() and unit.is_ready():
+            while not is_past(until):
+                with lock(folder / LOCKS / unit.name) as is_mine:
+                    if is_mine:
+                        return True
+                time.sleep(POLL_SECONDS)
+            return False
+    return False
 
 
 def describe_unfinished(unfinished: Sequence[str], units: Sequence[Unit]) -> str:

@@ -29,6 +29,14 @@ def find_shards(text) -> list[Path]:
     return shards
 
 
+def find_only_shard(text) -> Path:
+    """The data folder of a text with a single shard. Raises as ``find_shards``; ValueError if there are several."""
+    first, *others = find_shards(text)
+    if others:
+        raise ValueError(f"--data {text} must have one shard, got {1 + len(others)}; prepare it with --shards 1")
+    return first
+
+
 def _files(shards: list[Path]) -> list[tuple[Path, str]]:
     """The files that are read: of the first shard also the dictionary and the validation split."""
     return [(shard, name) for i, shard in enumerate(shards) for name in (_TRAINING if i else _FIRST_SHARD)]

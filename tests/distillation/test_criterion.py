@@ -45,19 +45,19 @@ class State(dict):
 class Task:
     """The attributes of fairseq's task that the criterion reads."""
 
-    def __init__(self, data, n=16):
+    def __init__(self, data, n=16, num_classes=-1):
         self.source_dictionary = self.target_dictionary = Dictionary.load(str(Path(data) / "dict.txt"))
         self.source_dictionary.add_symbol("<mask>")
-        self.cfg = OmegaConf.create({"data": str(data), "tokens_per_sample": n})
+        self.cfg = OmegaConf.create({"data": str(data), "tokens_per_sample": n, "num_classes": num_classes})
         self.state = State()
 
     def max_positions(self):
         return None
 
 
-def criterion(teacher, data, n=16, **options):
+def criterion(teacher, data, n=16, num_classes=-1, **options):
     cfg = OmegaConf.merge(OmegaConf.structured(DistillationConfig), {"teacher": str(teacher), **options})
-    return DistillationCriterion(cfg, Task(data, n))
+    return DistillationCriterion(cfg, Task(data, n, num_classes))
 
 
 def sample():
@@ -121,7 +121,7 @@ def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, monkeypatch, is
     batch, tokens = sample()
     batch["net_input"]["src_tokens"] = tokens
     batch["target"] = torch.tensor([0.5, -1.0, 4.0]) if is_regression else torch.tensor([[2], [0], [1]])
-    loss, size, log = criterion(tmp_path / "teacher.pt", mlm_data, **options)(student, batch)
+    loss, size, log = criterion(tmp_path / "teacher.pt", mlm_data, num_classes=classes, **options)(student, batch)
     ours, theirs = (m(tokens, classification_head_name=HEAD)[0].tolist() for m in (student, model))
     expected = {"logits_loss": 0.0, "task_loss": 0.0}
     for a, b, target in zip(ours, theirs, batch["target"].view(-1).tolist()):
@@ -137,6 +137,14 @@ def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, monkeypatch, is
     assert float(loss) == pytest.approx(0.7 * expected["logits_loss"] + 0.2 * expected["task_loss"], rel=1e-4)
     correct = sum(row.index(max(row)) == int(target) for row, target in zip(ours, batch["target"].view(-1)))
     assert log.get("ncorrect") == (None if is_regression else correct)
+
+
+def test_heads_need_the_same_classes(teacher, mlm_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(Task, "label_dictionary", None, raising=False)
+    model = add_head(build(teacher), 2, 2)
+    write_checkpoint({**read_checkpoint(teacher), "model": model.state_dict()}, tmp_path / "teacher.pt")
+    with pytest.raises(ValueError, match="sentence_classification_head.* must have 3 classes, got 2"):
+        criterion(tmp_path / "teacher.pt", mlm_data, num_classes=3)
 
 
 @pytest.mark.parametrize(

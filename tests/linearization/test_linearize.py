@@ -229,6 +229,26 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
         run(encoder, out, text, "--max-update", 0)
 
 
+@pytest.mark.parametrize(
+    "damage, named",
+    [
+        (lambda out, text: (text / "valid.bin").write_bytes(b"0"), "measured on another valid.bin than that of"),
+        (lambda out, text: (text / "train.bin").write_bytes(b"0"), "text of .* must be"),
+        (
+            lambda out, text: (out / "report.json").write_text("{"),
+            "report.json is missing or damaged; choose another OUT",
+        ),
+    ],
+    ids=["valid", "train", "report"],
+)
+def test_a_report_of_other_inputs_is_rejected(damage, named, encoder, text, tmp_path):
+    text = shutil.copytree(text.parent, tmp_path / "text") / text.name
+    run(encoder, tmp_path / "out", text, "--max-update", 0)
+    damage(tmp_path / "out", text)
+    with pytest.raises(SystemExit, match=named):
+        run(encoder, tmp_path / "out", text, "--max-update", 0)
+
+
 def test_a_made_up_teacher_is_rejected(encoder, text, tmp_path):
     """Positions that the encoder lacks would repeat those that it has."""
     with pytest.raises(SystemExit, match="max_positions must be at most the 32 .* got 999"):
@@ -271,6 +291,7 @@ def test_a_run_of_an_earlier_version_resumes_with_its_options(encoder, text, tmp
     origin = json.loads((out / "origin.json").read_text())
     younger = ("projection_init", "short_seq_prob", "measure_at", "teacher_sha256")
     earlier = {key: value for key, value in origin.items() if key not in younger}
+    del earlier["text"]["train.bin"]
     (out / "origin.json").write_text(json.dumps(earlier))
     run(encoder, out, text, *options)
     with pytest.raises(SystemExit, match="projection_init of .* must be staggered, got graded"):

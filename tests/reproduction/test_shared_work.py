@@ -1,8 +1,10 @@
 """Units of work: order, time budget, and locks that other processes hold."""
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
+from fairseq_linformer.reproduction import shared_work
 from fairseq_linformer.reproduction.shared_work import LOCKS, Unit, lock, work_through
 
 
@@ -44,3 +46,27 @@ def test_units_of_another_process_are_left_to_it(tmp_path):
     with lock(tmp_path / LOCKS / "a") as is_mine:
         assert is_mine and work_through(units, tmp_path, None) == ["a"]
     assert work_through(units, tmp_path, None) == [] and ran == ["b", "a"]
+
+
+def test_the_result_of_another_process_is_awaited(tmp_path, monkeypatch):
+    ran: list[str] = []
+    units = build_units(tmp_path, {"b": "a", "a": ""}, ran)
+    with ExitStack() as other:
+        other.enter_context(lock(tmp_path / LOCKS / "a"))
+        assert work_through(units, tmp_path, time.monotonic()) == ["b", "a"]  # the budget is spent
+
+        def end(seconds: float) -> None:
+            (tmp_path / "a").touch()
+            other.close()
+
+        monkeypatch.setattr(shared_work.time, "sleep", end)
+        assert work_through(units, tmp_path, None) == [] and ran == ["b"]
+
+
+def test_the_unit_of_a_killed_process_is_run(tmp_path, monkeypatch):
+    ran: list[str] = []
+    units = build_units(tmp_path, {"b": "a", "a": ""}, ran)
+    with ExitStack() as other:
+        other.enter_context(lock(tmp_path / LOCKS / "a"))
+        monkeypatch.setattr(shared_work.time, "sleep", lambda seconds: other.close())
+        assert work_through(units, tmp_path, None) == [] and ran == ["a", "b"]

@@ -273,7 +273,6 @@ def _record(
         layer: [(float(count), significant(share[layer - 1])) for count, share in shares.items()]
         for layer in range(1, len(report["variance_after"]) + 1)
     }
-    run = distilled.out / "run"
     return Record(
         identifier=identifier(scale, model),
         experiment=NAME,
@@ -293,8 +292,8 @@ def _record(
         configuration={**configuration, "encoder": imported},
         rules=rules,
         tolerance=TOLERANCE,
-        seconds=round(training_seconds(run / CHECKPOINTS / LAST), 1),
-        **scoring.provenance([run]),
+        seconds=round(training_seconds(distilled.run / CHECKPOINTS / LAST), 1),
+        **scoring.provenance([distilled.run]),
     )
 
 

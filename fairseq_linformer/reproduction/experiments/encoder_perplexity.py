@@ -17,7 +17,6 @@ from typing import Any, cast
 from ...checkpoints.files import read_checkpoint, training_seconds
 from ...checkpoints.from_transformers import MODEL
 from ...evaluation.perplexity import compute_perplexity
-from ...files import sha256
 from ...launching import run_folder
 from .. import masked_runs, scoring
 from ..claim import Claim
@@ -29,7 +28,7 @@ from ..inputs import Inputs
 from ..masked_head import HeadTraining
 from ..masked_runs import MaskedRuns, Sizes, models_at
 from ..member_experiment import MemberExperiment
-from ..records import Measurement, Paper, Record, ScaleName, select_reproduced
+from ..records import Measurement, Paper, Record, ScaleName, select_reproduced, significant
 from ..report.charts import Chart
 from ..report.tables import Table
 from ..shared_work import describe_unfinished, work_through
@@ -66,7 +65,7 @@ def _rule(compare: Callable[[Record, Sizes], Comparison]) -> Evaluate:
         record = join_records(found, scale)
         verdict = compare_trained(record, compare(record, SIZES[scale]))
         if len({each.configuration["head_sha256"] for each in found}) > 1:
-            different = Check(UNDECIDED, "the models start from different heads")
+            different = Check(UNDECIDED, "the models were trained from different heads")
             verdict = replace(verdict, outcome=UNDECIDED, checks=[different, *verdict.checks])
         return replace(verdict, records=[each.identifier for each in found])
 
@@ -75,10 +74,12 @@ def _rule(compare: Callable[[Record, Sizes], Comparison]) -> Evaluate:
 
 def join_records(records: Sequence[Record], scale: str) -> Record:
     """One record with the models of all ``records``, in the order of the plan."""
+    by_name = {record.identifier: record for record in records}
     order = [identifier(scale, model) for model in SIZES[scale].models]
-    ordered = sorted(records, key=lambda record: order.index(record.identifier))
+    ordered = [by_name[name] for name in order if name in by_name]
     measurements = {m.place: m for record in ordered for m in record.measurements}
     return ordered[0].copy_with(
+        identifier=f"{NAME}-{scale}",
         measurements=list(measurements.values()),
         curves=[curve for record in ordered for curve in record.curves],
         configuration={
@@ -108,7 +109,7 @@ def _projections_help(record: Record, sizes: Sizes) -> Comparison:
     return Comparison([model, control], [perplexity_at_most(record, model, control)], at_equal_updates=True)
 
 
-_DATE = "(Written before the first measurement.)"
+_DATE = "Nothing is decided between models of different heads. (Written before the first measurement.)"
 _N = SIZES["encoder"].n
 CLAIMS = tuple(
     Claim(f"{NAME}-{part}", f"{where}; n = 512", statement, f"{condition} {EQUAL_UPDATES} {_DATE}", _rule(compare))
@@ -162,7 +163,8 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
 
     def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
         folder = inputs.folder / scale / masked_runs.FOLDER
-        return sorted(path.parent.name for path in folder.glob(f"*/{run_folder.DONE}"))
+        heads = [masked_runs.HEAD] * (folder / masked_runs.HEAD).exists()
+        return heads + sorted(path.parent.name for path in folder.glob(f"*/{run_folder.DONE}"))
 
     def members(self, scale: str) -> Sequence[EncoderModel]:
         return SIZES[scale].models
@@ -171,7 +173,9 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         return identifier(scale, member)
 
     def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
-        return {"sizes": asdict(SIZES[scale]), "model": member.describe(), "text": checksums(inputs.data)}
+        sizes = asdict(SIZES[scale])
+        del sizes["models"]
+        return {"sizes": sizes, "model": member.describe(), "text": checksums(inputs.data)}
 
     def are_finished(self, scale: str, member: EncoderModel, inputs: Inputs) -> list[bool]:
         return _runs(scale, inputs).are_finished(member)
@@ -182,15 +186,18 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         runs, until = _runs(scale, inputs), inputs.deadline()
         write_transformer(str(inputs.encoder), runs.sizes.n, inputs.folder / scale)
         rules = scoring.rules_before_runs(NAME, CLAIMS, inputs.folder / scale)
-        units = runs.units(members)
-        left = work_through(units, runs.folder, until)
+        head, *units = runs.units(members)
+        if not (left := work_through([head], runs.folder, until)):
+            _check_recorded_head(runs, inputs.recorded)
+            runs.check_finished(members)
+            left = work_through(units, runs.folder, until)
         records = [
             _record(scale, model, inputs, command, rules, runs, self.configuration(scale, model, inputs), again)
             for model in members
             if all(runs.are_finished(model))
         ]
         if left:
-            raise Unfinished(f"{NAME}: {describe_unfinished(left, units)}", records)
+            raise Unfinished(f"{NAME}: {describe_unfinished(left, [head, *units])}", records)
         return records
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -206,7 +213,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
 
 def _joined_by_scale(records: Sequence[Record]) -> list[Record]:
     return [
-        join_records([r for r in records if r.scale == scale], scale).copy_with(identifier=f"{NAME}-{scale}")
+        join_records([r for r in records if r.scale == scale], scale)
         for scale in dict.fromkeys(r.scale for r in records)
     ]
 
@@ -215,6 +222,16 @@ def _runs(scale: str, inputs: Inputs) -> MaskedRuns:
     assert inputs.data is not None  # ``check`` requires it
     folder = inputs.folder / scale
     return MaskedRuns(SIZES[scale], folder / MODELS / TRANSFORMER / MODEL, inputs.data, folder)
+
+
+def _check_recorded_head(runs: MaskedRuns, recorded: Sequence[Record]) -> None:
+    """Raise ValueError if a record of another model was made with another head."""
+    for record in recorded:
+        if record.configuration["head_sha256"] != runs.head_sha256:
+            raise ValueError(
+                f"{record.identifier} was measured with another head than {runs.head}; copy head.pt and head.json from "
+                "its --runs, or use another --results"
+            )
 
 
 def _record(
@@ -232,7 +249,7 @@ def _record(
     scores = [scoring.perplexity(run, inputs.data, "cpu", again) for run in runs]
     at: dict[str, Any] = {"model": label(model), "n": sizes.n, "k": model.k}
     measurements = [*scoring.perplexity_measurements(scores, sizes.seeds, **at)]
-    before = compute_perplexity(start, text).bits
+    before = significant(compute_perplexity(start, text).bits)
     measurements.append(Measurement(metric="bits_before", unit="bits", value=before, **at))
     level = measure_context_free(text, sizes.n).masked_bits
     measurements.append(Measurement(metric="context_free_bits", unit="bits", value=level, n=sizes.n))
@@ -241,7 +258,7 @@ def _record(
         **configuration,
         "n": sizes.n,
         "masks": scoring.MASKS,
-        "head_sha256": sha256(masked.head),
+        "head_sha256": masked.head_sha256,
         "encoder": read_checkpoint(masked.head)["provenance"]["imported"],
         "commits": {label(model): found["commit"]},
     }

@@ -4,8 +4,7 @@ Usage:
 
     fairseq-linformer reproduce encoder-tasks --scale encoder --encoder NAME --data TEXT --tasks TASKS
 
-TEXT and TASKS are prepared with the encoder's tokenizer; ``docs/reproduction.md`` lists the commands. The plan and the
-training are in ``encoder_tasks.py``.
+TEXT and TASKS are prepared with the encoder's tokenizer, see ``docs/reproduction.md``. ``encoder_runs.py`` trains.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,11 +89,17 @@ class Accuracies:
         found = [self.accuracy(task, model) for task in self.sizes.recipes]
         if missing := [each for each in found if isinstance(each, Check)]:
             return missing
+        of_model = [self.by_name[Member(task, model, self.sizes.n).name] for task in self.sizes.recipes]
+        if len({record.configuration["encoder"]["sha256"] for record in [*of_model, *self.records]}) > 1:
+            return [Check(UNDECIDED, "the records are of different encoders")]
+        weights = {record.configuration["model"]["pretraining"]["sha256"] for record in of_model}
+        if model.k is not None and len(weights) > 1:
+            return [Check(UNDECIDED, f"{model.name} was distilled more than once")]
         value, low, high = (mean(getattr(each, name) for each in found) for name in ("value", "low", "high"))
         return Estimate(value, low, high, model.name)
 
 
-def kept(found: Accuracies, model: EncoderModel, bound: float) -> list[Check]:
+def accuracy_kept(found: Accuracies, model: EncoderModel, bound: float) -> list[Check]:
     """The model's mean accuracy over the encoder's, by medians. The interval divides the mean of the lowest accuracies
     by the mean of the highest, and vice versa."""
 
@@ -108,12 +113,12 @@ def kept(found: Accuracies, model: EncoderModel, bound: float) -> list[Check]:
 
 def half_keeps(found: Accuracies) -> list[Check]:
     models = [m for m in found.sizes.models if m.k == found.sizes.n // 2]
-    return [check for model in models for check in kept(found, model, HALF_KEEPS)]
+    return [check for model in models for check in accuracy_kept(found, model, HALF_KEEPS)]
 
 
 def quarter_keeps(found: Accuracies) -> list[Check]:
     models = [m for m in found.sizes.models if m.k == found.sizes.n // 4 and not m.local_window]
-    return [check for model in models for check in kept(found, model, QUARTER_KEEPS)]
+    return [check for model in models for check in accuracy_kept(found, model, QUARTER_KEEPS)]
 
 
 def _windowed_quarter(found: Accuracies) -> EncoderModel:
@@ -126,9 +131,9 @@ def window_keeps(found: Accuracies) -> list[Check]:
     quarter = _windowed_quarter(found)
     accuracy = found.accuracy("sst-2", quarter)
     if isinstance(accuracy, Check):
-        return [*kept(found, quarter, WINDOW_KEEPS), accuracy]
+        return [*accuracy_kept(found, quarter, WINDOW_KEEPS), accuracy]
     text = f"{accuracy.text}: {accuracy.value:.1f} [{accuracy.low:.1f}, {accuracy.high:.1f}] %; needs ≥ {SST_2:g}"
-    return [*kept(found, quarter, WINDOW_KEEPS), decide(accuracy.value >= SST_2, text)]
+    return [*accuracy_kept(found, quarter, WINDOW_KEEPS), decide(accuracy.value >= SST_2, text)]
 
 
 def _every_run_above(found: Accuracies, task: str, other: EncoderModel) -> list[Check]:

@@ -29,7 +29,7 @@ from ..encoder_models import STAGGERED
 from ..encoder_runs import EncoderRuns, Member
 from ..encoder_tasks import EncoderTasks
 from ..inputs import Inputs
-from ..records import Measurement, Paper, Record, summarize_repetitions
+from ..records import Measurement, Paper, Record, circumstances, summarize_repetitions
 from ..report.tables import Table
 from ..rules import rule_on_all
 from ..statistics import MIN_SEEDS, UNDECIDED, Check, Evaluate, decide
@@ -139,6 +139,7 @@ class Int8(EncoderTasks):
             measurements=measurements,
             commit="; ".join(dict.fromkeys([*base.commit.split("; "), current_commit()])),
             tolerance={**(base.tolerance or {}), "ratio of bytes": 0.01},
+            **circumstances(base.data, command, scale),
         )
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -170,7 +171,7 @@ def _measure_exports(result: Path, data: Path) -> dict[tuple[str, str, str], flo
             out = Path(folder, name)
             to_onnx(checkpoint, out, int8=name == INT8)
             logits[name] = logits_of(OnnxClassifier(out))
-            sizes[name] = (out / ONNX_GRAPH).stat().st_size
+            sizes[name] = sum(path.stat().st_size for path in out.glob(f"{ONNX_GRAPH}*"))  # weights may have a file
     accuracy = {name: 100 * float((each.argmax(1) == targets).double().mean()) for name, each in logits.items()}
     return {
         **{(ACCURACY, name, "%"): value for name, value in accuracy.items()},

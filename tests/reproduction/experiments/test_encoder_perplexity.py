@@ -55,7 +55,7 @@ def test_records(results, inputs, capsys):
     assert [m.model for m in whole.select("perplexity")] == [label(model) for model in SMOKE.models]
     before = {m.model: m.value for m in whole.select("bits_before")}
     after = {m.model: m.value for m in whole.select("bits", seed=None)}
-    assert after["roberta"] < before["roberta"] and before["k=8, W=4"] != before["roberta"]
+    assert after["roberta"] < before["roberta"] and before.keys() == after.keys()
     assert all(curve.points[-1][0] == SMOKE.updates for curve in whole.curves)
     assert records[0].configuration["encoder"]["lm_head"] == "trained for 4 updates, encoder frozen"
     (table,) = find(NAME).tables(records)
