@@ -105,6 +105,7 @@ FINETUNED = {
     "k = 1, W = 16": "k1-headwise-w16-graded",
     "k = 256, W = 0, headwise": "k256-headwise-graded",
     "k = 256, W = 0, key-value": "k256-key-value-graded",
+    "k = 256, W = 0, layerwise": "k256-layerwise-graded",
     "k = 128, W = 0, headwise": "k128-headwise-graded",
     "k = 128, W = 0, key-value": "k128-key-value-graded",
     "earlier: k = 128, W = 16": "k128-headwise-w16",
