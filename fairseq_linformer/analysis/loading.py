@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_cfg_section, read_checkpoint
 from ..checkpoints.roberta import from_roberta
@@ -17,6 +16,7 @@ from ..checkpoints.transformers_loading import load_from_transformers, load_weig
 from ..config import LinformerConfig
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..files import sha256
+from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.compatibility import describe_mismatch
 from ..models.options import resolve_options, to_linformer_config
@@ -131,10 +131,13 @@ def _load_tokenizer(
 
 
 def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) -> AttentionModel:
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+    # Models of transformers return attention weights only with this attention; those of a Linformer are computed here.
+    is_linformer = load_from_transformers(AutoConfig, name).model_type == LinformerPreTrainedConfig.model_type
+    attention = {} if is_linformer else {"attn_implementation": "eager"}
     module, info = load_weights_from_transformers(
-        AutoModel, name, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+        AutoModel, name, **attention, dtype=torch.float32, output_loading_info=True
     )
     tokenizer = load_from_transformers(AutoTokenizer, name) if with_tokenizer else None
     # the pooler comes after the last attention
