@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,8 @@ def test_readme_is_short():
 
 # Smaller sizes, and sources without a network, for the commands of the quick start.
 SMALLER = {
-    "sentence-transformers/all-MiniLM-L6-v2 minilm --max-positions 128": "tiny-bert minilm --max-positions 32",
+    "sentence-transformers/all-MiniLM-L6-v2 minilm-linformer --max-positions 128": "tiny-bert minilm-linformer "
+    "--max-positions 32",
     "--name sst-2-minilm --lr": "--name sst-2-minilm --source SST-2 --lr",
     "--vocab-size 8000": "--vocab-size 60",
     "+run=tiny": "+run=tiny optimization.max_update=2 checkpoint.save_interval_updates=2 lr_scheduler.warmup_updates=1",
@@ -70,7 +72,8 @@ SMALLER = {
 @pytest.mark.slow
 @pytest.mark.long
 def test_quick_start(tmp_path, monkeypatch, capfd):
-    """Run all commands of the README's quick start in order, then its Python code, in a folder with text and a task."""
+    """Run all commands of the README's quick start in order, then the Python code of the README and of
+    docs/pretraining.md, in a folder with text and a task."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PWD", str(tmp_path))
@@ -100,7 +103,10 @@ def test_quick_start(tmp_path, monkeypatch, capfd):
     assert "perplexity" in capfd.readouterr().out
     assert len((tmp_path / "labels.jsonl").read_text().splitlines()) == 2
     (tmp_path / "checkpoints/tiny/sentencepiece.bpe.model").symlink_to(tmp_path / "data/spm/spm.model")
-    first, second = blocks(readme, "python")
-    assert first.count("4096") == 4
-    exec(first.replace("4096", "512"), {})
-    exec(second, {})
+    (modules,) = blocks(readme, "python")
+    assert modules.count("4096") == 4
+    exec(modules.replace("4096", "512"), {})
+    _, _, section = (ROOT / "docs" / "pretraining.md").read_text(encoding="utf-8").partition("## From Python\n")
+    hub = textwrap.dedent("\n".join(line for line in section.splitlines() if line.startswith("    ")))
+    assert "fill_mask" in hub and "extract_features" in hub
+    exec(hub.replace("checkpoints/base", "checkpoints/tiny"), {})
