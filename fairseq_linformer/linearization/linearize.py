@@ -177,12 +177,11 @@ def _hash_valid(options: Linearization) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON file of OUT; ValueError if it is damaged."""
+    """Read a JSON file of OUT; ValueError if it is missing or damaged."""
     try:
-        content: dict[str, Any] = read_json(path)
-    except (OSError, ValueError):
+        return dict(read_json(path))
+    except (OSError, ValueError, TypeError):
         raise ValueError(f"{path} is missing or damaged; choose another OUT") from None
-    return content
 
 
 def _find_checkpoint(folder: Path, update: int) -> Path:
@@ -288,10 +287,7 @@ def _values(options: Linearization) -> dict[str, Any]:
 
 def _check_origin(options: Linearization, out: Path) -> None:
     """Raise ValueError if OUT has another origin, or its teacher is needed and is missing or has changed."""
-    try:
-        stored = {"text": {}, **_EARLIER_DEFAULTS, **read_json(out / ORIGIN)}
-    except (ValueError, TypeError, OSError):
-        raise ValueError(f"{out / ORIGIN} is missing or damaged; choose another OUT") from None
+    stored = {"text": {}, **_EARLIER_DEFAULTS, **_read(out / ORIGIN)}
     current = _describe_origin(options)
     # An earlier version did not store the checksum of train.bin.
     current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -136,17 +137,15 @@ class MaskedRuns:
 
     def check_finished(self, models: Sequence[EncoderModel]) -> None:
         """Raise ValueError if a finished run had another configuration, or started from another head."""
-        for model in models:
-            for seed in self.sizes.seeds:
-                if self._is_done(model, seed):
-                    training = self._job(model, seed)
-                    run_folder.is_new(training, PATH_OPTIONS, "move it away, or use another --runs")
-                    started = Path(run_folder.read_config(training.folder).checkpoint.finetune_from_model).name
-                    if started != self.start(model).name:
-                        raise ValueError(
-                            f"{training.folder} started from another head, {started}; move it away, or use another "
-                            "--runs"
-                        )
+        advice = "move it away, or use another --runs"
+        for model, seed in product(models, self.sizes.seeds):
+            if not self._is_done(model, seed):
+                continue
+            training = self._job(model, seed)
+            run_folder.is_new(training, PATH_OPTIONS, advice)
+            started = Path(run_folder.read_config(training.folder).checkpoint.finetune_from_model).name
+            if started != self.start(model).name:
+                raise ValueError(f"{training.folder} started from another head, {started}; {advice}")
 
     def _run(self, model: EncoderModel, seed: int) -> FinishedRun:
         return FinishedRun(self.folder / _name(model, seed), self.sizes.n, self.sizes.updates, self.start(model))

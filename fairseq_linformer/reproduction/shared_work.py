@@ -66,14 +66,12 @@ def _wait_for_result(units: Sequence[Unit], folder: Path, until: float | None) -
     """
     if all(unit.is_done() or unit.is_ready() for unit in units):
         return False
-    for unit in units:
-        if not unit.is_done() and unit.is_ready():
-            while not is_past(until):
-                with lock(folder / LOCKS / unit.name) as is_mine:
-                    if is_mine:
-                        return True
-                time.sleep(POLL_SECONDS)
-            return False
+    running = next((unit for unit in units if not unit.is_done() and unit.is_ready()), None)
+    while running and not is_past(until):
+        with lock(folder / LOCKS / running.name) as has_ended:
+            if has_ended:
+                return True
+        time.sleep(POLL_SECONDS)
     return False
 
 

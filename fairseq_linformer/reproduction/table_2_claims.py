@@ -247,8 +247,8 @@ CLAIMS = (
         "Table 2, section 5.2; n = 512, k = 256",
         "Of the three ways to share E and F, layerwise sharing has the best accuracy.",
         "Holds if at k = n / 2 its mean accuracy over tasks is above that of headwise and of key-value sharing (the "
-        "paper's is at k = 256, and not at 128); does not hold if no run of it is above any run of one of them."
-        + _COMPARED,
+        "paper's is at k = 256, and not at 128); does not hold if one of the two is at least as accurate in every pair "
+        "of runs." + _COMPARED,
         layerwise_rule,
         _history(
             f"{_BEST}it is above one of them in no case; by {_SEEDS_FIRST}.",

@@ -90,7 +90,7 @@ class Accuracies:
         if missing := [each for each in found if isinstance(each, Check)]:
             return missing
         of_model = [self.by_name[Member(task, model, self.sizes.n).name] for task in self.sizes.recipes]
-        if len({record.configuration["encoder"]["sha256"] for record in [*of_model, *self.records]}) > 1:
+        if len({record.configuration["encoder"]["sha256"] for record in self.records}) > 1:
             return [Check(UNDECIDED, "the records are of different encoders")]
         weights = {record.configuration["model"]["pretraining"]["sha256"] for record in of_model}
         if model.k is not None and len(weights) > 1:
