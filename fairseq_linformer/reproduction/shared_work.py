@@ -31,19 +31,20 @@ class Unit:
     is_ready: Callable[[], bool] = lambda: True
 
 
-def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> list[str]:
+def work_through(units: Sequence[Unit], folder: Path, until: float | None, wait: bool = False) -> list[str]:
     """Run the units that are not done, in order, except those that another process is running.
 
     If units need the result of such a unit, wait for it. At least one unit is started, even if ``until`` has passed.
 
     Args:
         folder: of the locks.
+        wait: for every unit that another process is running.
 
     Returns:
         The names of the units that are still not done.
     """
     has_run, made_progress = False, True
-    while made_progress or _wait_for_result(units, folder, until):
+    while made_progress or ((wait or _has_dependents(units)) and _wait_for_result(units, folder, until)):
         made_progress = False  # what was not ready may be now
         for unit in units:
             if unit.is_done() or not unit.is_ready() or (has_run and is_past(until)):
@@ -58,14 +59,17 @@ def work_through(units: Sequence[Unit], folder: Path, until: float | None) -> li
     return [unit.name for unit in units if not unit.is_done()]
 
 
+def _has_dependents(units: Sequence[Unit]) -> bool:
+    """Whether a unit waits for the result of another."""
+    return not all(unit.is_done() or unit.is_ready() for unit in units)
+
+
 def _wait_for_result(units: Sequence[Unit], folder: Path, until: float | None) -> bool:
-    """Wait until another process ends a unit that units which are not ready may need.
+    """Wait until another process ends a unit.
 
     Returns:
         Whether there was such a unit, and it ended before ``until``.
     """
-    if all(unit.is_done() or unit.is_ready() for unit in units):
-        return False
     running = next((unit for unit in units if not unit.is_done() and unit.is_ready()), None)
     while running and not is_past(until):
         with lock(folder / LOCKS / running.name) as has_ended:

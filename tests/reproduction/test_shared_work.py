@@ -1,6 +1,7 @@
 """Units of work: order, time budget, and locks that other processes hold."""
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,6 +25,17 @@ def build_units(folder: Path, needs: dict[str, str], ran: list[str]) -> list[Uni
         )
         for name, need in needs.items()
     ]
+
+
+def play_the_other(folder: Path, unit: str, other: ExitStack) -> Callable[[float], None]:
+    """Lock a unit, as another process that is running it does; what is returned ends that process with its result."""
+    other.enter_context(lock(folder / LOCKS / unit))
+
+    def end(seconds: float) -> None:
+        (folder / unit).touch()
+        other.close()
+
+    return end
 
 
 def test_what_becomes_ready_runs_and_what_is_done_does_not(tmp_path):
@@ -52,15 +64,21 @@ def test_the_result_of_another_process_is_awaited(tmp_path, monkeypatch):
     ran: list[str] = []
     units = build_units(tmp_path, {"b": "a", "a": ""}, ran)
     with ExitStack() as other:
-        other.enter_context(lock(tmp_path / LOCKS / "a"))
+        end_other = play_the_other(tmp_path, "a", other)
         assert work_through(units, tmp_path, time.monotonic()) == ["b", "a"]  # the budget is spent
-
-        def end(seconds: float) -> None:
-            (tmp_path / "a").touch()
-            other.close()
-
-        monkeypatch.setattr(shared_work.time, "sleep", end)
+        monkeypatch.setattr(shared_work.time, "sleep", end_other)
         assert work_through(units, tmp_path, None) == [] and ran == ["b"]
+
+
+def test_the_last_unit_of_another_process_is_awaited_on_request(tmp_path, monkeypatch):
+    ran: list[str] = []
+    units = build_units(tmp_path, {"a": ""}, ran)
+    with ExitStack() as other:
+        end_other = play_the_other(tmp_path, "a", other)
+        assert work_through(units, tmp_path, None) == ["a"]
+        assert work_through(units, tmp_path, time.monotonic(), wait=True) == ["a"]  # the budget is spent
+        monkeypatch.setattr(shared_work.time, "sleep", end_other)
+        assert work_through(units, tmp_path, None, wait=True) == [] and ran == []
 
 
 def test_the_unit_of_a_killed_process_is_run(tmp_path, monkeypatch):

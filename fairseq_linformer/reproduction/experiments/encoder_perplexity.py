@@ -187,7 +187,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         write_transformer(str(inputs.encoder), runs.sizes.n, inputs.folder / scale)
         rules = scoring.rules_before_runs(NAME, CLAIMS, inputs.folder / scale)
         head, *units = runs.units(members)
-        if not (left := work_through([head], runs.folder, until)):
+        if not (left := work_through([head], runs.folder, until, wait=True)):
             _check_recorded_head(runs, inputs.recorded)
             runs.check_finished(members)
             left = work_through(units, runs.folder, until)

@@ -1,6 +1,7 @@
 """Masked LM on an encoder: measured on a tiny one, and the rules from both sides."""
 
 import math
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ pytest.importorskip("transformers")
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.perplexity import compute_perplexity
-from fairseq_linformer.reproduction import ledger
+from fairseq_linformer.reproduction import ledger, shared_work
 from fairseq_linformer.reproduction.experiments.encoder_perplexity import NAME, SIZES, identifier, join_records, label
 from fairseq_linformer.reproduction.experiments.figure_3 import NEARLY
 from fairseq_linformer.reproduction.masked_head import PREFIX, TIED, HeadTraining, train_head
@@ -36,10 +37,12 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(inputs, tmp_path_factory):
-    """The ledger, and what is printed while another process trains a model."""
+    """The ledger, measured while another process trains a model, and at first the head, which this process awaits."""
     results = tmp_path_factory.mktemp("results")
-    folder = Path(inputs[-1]) / "smoke" / NAME
-    with lock(folder / LOCKS / "k8-headwise-w4-graded-seed1"):
+    locks = Path(inputs[-1]) / "smoke" / NAME / LOCKS
+    with lock(locks / "k8-headwise-w4-graded-seed1"), ExitStack() as head, pytest.MonkeyPatch.context() as patch:
+        head.enter_context(lock(locks / "head"))
+        patch.setattr(shared_work.time, "sleep", lambda _: head.close())
         main(["reproduce", NAME, *inputs, "--results", str(results)])
     assert [path.name for path in results.glob("*.json")] == [f"{NAME}-transformer-smoke.json"]
     main(["reproduce", NAME, *inputs, "--results", str(results)])
