@@ -57,8 +57,6 @@ def finetune(
     if not (training.folder / run_folder.DONE).exists():
         updates = training.cfg.lr_scheduler.total_num_update
         if not local.train(training, LOG, updates, until):
-            if until is None:  # the worker itself received a signal
-                raise KeyboardInterrupt
             return None
     _copy_companions(Path(training.cfg.task.data), training.folder / run_folder.CHECKPOINTS)
     found, last = evaluate_best(task, training), training.folder / run_folder.CHECKPOINTS / LAST

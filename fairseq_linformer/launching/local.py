@@ -31,11 +31,12 @@ def train(training: TrainingJob, log: str, updates: int, until: float | None = N
         until: value of ``time.monotonic()`` at which to stop.
 
     Returns:
-        Whether training is complete. If not, it was stopped and saved; call again to resume.
+        Whether training is complete. If not, it was stopped after ``until`` and saved; call again to resume.
 
     Raises:
         ValueError: as ``run_folder.create_or_resume``; or training failed.
-        KeyboardInterrupt: this process received a signal to stop; call again to resume.
+        KeyboardInterrupt: this process received a signal to stop, or its worker did and there is no ``until``; call
+            again to resume.
     """
     for line in run_folder.create_or_resume(training):
         print(f"{training.name}: {line}", file=sys.stderr)
@@ -43,6 +44,8 @@ def train(training: TrainingJob, log: str, updates: int, until: float | None = N
     seconds = None if until is None else max(0.0, until - time.monotonic())
     failure = follow(start_worker(training), path, TrainingProgress(training.name, updates), seconds)
     if (training.folder / run_folder.STOPPED).exists():
+        if until is None:
+            raise KeyboardInterrupt
         return False
     if failure is not None:
         last = training.folder / run_folder.CHECKPOINTS / LAST

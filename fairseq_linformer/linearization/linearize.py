@@ -142,8 +142,6 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         training = _build_job(options, out, teacher, n)
         is_done = (training.folder / run_folder.DONE).exists()
         if not is_done and not local.train(training, LOG, options.max_update, until):
-            if until is None:  # the worker itself received a signal
-                raise KeyboardInterrupt
             return None
         student = training.folder / run_folder.CHECKPOINTS / LAST
     at = {update: _find_checkpoint(student.parent, update) for update in options.measure_at}

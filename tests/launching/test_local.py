@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,6 +82,19 @@ def test_failure_message_is_the_workers_or_its_last_line(worker, tmp_path, capsy
     assert "epoch 1, valid: loss 7.25\n" in capsys.readouterr().err
     assert local.follow(killed, tmp_path / "log", TrainingProgress("run", 9), None) == "status 9: Killed"
     assert (tmp_path / "log").read_text() == f"{valid}\n{failed}\nKilled\n\n"
+
+
+def test_a_worker_that_was_stopped_without_a_time_limit_interrupts_the_command(worker, tmp_path, monkeypatch):
+    """Its ``STOPPED`` would otherwise read as the end of the time limit, and the command would report no error."""
+    (tmp_path / run_folder.LOGS).mkdir()
+    training = SimpleNamespace(folder=tmp_path, name="run")
+    monkeypatch.setattr(run_folder, "create_or_resume", lambda _: [])
+    stop = f"open({str(tmp_path / run_folder.STOPPED)!r}, 'w'); print('Start iterating over samples')"
+    monkeypatch.setattr(local, "start_worker", lambda _: worker(stop))
+    with pytest.raises(KeyboardInterrupt):
+        local.train(training, "log.txt", 9)
+    assert local.train(training, "log.txt", 9, time.monotonic()) is False
+    assert not (tmp_path / run_folder.DONE).exists()
 
 
 @pytest.mark.slow
