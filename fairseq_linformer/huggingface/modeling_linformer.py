@@ -52,8 +52,11 @@ class LinformerPreTrainedModel(PreTrainedModel):
 
     def __init__(self, config, *inputs, **kwargs):
         super().__init__(config, *inputs, **kwargs)
-        if config._attn_implementation != "sdpa":
-            raise ValueError(f"attn_implementation must be 'sdpa', got {config._attn_implementation!r}")
+        _check_attention(config._attn_implementation)
+
+    def set_attn_implementation(self, attn_implementation, *args, **kwargs):
+        """Raise ValueError unless it is 'sdpa', the only one."""
+        _check_attention(attn_implementation)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **kwargs):
@@ -179,6 +182,11 @@ class LinformerPreTrainedModel(PreTrainedModel):
     @property
     def is_gradient_checkpointing(self) -> bool:
         return self.base_model.encoder.config.checkpoint_activations
+
+
+def _check_attention(implementation: Any) -> None:
+    if implementation != "sdpa":
+        raise ValueError(f"attn_implementation must be 'sdpa', got {implementation!r}")
 
 
 class LinformerModel(LinformerPreTrainedModel):

@@ -269,6 +269,11 @@ def test_code_in_the_folder_is_not_run(exported, tmp_path):
 def test_rejects_other_attentions(exported):
     with pytest.raises(ValueError, match="attn_implementation must be 'sdpa', got 'eager'"):
         LinformerForMaskedLM.from_pretrained(exported, attn_implementation="eager")
+    model = LinformerForMaskedLM(small())
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(ValueError, match="attn_implementation must be 'sdpa', got 'eager'"):
+        model.set_attn_implementation("eager")
+    assert model.config._attn_implementation == "sdpa"
 
 
 def test_rejects_padding_before_the_sentence():
