@@ -15,7 +15,7 @@ from ...linearization.linearize import SHORT_SEQ_PROB
 from ..claim import Claim, EarlierRule
 from ..encoder_models import GRADED, STAGGERED, Distillation, EncoderModel
 from ..encoder_runs import Member, Sizes, members
-from ..encoder_tasks import EncoderTasks
+from ..encoder_tasks_experiment import EncoderTasks
 from ..records import Record, select_reproduced
 from ..report.tables import MISSING, Table
 from ..rules import rule_on_all

@@ -27,7 +27,7 @@ from ...machine import current_commit
 from ..claim import Claim
 from ..encoder_models import STAGGERED
 from ..encoder_runs import EncoderRuns, Member
-from ..encoder_tasks import EncoderTasks
+from ..encoder_tasks_experiment import EncoderTasks
 from ..inputs import Inputs
 from ..records import Measurement, Paper, Record, circumstances, summarize_repetitions
 from ..report.tables import Table
