@@ -32,7 +32,7 @@ from .text import checksums, digest, find_only_shard
 FOLDER, HEAD, LOG, CONFIG = "encoder-perplexity", "head.pt", "masked_lm.txt", CONFIGS / "pretrain" / "base.yaml"
 WARMUP = 0.1
 """Share of the updates with learning rate warmup; then it decays linearly to zero."""
-VALIDATIONS, VALID_BATCHES = 5, 8
+VALIDATIONS, VALID_BATCHES = 5, 4
 """Number of points of a validation curve, and of batches that each is measured on."""
 
 
