@@ -58,6 +58,8 @@ def read_json(path) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply") from None
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path} is not JSON: {error}") from None
 
 
 def fingerprint(content: Any) -> str:

@@ -280,8 +280,8 @@ def read_cell(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: the file is damaged, was edited, or is of another kind.
     """
+    content = read_json(path)
     try:
-        content = read_json(path)
         missing = [key for key in REQUIRED_KEYS if key not in content]
         missing += [key for key in REQUIRED_OPTIONS if key not in content["configuration"]]
         if missing:

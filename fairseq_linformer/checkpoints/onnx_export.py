@@ -19,7 +19,7 @@ from ..corpus.tokenizer_files import (
     TokenizerFiles,
     find_tokenizer_files,
 )
-from ..files import check_new_folder, new_folder
+from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import LinformerForMaskedLM, LinformerForSequenceClassification, LinformerPreTrainedConfig
 from ..models.shapes import PADDING_IDX
 from .files import ONNX_GRAPH, is_fairseq_checkpoint
@@ -166,7 +166,7 @@ def _write_tokenizer(source: Path, target: Path, max_positions: int) -> str | No
     config_file = source / "tokenizer_config.json"
     if not config_file.is_file():
         return None
-    content = {**json.loads(config_file.read_text(encoding="utf-8")), "model_max_length": max_positions}
+    content = {**read_json(config_file), "model_max_length": max_positions}
     (target / config_file.name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     for name in _SLOW_TOKENIZER:
         if (source / name).is_file():

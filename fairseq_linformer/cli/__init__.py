@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import FrameType
 from typing import NoReturn
 
@@ -19,8 +20,11 @@ from .parsers import HelpFormatter, Parser, UnknownOption, reject_renamed
 
 NAME = "fairseq-linformer"
 SPIN_COUNT = "1000"
-"""How often a waiting OpenMP thread checks before it sleeps: for microseconds. GNU's default is 300,000."""
-_INSTALL = {"fairseq": "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1 (after torch and Cython)"}
+"""Spins of a waiting OpenMP thread before it sleeps, which take microseconds; GNU OpenMP's default is 300,000."""
+_INSTALL = {
+    "fairseq": "pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1 (after torch and Cython)",
+    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "pip install '.[onnx]' (in a clone of this repository)"),
+}
 """Install commands for packages that are not plain dependencies; see setup.py."""
 
 
@@ -67,8 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
     except ImportError as error:
         package = (error.name or "").split(".")[0]
-        is_installed = sys.modules.get(package) is not None  # this package always is
-        if not package or is_installed:
+        if not _is_missing(package):  # it is installed, but cannot be imported
             sys.exit(f"{name} failed: {first_line(error)}")
         command = _INSTALL.get(package, f"pip install {package}")
         sys.exit(f"{name} needs {package}, which is not installed; run: {command}")
@@ -80,6 +83,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"{NAME}: {' '.join(str(error).splitlines())}")  # file names may contain line breaks
     except Exception as error:  # damaged files and full disks can raise anything anywhere
         sys.exit(f"{name} failed: {type(error).__name__}: {first_line(error)}")
+
+
+def _is_missing(package: str) -> bool:
+    try:
+        return bool(package) and find_spec(package) is None
+    except ValueError:  # it is imported, and has no spec
+        return False
 
 
 def _run(arguments: list[str]) -> None:

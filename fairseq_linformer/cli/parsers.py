@@ -75,11 +75,15 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """As in argparse, except that no value is empty: ``Path("")`` is the current folder.
+        """Reject empty values: ``Path("")`` is the current folder.
 
-        ``--name=`` is: it replaces the environment's NAME with the derived name.
+        Only ``--name=`` may be empty: the name is then derived, whatever the variable NAME has.
         """
-        if "" in arg_strings and action.dest != "name" and action.nargs not in (argparse.PARSER, argparse.REMAINDER):
+        if (
+            "" in arg_strings
+            and "--name" not in action.option_strings
+            and action.nargs not in (argparse.PARSER, argparse.REMAINDER)
+        ):
             raise argparse.ArgumentError(action, "must not be empty")
         return super()._get_values(action, arg_strings)
 

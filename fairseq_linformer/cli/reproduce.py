@@ -116,6 +116,7 @@ def _command(options: argparse.Namespace) -> str:
 
 def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
     """Submit the untrained runs like ``fairseq-linformer submit --array``; write the records once all are trained."""
+    from ..launching.arguments import BASE
     from ..reproduction.ledger import check_ledger
     from ..reproduction.registry import experiments
     from . import submit
@@ -139,6 +140,7 @@ def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
     submit.add_parser(parser.add_subparsers())
     array = parser.parse_args(["submit", *words])
     array.more = []
+    array.name, array.config = "", BASE  # those of members, whatever the environment has for other jobs
     if not experiment.paper_scale.is_trained(runs, options.tasks, array.device):
         return array.run(array)
     reject_options(

@@ -17,16 +17,16 @@ def add_parser(commands) -> None:
         submit --array figure-3a task.data=data/BIN --partition=gpu
         submit --array table-2 --tasks data --nodes 1 --ntasks-per-node 1 --dry-run""",
         description="Any other --OPTION=VALUE is passed to sbatch. The environment variables CONFIG, DEVICE, RUNS, "
-        "NAME, NODES and NTASKS_PER_NODE set defaults.",
+        "NAME, NODES, NTASKS_PER_NODE and COLLECTIVE_TIMEOUT set defaults.",
         allow_abbrev=False,
     )
     add_arguments(parser)
     default = os.environ.get
-    parser.add_argument("--nodes", type=int, default=default("NODES", 8), metavar="N", help="number of nodes")
+    parser.add_argument("--nodes", type=int, default=default("NODES") or 8, metavar="N", help="number of nodes")
     parser.add_argument(
         "--ntasks-per-node",
         type=int,
-        default=default("NTASKS_PER_NODE", 8),
+        default=default("NTASKS_PER_NODE") or 8,
         metavar="P",
         help="processes per node, one per GPU",
     )

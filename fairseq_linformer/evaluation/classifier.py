@@ -3,7 +3,6 @@
 B rows, n positions, C classes (1 for regression)
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.manifest import MANIFEST
 from ..corpus.tokenizer import FIRST_ID, Tokenizer, load_tokenizer
 from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..files import read_json
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..models.shapes import EMBEDDINGS, PADDING_IDX, head_names, max_positions
 from ..task_data.truncation import TRUNCATIONS, check_truncation, truncate
@@ -170,7 +170,7 @@ def _read_truncation(checkpoint: Path) -> str:
     if not manifest.is_file():
         return TRUNCATIONS[0]
     try:
-        return json.loads(manifest.read_text(encoding="utf-8")).get("cut", TRUNCATIONS[0])
+        return read_json(manifest).get("cut", TRUNCATIONS[0])
     except (ValueError, AttributeError):
         raise ValueError(f"{manifest} cannot be read; set the truncation with --truncation") from None
 

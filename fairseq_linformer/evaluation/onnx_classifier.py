@@ -41,17 +41,23 @@ class OnnxClassifier:
         config, file = read_json(self.path / "config.json"), self.path / WORDPIECE_FILE
         if "onnx" not in config:
             raise ValueError(f"{self.path / 'config.json'} has no 'onnx'; expected a folder that to-onnx wrote")
-        if config["architectures"] != ["LinformerForSequenceClassification"]:
+        try:
+            architectures, self.max_positions = config["architectures"], int(config["onnx"]["max_positions"])
+            self._padding = config.get("pad_token_id", config.get("padding_idx", 1))
+            names = [name for _, name in sorted(config["id2label"].items(), key=lambda item: int(item[0]))]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise ValueError(f"{self.path / 'config.json'} is damaged; export the model again") from None
+        if architectures != ["LinformerForSequenceClassification"]:
             raise ValueError(f"{folder} has no classification head; finetune the model before it is exported")
-        if not file.is_file():
-            raise ValueError(f"{folder} has no tokenizer.json, which evaluation of an ONNX folder needs")
-        self._tokenizer = Tokenizer.from_file(str(file))
-        self._tokenizer.no_padding()  # batches are padded by ``logits``
-        self.max_positions = config["onnx"]["max_positions"]
         if self.max_positions < MIN_POSITIONS:  # tokenizers does not truncate a pair to so few
             raise ValueError(f"{folder} must have at least {MIN_POSITIONS} positions, got {self.max_positions}")
-        self._padding = config.get("pad_token_id", config.get("padding_idx", 1))
-        names = [name for _, name in sorted(config["id2label"].items(), key=lambda item: int(item[0]))]
+        if not file.is_file():
+            raise ValueError(f"{folder} has no tokenizer.json, which evaluation of an ONNX folder needs")
+        try:
+            self._tokenizer = Tokenizer.from_file(str(file))
+        except Exception as error:  # tokenizers has no other type of errors
+            raise ValueError(f"tokenizers cannot load {file}: {first_line(error)}") from None
+        self._tokenizer.no_padding()  # batches are padded by ``logits``
         self.is_score = config.get("problem_type") == "regression" or len(names) == 1
         self.names = [] if self.is_score else names
         threads = int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())

@@ -1,6 +1,5 @@
 """Data for finetuning: prepared unless the folder exists, and checked against checkpoint and options."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +130,7 @@ def _check_options(
 def describe_data(folder) -> str:
     """Describe rows, sources (with checksums) and tokenizer. Results store and compare this text: never change it."""
     path = Path(folder) / MANIFEST
-    manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    manifest = read_json(path) if path.is_file() else {}
     if not {"splits", "source", "tokenizer"} <= set(manifest):
         return "a folder that does not say"
     rows = ", ".join(f"{counts['written']:,} rows of {split}" for split, counts in manifest["splits"].items())

@@ -49,10 +49,10 @@ class FinetuningJob:
     overrides: tuple[str, ...] = ()
     data_options: DataOptions = DataOptions()
 
-    def prepare(self) -> InitialCheckpoint:
+    def prepare(self, dry_run: bool = False) -> InitialCheckpoint:
         """Open the checkpoint and prepare the data. Raises as ``open_checkpoint`` and ``prepare_data``."""
         check_run_name(self.name, self.runs)
-        checkpoint = open_checkpoint(self.checkpoint, self.runs, self.max_positions)
+        checkpoint = open_checkpoint(self.checkpoint, self.runs, self.max_positions, dry_run)
         if not is_prepared(self.data):  # which may take an hour
             self._check_overrides(checkpoint)
         print(prepare_data(self.task, Path(self.data), checkpoint, self.data_options), file=sys.stderr)
@@ -130,12 +130,13 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
     """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them.
 
     Raises:
-        ValueError: as ``launching.slurm.submit_array``; or all runs are trained, or a dry run would prepare data.
+        ValueError: as ``launching.slurm.submit_array``; all runs are trained; or a dry run would prepare data or store
+            a checkpoint.
     """
     if dry_run and not is_prepared(job.data):
         command = f"fairseq-linformer prepare {job.task.name}"
         raise ValueError(f"{job.data} is not prepared, and --dry-run writes nothing; run `{command}` first")
-    checkpoint = job.prepare()
+    checkpoint = job.prepare(dry_run)
     pairs = [pair for pair in zip(job.recipes, job.build_trainings(checkpoint)) if not (pair[1].folder / DONE).exists()]
     if not pairs:
         raise ValueError(f"all runs of {job.name} are trained; rerun without --slurm to report them")

@@ -58,27 +58,28 @@ class InitialCheckpoint:
         check_dictionary(path, self.vocab_size, self.original, "prepare the data again", same_as=same_as)
 
 
-def open_checkpoint(checkpoint, runs, n: int | None = None) -> InitialCheckpoint:
+def open_checkpoint(checkpoint, runs, n: int | None = None, dry_run: bool = False) -> InitialCheckpoint:
     """Read a checkpoint. If it must be converted or resized, the new one is stored in ``RUNS/starts`` and reused.
 
     Args:
         checkpoint: path of the checkpoint.
         runs: folder that contains the run folders.
         n: n to finetune with; None for the checkpoint's.
+        dry_run: write nothing.
 
     Raises:
-        ValueError: as ``read_checkpoint`` and ``resize``, or n is out of range.
+        ValueError: as ``read_checkpoint`` and ``resize``; n is out of range; or a dry run would store a checkpoint.
         OSError: a file cannot be written.
     """
     if n is not None and not 1 <= n <= POSITIONS_LIMIT:
         raise ValueError(f"--max-positions must be between 1 and {POSITIONS_LIMIT:,}, got {n}")
     original = Path(checkpoint).absolute()
     stat = original.stat() if original.is_file() else None
-    return _open_version(original, Path(runs).absolute(), n, stat and (stat.st_size, stat.st_mtime_ns))
+    return _open_version(original, Path(runs).absolute(), n, dry_run, stat and (stat.st_size, stat.st_mtime_ns))
 
 
 @lru_cache
-def _open_version(original: Path, runs: Path, n: int | None, version: Any) -> InitialCheckpoint:
+def _open_version(original: Path, runs: Path, n: int | None, dry_run: bool, version: Any) -> InitialCheckpoint:
     """``open_checkpoint``, cached by size and date of the file, because all runs of a grid open the same one."""
     content, digest = read_checkpoint(original), sha256(original)
     data, path = from_authors(content), original
@@ -88,6 +89,10 @@ def _open_version(original: Path, runs: Path, n: int | None, version: Any) -> In
     if data is not content:
         path = runs / "starts" / f"{original.stem}-{digest[:12]}-n{max_positions(state)}.pt"
         if not path.exists():
+            if dry_run:
+                raise ValueError(
+                    f"{original} must be converted to {path}, and --dry-run writes nothing; omit --dry-run"
+                )
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_checkpoint(data, path)  # another process may write the same
     is_linformer = bool(group_projections(state))

@@ -86,7 +86,7 @@ def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
     """
     path, is_new = training.folder / ORIGIN, run_folder.is_new(training)
     if path.exists():
-        _check_origin(training, json.loads(path.read_text(encoding="utf-8")), fields)
+        _check_origin(training, read_json(path), fields)
     elif is_new:
         write_lines(path, [json.dumps({key: _identify(fields[key]) for key in _ORIGIN_FIELDS})])
 

@@ -29,7 +29,7 @@ from ..errors import silence_transformers
 from ..evaluation.encoded_rows import read_task_examples
 from ..evaluation.example_files import Example
 from ..evaluation.transformers_classifier import TransformersClassifier, resolve_max_positions
-from ..files import sha256, write_lines
+from ..files import read_json, sha256, write_lines
 from ..launching.arguments import check_run_name
 from ..launching.progress import TrainingProgress
 from ..launching.run_folder import lock_folder, record_attempt, training_provenance
@@ -91,7 +91,7 @@ def finetune_transformers(
             with lock_folder(folder):
                 record_attempt(folder, processes=1)
                 _train(task, name, recipe, folder, examples, device, max_positions)
-        provenance = json.loads((folder / PROVENANCE).read_text())
+        provenance = read_json(folder / PROVENANCE)
         seconds = provenance.pop("seconds")
         classifier = TransformersClassifier(str(folder / BEST), device, provenance["max_positions"])
         rows = ", ".join(f"{len(rows):,} rows of {split}" for split, rows in examples.items())
@@ -137,7 +137,7 @@ def _check_recipe(folder: Path, recipe: dict[str, Any]) -> None:
             raise ValueError(f"{folder} is not a run of transformers: it has no {RECIPE}; choose another --name")
         return
     try:
-        stored = dict(json.loads(path.read_text()))
+        stored = dict(read_json(path))
     except (ValueError, TypeError):
         raise ValueError(f"{path} is damaged; delete {folder}, and rerun to train again") from None
     different = [
@@ -197,7 +197,7 @@ def _train(
     # The Trainer writes its state last: a checkpoint without it is incomplete.
     checkpoints = [path.parent for path in (folder / TRAINER).glob("checkpoint-*/trainer_state.json")]
     last = max(checkpoints, key=lambda path: int(path.name.split("-")[1]), default=None)
-    earlier_seconds = json.loads((last / SECONDS).read_text()) if last and (last / SECONDS).exists() else 0.0
+    earlier_seconds = read_json(last / SECONDS) if last and (last / SECONDS).exists() else 0.0
     trainer = _Trainer(
         TrainingProgress(folder.name, updates),
         earlier_seconds,

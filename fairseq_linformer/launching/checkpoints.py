@@ -1,9 +1,11 @@
 """The checkpoint that a run resumes from: the newest intact one."""
 
 import errno
+import lzma
 import os
 import shutil
 import zipfile
+import zlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from ..models.safe_loading import check_settings, load_weights_only
 from . import checksums
 
 LAST = "checkpoint_last.pt"
+_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, zlib.error, lzma.LZMAError)
+"""What ``testzip`` raises for damaged archives, such as RuntimeError for an entry whose flag says it is encrypted."""
 
 
 def find_damage(path: Path) -> str | None:
@@ -36,12 +40,12 @@ def _find_zip_damage(path: Path) -> str | None:
         with zipfile.ZipFile(path) as file:
             entries = file.infolist()
             bad = file.testzip()
-            if min(entry.header_offset for entry in entries) != 0:  # valid for zip, but not for torch
+            if min((entry.header_offset for entry in entries), default=0) != 0:  # valid for zip, but not for torch
                 return "it has data before its first entry"
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
+    except _ZIP_ERRORS as error:
         return f"it is truncated or damaged: {error}"
     except OSError as error:
-        if error.errno != errno.EINVAL:  # an offset in the archive that is negative
+        if error.errno not in (errno.EINVAL, None):  # a negative offset in the archive; damaged data for bz2
             raise
         return f"it is truncated or damaged: {error}"
     if bad is not None:

@@ -71,12 +71,13 @@ def find_problems(folder: Path, processes: int) -> Iterator[str]:
     if not torch.cuda.is_available():
         yield f"torch {torch.__version__} finds no GPU; to train on CPUs, set DEVICE=cpu"
         return
-    if torch.cuda.device_count() not in (1, processes):  # 1 if the scheduler restricts each process to its GPU
+    # Slurm may restrict each process to its GPU.
+    if torch.cuda.device_count() not in ((1, processes) if "SLURM_JOB_ID" in os.environ else (processes,)):
         chosen = ",".join(map(str, range(processes)))
         hint = (
             f"; to use some of them, set CUDA_VISIBLE_DEVICES={chosen}" if torch.cuda.device_count() > processes else ""
         )
-        yield f"visible GPUs must be as many as processes ({processes}), got {torch.cuda.device_count()}{hint}"
+        yield f"the node must have a visible GPU per process ({processes}), got {torch.cuda.device_count()}{hint}"
     try:
         torch.ones(1, device="cuda").add(1).item()  # fails if torch has no kernels for this GPU
     except RuntimeError as error:

@@ -16,7 +16,17 @@ from .arguments import BASE, COLLECTIVE_TIMEOUT, build_training_job, parse_membe
 from .run_folder import DONE, LOGS, check_run
 
 SCRIPT = find_packaged_file("scripts/slurm/train.sbatch")
-_RESERVED = ("--wrap", "--list", "--output", "--array", "--job-name", "--ntasks", "--chdir")
+_RESERVED = (
+    "--wrap",
+    "--list",
+    "--output",
+    "--array",
+    "--job-name",
+    "--nodes",
+    "--ntasks",
+    "--ntasks-per-node",
+    "--chdir",
+)
 
 
 def submit(options: argparse.Namespace, sbatch_options: Sequence[str]) -> str:
@@ -52,10 +62,14 @@ def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_o
             members set themselves; or all members are trained.
     """
     if options.name:
-        raise ValueError(f"--name cannot be used with an array, whose members have their own names, got {options.name}")
+        raise ValueError(
+            "--name, or the variable NAME, cannot be used with an array, whose members have their own names, got "
+            f"{options.name}"
+        )
     if options.config != BASE:
         raise ValueError(
-            f"--config cannot be used with an array, whose members have their own configurations, got {options.config}"
+            "--config, or the variable CONFIG, cannot be used with an array, whose members have their own "
+            f"configurations, got {options.config}"
         )
     _check_options(options, sbatch_options)
     checks: list[str] = []

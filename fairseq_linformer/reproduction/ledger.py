@@ -65,10 +65,13 @@ def read(path, identifier: str | None = None) -> Record:
     path = Path(path)
     try:
         content = read_json(path)
+    except OSError as error:
+        raise ValueError(f"{path} is not a record: {error}") from None
+    try:
         record = Record.model_validate_json(json.dumps(content))
     except ValidationError as error:
         raise ValueError(f"{path} is not a record: {first_problem(error)}") from None
-    except (TypeError, ValueError, OSError) as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is not a record: {error}") from None
     if record.identifier != (identifier or path.stem):
         raise ValueError(

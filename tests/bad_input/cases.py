@@ -521,6 +521,7 @@ CONVERT = [
         "",
         """
         ./nowhere out -> ./nowhere is not a folder
+        '' out -> must not be empty
         bad/folder out -> bad/folder
         bert bad/full -> bad/full must be a new or empty folder
         bert out --arch roberta --projected-dim 8 -> projected_dim must be unset
@@ -575,6 +576,7 @@ CONVERT = [
         rob/model.pt out -> roberta|Linformer
         bad/code.pt out -> code.pt contains code
         bad/half.pt out -> half.pt is truncated
+        bad/run/checkpoints/model.pt out -> result.json is not JSON
         """,
     ),
     *section(

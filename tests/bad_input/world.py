@@ -106,6 +106,9 @@ def _write_damaged(world: Path, bad: Path) -> None:
     (bad / "handler.yaml").write_text(f"hydra:\n  job_logging:\n    handlers: {handlers}\n")
     (bad / "target.yaml").write_text("model:\n  _name: linformer_roberta\n  _target_: pathlib.Path.touch\n")
     (bad / "names.yaml").write_text("modle:\n  _name: linformer_roberta\n")
+    (bad / "run/checkpoints").mkdir(parents=True)
+    shutil.copy(world / "cls/model.pt", bad / "run/checkpoints")
+    (bad / "run/result.json").write_text('{"task": ')
     _write_data(world, bad)
     _write_transformers(world, bad)
 

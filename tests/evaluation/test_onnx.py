@@ -102,6 +102,15 @@ def test_bad_folders(folders, tmp_path):
     (tmp_path / "onnx" / "tokenizer.json").write_bytes((folders[1] / "tokenizer.json").read_bytes())
     with pytest.raises(ValueError, match="onnx must have at least 5 positions, got 4"):
         OnnxClassifier(tmp_path / "onnx")
+    config["onnx"]["max_positions"] = 16
+    (tmp_path / "onnx" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "onnx" / "tokenizer.json").write_text('{"model": ')
+    with pytest.raises(ValueError, match=r"tokenizers cannot load .*tokenizer\.json"):
+        OnnxClassifier(tmp_path / "onnx")
+    del config["id2label"]
+    (tmp_path / "onnx" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        OnnxClassifier(tmp_path / "onnx")
     (tmp_path / "onnx" / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="config.json has no 'onnx'"):
         OnnxClassifier(tmp_path / "onnx")

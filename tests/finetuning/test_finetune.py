@@ -229,4 +229,6 @@ def test_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
         and "--partition=gpu" in output
         and "nothing was submitted" in output
     )
-    assert not (tmp_path / "runs/g").exists()
+    assert "--nodes=2 cannot be passed to sbatch" in finetune(*words, "--nodes=2")
+    assert "checkpoint_last.pt must be converted" in finetune(*words, "--max-positions", 8)
+    assert not (tmp_path / "runs").exists()

@@ -60,6 +60,18 @@ def test_checkpoint_after_other_data_is_damaged(tmp_path):
     assert "before its first entry" in find_damage(path)
 
 
+@pytest.mark.parametrize("offset, value", [(8, 1), (10, 8), (10, 12), (10, 14)])
+def test_a_changed_flag_or_method_of_an_entry_is_damage(tmp_path, offset, value):
+    """Of the central directory: encrypted, or compressed with deflate, bzip2 or LZMA. Each raises another error."""
+    path = save(tmp_path / LAST, 1)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + offset] = value
+    local = 6 if offset == 8 else 8  # zipfile compares the flags, not the methods, with the header of the entry
+    content[content.index(b"PK\x03\x04") + local] = value
+    path.write_bytes(content)
+    assert "damaged" in find_damage(path)
+
+
 def test_full_disk_is_reported_and_partial_files_are_deleted(tmp_path, monkeypatch):
     needed = 2 * save(tmp_path / LAST, 1).stat().st_size
     leftovers = [tmp_path / "checkpoint_1_5.pt.tmp", temporary_path(checksum_path(tmp_path / LAST))]

@@ -56,6 +56,8 @@ def test_problems_of_a_node_are_reported(mlm_data, tmp_path, monkeypatch):
     assert "(8)" in counted and counted.endswith("got 4")
     assert problems(2)[0].endswith("got 4; to use some of them, set CUDA_VISIBLE_DEVICES=0,1")
     assert "a V100 (sm_70): CUDA error: no kernel image is available;" in failed and "constraints-v100.txt" in failed
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # the scheduler restricts each process to its GPU
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))
+    assert len(problems(8)) == 1 and problems(8)[0].endswith("got 1")  # torchrun would place all on it
+    monkeypatch.setenv("SLURM_JOB_ID", "7")  # Slurm may restrict each process to its GPU
     assert problems(8) == []

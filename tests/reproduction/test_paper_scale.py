@@ -103,8 +103,10 @@ def edit(folder, section, key, value):
 # Submission
 
 
-def test_a_figure_is_submitted(paper, text, tmp_path):
-    """A dry run writes nothing; a submission writes down the rules."""
+def test_a_figure_is_submitted(paper, text, tmp_path, monkeypatch):
+    """A dry run writes nothing; a submission writes down the rules. Variables for other jobs have no effect."""
+    monkeypatch.setenv("NAME", "a-host")
+    monkeypatch.setenv("CONFIG", "mine.yaml")
     assert "Submitted" not in paper("figure-3c", "--data", text, "--dry-run") and not (tmp_path / "runs").exists()
     said = paper("figure-3c", "--data", text)
     assert "Submitted batch job 7" in said
