@@ -98,10 +98,10 @@ def _run(arguments: list[str]) -> None:
         reject_renamed(arguments)
     except ValueError as error:
         parser.error(str(error))
-    options, more = parser.parse_known_args(arguments)
-    options.more = more
-    if options.more and not getattr(options, "takes_more", False):
-        parser.error(f"unrecognized arguments: {' '.join(' '.join(options.more).splitlines())}")
+    options, unparsed = parser.parse_known_args(arguments)
+    options.unparsed = unparsed
+    if options.unparsed and not getattr(options, "accepts_unparsed", False):
+        parser.error(f"unrecognized arguments: {' '.join(' '.join(options.unparsed).splitlines())}")
     # fairseq configures the root logger to print everything.
     logging.basicConfig()
     logging.getLogger().setLevel(logging.WARNING)
@@ -146,6 +146,6 @@ def _exit_on_signals() -> Iterator[None]:
         try:
             yield
         except Exception:
-            if received:  # a library that calls Python, such as sentencepiece, replaces what is raised there
+            if received:  # sentencepiece, which calls back into Python, raises its own error instead of ours
                 leave(received[0], None)
             raise

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from ..benchmark.arguments import parse_ints
-from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
+from .parsers import add_command, add_subcommands, add_tokenizer, reject_options, tokenizer_files
 
 BREAK_MODES = {"none": "packed", "eos": "lines"}
 """fairseq's names for the break modes of ``analysis.sentences``."""
@@ -218,18 +218,18 @@ def _attention(options: argparse.Namespace) -> str:
     return "\n".join(map(str, draw_attention(model, texts, options.sentence, options.out)))
 
 
-MODEL_OPTIONS = (
+CHECKPOINT_OPTIONS = (
     *("source", "tokens_per_sample", "num_sentences"),
     *("dictionary", "sentencepiece_model", "gpt2_bpe", "wordpiece"),
 )
-RANDOM_OPTIONS = ("lengths", "head_dim")
+RANDOM_HEAD_OPTIONS = ("lengths", "head_dim")
 
 
 def _theorems(options: argparse.Namespace) -> str:
-    for name in RANDOM_OPTIONS if options.checkpoint else MODEL_OPTIONS:
-        if getattr(options, name) is not None:
-            condition = "cannot be combined with" if options.checkpoint else "needs"
-            raise ValueError(f"--{name.replace('_', '-')} {condition} --checkpoint")
+    if options.checkpoint:
+        reject_options(options, RANDOM_HEAD_OPTIONS, "cannot be used with --checkpoint")
+    else:
+        reject_options(options, CHECKPOINT_OPTIONS, "needs --checkpoint")
     from ..analysis.theorems import build_random_heads, measure_theorems
     from ..files import check_new_folder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..benchmark.arguments import parse_ints, parse_ints_or_none, parse_names, parse_positive_int
 from .benchmark_cells import BUILDERS, PARTS
-from .parsers import add_command, add_minutes, add_replace, add_results, add_subcommands
+from .parsers import add_command, add_minutes, add_replace, add_results, add_subcommands, check_minutes
 
 NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes", "replace")
 """Options that are omitted from the recorded command: folders and the time budget."""
@@ -109,7 +109,7 @@ def _add_kind(parser, kind: str) -> None:
             "--max-memory-gib",
             type=float,
             metavar="GIB",
-            help=f"{limited}, in GiB; what is larger is skipped (default: 8, on cuda 60)",
+            help=f"limit in GiB on the {limited}; what exceeds it is not measured (default: 8, on cuda 60)",
         )
     if kind == "scaling":
         parser.add_argument("--only", choices=("families", "pertoken"), help="run one of the two parts (default: both)")
@@ -165,6 +165,7 @@ def _measure(options: argparse.Namespace) -> str:
 
     if options.threads < 1:
         raise ValueError(f"--threads must be at least 1, got {options.threads}")
+    check_minutes(options.minutes)
     torch.set_num_threads(options.threads)
     cells = BUILDERS[options.kind](options)
     words = shlex.join(

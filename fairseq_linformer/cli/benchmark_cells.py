@@ -11,7 +11,7 @@ from .parsers import reject_options
 
 PARTS = ("steps", "memory", "process", "shares")
 """Parts of ``training``, for ``--only``."""
-PARTS_WITH_OPTION = {
+PARTS_BY_OPTION = {
     "finetuning_lengths": ("steps", "memory"),
     "rounds": ("steps", "process", "shares"),
     "warmup_rounds": ("steps",),
@@ -22,7 +22,7 @@ PARTS_WITH_OPTION = {
 """Options of ``training`` that apply to some of its parts. ``--fairseq-options`` also needs ``--only``."""
 
 
-def _or(value: Any, default: Any) -> Any:
+def _default_if_none(value: Any, default: Any) -> Any:
     """``value``, or ``default`` if it is None."""
     return default if value is None else value
 
@@ -32,7 +32,7 @@ def _common(options: argparse.Namespace) -> dict:
         device=options.device,
         dtype=options.dtype,
         layers=options.encoder_layers,
-        rounds=_or(options.rounds, 3),
+        rounds=_default_if_none(options.rounds, 3),
         embed_dim=options.encoder_embed_dim,
         heads=num_heads_for(options.encoder_embed_dim),
     )
@@ -44,7 +44,7 @@ def build_inference_cells(options: argparse.Namespace) -> list:
 
     lengths = options.lengths or inference.LENGTHS
     tokens = options.max_tokens or inference.TOKENS_PER_BATCH[options.device]
-    common = dict(tokens=tokens, warm_up=_or(options.warmup_rounds, 1), **_common(options))
+    common = dict(tokens=tokens, warm_up=_default_if_none(options.warmup_rounds, 1), **_common(options))
     if options.whole_models:
         reject_options(
             options, ("gpu_memory_gib", "max_memory_gib"), "has no effect with --whole-models, which only measures time"
@@ -59,8 +59,8 @@ def build_inference_cells(options: argparse.Namespace) -> list:
     return inference.build_cells(
         lengths,
         options.projected_dim or inference.PROJECTED_DIMS,
-        memory_gib=_or(options.gpu_memory_gib, inference.PAPER_MEMORY_GIB),
-        usable_gib=_or(options.max_memory_gib, inference.USABLE_GIB[options.device]),
+        memory_gib=_default_if_none(options.gpu_memory_gib, inference.PAPER_MEMORY_GIB),
+        usable_gib=_default_if_none(options.max_memory_gib, inference.USABLE_GIB[options.device]),
         **common,
     )
 
@@ -71,22 +71,22 @@ def build_scaling_cells(options: argparse.Namespace) -> list:
 
     lengths = options.lengths or scaling.LENGTHS
     tokens = options.max_tokens or max(lengths)
-    models = _or(options.models, tuple(scaling.FAMILIES))
+    models = _default_if_none(options.models, tuple(scaling.FAMILIES))
     if "transformer-eager" not in models:
         reject_options(options, ("max_memory_gib",), "needs the model transformer-eager, whose memory it limits")
-    common = dict(k=options.projected_dim, warm_up=_or(options.warmup_rounds, 1), **_common(options))
+    common = dict(k=options.projected_dim, warm_up=_default_if_none(options.warmup_rounds, 1), **_common(options))
     families, pertoken = [], []
     if options.only != "pertoken":
         families = scaling.build_cells(
             lengths,
             tokens,
             models=models,
-            usable_gib=_or(options.max_memory_gib, inference.USABLE_GIB[options.device]),
+            usable_gib=_default_if_none(options.max_memory_gib, inference.USABLE_GIB[options.device]),
             **common,
         )
     else:
         reject_options(
-            options, ("models", "max_memory_gib"), "has no effect with --only pertoken, which runs the Linformer alone"
+            options, ("models", "max_memory_gib"), "has no effect with --only pertoken, which only measures Linformers"
         )
     ends = tuple(sorted({min(lengths), max(lengths)}))
     if options.only == "pertoken":
@@ -104,15 +104,15 @@ def build_training_cells(options: argparse.Namespace) -> list:
     from ..benchmark.models import FAIRSEQ_MODELS, PYPI_MODELS, missing_requirement
     from ..benchmark.train_process import ProcessCell, SharesCell
 
-    for name, parts in PARTS_WITH_OPTION.items():
+    for name, parts in PARTS_BY_OPTION.items():
         if options.only not in (parts if name == "fairseq_options" else (None, *parts)):
             reject_options(options, (name,), f"needs --only {' or '.join(parts)}")
     common = _common(options)
-    lengths = _or(options.lengths, training.PRETRAINING_LENGTHS)
+    lengths = _default_if_none(options.lengths, training.PRETRAINING_LENGTHS)
     if not lengths and options.only in ("process", "shares"):
         raise ValueError(f"--lengths must have a value with --only {options.only}, got none")
     tokens = options.max_tokens or training.TOKENS_PER_STEP[options.device]
-    finetuning = _or(options.finetuning_lengths, training.FINETUNING_LENGTHS)
+    finetuning = _default_if_none(options.finetuning_lengths, training.FINETUNING_LENGTHS)
     models = options.models or FAIRSEQ_MODELS
     peers = tuple(name for name in PYPI_MODELS if missing_requirement(name) is None)
     cells: list[Any] = []
@@ -127,7 +127,7 @@ def build_training_cells(options: argparse.Namespace) -> list:
                 tokens,
                 models=names,
                 k=options.projected_dim,
-                warm_up=_or(options.warmup_rounds, 1),
+                warm_up=_default_if_none(options.warmup_rounds, 1),
                 **common,
             )
         cells = [cell for cell in cells if options.only in (None, "memory" if cell.memory else "steps")]
@@ -154,8 +154,8 @@ def build_training_cells(options: argparse.Namespace) -> list:
                     max(1, tokens // n),
                     trained,
                     options.projected_dim,
-                    _or(options.max_update, 5),
-                    warm_up_updates=_or(options.warmup_updates, 1),
+                    _default_if_none(options.max_update, 5),
+                    warm_up_updates=_default_if_none(options.warmup_updates, 1),
                     options=tuple(options.fairseq_options),
                     **common,
                 )
@@ -188,8 +188,8 @@ def build_finetuning_cells(options: argparse.Namespace) -> list:
             options.batch_size,
             options.models or FAIRSEQ_MODELS,
             options.projected_dim,
-            _or(options.max_update, 5),
-            warm_up_updates=_or(options.warmup_updates, 1),
+            _default_if_none(options.max_update, 5),
+            warm_up_updates=_default_if_none(options.warmup_updates, 1),
             options=tuple(options.fairseq_options),
             vocabulary=symbols,
             classes=len(task.classes),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
-from .parsers import add_command, add_subcommands, add_tokenizer, tokenizer_files
+from .parsers import add_command, add_subcommands, add_tokenizer, flag_of, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -150,12 +150,12 @@ MODEL_OPTIONS = (
 )
 
 
-def add_model_options(parser: Any, required: bool, seeded: str = "random initializations") -> None:
+def add_model_options(parser: Any, required: bool, seed_use: str = "random initializations") -> None:
     """Add the options of the Linformer that an encoder is converted to.
 
     Args:
         required: whether ``--projected-dim`` is required; otherwise it is n / 4.
-        seeded: what ``--seed`` is the seed of.
+        seed_use: what ``--seed`` is for, in its help.
     """
     default = "" if required else " (default: n / 4)"
     parser.add_argument(
@@ -184,9 +184,9 @@ def add_model_options(parser: Any, required: bool, seeded: str = "random initial
     parser.add_argument(
         "--window-sizes",
         choices=("counted", "ignored"),
-        help="weight of a window in attention: its number of tokens, or 1 (default: as in a new model)",
+        help="weight of a window in attention: its number of tokens, or 1 if ignored (default: as in a new model)",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help=f"seed of {seeded}")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help=f"seed of {seed_use}")
 
 
 def _set_seed(seed: int) -> None:
@@ -261,7 +261,7 @@ def _to_onnx(options: argparse.Namespace) -> str:
         labels=options.labels,
         tokenizer=options.tokenizer,
     )
-    return f"{options.out} is written; {options.out / 'README.md'} has the lines that run it{_note_slow(reason)}"
+    return f"{options.out} is written; {options.out / 'README.md'} shows how to run it{_note_slow(reason)}"
 
 
 def _note_slow(reason: str | None) -> str:
@@ -285,5 +285,5 @@ def _summary(path: Path, checkpoint: dict) -> str:
     epsilon = model.get("layer_norm_eps")
     if epsilon not in (None, LinformerConfig.layer_norm_eps):
         names += ("layer_norm_eps",)
-    options = [f"--{name.replace('_', '-')} {model[name]}" for name in names if model.get(name) not in (None, 0)]
+    options = [f"{flag_of(name)} {model[name]}" for name in names if model.get(name) not in (None, 0)]
     return f"{path}: " + " ".join(options)

@@ -4,11 +4,10 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .parsers import add_command, add_tokenizer, add_truncation, tokenizer_files
+from .parsers import add_command, add_tokenizer, add_truncation, explicit_options, flag_of, tokenizer_files
 
 FAIRSEQ_OPTIONS = ("head", "dictionary", "labels", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation")
 """Options for fairseq checkpoints."""
@@ -124,7 +123,9 @@ def _evaluate(options: argparse.Namespace) -> str | None:
     _reject_unused(options)
     if options.json:
         others = [Path(path).resolve() for path in (options.predictions,) if path not in (None, "-")]
-        if str(options.json) == "-" or options.json.resolve() in others:
+        if str(options.json) == "-":
+            raise ValueError("--json must be a file, got -")
+        if options.json.resolve() in others:
             raise ValueError(f"--json must be a file other than --predictions, got {options.json}")
         check_new_file(options.json)
     numbers, report = _compute_perplexity(options) if options.perplexity is not None else _score_rows(options)
@@ -153,22 +154,13 @@ def _reject_unused(options: argparse.Namespace) -> None:
         allowed, reason = PERPLEXITY_OPTIONS, "cannot be used with --perplexity"
     for name in (*ROW_OPTIONS, *PERPLEXITY_OPTIONS):
         if getattr(options, name) not in (None, []) and name not in allowed:
-            raise ValueError(f"{_flag(name)} {reason}")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _set_options(options: argparse.Namespace, names: Iterable[str]) -> dict:
-    """The options among ``names`` that are set."""
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+            raise ValueError(f"{flag_of(name)} {reason}")
 
 
 def _compute_perplexity(options: argparse.Namespace) -> tuple[dict, str]:
     from ..evaluation.perplexity import compute_perplexity
 
-    settings = _set_options(options, PERPLEXITY_OPTIONS)
+    settings = explicit_options(options, PERPLEXITY_OPTIONS)
     if "tokens_per_sample" in settings:
         settings["positions"] = settings.pop("tokens_per_sample")
     result = compute_perplexity(options.checkpoint, options.perplexity, device=_device(options), **settings)
@@ -194,10 +186,10 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
             raise ValueError(
                 f"--max-positions needs a model of transformers, got the fairseq checkpoint {options.checkpoint}"
             )
-        unused = _set_options(options, ("gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation"))
+        unused = explicit_options(options, ("gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation"))
         if unused and not data.needs_tokenizer:
-            raise ValueError(f"{_flag(next(iter(unused)))} has no effect: {options.input} is already tokenized")
-        files = _set_options(options, ("head", "dictionary", "labels", "truncation"))
+            raise ValueError(f"{flag_of(next(iter(unused)))} has no effect: {options.input} is already tokenized")
+        files = explicit_options(options, ("head", "dictionary", "labels", "truncation"))
         classifier = FairseqClassifier(options.checkpoint, _device(options), **files)
         if classifier.has_default_names:
             warning = f"no label names next to {options.checkpoint}: assuming the task's order; --labels FILE sets them"
@@ -207,16 +199,16 @@ def _score_rows(options: argparse.Namespace) -> tuple[dict, str]:
     elif is_onnx_folder(options.checkpoint):
         from ..evaluation.onnx_classifier import OnnxClassifier
 
-        if unused := _set_options(options, (*FAIRSEQ_OPTIONS, "max_positions")):
-            raise ValueError(f"{_flag(next(iter(unused)))} does not apply to the ONNX folder {options.checkpoint}")
+        if unused := explicit_options(options, (*FAIRSEQ_OPTIONS, "max_positions")):
+            raise ValueError(f"{flag_of(next(iter(unused)))} does not apply to the ONNX folder {options.checkpoint}")
         if options.device not in (None, "cpu"):
             raise ValueError(f"--device must be cpu for the ONNX folder {options.checkpoint}, got {options.device}")
         return _evaluate_rows(OnnxClassifier(options.checkpoint), data, options)
     else:
         from ..evaluation.transformers_classifier import TransformersClassifier
 
-        if unused := _set_options(options, FAIRSEQ_OPTIONS):
-            raise ValueError(f"{_flag(next(iter(unused)))} needs a fairseq checkpoint, got {options.checkpoint}")
+        if unused := explicit_options(options, FAIRSEQ_OPTIONS):
+            raise ValueError(f"{flag_of(next(iter(unused)))} needs a fairseq checkpoint, got {options.checkpoint}")
         other = TransformersClassifier(options.checkpoint, _device(options), options.max_positions)
         return _evaluate_rows(other, data, options)
     return _evaluate_rows(classifier, data, options)
@@ -233,7 +225,7 @@ def _evaluate_rows(classifier: Any, data: Any, options: argparse.Namespace) -> t
         if options.truncation is not None:
             raise ValueError("--truncation cannot be used with --stride, which truncates nothing")
         classifier = StridedClassifier(classifier, options.stride, options.max_tokens or MAX_TOKENS)
-    result = evaluate(classifier, data, options.predictions, **_set_options(options, ("max_tokens", "batch_size")))
+    result = evaluate(classifier, data, options.predictions, **explicit_options(options, ("max_tokens", "batch_size")))
     return result.as_dict(), result.report()
 
 

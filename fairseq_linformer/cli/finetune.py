@@ -6,7 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..task_data.tasks import TASKS
-from .parsers import UnknownOption, add_command, add_results, add_runs, add_tokenizer, add_truncation, tokenizer_files
+from .parsers import (
+    UnknownOption,
+    add_command,
+    add_results,
+    add_runs,
+    add_tokenizer,
+    add_truncation,
+    flag_of,
+    tokenizer_files,
+)
 
 
 def add_parser(commands) -> None:
@@ -84,7 +93,7 @@ def add_parser(commands) -> None:
         "--dry-run", action="store_true", help="with --slurm: check and print the command, but write and submit nothing"
     )
     add_results(parser, None, " to write a record to (default: write none)")
-    parser.set_defaults(run=_finetune, takes_more=True)
+    parser.set_defaults(run=_finetune, accepts_unparsed=True)
 
 
 def _list_of(kind: Callable) -> Callable[[str], list]:
@@ -108,7 +117,7 @@ def _finetune(options: argparse.Namespace) -> str:
     from ..finetuning.data import DataOptions
     from ..finetuning.finetune import FinetuningJob, default_name, finetune, submit
 
-    task, words = TASKS[options.task], [*options.overrides, *options.more]
+    task, words = TASKS[options.task], [*options.overrides, *options.unparsed]
     overrides = [word for word in words if not word.startswith("-")]
     sbatch_options = [word for word in words if word.startswith("-")]
     _check_options(options, overrides, sbatch_options)
@@ -193,15 +202,11 @@ def _command(options: argparse.Namespace, overrides: list[str]) -> str:
     words = ["fairseq-linformer", "finetune", options.task, _last_part(options.checkpoint), *overrides]
     for name in ("data", "source", "gpt2_bpe", "sentencepiece_model", "wordpiece"):
         if path := getattr(options, name):
-            words += [_flag(name), _last_part(path)]
+            words += [flag_of(name), _last_part(path)]
     for name in ("truncation", "max_positions", "max_epoch", "lr", "batch_size", "seed", "device"):
         if (value := getattr(options, name)) is not None:
-            words += [_flag(name), ",".join(map(repr, value)) if isinstance(value, list) else str(value)]
-    return shlex.join(words + [_flag(name) for name in ("from_scratch", "grid") if getattr(options, name)])
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+            words += [flag_of(name), ",".join(map(repr, value)) if isinstance(value, list) else str(value)]
+    return shlex.join(words + [flag_of(name) for name in ("from_scratch", "grid") if getattr(options, name)])
 
 
 def _last_part(path: str) -> str:
@@ -225,10 +230,10 @@ def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_opt
         raise ValueError("--results cannot be used with --slurm; rerun without --slurm to report and write the record")
     for name in ("lr", "batch_size", "seed"):
         if not options.grid and len(values := getattr(options, name) or [1]) > 1:
-            raise ValueError(f"{_flag(name)} must be a single value without --grid, got {','.join(map(str, values))}")
+            raise ValueError(f"{flag_of(name)} must be a single value without --grid, got {','.join(map(str, values))}")
 
 
 def _reject_for_transformers(options: argparse.Namespace, overrides: list[str]) -> None:
     names = ("data", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation", "from_scratch", "slurm")
-    if unused := [*(_flag(name) for name in names if getattr(options, name)), *overrides]:
+    if unused := [*(flag_of(name) for name in names if getattr(options, name)), *overrides]:
         raise ValueError(f"{unused[0]} needs a fairseq checkpoint, got {options.checkpoint}")

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from .convert import MODEL_OPTIONS, add_model_options
-from .parsers import add_command, add_minutes
+from .parsers import add_command, add_minutes, check_minutes, explicit_options, reject_options
+
+TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
 
 
 def add_parser(commands: Any) -> None:
@@ -13,7 +15,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "linearize",
-        "convert a Transformer to a Linformer, distill it, and report how much of it survives",
+        "convert a Transformer to a Linformer, distill it, and report how much of its features the Linformer keeps",
         """linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
         linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128 --minutes 60""",
     )
@@ -33,26 +35,25 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)"
     )
-    parser.add_argument("--batch-size", type=int, default=16, metavar="B", help="blocks per update")
+    parser.add_argument("--batch-size", type=int, metavar="B", help="blocks per update (default: 16)")
     parser.add_argument(
         "--max-update", type=int, default=1000, metavar="U", help="number of updates; 0 converts without training"
     )
-    parser.add_argument("--lr", type=float, default=2e-4, metavar="LR", help="peak learning rate")
+    parser.add_argument("--lr", type=float, metavar="LR", help="peak learning rate (default: 2e-4)")
     parser.add_argument(
         "--short-seq-prob",
         type=float,
-        default=0.5,
         metavar="P",
         help="probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short "
-        "inputs too; blocks of fewer than 32 tokens are not split",
+        "inputs too; blocks of fewer than 32 tokens are not split (default: 0.5)",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
     parser.add_argument(
         "--amp",
         action="store_true",
-        help="train in mixed precision: fp16 on a GPU, bf16 on a CPU that has bf16 instructions",
+        help="train in mixed precision: fp16 on a GPU, bf16 on a CPU (slow without bf16 instructions)",
     )
-    add_model_options(parser, required=False, seeded="random initializations and of the order of the blocks")
+    add_model_options(parser, required=False, seed_use="random initializations and of the order of the blocks")
     parser.set_defaults(run=_linearize)
 
 
@@ -61,16 +62,16 @@ def _linearize(options: argparse.Namespace) -> str:
 
     from ..linearization.linearize import Linearization, linearize
 
-    model = {name: getattr(options, name) for name in MODEL_OPTIONS if getattr(options, name) is not None}
-    names = ("tokens_per_sample", "batch_size", "max_update", "lr", "short_seq_prob", "seed", "device", "amp")
-    values = {name: getattr(options, name) for name in names}
-    if options.minutes is not None and not 0 <= options.minutes < float("inf"):
-        raise ValueError(f"--minutes must be a finite number of at least 0, got {options.minutes}")
+    check_minutes(options.minutes)
+    if not options.max_update:
+        reject_options(options, (*TRAINING_OPTIONS, "minutes"), "has no effect with --max-update 0")
+    model = explicit_options(options, MODEL_OPTIONS)
+    values = explicit_options(options, (*TRAINING_OPTIONS, "tokens_per_sample", "max_update", "seed", "device"))
     until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     report = linearize(Linearization(options.source, options.text, model, **values), options.out, until)
     if report is None:
         return f"{options.out}: stopped at the time limit; rerun to resume"
-    lines = [f"{options.out / 'model.pt'}: share of the teacher's variance that survives, by layer"]
+    lines = [f"{options.out / 'model.pt'}: share of the teacher's feature variance that survives (R^2), by layer"]
     for name in ("before", "after"):
         shares = report[f"variance_{name}"]
         lines.append(f"  {name} training: " + ", ".join(f"{share:.3f}" for share in shares))

@@ -1,7 +1,8 @@
 """Shared parts of the commands' parsers: help format, common options, renamed options."""
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from ..corpus.tokenizer_files import TokenizerFiles, choose_tokenizer
@@ -45,12 +46,25 @@ def reject_renamed(arguments: Sequence[str]) -> None:
             raise ValueError(f"{old} was renamed; use {names[old]}")
 
 
+def flag_of(name: str) -> str:
+    """
+    >>> flag_of("max_positions")
+    '--max-positions'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def explicit_options(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Those of ``names`` that the user set; the others are None."""
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
 def reject_options(options: argparse.Namespace, names: Sequence[str], reason: str) -> None:
     """Raise ValueError if one of these options is set."""
     for name in names:
         value = getattr(options, name)
         if value is not None and value is not False and value != []:
-            raise ValueError(f"--{name.replace('_', '-')} {reason}")
+            raise ValueError(f"{flag_of(name)} {reason}")
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -168,6 +182,12 @@ def add_minutes(parser: Any, note: str) -> None:
     parser.add_argument(
         "--minutes", type=float, metavar="M", help=f"time budget in minutes; {note} (default: no limit)"
     )
+
+
+def check_minutes(minutes: float | None) -> None:
+    """Raise ValueError unless the time budget, if any, is finite and above 0."""
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes must be a finite number above 0, got {minutes}")
 
 
 def add_runs(parser: Any, default: str | None = "runs", note: str = "") -> None:

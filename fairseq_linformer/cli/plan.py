@@ -5,7 +5,7 @@ import argparse
 from .parsers import UnknownOption, add_command, reject_options
 
 DEFAULT, DEFAULT_GPU = "configs/pretrain/base.yaml", "v100-16gb"
-KERNELS_IGNORE = ("gpu", "gpus", "utilization", "network_gbit", "vocab_size", "check")
+REJECTED_WITH_KERNELS = ("gpu", "gpus", "utilization", "network_gbit", "vocab_size", "check")
 
 
 def add_parser(commands) -> None:
@@ -59,7 +59,7 @@ def add_parser(commands) -> None:
         action="store_true",
         help="show the scaled_dot_product_attention kernel of each shape, on this machine's GPU, or CPU without one",
     )
-    parser.set_defaults(run=_plan, takes_more=True)
+    parser.set_defaults(run=_plan, accepts_unparsed=True)
 
 
 def _plan(options: argparse.Namespace) -> str:
@@ -68,7 +68,7 @@ def _plan(options: argparse.Namespace) -> str:
     from ..planning.planned_run import read_run
     from ..planning.report import check_runs, format_plan
 
-    words = options.config + options.more  # argparse collects only adjacent positional arguments
+    words = options.config + options.unparsed  # argparse collects only adjacent positional arguments
     if flags := [word for word in words if word.startswith("-")]:
         raise UnknownOption(f"unknown option {flags[0]}")
     config = words.pop(0) if words and not _is_override(words[0]) else DEFAULT
@@ -77,7 +77,7 @@ def _plan(options: argparse.Namespace) -> str:
     if options.vocab_size is not None and options.vocab_size < 6:
         raise ValueError(f"--vocab-size must be at least 6 (special symbols and a token), got {options.vocab_size}")
     if options.kernels:
-        reject_options(options, KERNELS_IGNORE, "cannot be used with --kernels, which uses this machine's device")
+        reject_options(options, REJECTED_WITH_KERNELS, "cannot be used with --kernels, which shows nothing else")
         return _show_kernels(config, words)
     gpu = find_gpu(options.gpu or DEFAULT_GPU)
     if options.check:

@@ -79,7 +79,7 @@ def _add_pretraining(subcommands) -> None:
     )
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: one per CPU core)")
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("--part", type=_part, metavar="I/N", help="tokenize part I of N, with one part per machine")
+    part.add_argument("--part", type=_parse_part, metavar="I/N", help="tokenize part I of N, with one part per machine")
     part.add_argument("--merge", action="store_true", help="merge the parts when all are tokenized")
     parser.set_defaults(run=_pretraining)
 
@@ -102,7 +102,7 @@ def _add_sentencepiece(subcommands) -> None:
     parser.set_defaults(run=_sentencepiece)
 
 
-def _part(text: str) -> tuple[int, int]:
+def _parse_part(text: str) -> tuple[int, int]:
     i, slash, n = text.partition("/")
     if not (slash and (i + n).isascii() and i.isdigit() and n.isdigit()):
         raise argparse.ArgumentTypeError(f"must be I/N, such as 3/8, got {text!r}")

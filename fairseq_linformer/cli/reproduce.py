@@ -1,11 +1,10 @@
 """``fairseq-linformer reproduce``: an experiment, at a scale."""
 
 import argparse
-import math
 import shlex
 from pathlib import Path
 
-from .parsers import add_command, add_minutes, add_replace, add_results, add_runs, reject_options
+from .parsers import add_command, add_minutes, add_replace, add_results, add_runs, check_minutes, reject_options
 
 
 def add_parser(commands) -> None:
@@ -44,8 +43,8 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--tasks",
         metavar="FOLDER",
-        help="for table-2, encoder-tasks and int8: folder of the tasks that `prepare` wrote: sst-2, imdb, qnli, qqp; "
-        "and sst-2-n256 and so on for models of another n",
+        help="for table-2, encoder-tasks and int8: folder of the prepared tasks sst-2, imdb, qnli and qqp, and of "
+        "sst-2-n256 etc. for models of another n",
     )
     parser.add_argument(
         "--dry-run",
@@ -64,8 +63,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     from ..reproduction.ledger import check_ledger
     from ..reproduction.registry import find, listing
 
-    if options.minutes is not None and not 0 < options.minutes < math.inf:
-        raise ValueError(f"--minutes must be a finite number above 0, got {options.minutes}")
+    check_minutes(options.minutes)
     source = None if options.source is None else tuple(options.source)
     inputs = Inputs(options.runs, options.data, options.tasks, options.minutes, options.encoder, source)
     if options.verify is not None:
@@ -139,7 +137,7 @@ def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
     parser = argparse.ArgumentParser()
     submit.add_parser(parser.add_subparsers())
     array = parser.parse_args(["submit", *words])
-    array.more = []
+    array.unparsed = []
     array.name, array.config = "", BASE  # those of members, whatever the environment has for other jobs
     if not experiment.paper_scale.is_trained(runs, options.tasks, array.device):
         return array.run(array)

@@ -39,15 +39,15 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="check and print the command, but write and submit nothing"
     )
-    parser.set_defaults(run=_submit, takes_more=True)
+    parser.set_defaults(run=_submit, accepts_unparsed=True)
 
 
 def _submit(options: argparse.Namespace) -> str:
     from ..launching.slurm import submit, submit_array
     from ..reproduction.paper_scale import array_members, save_rules
 
-    options.overrides += [word for word in options.more if not word.startswith("-")]
-    sbatch_options = [word for word in options.more if word.startswith("-")]
+    options.overrides += [word for word in options.unparsed if not word.startswith("-")]
+    sbatch_options = [word for word in options.unparsed if word.startswith("-")]
     if options.array is None:
         if options.tasks is not None:
             raise ValueError("--tasks needs --array table-2")

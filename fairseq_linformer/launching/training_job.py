@@ -188,10 +188,10 @@ class TrainingJob:
                 )
         return cfg
 
-    def command_line(self, **more: Any) -> list[str]:
+    def command_line(self, **overrides: Any) -> list[str]:
         """The arguments of ``fairseq-hydra-train``; ``more`` are further overrides."""
         base, chosen = split_config(self.config)
-        job = [f"{key}={quote(value)}" for key, value in {**self.job_overrides(), **more}.items()]
+        job = [f"{key}={quote(value)}" for key, value in {**self.job_overrides(), **overrides}.items()]
         return [
             *("--config-dir", str(base.parent.absolute()), "--config-name", base.stem),
             *(*chosen, *self.overrides, *job),
