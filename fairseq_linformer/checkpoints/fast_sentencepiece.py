@@ -15,8 +15,8 @@ _UNKNOWN = FIRST_SYMBOLS[3]
 def build_bpe(model: bytes, ids: Mapping[str, int]) -> Tokenizer:
     """Build the fast tokenizer of a BPE model, without special tokens.
 
-    One difference remains: if a model knows none of the characters of ``<s>``, the same in fullwidth characters is that
-    symbol for sentencepiece and fairseq, and unknown here. The same holds for the other special symbols.
+    One difference remains: if a model lacks the characters of ``<s>``, sentencepiece normalizes its fullwidth form to
+    that symbol, and this tokenizer returns ``<unk>``. The same holds for the other special symbols.
 
     Args:
         model: content of the file.

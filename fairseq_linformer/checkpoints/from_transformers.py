@@ -60,7 +60,8 @@ def from_transformers(name: str, out, *, arch: str = ARCHITECTURES[0], **options
 
 
 def read_transformers(name: str) -> tuple[dict[str, Any], Vocabulary]:
-    """Read an encoder as a checkpoint of ``roberta`` or ``roberta_eps``, and its vocabulary; errors as above."""
+    """Read an encoder as a checkpoint of ``roberta`` or ``roberta_eps``, and its vocabulary; ValueError as
+    ``read_encoder`` and ``read_vocabulary``."""
     encoder = read_encoder(name)
     vocabulary = read_vocabulary(name, encoder.state[EMBEDDINGS].size(0))
     return _to_roberta(encoder, vocabulary), vocabulary

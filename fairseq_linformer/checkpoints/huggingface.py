@@ -87,7 +87,7 @@ def to_huggingface(
     weights = to_transformers(
         upgrade_projections(data["model"], config.to_linformer_config()), name, config.tie_word_embeddings
     )
-    if mismatch := _find_mismatch(weights, config):
+    if mismatch := _compare_with_model(weights, config):
         raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
     if tokenizer:
         tokens, files = find_tokenizer(checkpoint, config.max_positions, dictionary, tokenizer_files)
@@ -178,7 +178,7 @@ def read_exported(folder: Path) -> tuple[LinformerPreTrainedConfig, dict[str, to
             "LinformerForSequenceClassification"
         )
     weights = upgrade_projections(weights, config.to_linformer_config(), ENCODER_PREFIX)
-    if mismatch := _find_mismatch(weights, config):
+    if mismatch := _compare_with_model(weights, config):
         raise ValueError(f"weights and config.json of {folder} do not match: {mismatch}")
     return config, weights
 
@@ -217,11 +217,11 @@ def _build_config(data: dict[str, Any], path, head: str | None, labels) -> Linfo
     return config
 
 
-def _find_mismatch(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig) -> str | None:
+def _compare_with_model(weights: dict[str, torch.Tensor], config: LinformerPreTrainedConfig) -> str | None:
     """The first difference between the weights and those of a model with this configuration; None if they match."""
     has_head = any(key.startswith(CLASSIFIER) for key in weights)
     model_class = LinformerForSequenceClassification if has_head else LinformerForMaskedLM
-    with torch.device("meta"):  # only the weights have this size for sure
+    with torch.device("meta"):  # allocates nothing: sizes in config.json may exceed the memory
         expected = model_class(config).state_dict()
     if config.tie_word_embeddings:
         del expected["lm_head.weight"]

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OnnxUsage:
-    """What the card of an ONNX folder says.
+    """What a model card says only of an ONNX folder.
 
     Attributes:
         summary: a sentence about inputs and outputs.
@@ -162,5 +162,5 @@ def _format_yaml(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text of a checkpoint in a line of Markdown, in which it is no HTML and no link."""
+    """Escape text of a checkpoint for a line of Markdown, in which it is neither HTML nor a link."""
     return " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;").replace("[", "\\[").replace("`", "\\`")

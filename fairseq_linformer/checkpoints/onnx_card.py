@@ -1,4 +1,4 @@
-"""What the model card of an ONNX folder says: the lines that run it without PyTorch, fairseq and this package."""
+"""The part of a model card that is only for ONNX: how to run the graph without PyTorch, fairseq and this package."""
 
 from typing import Any
 

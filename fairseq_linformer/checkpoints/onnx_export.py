@@ -1,6 +1,6 @@
 """Export of checkpoints and exported folders to ONNX: ``model.onnx``, tokenizer, ``config.json`` and model card.
 
-``onnxruntime`` runs the folder without PyTorch, fairseq and this package; the model card has the lines.
+``onnxruntime`` runs the folder without PyTorch, fairseq and this package; the model card shows how.
 """
 
 import json

@@ -35,8 +35,8 @@ def quantize(source: Path, target: Path, external: bool) -> None:
             target,
             op_types_to_quantize=["MatMul", "Gather"],
             nodes_to_quantize=nodes,
-            # 7 bits: without VNNI, products of two 8-bit numbers saturate in the 16-bit sums of x86.
             per_channel=True,
+            # 7 bits: without VNNI, products of two 8-bit numbers saturate in the 16-bit sums of x86.
             reduce_range=True,
             weight_type=QuantType.QInt8,
             use_external_data_format=external,
@@ -56,7 +56,7 @@ def _weighted_nodes(graph: Any) -> list[str]:
 
 
 def _round_projections(graph: Any) -> None:
-    """Store E and F, (k, n) or (h, k, n), in 8 bits; a scale belongs to a row, of all heads."""
+    """Store E and F, (k, n) or (h, k, n), in 8 bits, with a scale per row that all heads share."""
     from onnx import helper, numpy_helper
 
     for weight in [each for each in graph.initializer if PROJECTION.search(each.name)]:

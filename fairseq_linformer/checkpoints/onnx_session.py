@@ -5,7 +5,7 @@ from typing import Any
 
 
 def open_session(graph: Path, threads: int) -> Any:
-    """Load a graph on the CPU. ``onnxruntime`` has no common type of errors."""
+    """Load a graph on the CPU; raises errors of many types, since those of ``onnxruntime`` have no common base."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -21,7 +21,7 @@ def find_tokenizer(
         checkpoint: path of the checkpoint.
         max_positions: n.
         dictionary: fairseq's ``dict.txt``.
-        files: where the tokenizer is.
+        files: kind and path of the tokenizer.
 
     Returns:
         The tokenizer for ``transformers``, and its files by name; ``vocab_file`` is the dictionary. It is the fast one

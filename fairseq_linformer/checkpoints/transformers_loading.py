@@ -49,7 +49,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def check_config(name: str, config: Any) -> None:
-    """Check what a stranger's configuration could make ``transformers`` download, or build for hours.
+    """Reject what a stranger's configuration could make ``transformers`` download, or build for hours.
 
     Raises:
         ValueError: an attention, a quantization, a number of layers or class names that are not supported.

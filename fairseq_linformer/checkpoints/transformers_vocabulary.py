@@ -43,7 +43,9 @@ def read_vocabulary(name: str, vocab_size: int) -> Vocabulary:
     tokenizer = load_from_transformers(AutoTokenizer, name)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise ValueError(f"the tokenizer of {name} must be a fast one, with a tokenizer.json, got {type(tokenizer)}")
+        raise ValueError(
+            f"the tokenizer of {name} must be a fast one, with a tokenizer.json, got {type(tokenizer).__name__}"
+        )
     content = json.loads(backend.to_str())
     ids = tokenizer.get_vocab()
     if sorted(ids.values()) != list(range(vocab_size)):
@@ -61,7 +63,7 @@ def read_vocabulary(name: str, vocab_size: int) -> Vocabulary:
     if kind == "WordPiece":
         entries = [names[i] for i in others]
         files = {WORDPIECE_FILE: normalize(json.dumps(content).encode(), f"the tokenizer of {name}")}
-    elif kind == "BPE" and _is_robertas(content):
+    elif kind == "BPE" and _splits_like_gpt2(content):
         gpt2_ids, files = _to_gpt2(content["model"])
         entries = [str(gpt2_ids.get(names[i], names[i])) for i in others]
     else:
@@ -70,7 +72,7 @@ def read_vocabulary(name: str, vocab_size: int) -> Vocabulary:
     return Vocabulary(torch.tensor([*first, *others, mask]), entries, files)
 
 
-def _is_robertas(content: dict[str, Any]) -> bool:
+def _splits_like_gpt2(content: dict[str, Any]) -> bool:
     """Whether a byte-level BPE splits text as GPT-2's does."""
     before = content["pre_tokenizer"] or {}
     options = before.get("add_prefix_space"), before.get("use_regex", True)

@@ -7,8 +7,6 @@ from typing import Any
 from .convert import MODEL_OPTIONS, add_model_options
 from .parsers import add_command, add_minutes, check_minutes, explicit_options, reject_options
 
-TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
-
 
 def add_parser(commands: Any) -> None:
     """Add ``linearize``."""
@@ -60,7 +58,7 @@ def add_parser(commands: Any) -> None:
 def _linearize(options: argparse.Namespace) -> str:
     import time
 
-    from ..linearization.linearize import Linearization, linearize
+    from ..linearization.linearize import TRAINING_OPTIONS, Linearization, linearize
 
     check_minutes(options.minutes)
     if not options.max_update:

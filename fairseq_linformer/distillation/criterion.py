@@ -227,7 +227,7 @@ def _check_options(cfg: DistillationConfig) -> None:
     if not 0 < cfg.temperature < math.inf:
         raise ValueError(f"temperature must be above 0, got {cfg.temperature}")
     if cfg.temperature != 1 and (cfg.logits_weight == 0 or cfg.regression_target):
-        raise ValueError(f"temperature must be 1 without probabilities to compare, got {cfg.temperature}")
+        raise ValueError(f"temperature must be 1 if logits_weight is 0 or the target is a score, got {cfg.temperature}")
     if not 0 <= cfg.short_seq_prob < 1:
         raise ValueError(f"short_seq_prob must be in [0, 1), got {cfg.short_seq_prob}")
     if cfg.short_seq_prob and not cfg.unmasked:

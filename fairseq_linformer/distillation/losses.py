@@ -24,11 +24,11 @@ def hidden_loss(student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tens
 def logits_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """Kullback-Leibler divergence from the teacher's to the student's probabilities, in nats, mean over rows.
 
-    Both are softened by the temperature; the factor of its square keeps the size of gradients (Hinton et al. 2015,
+    Both are softened by the temperature; multiplying by its square keeps the scale of gradients (Hinton et al. 2015,
     "Distilling the Knowledge in a Neural Network", section 2).
 
     Args:
-        student, teacher: (m, V) logits.
+        student, teacher: logits of m rows, (m, V).
     """
     log_p, log_q = (F.log_softmax(logits.float() / temperature, dim=-1) for logits in (teacher, student))
     return F.kl_div(log_q, log_p, reduction="batchmean", log_target=True) * temperature**2

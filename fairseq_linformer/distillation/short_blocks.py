@@ -19,7 +19,7 @@ SHORTEST = 16
 
 
 def short_lengths(n: int) -> list[int]:
-    """n / 2, n / 4, ..., rounded up, as long as they are at least ``SHORTEST``."""
+    """n halved again and again, rounded up, while it is at least 2 * ``SHORTEST``."""
     lengths = []
     while n >= 2 * SHORTEST:
         n = ceil_div(n, 2)

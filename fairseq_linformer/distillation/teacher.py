@@ -14,7 +14,8 @@ from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head
 
 
 class Teacher:
-    """A fairseq model in eval mode, without gradients; on a GPU in half precision, on a CPU in the criterion's.
+    """A fairseq model in eval mode, without gradients; on a GPU in half precision, on a CPU under the caller's
+    autocast.
 
     It is not a module, so that its criterion neither trains nor saves its parameters.
 

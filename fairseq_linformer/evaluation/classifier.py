@@ -148,7 +148,7 @@ def check_dictionary(
     dictionary = read_dictionary(path)
     num_entries = len(dictionary) + ("<mask>" not in dictionary.symbols)  # fairseq's task adds it
     if num_entries != vocab_size:
-        raise ValueError(f"{path} must have {vocab_size:,} entries, as {checkpoint}, got {num_entries:,}")
+        raise ValueError(f"{path} must have {vocab_size:,} entries, like {checkpoint}, got {num_entries:,}")
     for other in same_as:
         if other.is_file() and (difference := describe_difference(read_dictionary(other), dictionary)):
             raise ValueError(f"{path} must equal {other}, the dictionary of {checkpoint}: {difference}")

@@ -64,7 +64,7 @@ def encode_rows(classifier, examples: Iterable[Example], target: Callable[[str],
 
 
 def split_rows(rows: Iterable[Row], max_rows: int, max_size: int, size_of: Callable[[Row], int]) -> Iterator[list[Row]]:
-    """Split rows into lists, each of which ends with its row ``max_rows`` or the one that brings it to ``max_size``."""
+    """Split rows into batches; a batch ends when it has ``max_rows`` rows, or a size of at least ``max_size``."""
     batch: list[Row] = []
     size = 0
     for row in rows:
@@ -177,7 +177,7 @@ def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tup
     inputs = [open_dataset(path / split) for path in sorted(folder.glob("input[01]"))]
     for dataset in inputs[1:]:
         _check_count(folder / "input1" / split, len(dataset), len(inputs[0]))
-    read_targets = _scores if classifier.is_score else _classes
+    read_targets = _read_scores if classifier.is_score else _read_classes
     targets = read_targets(classifier, folder, split, len(inputs[0]))
 
     def rows() -> Iterator[EncodedRow]:
@@ -192,10 +192,10 @@ def read_prepared_rows(classifier: FairseqClassifier, folder, split: str) -> tup
 
 def _check_count(path: Path, rows: int, expected: int) -> None:
     if rows != expected:
-        raise ValueError(f"{path} must have {expected:,} rows, as input0, got {rows:,}; prepare the data again")
+        raise ValueError(f"{path} must have {expected:,} rows, like input0, got {rows:,}; prepare the data again")
 
 
-def _scores(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> list[float]:
+def _read_scores(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> list[float]:
     path = folder / "label" / f"{split}.label"
     if not path.is_file():
         raise ValueError(f"the labels of {folder} are classes, but the model's head predicts a score")
@@ -210,7 +210,7 @@ def _scores(classifier: FairseqClassifier, folder: Path, split: str, rows: int) 
     return scores
 
 
-def _classes(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> list[float]:
+def _read_classes(classifier: FairseqClassifier, folder: Path, split: str, rows: int) -> list[float]:
     if (folder / "label" / f"{split}.label").is_file():
         raise ValueError(f"the labels of {folder} are scores, but the model's head predicts classes")
     path = folder / "label" / "dict.txt"

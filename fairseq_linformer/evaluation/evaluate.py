@@ -93,7 +93,7 @@ class Evaluation:
         }
 
     def report(self) -> str:
-        """The report for people."""
+        """The report that is printed."""
         t = self.throughput
         seconds = max(t.seconds, 1e-9)
         lines = scores.format_scores(self.scores, self.names) if self.scores else ["no labels, so no scores"]

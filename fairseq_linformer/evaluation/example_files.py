@@ -17,7 +17,7 @@ from ..task_data.task_rows import LINE_BREAKS
 from ..task_data.tasks import TASKS
 
 FORMATS = {".tsv": "tsv", ".jsonl": "jsonl", ".json": "jsonl", ".txt": "text"}
-"""By suffix of the file name."""
+"""Formats by suffix of the file name."""
 STDIN = "-"
 _COLUMNS = {(tuple(task.tsv.texts), task.tsv.label) for task in TASKS.values() if task.tsv and task.tsv.header}
 _KNOWN = sorted({(("text",), "label"), *_COLUMNS}, key=lambda known: (-len(known[0]), known))
@@ -91,7 +91,7 @@ def _infer_kind(path: str) -> str:
         return "text"
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
-        raise ValueError(f"{path} must end in one of {', '.join(FORMATS)}, or set --format")
+        raise ValueError(f"{path} must end in one of {', '.join(FORMATS)}; set --format for other names")
     return FORMATS[suffix]
 
 
@@ -164,7 +164,7 @@ def _tsv(name: str, lines: Iterator[NumberedLine]) -> Iterator[NumberedRow]:
     for location, line in lines:
         fields = line.split("\t")
         if len(fields) != len(header):
-            raise ValueError(f"{location} must have {len(header)} columns, as the header, got {len(fields)}")
+            raise ValueError(f"{location} must have {len(header)} columns, like the header, got {len(fields)}")
         yield location, dict(zip(header, fields))
 
 

@@ -1,4 +1,4 @@
-"""A folder that ``convert to-onnx`` wrote as a classifier, through ``onnxruntime``.
+"""A classifier in a folder of ``convert to-onnx``, run by ``onnxruntime``.
 
 B rows, C classes (1 for regression)
 """

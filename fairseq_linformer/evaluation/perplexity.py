@@ -70,7 +70,7 @@ def compute_perplexity(
     n = max_positions(state["model"])
     positions = n if positions is None else positions
     if not 2 <= positions <= n:
-        raise ValueError(f"positions must be between 2 and the model's {n}, got {positions}")
+        raise ValueError(f"--tokens-per-sample must be between 2 and the model's n ({n}), got {positions}")
     if max_tokens < 1:
         raise ValueError(f"--max-tokens must be at least 1, got {max_tokens}")
     if not 0 <= seed < 1 << 32:
@@ -81,7 +81,7 @@ def compute_perplexity(
     check_dictionary(
         data / DICTIONARY, vocab_size, checkpoint, "it must be in the data folder", same_as=[model_dictionary]
     )
-    open_dataset(data / split)
+    open_dataset(data / split)  # raises if it is missing or damaged
     model = build_model(state).to(device).eval()
     config = MaskedLMConfig(data=str(data), tokens_per_sample=positions, mask_prob=mask_prob, seed=seed)
     task = MaskedLMTask.setup_task(OmegaConf.structured(config))

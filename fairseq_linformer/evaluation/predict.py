@@ -13,9 +13,9 @@ from torch import Tensor
 from ..progress import Progress
 from .encoded_rows import EncodedRow, split_rows
 
-WINDOW = 8192
-WINDOW_TOKENS = 512 * WINDOW
-"""Rows are sorted by length in windows that end at WINDOW rows, or at the row that reaches WINDOW_TOKENS tokens."""
+SORTED_ROWS = 8192
+SORTED_TOKENS = 512 * SORTED_ROWS
+"""Rows are sorted by length in chunks of SORTED_ROWS rows, or fewer that have SORTED_TOKENS tokens."""
 MAX_TOKENS, BATCH_SIZE = 8192, 256
 
 
@@ -56,17 +56,17 @@ def predict(
     """
     check_batch_limits(max_tokens, batch_size)
     with Progress("evaluating", total, "rows") as progress:
-        for window in split_rows(rows, WINDOW, WINDOW_TOKENS, lambda row: len(row.encoded["input_ids"])):
-            lengths = [len(row.encoded["input_ids"]) for row in window]
+        for chunk in split_rows(rows, SORTED_ROWS, SORTED_TOKENS, lambda row: len(row.encoded["input_ids"])):
+            lengths = [len(row.encoded["input_ids"]) for row in chunk]
             logits_of: dict[int, Tensor] = {}
             for batch in batch_by_length(lengths, max_tokens, batch_size):
                 start = time.perf_counter()
-                logits_of.update(zip(batch, classifier.logits([window[i].encoded for i in batch])))
+                logits_of.update(zip(batch, classifier.logits([chunk[i].encoded for i in batch])))
                 throughput.seconds += time.perf_counter() - start
                 throughput.rows += len(batch)
                 throughput.tokens += sum(lengths[i] for i in batch)
                 progress.add(len(batch))
-            for i, row in enumerate(window):
+            for i, row in enumerate(chunk):
                 if not bool(torch.isfinite(logits_of[i]).all()):
                     raise ValueError(
                         f"{row.location}: logits must be finite, got {logits_of[i].tolist()}; the weights are damaged"

@@ -21,7 +21,8 @@ class StridedClassifier:
     """A classifier of documents of any length, one per row; those of up to n tokens have the logits of ``classifier``.
 
     Args:
-        classifier: a ``FairseqClassifier``, ``TransformersClassifier`` or ``OnnxClassifier``; other attributes are its.
+        classifier: a ``FairseqClassifier``, ``TransformersClassifier`` or ``OnnxClassifier``, whose other
+            attributes this one has.
         stride: tokens between the starts of windows.
         max_tokens: maximum number of tokens of the windows in a batch.
 

@@ -14,7 +14,7 @@ from ..errors import silence_transformers
 from .classifier import Encoding
 
 MIN_POSITIONS = 5
-"""<s>, a token, the two separators of a pair, a token."""
+"""The shortest pair of RoBERTa: <s> a </s></s> b, and of BERT: [CLS] a [SEP] b [SEP]."""
 
 
 class TransformersClassifier:
@@ -34,7 +34,7 @@ class TransformersClassifier:
     def __init__(self, name: str, device: str = "cpu", max_positions: int | None = None):
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        from .. import huggingface  # noqa: F401  AutoModel then knows a Linformer
+        from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
 
         silence_transformers()
         self.path, self.device = Path(name), torch.device(device)

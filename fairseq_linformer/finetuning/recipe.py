@@ -95,7 +95,7 @@ class Recipe:
         """
         return f"lr{self.lr!r}-batch{self.batch_size}-seed{self.seed}"
 
-    def num_updates(self, rows: int) -> tuple[int, int]:
+    def count_updates(self, rows: int) -> tuple[int, int]:
         """Total and warmup updates for a training set of ``rows``."""
         total = math.ceil(rows / self.batch_size) * self.epochs
         return total, round(WARMUP * total)
@@ -111,7 +111,7 @@ class Recipe:
             rows: number of rows of the training set; None to read it from ``data``.
         """
         rows = len(open_dataset(Path(data) / "input0" / "train")) if rows is None else rows
-        updates, warmup = self.num_updates(rows)
+        updates, warmup = self.count_updates(rows)
         return [
             f"+task={task.name}",
             f"common.seed={self.seed}",

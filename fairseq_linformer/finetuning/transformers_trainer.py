@@ -167,7 +167,7 @@ def _train(
     default = min(MAX_POSITIONS, resolve_max_positions(model.config, tokenizer))
     n = resolve_max_positions(model.config, tokenizer, default if max_positions is None else max_positions)
     train, valid = (_encode(task, tokenizer, examples[split], n) for split in ("train", "valid"))
-    updates, warmup = recipe.num_updates(len(train))
+    updates, warmup = recipe.count_updates(len(train))
     arguments = transformers.TrainingArguments(
         str(folder / TRAINER),
         seed=recipe.seed,

@@ -21,7 +21,7 @@ _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, zlib.erro
 def find_damage(path: Path) -> str | None:
     """Describe the damage of a checkpoint; None if it is intact.
 
-    An intact one is read once. Without a checksum next to it, the CRCs of its zip entries are checked.
+    An intact file is read only once. Without a checksum next to it, the CRCs of its zip entries are checked.
 
     Raises:
         OSError: it cannot be read.
@@ -111,8 +111,8 @@ def restore_last(folder: Path) -> list[str]:
     if intact is None:
         return ["no checkpoint yet; training starts at update 0"]
     needed = 2 * intact.stat().st_size
-    if shutil.disk_usage(folder).free < needed:
-        raise ValueError(f"{folder} needs {needed:,} bytes of free disk space, for two checkpoints")
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise ValueError(f"{folder} needs {needed:,} bytes of free disk space, for two checkpoints, got {free:,}")
     last = folder / LAST
     if intact != last:
         unfinished = folder / f"{LAST}{checksums.UNFINISHED}"

@@ -1,7 +1,7 @@
 """A checksum next to each checkpoint of a run: ``checkpoint_last.pt.sha256``, in the format of sha256sum.
 
-The bytes are hashed while they are written. A checkpoint without a checksum is one of an earlier version or of fairseq
-alone, or its process died before writing the checksum; a checkpoint never has that of its predecessor.
+The bytes are hashed while they are written. A checkpoint has no checksum if an earlier version or plain fairseq wrote
+it, or if the process died before writing it. It never has that of its predecessor.
 """
 
 import hashlib

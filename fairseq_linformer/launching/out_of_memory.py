@@ -22,7 +22,7 @@ class OutOfMemory(RuntimeError):
 
 
 def end_when_out_of_memory(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step``."""
+    """Wrap ``Trainer.train_step`` to raise ``OutOfMemory`` instead of skipping the batch."""
 
     @wraps(train_step)
     def wrapped(trainer: Any, samples: Sequence[Any], raise_oom: bool = False) -> Any:
@@ -37,7 +37,7 @@ def end_when_out_of_memory(train_step: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _explain(trainer: Any, samples: Sequence[Any], error: str) -> str:
-    """What was requested for which batch, what fits, and which options help."""
+    """The message: the allocation that failed, its batch, what the planner expects to fit, and which options help."""
     found = _REQUEST.search(error)
     request = f"allocating {found[1]} failed" if found else "an allocation failed"
     shapes = [
@@ -60,6 +60,7 @@ def _describe_plan(trainer: Any) -> str:
     if not trainer.cuda:
         return ""
     device = torch.cuda.get_device_properties(trainer.device)
+    # Only its memory matters here.
     gpu = replace(next(iter(GPUS.values())), name=device.name, memory=device.total_memory / GIB)
     try:
         run = build_run(trainer.cfg)

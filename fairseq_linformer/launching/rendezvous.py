@@ -1,4 +1,4 @@
-"""The processes of a job meet at a key-value store at MASTER_ADDR, which listens on that address alone.
+"""The processes of a job meet at a key-value store at MASTER_ADDR, which listens only on that address.
 
     python -m fairseq_linformer.launching.rendezvous --nnodes 1 --nproc-per-node 2 ...    # torchrun, with that store
 
@@ -31,10 +31,10 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> Store:
             names them.
     """
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    is_server = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     minutes = f"within {timeout.total_seconds() / 60:g} minutes"
     try:
-        store = open_store(address, port, world_size, serves, timeout)
+        store = open_store(address, port, world_size, is_server, timeout)
     except RuntimeError as error:  # DistNetworkError
         reason = str(error).splitlines()[0]
         raise ConnectionError(f"rank {rank} cannot reach rank 0 at {address}:{port} {minutes}: {reason}") from None
@@ -55,16 +55,18 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> Store:
 
 
 def open_store(
-    address: str, port: int, world_size: int, serves: bool, timeout: timedelta, multi_tenant: bool = False
+    address: str, port: int, world_size: int, is_server: bool, timeout: timedelta, multi_tenant: bool = False
 ) -> Store:
-    """Connect to the store at ``address``; if ``serves``, start it there, on no other address of this node.
+    """Connect to the store at ``address``; if ``is_server``, start it there, on no other address of this node.
 
-    It listens on all addresses if the node cannot listen on this one, or if its own name is that of the loopback device
-    and the job has several nodes: a warning says so.
+    It listens on all addresses, and logs a warning, if the node cannot listen on this one, or if the address is that of
+    the loopback device although the job has several nodes.
     """
-    listener = _listen(address, port) if serves else None
+    listener = _listen(address, port) if is_server else None
     if listener is None:
-        return TCPStore(address, port, world_size, serves, timeout, wait_for_workers=False, multi_tenant=multi_tenant)
+        return TCPStore(
+            address, port, world_size, is_server, timeout, wait_for_workers=False, multi_tenant=multi_tenant
+        )
     return TCPStore(
         address,
         listener.getsockname()[1],
@@ -80,7 +82,7 @@ def _listen(address: str, port: int) -> socket.socket | None:
     try:
         family, _, _, _, target = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         if ipaddress.ip_address(target[0]).is_loopback and _has_several_nodes():
-            raise OSError(f"on this node it is {target[0]}")
+            raise OSError(f"it resolves to {target[0]} on this node")
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(target)

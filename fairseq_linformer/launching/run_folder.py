@@ -67,7 +67,7 @@ def create_or_resume(training: TrainingJob) -> list[str]:
         Lines for the log.
 
     Raises:
-        ValueError, OSError: as ``check_run``; or the folder cannot be written.
+        ValueError, OSError: as ``is_new``, ``lock_folder`` and ``restore_last``; or the folder cannot be written.
     """
     if is_new(training):
         with open_atomic(training.folder / CONFIG) as file:

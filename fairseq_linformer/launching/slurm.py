@@ -46,9 +46,9 @@ def submit(options: argparse.Namespace, sbatch_options: Sequence[str]) -> str:
     training = build_training_job(options, options.nodes * options.ntasks_per_node)
     checks = [f"{training.folder}: {line}" for line in check_run(training)]
     logs = training.folder / LOGS
-    job = [*sbatch_options, f"--job-name={training.folder.name}", f"--output={logs}/%j.txt"]
+    job_options = [*sbatch_options, f"--job-name={training.folder.name}", f"--output={logs}/%j.txt"]
     arguments = [f"--name={training.name}", f"--config={options.config}"]
-    return _sbatch(options, job, arguments, checks, lambda: logs.mkdir(parents=True, exist_ok=True))
+    return _sbatch(options, job_options, arguments, checks, lambda: logs.mkdir(parents=True, exist_ok=True))
 
 
 def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_options: Sequence[str]) -> str:
@@ -89,14 +89,18 @@ def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_o
     folder = Path(options.runs).absolute() / "arrays"
     # A new file each time: queued members of an earlier array still need theirs.
     list_file = folder / f"{options.array}-{secrets.token_hex(4)}.txt"
-    job = [
+    job_options = [
         *sbatch_options,
         f"--job-name={options.array}",
         f"--array=0-{len(incomplete) - 1}",
         f"--output={folder}/{options.array}-%A_%a.txt",
     ]
     return _sbatch(
-        options, job, [f"--list={list_file}"], checks, lambda: write_lines(list_file, map(shlex.join, incomplete))
+        options,
+        job_options,
+        [f"--list={list_file}"],
+        checks,
+        lambda: write_lines(list_file, map(shlex.join, incomplete)),
     )
 
 
@@ -114,7 +118,7 @@ def _check_options(options: argparse.Namespace, sbatch_options: Sequence[str]) -
 
 def _sbatch(
     options: argparse.Namespace,
-    job: Sequence[str],
+    job_options: Sequence[str],
     arguments: Sequence[str],
     checks: Sequence[str],
     write_files: Callable[[], None],
@@ -122,7 +126,7 @@ def _sbatch(
     """Write the files of the job and submit it, unless this is a dry run.
 
     Args:
-        job: options of sbatch.
+        job_options: options of sbatch.
         arguments: arguments of the script.
         checks: lines to print before the command.
     """
@@ -134,7 +138,7 @@ def _sbatch(
         f"--nodes={options.nodes}",
         f"--ntasks-per-node={options.ntasks_per_node}",
         f"--gpus-per-node={gpus}",
-        *job,
+        *job_options,
         str(SCRIPT),
         *arguments,
         f"--device={options.device}",

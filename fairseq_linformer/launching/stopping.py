@@ -1,9 +1,9 @@
 """Graceful stops: on a signal, a job finishes its update, saves a checkpoint and exits, so that it can be requeued.
 
-Slurm sends USR1 minutes before the time limit (``--signal``) and TERM on preemption, a closed terminal HUP; torchrun
-forwards TERM, INT and HUP.
-Signals can reach processes during different updates, so the processes agree after each update. They exit with status 0,
-because Slurm kills all processes when one exits with another status; ``RUN/stopped`` marks unfinished training.
+Slurm sends USR1 minutes before the time limit (``--signal``) and TERM on preemption; a closed terminal sends HUP;
+torchrun forwards TERM, INT and HUP. Signals can reach processes during different updates, so the processes agree after
+each update. They exit with status 0, because Slurm kills all processes when one exits with another status;
+``RUN/stopped`` marks unfinished training.
 """
 
 import logging

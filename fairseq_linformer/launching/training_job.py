@@ -79,14 +79,15 @@ _AT_LEAST = {
 # Files that a task needs, and the argument of `prepare` that writes them.
 _DATA_FILES = {
     "masked_lm": (("dict.txt", "train.idx", "train.bin"), "pretraining"),
-    "sentence_prediction": (("input0/dict.txt", "input0/train.idx", "input0/train.bin"), "sst-2"),
+    "sentence_prediction": (("input0/dict.txt", "input0/train.idx", "input0/train.bin"), "TASK"),
 }
 _FOLDER = re.compile(r"[\w.,=+@/ -]+")
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """
+    """A training job; its configuration is checked when it is first read.
+
     Attributes:
         config: YAML for fairseq-hydra-train; may be an override of the ``base.yaml`` in a parent folder.
         overrides: hydra overrides; paths may be relative to the current folder.
@@ -144,7 +145,7 @@ class TrainingJob:
         }
 
     def _device_overrides(self) -> dict[str, Any]:
-        """``DEVICES``; sharding also works on CPUs."""
+        """Those of ``DEVICES``, except that fully sharded training, which works on CPUs too, keeps its backend."""
         option = "distributed_training.ddp_backend"
         is_sharded = OmegaConf.select(self.requested_cfg, option) == SHARDED
         return {**DEVICES[self.device], **({option: SHARDED} if is_sharded else {})}

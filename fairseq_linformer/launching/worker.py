@@ -42,7 +42,7 @@ from .stopping import StopRequest, stop_after_update
 logger = logging.getLogger(__name__)
 _LOST_CONNECTION = re.compile(r"gloo|nccl|Connection (closed|reset)|Broken pipe|peer|rendezvous", re.IGNORECASE)
 _LOADER_SECONDS = 5.0
-"""Patience with a killed data loader, which cannot end while it waits for a file system that hangs."""
+"""Seconds to wait for a killed data loader, which cannot end while a file system hangs."""
 _DELAY_SECONDS = 5.0
 """Delay of a process that failed because it lost another one, so that Slurm reports the other as the first to fail."""
 

@@ -46,6 +46,8 @@ CONFIG = CONFIGS / "distill" / "base.yaml"
 START, TEACHER, ORIGIN, LOG = "start.pt", "teacher", "origin.json", "distillation.txt"
 BEFORE, REPORT = "before.json", "report.json"
 RUN = "run"
+TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
+"""Options that have no effect without updates."""
 _EARLIER_DEFAULTS = {"amp": False, "short_seq_prob": 0.0, "projection_init": "staggered", "measure_at": []}
 """Options that the origin of an earlier version may lack."""
 WARMUP = 0.05
@@ -56,7 +58,7 @@ SHORT_SEQ_PROB = 0.5
 
 @dataclass(frozen=True)
 class Linearization:
-    """What to convert, on which text, and how long to train.
+    """Options of ``linearize``: source, text, Linformer and training.
 
     Attributes:
         source: name on the hub, folder of ``transformers``, or fairseq checkpoint of a RoBERTa.
@@ -70,8 +72,8 @@ class Linearization:
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
-        measure_at: updates after which the share is measured too, in rising order and multiples of the first; a
-            checkpoint is kept at every multiple.
+        measure_at: updates after which the share is measured too, ascending multiples of the first; a checkpoint is
+            kept at each multiple.
 
     Raises:
         ValueError: a value is out of range.
@@ -95,7 +97,9 @@ class Linearization:
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
         if list(self.measure_at) != sorted({u for u in self.measure_at if 0 < u < self.max_update}):
-            raise ValueError(f"measure_at must rise between 1 and max_update - 1, got {self.measure_at}")
+            raise ValueError(
+                f"measure_at must be ascending and between 1 and {self.max_update - 1}, got {self.measure_at}"
+            )
         if any(update % self.measure_at[0] for update in self.measure_at):
             raise ValueError(f"measure_at must be multiples of its first update, got {self.measure_at}")
         if not 0 < self.lr < math.inf:
@@ -148,7 +152,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     report = {
         "source": Path(options.source).name,
         "teacher_sha256": sha256(teacher),
-        "options": _values(options),
+        "options": _stored_options(options),
         "tokens_at_most": options.max_update * options.batch_size * n,
         "variance_before": before,
         **({"variance_at": {str(u): measure_survival(teacher, at[u], options.text, n) for u in at}} if at else {}),
@@ -205,7 +209,7 @@ def _prepare(options: Linearization, out: Path) -> Path:
     check_can_be_written(out)
     check_new_folder(out)
     if options.max_update:
-        _run_folder(options, out)
+        _training_folder(options, out)  # checks its name
     for split in ("train", "valid"):
         open_dataset(Path(options.text) / split)
     torch.manual_seed(options.seed)
@@ -234,17 +238,18 @@ def _prepare(options: Linearization, out: Path) -> Path:
 
 
 def _find_teacher(options: Linearization, out: Path) -> Path:
-    """A fairseq checkpoint is its own teacher."""
+    """The teacher: the source if it is a fairseq checkpoint, else the checkpoint converted from it in OUT."""
     return Path(options.source).absolute() if is_fairseq_checkpoint(options.source) else out / TEACHER / MODEL
 
 
-def _run_folder(options: Linearization, out: Path) -> Path:
-    """The folder of the training; ValueError if ``TrainingJob`` does not allow its name."""
+def _training_folder(options: Linearization, out: Path) -> Path:
+    """The run folder of the training; ValueError if ``TrainingJob`` does not allow its name."""
     return TrainingJob(str(CONFIG), (), 1, options.device, str(out), RUN).folder
 
 
 def _shorten(checkpoint: dict[str, Any], options: Linearization) -> dict[str, Any]:
-    """Resize a teacher to the ``max_positions`` of its student; ValueError if it has fewer, which would be made up."""
+    """Resize a teacher to the ``max_positions`` of its student; ValueError if it has fewer, because it has not
+    learned more."""
     own, n = checkpoint["cfg"]["model"].max_positions, options.model.get("max_positions")
     if n is None:
         return checkpoint
@@ -273,11 +278,11 @@ def _describe_origin(options: Linearization) -> dict[str, Any]:
     weights = sha256(options.source) if is_checkpoint else hash_weights(options.source)
     files = [Path(options.text) / name for name in (DICTIONARY, "train.idx", "train.bin")]
     text = {path.name: sha256(path) for path in files if path.is_file() and path.stat().st_size <= MAX_HASHED_BYTES}
-    values: dict[str, Any] = json.loads(json.dumps({**_values(options), "source": weights, "text": text}))
+    values: dict[str, Any] = json.loads(json.dumps({**_stored_options(options), "source": weights, "text": text}))
     return values
 
 
-def _values(options: Linearization) -> dict[str, Any]:
+def _stored_options(options: Linearization) -> dict[str, Any]:
     values = {key: value for key, value in asdict(options).items() if key not in ("source", "text")}
     model = {key: value for key, value in options.model.items() if key != "projection_init"}
     return {**values, "model": model, "projection_init": converted_init(options.model)}
@@ -295,7 +300,7 @@ def _check_origin(options: Linearization, out: Path) -> None:
         raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
     elif "teacher_sha256" in stored:  # not in earlier versions
         current["teacher_sha256"] = sha256(teacher)
-    for key in sorted({*stored, *current}):
+    for key in sorted({*stored, *current} - {*([] if options.max_update else TRAINING_OPTIONS)}):
         if stored.get(key) != current.get(key):
             raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {current.get(key)}; choose another OUT")
 

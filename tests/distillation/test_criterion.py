@@ -305,7 +305,7 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
         (dict(temperature=0), "temperature must be above 0, got 0"),
         (dict(hidden_weight=0, logits_weight=0, task_weight=0), "got 0 for all"),
         (dict(unmasked=True), "must be 0 with unmasked"),
-        (dict(temperature=2.0, logits_weight=0), "temperature must be 1 without"),
+        (dict(temperature=2.0, logits_weight=0), "temperature must be 1 if"),
         (dict(short_seq_prob=1), r"short_seq_prob must be in \[0, 1\), got 1"),
         (dict(short_seq_prob=0.5), "short_seq_prob must be 0 without unmasked"),
         (dict(regression_target=True), "regression_target must be False with masked_lm"),

@@ -26,7 +26,7 @@ def rows(lengths):
 @pytest.mark.parametrize("window", [3, 100])
 @pytest.mark.parametrize("max_tokens, batch_size", [(1, 1), (12, 3), (1000, 100)])
 def test_results_are_in_the_order_of_the_rows(window, max_tokens, batch_size, monkeypatch):
-    monkeypatch.setattr(predict, "WINDOW", window)
+    monkeypatch.setattr(predict, "SORTED_ROWS", window)
     lengths, model, throughput = [5, 1, 9, 2, 2, 7, 30, 1], SumModel(), predict.Throughput()
     results = list(predict.predict(model, iter(rows(lengths)), throughput, max_tokens, batch_size))
     assert [row.location for row, _ in results] == [f"data:{i}" for i in range(8)]
@@ -38,7 +38,7 @@ def test_results_are_in_the_order_of_the_rows(window, max_tokens, batch_size, mo
 
 def test_long_rows_are_few_in_memory(monkeypatch):
     """Rows are read while those before them are still few tokens, whatever the number of rows."""
-    monkeypatch.setattr(predict, "WINDOW_TOKENS", 10)
+    monkeypatch.setattr(predict, "SORTED_TOKENS", 10)
     read, yielded = 0, 0
 
     def count(rows):

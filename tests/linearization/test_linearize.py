@@ -42,11 +42,16 @@ def run(source, out, text, *options):
     main(["linearize", str(source), str(out), "--text", str(text), *SHAPE, "--batch-size", "4", *map(str, options)])
 
 
+def convert(source, out, text, *options):
+    """Without training."""
+    main(["linearize", str(source), str(out), "--text", str(text), *SHAPE, "--max-update", "0", *map(str, options)])
+
+
 @pytest.mark.slow
 def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
     out = tmp_path / "out"
     options = ["--max-update", 60, "--lr", 0.002, "--projection-init", "normal"]
-    run(encoder, out, text, *options, "--minutes", 0)
+    run(encoder, out, text, *options, "--minutes", 1e-9)
     assert "rerun to resume" in capsys.readouterr().out and not (out / "model.pt").exists()
     run(encoder, out, text, *options)
     printed = capsys.readouterr().out
@@ -82,13 +87,13 @@ def test_mixed_precision(encoder, text, tmp_path):
 
 
 def test_conversion_only(encoder, text, tmp_path):
-    run(encoder, tmp_path / "a", text, "--max-update", 0)
+    convert(encoder, tmp_path / "a", text)
     report = json.loads((tmp_path / "a" / "report.json").read_text())
     start, teacher = (tmp_path / "a" / name for name in ("start.pt", "teacher/model.pt"))
     assert report["variance_after"] == pytest.approx(measure_survival(teacher, start, text, 16))
     assert (report["options"]["projection_init"], report["options"]["short_seq_prob"]) == ("graded", 0.5)
     assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
-    run(encoder, tmp_path / "b", text, "--max-update", 0, "--projected-dim", 16)  # k = n
+    convert(encoder, tmp_path / "b", text, "--projected-dim", 16)  # k = n
     same = json.loads((tmp_path / "b" / "report.json").read_text())["variance_before"]
     assert same == pytest.approx([1, 1], abs=1e-6)
 
@@ -103,7 +108,7 @@ def test_conversion_only(encoder, text, tmp_path):
 )
 def test_options_of_the_model(options, encoder, text, tmp_path):
     flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
-    run(encoder, tmp_path / "out", text, "--max-update", 0, *flags)
+    convert(encoder, tmp_path / "out", text, *flags)
     model = get_cfg_section(read_checkpoint(tmp_path / "out" / "model.pt"), "model")
     assert {name: model[name] for name in options} == options
     report = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -112,7 +117,7 @@ def test_options_of_the_model(options, encoder, text, tmp_path):
 
 def test_length_of_blocks(encoder, text, tmp_path):
     out = tmp_path / "out"
-    run(encoder, out, text, "--max-update", 0, "--tokens-per-sample", 8)
+    convert(encoder, out, text, "--tokens-per-sample", 8)
     report = json.loads((out / "report.json").read_text())
     expected = {n: measure_survival(out / "teacher" / "model.pt", out / "start.pt", text, n) for n in (8, 16)}
     assert report["variance_before"] == pytest.approx(expected[8]) != pytest.approx(expected[16])
@@ -164,10 +169,10 @@ def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
     with pytest.raises(SystemExit, match="must be that of the teacher"):
         run(encoder, tmp_path / "other", mlm_data)
     assert not (tmp_path / "other").exists()
-    run(encoder, tmp_path / "done", text, "--max-update", 0)
+    convert(encoder, tmp_path / "done", text)
     other = save_encoder(tmp_path / "bert", "bert", True)
     with pytest.raises(SystemExit, match="source of .*done must be"):
-        run(other, tmp_path / "done", text, "--max-update", 0)
+        convert(other, tmp_path / "done", text)
     damaged = tmp_path / "damaged"
     shutil.copytree(text, damaged)
     (damaged / "valid.bin").write_bytes(b"")
@@ -187,10 +192,9 @@ def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
 
 def test_the_seed_determines_all_new_parameters(encoder, text, tmp_path):
     """The encoder has no head of masked language modeling, so the teacher gets a new one."""
-    options = ["--max-update", 0, "--projection-init", "normal"]
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         torch.seed()
-        run(encoder, tmp_path / name, text, *options, "--seed", seed)
+        convert(encoder, tmp_path / name, text, "--projection-init", "normal", "--seed", seed)
     a, b, c = (read_checkpoint(tmp_path / name / "model.pt")["model"] for name in "abc")
     assert all(torch.equal(a[key], b[key]) for key in a)
     assert {key for key in a if not torch.equal(a[key], c[key])} >= {"encoder.lm_head.dense.weight"}
@@ -200,21 +204,21 @@ def test_the_seed_determines_all_new_parameters(encoder, text, tmp_path):
 def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     source, out = tmp_path / "encoder", tmp_path / "out"
     shutil.copytree(encoder, source)
-    run(source, out, text, "--max-update", 0)
+    convert(source, out, text)
     with pytest.raises(SystemExit, match="--text must be a folder .*nowhere"):
-        run(source, out, tmp_path / "nowhere", "--max-update", 0)
+        convert(source, out, tmp_path / "nowhere")
     shutil.rmtree(source)
     with pytest.raises(SystemExit, match="encoder is not a folder, nor a name on the hub"):
-        run(source, out, text, "--max-update", 0)
+        convert(source, out, text)
     (out / "report.json").unlink()
     before = json.loads((out / "before.json").read_text())["shares"]
     with monkeypatch.context() as patch:  # what was measured before is not measured again
         patch.setattr(linearization, "measure_survival", None)
-        run(encoder, out, text, "--max-update", 0)
+        convert(encoder, out, text)
     assert json.loads((out / "report.json").read_text())["variance_before"] == before
     (out / "before.json").write_text(json.dumps({"valid": "another", "n": 16, "shares": [0.5]}))
     (out / "report.json").unlink()
-    run(encoder, out, text, "--max-update", 0)
+    convert(encoder, out, text)
     assert json.loads((out / "report.json").read_text())["variance_before"] == before
     (out / "report.json").unlink()
     teacher = out / "teacher" / "model.pt"
@@ -223,10 +227,10 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     teacher.unlink()
     write_checkpoint(checkpoint, teacher)
     with pytest.raises(SystemExit, match="teacher_sha256 of .*out must be"):
-        run(encoder, out, text, "--max-update", 0)
+        convert(encoder, out, text)
     teacher.unlink()
     with pytest.raises(SystemExit, match="the teacher .*model.pt is missing; restore it, or choose another OUT"):
-        run(encoder, out, text, "--max-update", 0)
+        convert(encoder, out, text)
 
 
 @pytest.mark.parametrize(
@@ -243,10 +247,10 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
 )
 def test_a_report_of_other_inputs_is_rejected(damage, named, encoder, text, tmp_path):
     text = shutil.copytree(text.parent, tmp_path / "text") / text.name
-    run(encoder, tmp_path / "out", text, "--max-update", 0)
+    convert(encoder, tmp_path / "out", text)
     damage(tmp_path / "out", text)
     with pytest.raises(SystemExit, match=named):
-        run(encoder, tmp_path / "out", text, "--max-update", 0)
+        convert(encoder, tmp_path / "out", text)
 
 
 def test_a_made_up_teacher_is_rejected(encoder, text, tmp_path):
@@ -277,7 +281,7 @@ def test_a_student_of_another_shape_is_rejected(encoder, text, tmp_path):
 
 def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
     from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
-    run(tmp_path / "t" / "model.pt", tmp_path / "out", text, "--max-update", 0)
+    convert(tmp_path / "t" / "model.pt", tmp_path / "out", text)
     assert not (tmp_path / "out" / "teacher").exists()
     state = read_checkpoint(tmp_path / "out" / "model.pt")["model"]
     teacher = read_checkpoint(tmp_path / "t" / "model.pt")["model"]
@@ -286,15 +290,17 @@ def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
 
 def test_a_run_of_an_earlier_version_resumes_with_its_options(encoder, text, tmp_path):
     """Its origin lacks options that are younger."""
-    out, options = tmp_path / "out", ["--max-update", 0, "--projection-init", "staggered", "--short-seq-prob", 0]
-    run(encoder, out, text, *options)
+    out, options = tmp_path / "out", ["--projection-init", "staggered"]
+    convert(encoder, out, text, *options)
     origin = json.loads((out / "origin.json").read_text())
     younger = ("projection_init", "short_seq_prob", "measure_at", "teacher_sha256")
     earlier = {key: value for key, value in origin.items() if key not in younger}
     del earlier["text"]["train.bin"]
     (out / "origin.json").write_text(json.dumps(earlier))
-    run(encoder, out, text, *options)
+    convert(encoder, out, text, *options)
     with pytest.raises(SystemExit, match="projection_init of .* must be staggered, got graded"):
-        run(encoder, out, text, "--max-update", 0, "--short-seq-prob", 0)
+        convert(encoder, out, text)
+    (out / "report.json").unlink()
+    (out / "origin.json").write_text(json.dumps({**earlier, "max_update": 3, "batch_size": 4}))
     with pytest.raises(SystemExit, match="short_seq_prob of .* must be 0.0, got 0.5"):
-        run(encoder, out, text, *options[:-2])
+        run(encoder, out, text, *options, "--max-update", 3)
