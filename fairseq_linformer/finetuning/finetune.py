@@ -17,7 +17,7 @@ from ..launching.training_job import TrainingJob, check_buildable
 from ..task_data.tasks import Task
 from . import single_run
 from .data import DataOptions, describe_data, prepare_data
-from .initial_checkpoint import InitialCheckpoint, open_checkpoint
+from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .recipe import CONFIG, Recipe, check_overrides, run_names
 
 
@@ -50,9 +50,9 @@ class FinetuningJob:
     data_options: DataOptions = DataOptions()
 
     def prepare(self, dry_run: bool = False) -> InitialCheckpoint:
-        """Open the checkpoint and prepare the data. Raises as ``open_checkpoint`` and ``prepare_data``."""
+        """Open the checkpoint and prepare the data. Raises as ``open_initial_checkpoint`` and ``prepare_data``."""
         check_run_name(self.name, self.runs)
-        checkpoint = open_checkpoint(self.checkpoint, self.runs, self.max_positions, dry_run)
+        checkpoint = open_initial_checkpoint(self.checkpoint, self.runs, self.max_positions, dry_run)
         if not is_prepared(self.data):  # which may take an hour
             self._check_overrides(checkpoint)
         print(prepare_data(self.task, Path(self.data), checkpoint, self.data_options), file=sys.stderr)

@@ -58,7 +58,7 @@ class InitialCheckpoint:
         check_dictionary(path, self.vocab_size, self.original, "prepare the data again", same_as=same_as)
 
 
-def open_checkpoint(checkpoint, runs, n: int | None = None, dry_run: bool = False) -> InitialCheckpoint:
+def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: bool = False) -> InitialCheckpoint:
     """Read a checkpoint. If it must be converted or resized, the new one is stored in ``RUNS/starts`` and reused.
 
     Args:
@@ -80,7 +80,7 @@ def open_checkpoint(checkpoint, runs, n: int | None = None, dry_run: bool = Fals
 
 @lru_cache
 def _open_version(original: Path, runs: Path, n: int | None, dry_run: bool, version: Any) -> InitialCheckpoint:
-    """``open_checkpoint``, cached by size and date of the file, because all runs of a grid open the same one."""
+    """``open_initial_checkpoint``, cached by size and date of the file: all runs of a grid open the same one."""
     content, digest = read_checkpoint(original), sha256(original)
     data, path = from_authors(content), original
     if n is not None and n != max_positions(upgrade_names(data["model"])):

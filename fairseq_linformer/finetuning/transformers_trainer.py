@@ -61,19 +61,20 @@ def finetune_transformers(
         max_positions: n, to which rows are truncated; None for 512, or the model's n if that is less.
 
     Raises:
-        ValueError: model or task cannot be loaded, a folder has another recipe, model or data, ``device`` is cuda
-            without exactly one GPU, or loss or gradients are non-finite.
+        ValueError: model or task cannot be loaded, a folder has another recipe, model or data, an untrained run
+            would not have exactly one GPU, or loss or gradients are non-finite.
     """
     check_run_name(run_name, runs)
-    if device == "cuda" and torch.cuda.device_count() != 1:
+    folders = [Path(runs, folder) for folder in run_names(run_name, recipes)]
+    are_trained = all((folder / RESULT).exists() or (folder / BEST).exists() for folder in folders)
+    if not are_trained and device == "cuda" and torch.cuda.device_count() != 1:
         # With several GPUs the Trainer would train a batch on each.
         raise ValueError(
             f"--device cuda needs exactly one visible GPU, got {torch.cuda.device_count()}; set CUDA_VISIBLE_DEVICES "
             "or use --device cpu"
         )
-    folders = [Path(runs, folder) for folder in run_names(run_name, recipes)]
     silence_transformers()
-    if not all((folder / RESULT).exists() or (folder / BEST).exists() for folder in folders):
+    if not are_trained:
         _load(task, name)  # before the task, which may be downloaded
     examples = _read_examples(task, source) if Path(source).exists() else {}
     data: dict[str, Any] = {"model": name, "task": task.name, "source": source, "max_positions": max_positions}

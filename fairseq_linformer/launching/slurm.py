@@ -40,11 +40,13 @@ def submit(options: argparse.Namespace, sbatch_options: Sequence[str]) -> str:
         The checks, the command and sbatch's answer.
 
     Raises:
-        ValueError: the job would fail, or sbatch rejects it.
+        ValueError: the job would fail, its training is complete, or sbatch rejects it.
     """
     _check_options(options, sbatch_options)
     training = build_training_job(options, options.nodes * options.ntasks_per_node)
     checks = [f"{training.folder}: {line}" for line in check_run(training)]
+    if (training.folder / DONE).exists():
+        raise ValueError(f"nothing to submit: {training.folder} is trained")
     logs = training.folder / LOGS
     job_options = [*sbatch_options, f"--job-name={training.folder.name}", f"--output={logs}/%j.txt"]
     arguments = [f"--name={training.name}", f"--config={options.config}"]

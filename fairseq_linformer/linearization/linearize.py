@@ -32,7 +32,7 @@ from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
 from ..files import check_can_be_written, check_new_folder, new_folder, read_json, sha256, write_lines
-from ..finetuning.initial_checkpoint import open_checkpoint
+from ..finetuning.initial_checkpoint import open_initial_checkpoint
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import DEVICES, TrainingJob, quote
@@ -306,7 +306,7 @@ def _check_origin(options: Linearization, out: Path) -> None:
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:
-    student = open_checkpoint(out / START, out)
+    student = open_initial_checkpoint(out / START, out)
     overrides = (
         f"common.seed={options.seed}",
         f"common.amp={str(options.amp).lower()}",

@@ -18,7 +18,7 @@ from typing import Any
 from ..checkpoints.files import read_checkpoint, replace_checkpoint, write_checkpoint
 from ..checkpoints.roberta import from_roberta
 from ..files import read_json, write_lines
-from ..finetuning.initial_checkpoint import open_checkpoint
+from ..finetuning.initial_checkpoint import open_initial_checkpoint
 from ..launching import local, run_folder
 from ..launching.training_job import PATH_OPTIONS, TrainingJob, quote
 from ..resources import CONFIGS
@@ -175,7 +175,7 @@ class MaskedRuns:
             scoring.perplexity(self._run(model, seed), self.text, "cpu")
 
     def _job(self, model: EncoderModel, seed: int) -> TrainingJob:
-        sizes, start = self.sizes, open_checkpoint(self.start(model), self.folder)
+        sizes, start = self.sizes, open_initial_checkpoint(self.start(model), self.folder)
         overrides = (
             f"common.seed={seed}",
             "common.fp16=false",

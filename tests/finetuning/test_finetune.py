@@ -17,7 +17,7 @@ from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.finetuning import single_run
 from fairseq_linformer.finetuning.data import DataOptions, prepare_data
 from fairseq_linformer.finetuning.finetune import FinetuningJob
-from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
+from fairseq_linformer.finetuning.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.finetuning.recipe import Recipe
 from fairseq_linformer.launching import local, run_folder
 from fairseq_linformer.reproduction.ledger import read
@@ -156,7 +156,7 @@ def test_run_resumes_only_from_the_same_origin(masked_lm, glue, tmp_path):
         file.write(b"more")
     with pytest.raises(ValueError, match="r started from a different model"):
         single_run.record_origin(
-            training, job.result_fields(job.recipes[0], open_checkpoint(checkpoint, tmp_path / "runs"))
+            training, job.result_fields(job.recipes[0], open_initial_checkpoint(checkpoint, tmp_path / "runs"))
         )
     facts = job.result_fields(job.recipes[0], start)
     with pytest.raises(ValueError, match="r started from a different data"):
@@ -220,7 +220,7 @@ def test_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
         "g",
     )
     assert "data is not prepared" in finetune(*words) and not (tmp_path / "data").exists()
-    checkpoint = open_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "runs")
+    checkpoint = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "runs")
     prepare_data(TASKS["sst-2"], tmp_path / "data", checkpoint, DataOptions(str(glue)))
     output = finetune(*words)
     assert (

@@ -6,7 +6,7 @@ import torch
 
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.finetuning import recipe
-from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
+from fairseq_linformer.finetuning.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.finetuning.recipe import Recipe, build_grid
 from fairseq_linformer.task_data.tasks import TASKS
 
@@ -39,7 +39,7 @@ def test_all_kinds_of_checkpoints_at_all_lengths(kind, n, train_checkpoint, piec
         fairseq_commands.train(mlm_data, folder, model=["--arch", "roberta", *sizes], updates=1)
     else:
         folder = train_checkpoint(*options[kind])
-    start = open_checkpoint(folder / "checkpoint_last.pt", tmp_path / "runs", n)
+    start = open_initial_checkpoint(folder / "checkpoint_last.pt", tmp_path / "runs", n)
     assert start.max_positions == (n or 16) and (start.path == start.original) == (n is None)
     classes = tmp_path / "classes"
     fairseq_commands.classification_data(classes)
@@ -67,7 +67,7 @@ def test_all_kinds_of_checkpoints_at_all_lengths(kind, n, train_checkpoint, piec
 
 
 def test_recipe_is_robertas(masked_lm, tmp_path):
-    start = open_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path)
+    start = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path)
     classes = tmp_path / "classes"
     fairseq_commands.classification_data(classes)
     output = dict(word.split("=", 1) for word in Recipe().overrides(TASKS["sst-2"], start, classes))

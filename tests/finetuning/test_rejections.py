@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.finetuning import data
-from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
+from fairseq_linformer.finetuning.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.launching import run_folder
 
 from ..damaged_data import DAMAGE
@@ -17,7 +17,7 @@ from .conftest import SHORT
 
 def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_checkpoint, tmp_path):
     ready = tmp_path / "ready"
-    start = open_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "runs")
+    start = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "runs")
     assert data.find_tokenizer(start, data.DataOptions()).dictionary == (pieces / "dict.txt").read_text().splitlines()
     assert (
         "--max-epoch must" in finetune(masked_lm / "checkpoint_last.pt", "--max-epoch", 0, folder=ready)

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.launching.arguments import build_training_job, parse_job_arguments, parse_member
-from fairseq_linformer.launching.run_folder import create_or_resume
+from fairseq_linformer.launching.arguments import BASE, build_training_job, parse_job_arguments, parse_member
+from fairseq_linformer.launching.run_folder import DONE, create_or_resume
 from fairseq_linformer.launching.slurm import SCRIPT
+from fairseq_linformer.launching.training_job import TrainingJob
 from fairseq_linformer.reproduction.paper_scale import array_members
 from fairseq_linformer.reproduction.registry import experiments, find
 
@@ -71,6 +72,14 @@ def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_pat
     )
     assert "nothing was submitted" in printed[2]
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_trained_run_is_not_submitted(submit, mlm_data, tmp_path):
+    words = ["+run=n512-k128-headwise", f"task.data={mlm_data}"]
+    training = TrainingJob(BASE, tuple(words), 64, "cuda", str(tmp_path / "runs"), "")
+    create_or_resume(training)
+    (training.folder / DONE).touch()
+    assert submit(*words, "--dry-run") == f"fairseq-linformer: nothing to submit: {training.folder} is trained"
 
 
 def test_environment_variables_equal_options(submit, mlm_data, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_linformer.finetuning.initial_checkpoint import open_checkpoint
+from fairseq_linformer.finetuning.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors_plugin
 from fairseq_linformer.models.options import resolve_options
 from fairseq_linformer.modules import LinearProjection
@@ -64,9 +64,9 @@ def test_features_equal_the_authors(checkpoint, tmp_path):
     assert model.args.sharing == mode.split(",")[0]
     assert {p.layout for p in model.modules() if isinstance(p, LinearProjection)} == {None}
     # A new model of its options has no windows either: finetuned from scratch it is the same but for what was learned.
-    assert "++model.projection_init='normal'" in (overrides := open_checkpoint(path, tmp_path / "runs").overrides), (
-        overrides
-    )
+    assert "++model.projection_init='normal'" in (
+        overrides := open_initial_checkpoint(path, tmp_path / "runs").overrides
+    ), overrides
 
 
 @pytest.mark.slow
