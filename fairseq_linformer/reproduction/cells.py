@@ -170,7 +170,7 @@ class CellExperiment(Experiment):
         return "trains nothing"
 
     def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return self._folder(record.scale, inputs).is_dir()
+        return len(self.finished_runs(record.scale, inputs)) == len(self.cells_at[record.scale]())
 
     def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
         folder = self._folder(scale, inputs)

@@ -137,10 +137,10 @@ def comparison(experiment: str, compare: Compare, earlier_plans: Sequence[str] =
 # Perplexities
 
 
-def bits_by_seed(record: Record, model: str) -> list[float]:
-    """Bits per predicted token, the first seed first; empty if the record has only their median."""
+def bits_by_seed(record: Record, model: str) -> dict[int, float]:
+    """Bits per predicted token by seed, in ascending order; empty if the record has only their median."""
     found = {m.seed: m.value for m in record.select("bits", model=model) if m.seed is not None}
-    return [found[seed] for seed in sorted(found)]
+    return {seed: found[seed] for seed in sorted(found)}
 
 
 def perplexity_ratio(record: Record, a: str, b: str) -> Estimate | None:
@@ -150,8 +150,8 @@ def perplexity_ratio(record: Record, a: str, b: str) -> Estimate | None:
     """
     text = f"{a} / {b} perplexity"
     x, y = bits_by_seed(record, a), bits_by_seed(record, b)
-    if len(x) == len(y) >= 2:
-        logarithms = [(p - q) * math.log(2) for p, q in zip(x, y)]
+    if x.keys() == y.keys() and len(x) >= 2:
+        logarithms = [(x[seed] - y[seed]) * math.log(2) for seed in x]
         return geometric_mean(logarithms, text, f"{len(x)} seeds")
     ours, theirs = (record.find("perplexity", model=model, seed=None) for model in (a, b))
     if ours is None or theirs is None:
@@ -181,7 +181,7 @@ def perplexity_about(record: Record, a: str, b: str, factor: float) -> Check:
 
 
 def _without_perplexity(record: Record, *models: str) -> Check:
-    missing = next(model for model in models if record.find("perplexity", model=model) is None)
+    missing = next(model for model in models if record.find("perplexity", model=model, seed=None) is None)
     return Check(UNDECIDED, f"{record.identifier} has no perplexity of {missing}")
 
 

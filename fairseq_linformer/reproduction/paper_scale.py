@@ -31,7 +31,7 @@ SCALE, PRETRAINING = "paper", "pretraining"
 SEEDS = (1, 2, 3)
 _MODEL = """
     _name encoder_layers encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads projected_dim sharing
-    projection projection_init projection_lr_scale
+    projection projection_init projection_lr_scale local_window window_sizes
 """.split()
 
 

@@ -11,7 +11,7 @@ from .claim import Claim
 from .experiment import Experiment
 from .ledger import read_folder
 from .records import select_reproduced
-from .scales import SCALES
+from .scales import NAMES
 
 MODULES = (
     "table_1",
@@ -95,17 +95,19 @@ def listing(folder) -> list[str]:
     """
     if not Path(folder).is_dir():
         raise ValueError(f"--results must be an existing folder, got {folder}")
-    records, lines = read_folder(folder), []
+    records = read_folder(folder)
+    lines: list[tuple[str, str, str, str]] = []
     for each in experiments():
         for scale in each.scales:
             made = [r.identifier for r in select_reproduced(records, each.name, scale)]
-            lines.append(f"{each.name:12} {scale:6} {each.cost(scale):60} {', '.join(made) or 'not measured'}")
-        used = {name for scale in SCALES for _, verdict in each.evaluate(records, scale) for name in verdict.records}
+            lines.append((each.name, scale, each.cost(scale), ", ".join(made) or "not measured"))
+        used = {name for scale in NAMES for _, verdict in each.evaluate(records, scale) for name in verdict.records}
         others = sorted(
             r.identifier
             for r in records
             if r.identifier in used and (r.experiment, r.made_by) != (each.name, "reproduce")
         )
         if others:
-            lines.append(f"{each.name:12} {'':6} {'measured by other commands':60} {', '.join(others)}")
-    return lines
+            lines.append((each.name, "", "measured by other commands", ", ".join(others)))
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]

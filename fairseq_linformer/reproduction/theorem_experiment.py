@@ -7,7 +7,7 @@ from shutil import rmtree
 from typing import Any
 
 from ..analysis import theorems
-from ..files import open_atomic, read_json
+from ..files import new_folder, read_json, write_lines
 from ..machine import current_commit
 from .cells import measure_in_temporary_folder
 from .claim import Claim
@@ -17,8 +17,9 @@ from .inputs import Inputs
 from .records import Measurement, Paper, Record, circumstances, significant
 from .report.charts import Chart
 from .report.tables import Table
+from .shared_work import LOCKS, lock
 
-FOLDER = "theorems"
+FOLDER, NEIGHBOR, PROVENANCE = "theorems", "neighbor.json", "theorems.json"
 EPSILON = 0.5
 """Of the tables and charts; the records have others too."""
 SIZES = {"smoke": ([16, 32], 8, 4), "cpu": ([128, 512, 2048], 64, 60)}
@@ -40,7 +41,6 @@ class TheoremExperiment(Experiment):
     """
 
     scales = tuple(SIZES)
-    has_run_folders = False
 
     def __init__(
         self,
@@ -62,6 +62,9 @@ class TheoremExperiment(Experiment):
 
     def cost(self, scale: str) -> str:
         return "trains nothing"
+
+    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
+        return [FOLDER] * (inputs.folder / scale / FOLDER / PROVENANCE).exists()
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         sources, here = measure_heads(scale, inputs.folder / scale / FOLDER, command)
@@ -105,26 +108,30 @@ def measure_heads(scale: str, folder: Path, command: str) -> tuple[dict[str, dic
         By source: ``random``, all of ``theorems.json``; ``neighbor``, theorem 1 only.
     """
     lengths, width, draws = SIZES[scale]
-    out, neighbor, where = folder / FOLDER, folder / "neighbor.json", folder / "theorems.json"
     here = {"commit": current_commit(), **circumstances(DATA, command, scale)}
     shape = {"lengths": lengths, "width": width}
-    if not ((out / theorems.NUMBERS).exists() and neighbor.exists()):  # of one commit, or measured again
-        rmtree(out, ignore_errors=True)
-        where.unlink(missing_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        numbers = theorems.measure_theorem1(theorems.build_neighbor_heads(lengths, width, 1), draws, 1)
-        with open_atomic(neighbor) as file:
-            json.dump({"heads": "neighbor", **shape, **numbers}, file, indent=1)
-        heads = theorems.build_random_heads(lengths, width, 1)
-        theorems.measure_theorems(heads, out, draws, EPSILON, 1, {"heads": "random", **shape})
-    if not where.exists():  # numbers that are used later are still those of this commit and machine
-        with open_atomic(where) as file:
-            json.dump({name: here[name] for name in ("commit", "hardware", "versions", "date")}, file, indent=1)
-    sources = {"random": read_json(out / theorems.NUMBERS), "neighbor": read_json(neighbor)}
-    return sources, {**here, **read_json(where)}
+    with lock(folder.parent / LOCKS / FOLDER, wait=True):  # of the other theorem's experiment
+        files = (folder / FOLDER / theorems.NUMBERS, folder / NEIGHBOR, folder / PROVENANCE)
+        if not all(file.exists() for file in files):  # an earlier version could leave some
+            rmtree(folder, ignore_errors=True)
+            with new_folder(folder) as new:
+                numbers = theorems.measure_theorem1(theorems.build_neighbor_heads(lengths, width, 1), draws, 1)
+                _write(new / NEIGHBOR, {"heads": "neighbor", **shape, **numbers})
+                heads = theorems.build_random_heads(lengths, width, 1)
+                theorems.measure_theorems(heads, new / FOLDER, draws, EPSILON, 1, {"heads": "random", **shape})
+                _write(new / PROVENANCE, {name: here[name] for name in ("commit", "hardware", "versions", "date")})
+    sources = {"random": read_json(folder / FOLDER / theorems.NUMBERS), "neighbor": read_json(folder / NEIGHBOR)}
+    for numbers in sources.values():
+        if {name: numbers.get(name) for name in shape} != shape:
+            raise ValueError(f"{folder} has heads of other sizes; use another --runs")
+    return sources, {**here, **read_json(folder / PROVENANCE)}
 
 
-def of_summary(metric: str, summary: Mapping[str, Any], unit: str, **places: Any) -> Iterator[Measurement]:
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    write_lines(path, [json.dumps(content, indent=1)])
+
+
+def summary_measurements(metric: str, summary: Mapping[str, Any], unit: str, **places: Any) -> Iterator[Measurement]:
     """Of ``analysis.samples.summarize``: the value, if there is one. If some heads or draws lack it, also the share of
     those that have it."""
     if summary["value"] is not None:
@@ -134,10 +141,10 @@ def of_summary(metric: str, summary: Mapping[str, Any], unit: str, **places: Any
             metric=metric, value=value, unit=unit, interval=interval, repetitions=summary["count"], **places
         )
     if summary["count"] < summary["of"]:
-        yield of_share(metric, summary, **places)
+        yield share_measurement(metric, summary, **places)
 
 
-def of_share(metric: str, summary: Mapping[str, Any], **places: Any) -> Measurement:
+def share_measurement(metric: str, summary: Mapping[str, Any], **places: Any) -> Measurement:
     """The share of heads and draws for which something exists."""
     share = significant(summary["count"] / summary["of"])
     return Measurement(

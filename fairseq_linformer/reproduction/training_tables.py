@@ -35,7 +35,7 @@ def perplexity_table(record: Record) -> list[Table]:
     shared = record.configuration.get("n")
     for m in levels:
         name = "without context" + f", n={m.n}" * (m.n != shared)
-        rows.append([name, f"{2**m.value:.2f}", "", "", over(2**m.value, shared)])
+        rows.append([name, f"{2**m.value:.2f}", "", "", over(2**m.value, m.n)])
     for model, text in LEVELS.items():
         if level := record.find("perplexity", model=model):
             rows.append([text, f"{level.value:.2f}", "", "", over(level.value, None)])

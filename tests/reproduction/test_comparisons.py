@@ -56,7 +56,11 @@ def test_seeds_are_paired_by_their_number():
         [number("bits", value, model="a", seed=seed) for seed, value in ((2, 5.2), (1, 5.1), (3, 5.3))]
         + [number("bits", 5.2, (5.1, 5.3), model="a")]
     )
-    assert bits_by_seed(one, "a") == [5.1, 5.2, 5.3] and bits_by_seed(one, "b") == []
+    assert [*bits_by_seed(one, "a").items()] == [(1, 5.1), (2, 5.2), (3, 5.3)] and bits_by_seed(one, "b") == {}
+    other = record([number("bits", value, model="b", seed=seed) for seed, value in ((1, 5.2), (2, 5.1), (4, 5.3))])
+    both = record([*one.measurements, *other.measurements, number("perplexity", 36.0, (35.0, 38.0), model="a")])
+    assert perplexity_ratio(both, "a", "b") is None  # different seeds are not compared
+    assert "no perplexity of b" in perplexity_at_most(both, "a", "b").text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
-from fairseq_linformer.reproduction.experiments import short_inputs
+from fairseq_linformer.reproduction.experiments import encoder_perplexity, short_inputs
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
 from fairseq_linformer.reproduction.experiments.survival import last_shares
 from fairseq_linformer.reproduction.recall_runs import FULL
@@ -99,6 +99,23 @@ def by_length(record):
     return lines
 
 
+def masked():
+    """Perplexity of the encoder and of Linformers converted from it: a row per model."""
+    lines = ["| | before | after 150 updates | relative to the Transformer's |", "|---|---|---|---|"]
+    sizes = encoder_perplexity.SIZES["encoder"]
+    whole = encoder_perplexity.join_records(
+        [read(encoder_perplexity.identifier("encoder", model)) for model in sizes.models], "encoder"
+    )
+    for model in sizes.models:
+        name = encoder_perplexity.label(model)
+        before, after = whole.find("bits_before", model=name), whole.find("perplexity", model=name, seed=None)
+        ratio = perplexity_ratio(whole, name, "roberta")
+        spread = "" if model.k is None else f"{ratio.value:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
+        row = "Transformer" if model.k is None else f"k = {model.k}, W = {model.local_window}"
+        lines.append(f"| {row} | {2**before.value:.0f} | {cell(after)} | {spread} |")
+    return lines
+
+
 FINETUNED = {
     "Transformer": "transformer",
     "k = 128, W = 16": "k128-headwise-w16-graded",
@@ -143,7 +160,7 @@ TABLES = {
 def tables():
     """The tables of the page, by name."""
     found = {name: table(read(name)) for name, table in TABLES.items()}
-    return {**found, "local-window-cost": costs(), "encoder-tasks": finetuned()}
+    return {**found, "local-window-cost": costs(), "encoder-perplexity": masked(), "encoder-tasks": finetuned()}
 
 
 def test_tables_are_those_of_the_records():

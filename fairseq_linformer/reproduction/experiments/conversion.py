@@ -20,6 +20,7 @@ from typing import Any
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import SEED, compute_perplexity
 from ...files import open_atomic, with_seal
+from ...machine import current_commit
 from .. import scoring
 from ..claim import Claim
 from ..comparisons import comparison
@@ -73,14 +74,19 @@ class ConversionExperiment(LocalWindowExperiment):
         measurements = list(record.measurements)
         for name, model in self.conversions(SCALES[scale]).items():
             at: dict[str, Any] = {"model": name, "n": model.n, "k": model.k, "sharing": model.sharing}
-            of_model = [score[name] for score in scores]
-            measurements += scoring.perplexity_measurements(of_model, range(1, len(scores) + 1), **at)
-        return record.copy_with(measurements=measurements)
+            model_scores = [score[name] for score in scores]
+            measurements += scoring.perplexity_measurements(model_scores, range(1, len(scores) + 1), **at)
+        # Of the RoBERTa, and of the conversions where that is stored.
+        commits = [
+            *record.commit.split("; "),
+            *(s["commit"] for score in scores for s in score.values() if "commit" in s),
+        ]
+        return record.copy_with(measurements=measurements, commit="; ".join(dict.fromkeys(commits)))
 
     def _score_conversions(
         self, folder: RunFolder, inputs: Inputs, until: float | None, again: bool = False
-    ) -> dict[str, dict[str, float]]:
-        """Perplexity and bits of each converted model, measured once.
+    ) -> dict[str, dict[str, Any]]:
+        """``perplexity``, ``bits`` and ``commit`` of each converted model, measured once.
 
         Args:
             again: measure all of them again, and write nothing.
@@ -104,17 +110,17 @@ class ConversionExperiment(LocalWindowExperiment):
                 write_checkpoint(convert(checkpoint, conversions[name], folder.run.seed), converted)
                 shard = find_shards(inputs.data)[0]
                 found = asdict(compute_perplexity(converted, shard, seed=SEED, device=folder.scale.device))
-            scores[name] = {metric: found[metric] for metric in ("perplexity", "bits")}
+            scores[name] = {"perplexity": found["perplexity"], "bits": found["bits"], "commit": current_commit()}
             if not again:
                 with open_atomic(path) as file:
                     json.dump(with_seal({**source, "scores": scores}), file, indent=1)
         return scores
 
 
-def _read_scores(path: Path, source: dict[str, Any]) -> dict[str, dict[str, float]]:
+def _read_scores(path: Path, source: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
-    scores: dict[str, dict[str, float]] = scoring.read_scores(path, source, ("scores",))["scores"]
+    scores: dict[str, dict[str, Any]] = scoring.read_scores(path, source, ("scores",))["scores"]
     return scores
 
 

@@ -190,16 +190,16 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         write_transformer(str(inputs.encoder), runs.sizes.n, inputs.folder / scale)
         rules = scoring.rules_before_runs(NAME, CLAIMS, inputs.folder / scale)
         head, *units = runs.units(members)
-        if not (left := work_through([head], runs.folder, until, wait=True)):
+        if not work_through([head], runs.folder, until, wait=True):
             _check_recorded_head(runs, inputs.recorded)
             runs.check_finished(members)
-            left = work_through(units, runs.folder, until)
+            work_through(units, runs.folder, until)
         records = [
             _record(scale, model, inputs, command, rules, runs, self.configuration(scale, model, inputs), again)
             for model in members
             if all(runs.are_finished(model))
         ]
-        if left:
+        if left := [unit.name for unit in (head, *units) if not unit.is_done()]:
             raise Unfinished(f"{NAME}: {describe_unfinished(left, [head, *units])}", records)
         return records
 

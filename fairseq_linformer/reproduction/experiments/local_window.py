@@ -68,12 +68,12 @@ def cost_chart(record: Record, title: str) -> list[Chart]:
     for m in record.select("perplexity", seed=None):
         found = re.fullmatch(r"k=\d+, W=(\d+)", m.model or "")
         bits = bits_by_seed(record, m.model or "")
-        if found is None or m.k is None or m.n is None or not len(bits) == len(roberta) > 0:
+        if found is None or m.k is None or m.n is None or not bits or bits.keys() != roberta.keys():
             continue
         x = operations(sizes, m.n, m.k, int(found[1])) / operations(sizes, m.n)
         runs = lines.setdefault(int(found[1]), [[] for _ in bits])
-        for run, ours, theirs in zip(runs, bits, roberta):
-            run.append((x, 2 ** (ours - theirs)))
+        for run, seed in zip(runs, bits):
+            run.append((x, 2 ** (bits[seed] - roberta[seed])))
     series = [Series(f"W = {reach}", [sorted(run) for run in runs]) for reach, runs in sorted(lines.items())]
     if not series:
         return []

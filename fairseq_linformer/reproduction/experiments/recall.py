@@ -297,7 +297,10 @@ class RecallExperiment(Experiment):
         self.check_same(record, inputs)
         reused, total = len(self.finished_runs(record.scale, inputs)), len(plan_runs(self.sizes[record.scale]))
         found = self.measure(record.scale, inputs, record.command)
-        return f"{total - reused} of {total} runs trained again" if reused else "trained again", found
+        if not reused:
+            return "trained again", found
+        retrained = f", and {total - reused} runs trained again" if reused < total else ""
+        return f"from {reused} finished runs, not scored again{retrained}", found
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [accuracy_table(record, n) for record in records for n in lengths_of(record)]

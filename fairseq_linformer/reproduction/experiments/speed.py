@@ -7,15 +7,14 @@
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from ...benchmark import inference, training
 from ...benchmark.flops import utilization
 from ...benchmark.models import PYPI_MODELS, missing_requirement
-from ...benchmark.timing import Spread, ratio_spread, summarize
+from ...benchmark.timing import Spread, num_threads, ratio_spread, summarize
 from ...benchmark.train_process import ProcessCell, SharesCell
 from ..cells import Cell, CellExperiment, CellKind, setting, single_value, spread
 from ..claim import Claim, EarlierRule
@@ -312,9 +311,8 @@ CLAIMS = (
 
 class Speed(CellExperiment):
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        if scale == "cpu":
-            torch.set_num_threads(THREADS)
-        return super().measure(scale, inputs, command)
+        with num_threads(THREADS) if scale == "cpu" else nullcontext():
+            return super().measure(scale, inputs, command)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [_table(record) for record in records]

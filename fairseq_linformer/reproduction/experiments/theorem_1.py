@@ -14,28 +14,30 @@ from ..records import Measurement, Record
 from ..report.charts import Chart, Series
 from ..rules import rule
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, wilson
-from ..theorem_experiment import EPSILON, TheoremExperiment, of_summary
+from ..theorem_experiment import EPSILON, TheoremExperiment, summary_measurements
 
 
 def measurements(numbers: Mapping[str, Any], source: str) -> Iterator[Measurement]:
     for row in numbers["theorem1"]:
         at = {"source": source, "n": row["n"]}
-        yield from of_summary(
+        yield from summary_measurements(
             "stretch", row["stretch"], "||P|| ||w|| / ||P w||, median over w; median over heads", **at
         )
         for best in row["best_rank_k"]:
             places = {"k": best["k"], "epsilon": best["epsilon"], "head_dim": row["d"], **at}
-            yield from of_summary("best_rank_k", best["within"], "share of columns w of V, mean over heads", **places)
+            yield from summary_measurements(
+                "best_rank_k", best["within"], "share of columns w of V, mean over heads", **places
+            )
         for i, k in enumerate(row["k"]):
-            yield from of_summary(
+            yield from summary_measurements(
                 "squared_error", row["squared_error"][i], "of ||P w||^2, mean over w, heads and draws", k=k, **at
             )
-            yield from of_summary(
+            yield from summary_measurements(
                 "expected_error", row["expected_error"][i], "of ||P w||^2, mean over w and heads", k=k, **at
             )
             for j, epsilon in enumerate(row["epsilon"]):
                 for metric in theorem1.MEASURED:
-                    yield from of_summary(
+                    yield from summary_measurements(
                         metric, row[metric][i][j], "probability, mean over heads and draws", k=k, epsilon=epsilon, **at
                     )
 

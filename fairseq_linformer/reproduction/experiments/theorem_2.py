@@ -15,7 +15,7 @@ from ..records import Measurement, Record
 from ..report.charts import Chart, Series
 from ..rules import rule
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check
-from ..theorem_experiment import EPSILON, TheoremExperiment, of_share, of_summary
+from ..theorem_experiment import EPSILON, TheoremExperiment, share_measurement, summary_measurements
 
 PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
 """Approximations of P V, as ``analysis.theorem2.candidates`` names them."""
@@ -33,21 +33,25 @@ def measurements(numbers: Mapping[str, Any], source: str) -> Iterator[Measuremen
                     if "within" in what
                     else "ratio, median over heads and draws"
                 )
-                yield from of_summary(what.replace(" ", "_"), summary, unit, approximation=approximation, **at)
+                yield from summary_measurements(
+                    what.replace(" ", "_"), summary, unit, approximation=approximation, **at
+                )
     for step in ("step1", "step3"):
         for row in found[step]:
             at = {"source": source, "n": row["n"], "head_dim": row["d"], "k": row["k"], "delta": row["delta"]}
             for what, summary in row.items():
                 if isinstance(summary, Mapping):
-                    yield from of_summary(what, summary, "as theorem2.py has it; median over heads and draws", **at)
+                    yield from summary_measurements(
+                        what, summary, "as theorem2.py has it; median over heads and draws", **at
+                    )
                     if what.startswith("longest") and summary["count"] == summary["of"]:
-                        yield of_share(what, summary, **at)
+                        yield share_measurement(what, summary, **at)
     for row in found["needed_k"]:
         for norm in ("frobenius", "spectral"):
             at = {"source": source, "n": row["n"], "head_dim": row["d"]}
-            yield from of_summary(f"k_needed_{norm}", row[norm], "k, median over heads", **at)
+            yield from summary_measurements(f"k_needed_{norm}", row[norm], "k, median over heads", **at)
             if row[norm]["count"] == row[norm]["of"]:
-                yield of_share(f"k_needed_{norm}", row[norm], **at)
+                yield share_measurement(f"k_needed_{norm}", row[norm], **at)
 
 
 def at_stated_k(record: Record, norm: str) -> list[tuple[Measurement, theorem2.StatedK]]:

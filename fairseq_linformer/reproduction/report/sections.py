@@ -190,8 +190,9 @@ def _shared_n(used: Iterable[Record]) -> int | None:
 def common_n(record: Record) -> int | None:
     """The n of a record's models; None where they differ in n, or have none."""
     configuration = record.configuration
-    if len({m.n for m in record.measurements if m.n is not None}) > 1:
-        return None
+    lengths = {m.n for m in record.measurements if m.n is not None}
+    if lengths:
+        return lengths.pop() if len(lengths) == 1 else None
     return configuration.get("n") or configuration.get("model", {}).get("max_positions")
 
 

@@ -214,7 +214,7 @@ def test_smoke(runs_of_a_second, tmp_path):
     assert experiment.has_runs(written, inputs)
     assert experiment.reproduce("smoke", inputs, ledger, "the command") == said and path.read_bytes() == before
     assert "trained again" in verify("recall-smoke", ledger, Inputs(tmp_path / "again"))
-    assert "0 of 4 runs trained again" in verify("recall-smoke", ledger, inputs)
+    assert "from 4 finished runs, not scored again" in verify("recall-smoke", ledger, inputs)
     (table,), (chart,) = experiment.tables([written]), experiment.charts([written])
     assert len(table.rows) == 3 and table.head == ["model", "k = 1", "k = 32", "k = 64"]
     assert table.rows[0][-1] and table.rows[1][1] and table.rows[2][2] and "at a distance of 24" in table.caption

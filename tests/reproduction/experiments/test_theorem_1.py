@@ -147,7 +147,7 @@ def test_measurements():
     ],
 )
 def test_what_does_not_exist_has_a_share(values, found):
-    measurements = theorem_experiment.of_summary("x", summarize(values), "s", n=16)
+    measurements = theorem_experiment.summary_measurements("x", summarize(values), "s", n=16)
     assert {m.metric: (m.value, m.interval, m.repetitions) for m in measurements} == found
 
 

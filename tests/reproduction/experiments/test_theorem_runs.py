@@ -9,7 +9,7 @@ from fairseq_linformer.machine import current_commit, provenance
 from fairseq_linformer.reproduction import theorem_experiment
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.registry import find
-from fairseq_linformer.reproduction.theorem_experiment import SIZES, of_summary
+from fairseq_linformer.reproduction.theorem_experiment import SIZES, summary_measurements
 from fairseq_linformer.reproduction.verify import verify
 
 
@@ -98,6 +98,23 @@ def test_a_run_without_neighbor_heads_is_measured_again(run, small, tmp_path):
     assert record.commit == current_commit() and record.measurements == run[1].measurements
 
 
+def test_an_interrupted_measurement_leaves_nothing(small, tmp_path, monkeypatch):
+    """Otherwise a rerun at another commit would complete it."""
+    monkeypatch.setattr(theorem_experiment.theorems, "measure_theorem1", lambda *arguments: {})
+    monkeypatch.setattr(theorem_experiment.theorems, "measure_theorems", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        find("theorem-1").measure("smoke", Inputs(tmp_path), "c")
+    assert not (tmp_path / "smoke/theorems").exists() and not find("theorem-1").finished_runs("smoke", Inputs(tmp_path))
+
+
+def test_heads_of_other_sizes_are_rejected(run, small, tmp_path):
+    folder = shutil.copytree(run[0], tmp_path / "runs")
+    path = folder / "smoke/theorems/neighbor.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "width": 99}))
+    with pytest.raises(ValueError, match="has heads of other sizes; use another --runs"):
+        find("theorem-1").measure("smoke", Inputs(folder), "c")
+
+
 @pytest.mark.slow
 def test_verified(run, small, tmp_path):
     """In a folder of its own, with the same draws."""
@@ -124,10 +141,10 @@ def test_verification_takes_no_folder(run, inputs, option):
         find("theorem-1").measure_again(run[1], inputs)
 
 
-def test_of_summary():
+def test_summary_measurements():
     """A value of those that have one; a share where some have none."""
     summary = {"value": 2.0, "least": 1.0, "most": 3.0, "count": 3, "of": 4}
-    value, share = of_summary("k", summary, "k", n=8)
+    value, share = summary_measurements("k", summary, "k", n=8)
     assert (value.metric, value.value, value.interval, value.repetitions, value.unit, value.n) == (
         "k",
         2.0,
@@ -137,9 +154,9 @@ def test_of_summary():
         8,
     )
     assert (share.metric, share.value, share.n, share.repetitions) == ("k_share", 0.75, 8, 1)
-    (one,) = of_summary("k", {**summary, "least": 2.0, "most": 2.0, "count": 1, "of": 1}, "k")
+    (one,) = summary_measurements("k", {**summary, "least": 2.0, "most": 2.0, "count": 1, "of": 1}, "k")
     assert one.interval is None and one.repetitions == 1
-    (none,) = of_summary("k", {**summary, "value": None, "count": 0}, "k")
+    (none,) = summary_measurements("k", {**summary, "value": None, "count": 0}, "k")
     assert none.metric == "k_share" and none.value == 0.0
 
 
