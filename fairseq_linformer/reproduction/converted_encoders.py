@@ -28,7 +28,7 @@ METRIC, UNIT = "surviving_variance", "share of variance"
 
 
 def last_share(record: Record, **where: Any) -> float:
-    """The share of the last layer at a place."""
+    """The share of the last layer of a model."""
     return max(record.select(METRIC, **where), key=lambda m: m.layer or 0).value
 
 

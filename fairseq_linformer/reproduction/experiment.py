@@ -126,12 +126,12 @@ class Experiment(ABC):
         """``(paper.PaperCell, [paper.CellResult, ...])`` for each cell of a table of the paper."""
         return []
 
-    def context_tables(self, records: Sequence[Record]) -> list:
-        """As ``tables``, of ``context``."""
+    def earlier_tables(self, records: Sequence[Record]) -> list:
+        """As ``tables``, of ``select_earlier``."""
         return self.tables(records) if records else []
 
-    def context_charts(self, records: Sequence[Record]) -> list:
-        """As ``charts``, of ``context``."""
+    def earlier_charts(self, records: Sequence[Record]) -> list:
+        """As ``charts``, of ``select_earlier``."""
         return []
 
     # Inputs and ledger, before anything is measured
@@ -250,13 +250,13 @@ class Experiment(ABC):
         found = [
             r
             for r in records
-            if r.scale != "smoke" and (r.identifier in used or (r.experiment in mine and not is_context(r)))
+            if r.scale != "smoke" and (r.identifier in used or (r.experiment in mine and not is_without_verdict(r)))
         ]
         return sorted(found, key=lambda r: (-NAMES.index(r.scale), -r.configuration.get("layers", 0), r.identifier))
 
-    def context(self, records: Sequence[Record]) -> list[Record]:
+    def select_earlier(self, records: Sequence[Record]) -> list[Record]:
         """Earlier measurements at sizes that were not fixed in advance; shown without a verdict."""
-        return [record for record in records if record.experiment == self.name and is_context(record)]
+        return [record for record in records if record.experiment == self.name and is_without_verdict(record)]
 
 
 def check_same_plan(
@@ -296,5 +296,5 @@ def describe_reuse(done: Sequence[bool]) -> str:
     return f"from {sum(done)} finished runs, scored again{retrained}"
 
 
-def is_context(record: Record) -> bool:
+def is_without_verdict(record: Record) -> bool:
     return record.made_by in ("script", "finetune")

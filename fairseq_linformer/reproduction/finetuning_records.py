@@ -102,11 +102,11 @@ def paper_cell(task: str, row: str | None) -> dict[str, Any]:
 
 def _measurements(task: str, model: Mapping[str, Any], chosen: Sequence[Mapping[str, Any]]) -> Iterator[Measurement]:
     """Scores per split: median, lowest and highest over seeds; for a single run, the 95 % interval over rows."""
-    places: dict[str, Any] = {"task": task, "n": int(model["max_positions"])}
+    fields: dict[str, Any] = {"task": task, "n": int(model["max_positions"])}
     if model["projected_dim"]:
-        places |= {"k": int(model["projected_dim"]), "sharing": model["sharing"]}
+        fields |= {"k": int(model["projected_dim"]), "sharing": model["sharing"]}
     for split in chosen[0]["splits"]:
-        at = {**places, "split": split}
+        at = {**fields, "split": split}
         for name in chosen[0]["splits"][split]["scores"]:
             factor, unit = (100, "%") if name == "accuracy" else (1, "1")
             values = [factor * result["splits"][split]["scores"][name]["value"] for result in chosen]

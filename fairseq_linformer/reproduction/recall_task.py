@@ -105,9 +105,9 @@ class RecallTask:
         tokens = torch.randint(self.first_key + self.num_keys, self.vocab_size, (batch, self.n), generator=generator)
         tokens[:, 0] = START
         # Pairs of two positions that do not overlap: draw from the positions that remain if each pair takes one.
-        places = 1 + choose(self.early - self.num_pairs).sort(1).values + torch.arange(self.num_pairs)
+        key_positions = 1 + choose(self.early - self.num_pairs).sort(1).values + torch.arange(self.num_pairs)
         keys, values, order = self.first_key + choose(self.num_keys), choose(self.num_pairs), choose(self.num_pairs)
-        tokens.scatter_(1, places, keys).scatter_(1, places + 1, NUM_SPECIAL + values)
+        tokens.scatter_(1, key_positions, keys).scatter_(1, key_positions + 1, NUM_SPECIAL + values)
         tokens[:, self.queries - 1], tokens[:, self.queries] = keys.gather(1, order), MASK
         return tokens, values.gather(1, order)
 

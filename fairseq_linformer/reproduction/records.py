@@ -20,7 +20,7 @@ Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[tuple[Number, Number], Field(strict=False)]  # JSON has lists
 TRAINING = "training"
 """The part of a configuration with the options of trained runs. Records from before 2026-11-23 lack it."""
-PLACES = """
+KEY_FIELDS = """
     model baseline n baseline_n k sharing seed task split phase part source layer head matrix head_dim epsilon delta
     approximation
 """.split()
@@ -50,12 +50,12 @@ def first_problem(error: ValidationError) -> str:
 
 
 if TYPE_CHECKING:
-    # Every metric has its own places; a type checker cannot know which of them are set.
-    PlaceStr: TypeAlias = Any
-    PlaceInt: TypeAlias = Any
-    PlaceFloat: TypeAlias = Any
+    # Every metric has its own key fields; a type checker cannot know which of them are set.
+    KeyStr: TypeAlias = Any
+    KeyInt: TypeAlias = Any
+    KeyFloat: TypeAlias = Any
 else:
-    PlaceStr, PlaceInt, PlaceFloat = str | None, int | None, float | None
+    KeyStr, KeyInt, KeyFloat = str | None, int | None, float | None
 
 
 class Measurement(_StrictModel):
@@ -87,25 +87,25 @@ class Measurement(_StrictModel):
     interval: Pair | None = None
     interval_kind: Literal["range", "confidence"] = "range"
     repetitions: Annotated[int, Field(ge=1)] = 1
-    model: PlaceStr = None
-    baseline: PlaceStr = None
-    n: PlaceInt = None
-    baseline_n: PlaceInt = None
-    k: PlaceInt = None
-    sharing: PlaceStr = None
-    seed: PlaceInt = None
-    task: PlaceStr = None
-    split: PlaceStr = None
-    phase: PlaceStr = None
-    part: PlaceStr = None
-    source: PlaceStr = None
-    layer: PlaceInt = None
-    head: PlaceInt = None
-    matrix: PlaceStr = None
-    head_dim: PlaceInt = None
-    epsilon: PlaceFloat = None
-    delta: PlaceStr = None
-    approximation: PlaceStr = None
+    model: KeyStr = None
+    baseline: KeyStr = None
+    n: KeyInt = None
+    baseline_n: KeyInt = None
+    k: KeyInt = None
+    sharing: KeyStr = None
+    seed: KeyInt = None
+    task: KeyStr = None
+    split: KeyStr = None
+    phase: KeyStr = None
+    part: KeyStr = None
+    source: KeyStr = None
+    layer: KeyInt = None
+    head: KeyInt = None
+    matrix: KeyStr = None
+    head_dim: KeyInt = None
+    epsilon: KeyFloat = None
+    delta: KeyStr = None
+    approximation: KeyStr = None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
@@ -127,12 +127,12 @@ class Measurement(_StrictModel):
         return self.value if self.interval is None else self.interval[1]
 
     @property
-    def place(self) -> tuple:
+    def key(self) -> tuple:
         """Everything but the number; unique in a record."""
-        return self.metric, *(getattr(self, name) for name in PLACES)
+        return self.metric, *(getattr(self, name) for name in KEY_FIELDS)
 
     def __str__(self) -> str:
-        at = {name: getattr(self, name) for name in PLACES if getattr(self, name) is not None}
+        at = {name: getattr(self, name) for name in KEY_FIELDS if getattr(self, name) is not None}
         return self.metric + f" ({', '.join(f'{name} {value}' for name, value in at.items())})" * bool(at)
 
 
@@ -212,7 +212,7 @@ class Record(_StrictModel):
     @field_validator("configuration", mode="before")
     @classmethod
     def _as_json(cls, configuration: Any) -> Any:
-        """As JSON holds it: lists for tuples, and strings for keys."""
+        """As JSON stores it: lists for tuples, and strings for keys."""
         return as_json(configuration)
 
     @model_validator(mode="after")
@@ -223,24 +223,24 @@ class Record(_StrictModel):
             raise ValueError(f"hardware.accelerators must be a list, got {self.hardware['accelerators']!r}")
         seen: set[tuple] = set()
         for measurement in self.measurements:
-            if measurement.place in seen:
+            if measurement.key in seen:
                 raise ValueError(f"measurements must be unique, got {measurement} twice")
-            seen.add(measurement.place)
+            seen.add(measurement.key)
         # Raises a ValueError for what JSON files cannot hold: NaN, or half a surrogate pair.
         json.dumps(self.model_dump(mode="python"), ensure_ascii=False, allow_nan=False).encode()
         return self
 
-    def select(self, metric: str, **places: Any) -> list[Measurement]:
-        """The measurements of a metric at places, in the order of the record."""
+    def select(self, metric: str, **fields: Any) -> list[Measurement]:
+        """The measurements of a metric with these fields, in the order of the record."""
         return [
             m
             for m in self.measurements
-            if m.metric == metric and all(getattr(m, at) == value for at, value in places.items())
+            if m.metric == metric and all(getattr(m, name) == value for name, value in fields.items())
         ]
 
-    def find(self, metric: str, **places: Any) -> Measurement | None:
+    def find(self, metric: str, **fields: Any) -> Measurement | None:
         """The first of ``select``, if any."""
-        return next(iter(self.select(metric, **places)), None)
+        return next(iter(self.select(metric, **fields)), None)
 
     def content(self) -> dict[str, Any]:
         """As JSON holds it, without the seal."""

@@ -203,7 +203,7 @@ def validation_curve(folder: Path, updates: int) -> list[tuple[int, float]]:
 
 
 def perplexity_measurements(
-    scores: Sequence[Mapping[str, float]], seeds: Sequence[int], **places: Any
+    scores: Sequence[Mapping[str, float]], seeds: Sequence[int], **fields: Any
 ) -> Iterator[Measurement]:
     """Perplexity and bits of a model: medians over its seeds, and bits of each seed.
 
@@ -211,9 +211,9 @@ def perplexity_measurements(
         scores: ``perplexity`` and ``bits`` of each seed.
     """
     for metric in ("perplexity", "bits"):
-        yield Measurement(metric=metric, unit=metric, **places, **summarize_repetitions([s[metric] for s in scores]))
+        yield Measurement(metric=metric, unit=metric, **fields, **summarize_repetitions([s[metric] for s in scores]))
     for seed, score in zip(seeds, scores, strict=True):
-        yield Measurement(metric="bits", unit="bits", value=score["bits"], seed=seed, **places)
+        yield Measurement(metric="bits", unit="bits", value=score["bits"], seed=seed, **fields)
 
 
 def bits_curve(run: FinishedRun, model: str, seed: int) -> Curve:

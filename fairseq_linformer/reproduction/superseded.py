@@ -98,8 +98,8 @@ def put_cells(record: Record, results, replace: str | None = None) -> Path:
 
 def count_changed(stored: Record, record: Record) -> int:
     """How many measurements of a stored record another one lacks or changed, other than ``DERIVED``."""
-    new = {m.place: m for m in record.measurements}
-    return sum(new.get(m.place) != m for m in stored.measurements if m.metric not in DERIVED)
+    new = {m.key: m for m in record.measurements}
+    return sum(new.get(m.key) != m for m in stored.measurements if m.metric not in DERIVED)
 
 
 def check_new(record: Record, reason: str, results, needs: str) -> None:

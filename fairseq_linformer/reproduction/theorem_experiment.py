@@ -131,22 +131,22 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
     write_lines(path, [json.dumps(content, indent=1)])
 
 
-def summary_measurements(metric: str, summary: Mapping[str, Any], unit: str, **places: Any) -> Iterator[Measurement]:
+def summary_measurements(metric: str, summary: Mapping[str, Any], unit: str, **fields: Any) -> Iterator[Measurement]:
     """Of ``analysis.samples.summarize``: the value, if there is one. If some heads or draws lack it, also the share of
     those that have it."""
     if summary["value"] is not None:
         value, least, most = (significant(summary[key]) for key in ("value", "least", "most"))
         interval = (least, most) if summary["count"] > 1 else None
         yield Measurement(
-            metric=metric, value=value, unit=unit, interval=interval, repetitions=summary["count"], **places
+            metric=metric, value=value, unit=unit, interval=interval, repetitions=summary["count"], **fields
         )
     if summary["count"] < summary["of"]:
-        yield share_measurement(metric, summary, **places)
+        yield share_measurement(metric, summary, **fields)
 
 
-def share_measurement(metric: str, summary: Mapping[str, Any], **places: Any) -> Measurement:
+def share_measurement(metric: str, summary: Mapping[str, Any], **fields: Any) -> Measurement:
     """The share of heads and draws for which something exists."""
     share = significant(summary["count"] / summary["of"])
     return Measurement(
-        metric=f"{metric}_share", value=share, unit=f"share of {summary['of']} heads and draws", **places
+        metric=f"{metric}_share", value=share, unit=f"share of {summary['of']} heads and draws", **fields
     )

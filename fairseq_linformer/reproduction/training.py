@@ -217,9 +217,9 @@ class TrainingExperiment(Experiment):
         replaced = self._replaced(records)
         return [record for record in super().shown(records, used) if record not in replaced]
 
-    def context(self, records: Sequence[Record]) -> list[Record]:
+    def select_earlier(self, records: Sequence[Record]) -> list[Record]:
         """Also records of earlier plans, once there is a newer one of their scale."""
-        return [*super().context(records), *self._replaced(records)]
+        return [*super().select_earlier(records), *self._replaced(records)]
 
     def _replaced(self, records: Sequence[Record]) -> list[Record]:
         newest = {scale: newest_record(records, self.name, scale) for scale in NAMES}
@@ -231,7 +231,7 @@ class TrainingExperiment(Experiment):
     def charts(self, records: Sequence[Record]) -> list[Chart]:
         return [chart for record in records for chart in curves_charts(record, f"{self.title}, {record.scale} scale")]
 
-    def context_charts(self, records: Sequence[Record]) -> list[Chart]:
+    def earlier_charts(self, records: Sequence[Record]) -> list[Chart]:
         return [chart for record in records for chart in curves_charts(record, record.identifier)]
 
 

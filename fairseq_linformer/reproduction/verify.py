@@ -71,15 +71,15 @@ def verify(identifier: str, folder, inputs: Inputs) -> str:
 
 def differences(before: Record, again: Record) -> list[str]:
     """The differences, in words. Only units with a tolerance are compared."""
-    first, second = ({m.place: m for m in record.measurements} for record in (before, again))
+    first, second = ({m.key: m for m in record.measurements} for record in (before, again))
     tolerance = before.tolerance or {}
     found = [
-        f"{first.get(place) or second[place]} was measured only {'before' if place in first else 'this time'}"
-        for place in (*first, *second)
-        if (place in first) != (place in second)
+        f"{first.get(key) or second[key]} was measured only {'before' if key in first else 'this time'}"
+        for key in (*first, *second)
+        if (key in first) != (key in second)
     ]
-    for place, was in first.items():
-        now, share = second.get(place), tolerance.get(was.unit)
+    for key, was in first.items():
+        now, share = second.get(key), tolerance.get(was.unit)
         if now is None or share is None:
             continue
         if now.unit != was.unit:

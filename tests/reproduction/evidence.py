@@ -21,11 +21,11 @@ FIELDS = dict(
 )
 
 
-def number(metric, value, interval=None, repetitions=None, unit="1", **places):
+def number(metric, value, interval=None, repetitions=None, unit="1", **fields):
     """A measurement, of three repetitions where it has an interval."""
     if repetitions is None:
         repetitions = 1 if interval is None else 3
-    return Measurement(metric=metric, value=value, unit=unit, interval=interval, repetitions=repetitions, **places)
+    return Measurement(metric=metric, value=value, unit=unit, interval=interval, repetitions=repetitions, **fields)
 
 
 def record(measurements, identifier="a-record", configuration=None, **changed):
@@ -38,8 +38,8 @@ def record(measurements, identifier="a-record", configuration=None, **changed):
 def places_of(label):
     """n and k of a model by its label: ``roberta``, ``roberta n=128``, ``n=128``, ``k=8``, or another Linformer."""
     n, k = re.search(r"n=(\d+)", label), re.search(r"k=(\d+)", label)
-    places = {"model": label, "n": int(n[1]) if n else 64}
-    return places if label.startswith("roberta") else {**places, "k": int(k[1]) if k else 16}
+    fields = {"model": label, "n": int(n[1]) if n else 64}
+    return fields if label.startswith("roberta") else {**fields, "k": int(k[1]) if k else 16}
 
 
 def curves(label, bits, falls):

@@ -33,7 +33,7 @@ UNCHANGED = (
 )
 MOVED = ("experiment", "tolerance", "rules")
 """From the configuration to fields of their own."""
-PLACES = {
+KEY_FIELDS = {
     "n": r"(?:^|[ ;])n ?= ?(\d+)",
     "k": r"(?:^|[ ;])k ?= ?(\d+)",
     "layer": r"layer = (\d+)",
@@ -110,7 +110,7 @@ def test_a_place_is_what_the_name_said(name):
         if first:  # may have an n of its own
             assert m["model" if first[1] == "model" else "source"] == first[2]
         rest = said[first.end() :] if first else said
-        for place, pattern in PLACES.items():
+        for place, pattern in KEY_FIELDS.items():
             if found := re.search(pattern, rest):
                 assert found[1] == str(m.get(place)), f"{said}: {place}"
 

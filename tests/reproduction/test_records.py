@@ -12,7 +12,7 @@ from fairseq_linformer import machine
 from fairseq_linformer.files import fingerprint
 from fairseq_linformer.reproduction import ledger, records
 from fairseq_linformer.reproduction.records import (
-    PLACES,
+    KEY_FIELDS,
     Curve,
     Measurement,
     Paper,
@@ -201,16 +201,16 @@ def test_a_confidence_interval_needs_no_repetitions():
 def test_a_place_is_measured_once():
     """Each field that says where makes a place of its own; value, unit and interval do not."""
     number_fields = {"value", "unit", "interval", "interval_kind", "repetitions"}
-    assert {*PLACES, "metric"} == set(Measurement.model_fields) - number_fields
+    assert {*KEY_FIELDS, "metric"} == set(Measurement.model_fields) - number_fields
     values = {"n": 1, "baseline_n": 1, "k": 1, "seed": 1, "layer": 1, "head": 1, "head_dim": 1, "epsilon": 0.5}
-    places = {name: values.get(name, "a") for name in PLACES}
+    fields = {name: values.get(name, "a") for name in KEY_FIELDS}
     several = [
         measurement(),
         measurement(metric="bytes"),
-        *(measurement(**{name: value}) for name, value in places.items()),
+        *(measurement(**{name: value}) for name, value in fields.items()),
     ]
-    assert len(record(measurements=several).measurements) == 2 + len(PLACES) == len({m.place for m in several})
-    for name, value in places.items():
+    assert len(record(measurements=several).measurements) == 2 + len(KEY_FIELDS) == len({m.key for m in several})
+    for name, value in fields.items():
         twice = [measurement(**{name: value}), measurement(**{name: value}, value=1.2, unit="min")]
         with pytest.raises(ValueError, match=f"{name} {value}"):
             record(measurements=twice)

@@ -236,7 +236,7 @@ def test_shown_and_context():
     assert found == [gpu, deep, record]
     assert experiment.shown([other, script], ["other-cpu", "toy-cpu"]) == [other, script]
     assert experiment.shown([smoke], ["toy-cpu"]) == []
-    assert experiment.context([record, script, other.copy_with(made_by="finetune")]) == [script]
+    assert experiment.select_earlier([record, script, other.copy_with(made_by="finetune")]) == [script]
     experiment.shows = ("other",)
     assert experiment.shown([other], []) == [other]
 
@@ -245,7 +245,7 @@ def test_a_finetuning_of_ones_own_stands_apart():
     """Its size and recipe were not fixed before."""
     (record,) = (experiment := toy.Toy()).measure("cpu", Inputs(), "c")
     own = record.copy_with(made_by="finetune")
-    assert experiment.shown([record, own], []) == [record] and experiment.context([record, own]) == [own]
+    assert experiment.shown([record, own], []) == [record] and experiment.select_earlier([record, own]) == [own]
 
 
 def test_listing_names_other_commands(ledger):

@@ -247,11 +247,11 @@ def test_a_record_of_an_earlier_plan_is_kept_and_shown(warm_start, there):
     old = new.copy_with(identifier="warm-start-cpu", configuration={**new.configuration, "seeds": [1, 2]})
     elsewhere = old.copy_with(identifier="warm-start-gpu", scale="gpu")
     assert name == "warm-start-cpu-plan2"
-    assert warm_start.shown([old], ["warm-start-cpu"]) == [old] and warm_start.context([old]) == []
+    assert warm_start.shown([old], ["warm-start-cpu"]) == [old] and warm_start.select_earlier([old]) == []
     assert warm_start.shown([old, new, elsewhere], [name]) == [elsewhere, new]
-    assert warm_start.context([old, new, elsewhere]) == [old]
+    assert warm_start.select_earlier([old, new, elsewhere]) == [old]
     script = old.copy_with(identifier="a-script", made_by="script")
-    assert warm_start.context([script, old, new]) == [script, old]
+    assert warm_start.select_earlier([script, old, new]) == [script, old]
 
 
 def test_the_plan_of_a_record_without_defaults():

@@ -155,5 +155,5 @@ def test_an_axis_without_runs():
 
 def test_starts_have_the_window_averages_beside_them():
     starts = find("starts")
-    rows = [row[0] for table in starts.context_tables(starts.context([*RECORDS.values()])) for row in table.rows]
+    rows = [row[0] for table in starts.earlier_tables(starts.select_earlier([*RECORDS.values()])) for row in table.rows]
     assert "n=512 k=256 headwise, average" in rows and "n=512 k=256 headwise, normal at the full rate" in rows

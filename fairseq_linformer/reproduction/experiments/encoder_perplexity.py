@@ -77,7 +77,7 @@ def join_records(records: Sequence[Record], scale: str) -> Record:
     by_name = {record.identifier: record for record in records}
     order = [identifier(scale, model) for model in SIZES[scale].models]
     ordered = [by_name[name] for name in order if name in by_name]
-    measurements = {m.place: m for record in ordered for m in record.measurements}
+    measurements = {m.key: m for record in ordered for m in record.measurements}
     return ordered[0].copy_with(
         identifier=f"{NAME}-{scale}",
         measurements=list(measurements.values()),

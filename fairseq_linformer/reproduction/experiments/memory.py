@@ -58,12 +58,12 @@ def count_batches(scale: str) -> Iterator[Measurement]:
 
 
 def _count(
-    cell: inference.InferenceCell, build: Callable[[], nn.Module], **places: Any
+    cell: inference.InferenceCell, build: Callable[[], nn.Module], **fields: Any
 ) -> Generator[Measurement, None, tuple[int, int]]:
     """Yields the largest batch and the bytes per sentence, and returns them."""
     largest, per_sentence = inference.count_largest_batch(cell, build)
-    yield Measurement(metric="largest_batch", value=largest, unit="sentences", n=cell.n, **places)
-    yield Measurement(metric="bytes_per_sentence", value=per_sentence, unit="bytes", n=cell.n, **places)
+    yield Measurement(metric="largest_batch", value=largest, unit="sentences", n=cell.n, **fields)
+    yield Measurement(metric="bytes_per_sentence", value=per_sentence, unit="bytes", n=cell.n, **fields)
     return largest, per_sentence
 
 

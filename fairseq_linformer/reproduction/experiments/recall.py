@@ -63,9 +63,9 @@ TOLERANCE = {"share of sequences": 0.25}
 # Rules
 
 
-def accuracies(record: Record, **places: Any) -> list[Measurement]:
+def accuracies(record: Record, **fields: Any) -> list[Measurement]:
     """Of each seed, in their order."""
-    return sorted(record.select("accuracy", **places), key=lambda m: m.seed)
+    return sorted(record.select("accuracy", **fields), key=lambda m: m.seed)
 
 
 def lengths_of(record: Record) -> list[int]:

@@ -146,7 +146,7 @@ class Bound:
     Attributes:
         text: the quantity, in words.
         kind: of the cells.
-        metric, places: of the measurement.
+        metric, fields: of the measurement.
         least, most: limits of its median.
         experiment: of the records.
     """
@@ -154,7 +154,7 @@ class Bound:
     text: str
     kind: str
     metric: str
-    places: dict
+    fields: dict
     least: float = -float("inf")
     most: float = float("inf")
     experiment: str = "speed"
@@ -166,7 +166,7 @@ class Bound:
             for record in evidence(records, self.experiment, scale)
             if record.identifier.startswith(f"benchmark-{self.kind}-")
             and not record.configuration.get("options")
-            and (m := record.find(self.metric, **self.places))
+            and (m := record.find(self.metric, **self.fields))
         ]
         if not found:
             return None

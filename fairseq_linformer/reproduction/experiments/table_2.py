@@ -54,7 +54,7 @@ class Table2(FinetuningExperiment):
             *_finetuned(records, "Finetuned here, with and without pretraining"),
         ]
 
-    def context_tables(self, records: Sequence[Record]) -> list[Table]:
+    def earlier_tables(self, records: Sequence[Record]) -> list[Table]:
         return _finetuned(records, "Finetuned before, at other sizes and with other recipes")
 
     def paper_cells(self, records: Sequence[Record]) -> Iterable:

@@ -24,9 +24,9 @@ def measurements(numbers: Mapping[str, Any], source: str) -> Iterator[Measuremen
             "stretch", row["stretch"], "||P|| ||w|| / ||P w||, median over w; median over heads", **at
         )
         for best in row["best_rank_k"]:
-            places = {"k": best["k"], "epsilon": best["epsilon"], "head_dim": row["d"], **at}
+            fields = {"k": best["k"], "epsilon": best["epsilon"], "head_dim": row["d"], **at}
             yield from summary_measurements(
-                "best_rank_k", best["within"], "share of columns w of V, mean over heads", **places
+                "best_rank_k", best["within"], "share of columns w of V, mean over heads", **fields
             )
         for i, k in enumerate(row["k"]):
             yield from summary_measurements(

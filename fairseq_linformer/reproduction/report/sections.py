@@ -99,11 +99,11 @@ class Section:
     experiment: Experiment
     claims: list[ClaimVerdicts]
     records: list[Record]
-    context: list[Record]
+    earlier: list[Record]
     tables: list[Table]
     charts: list[Chart | Heat]
-    context_tables: list[Table]
-    context_charts: list[Chart | Heat]
+    earlier_tables: list[Table]
+    earlier_charts: list[Chart | Heat]
 
     @property
     def command(self) -> str:
@@ -133,18 +133,18 @@ def _section(records: Sequence[Record], experiment: Experiment, superseded: Supe
     try:
         claims = [_verdicts(claim, records, superseded) for claim in experiment.claims]
         used = [name for each in claims for at_scale in each.verdicts for name in at_scale.verdict.records]
-        shown, context = experiment.shown(records, used), experiment.context(records)
+        shown, earlier = experiment.shown(records, used), experiment.select_earlier(records)
         return Section(
             experiment,
             claims,
             shown,
-            context,
+            earlier,
             experiment.tables(shown),
             experiment.charts(shown),
-            experiment.context_tables(context),
-            experiment.context_charts(context),
+            experiment.earlier_tables(earlier),
+            experiment.earlier_charts(earlier),
         )
-    except Exception as error:  # a record may be sealed and still hold what a rule does not expect
+    except Exception as error:  # a record may be sealed and still contain what a rule does not expect
         names = ", ".join(record.identifier for record in mine) or "no records"
         raise ValueError(
             f"{experiment.name} cannot be reported from {names}: {type(error).__name__}: {error}"

@@ -15,12 +15,12 @@ LIMITS = {"relative_time": 1.15, "relative_bytes": 1.25, "time_per_token_ratio":
 def measured(k=128, **values):
     """A record of W = 16; an ``other`` is a measurement that the rule does not evaluate."""
     at = {"model": "W=16", "k": k}
-    places = {
+    fields = {
         "relative_time": {"n": 512, "baseline": "W=0", "phase": "training step"},
         "relative_bytes": {"n": 512, "baseline": "W=0", "phase": "training step"},
         "time_per_token_ratio": {"n": 16384, "baseline_n": 512, "phase": "inference"},
     }
-    found = [number(metric, value, (0.1, 9.0), **at, **places[metric]) for metric, value in values.items()]
+    found = [number(metric, value, (0.1, 9.0), **at, **fields[metric]) for metric, value in values.items()]
     found.append(number("relative_time", 9.0, n=512, baseline="W=0", phase="inference", **at))
     found.append(number("relative_time", 9.0, n=512, baseline="W=0", phase="training step", model="W=4", k=k))
     return record(found, f"benchmark-local-k{k}-cpu", experiment="local-window-cost")

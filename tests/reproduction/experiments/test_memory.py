@@ -99,6 +99,6 @@ def test_the_committed_record_is_counted_again(monkeypatch):
     """At the shortest and the longest n, and one k; all cells take a minute."""
     lengths, dims, shape = memory.SIZES["cpu"]
     monkeypatch.setitem(memory.SIZES, "cpu", ((lengths[0], lengths[-1]), dims[:1], shape))
-    committed = {m.place: m.value for m in read(RESULTS / "memory-cpu.json").measurements}
-    counted = {m.place: m.value for m in memory.count_batches("cpu")}
+    committed = {m.key: m.value for m in read(RESULTS / "memory-cpu.json").measurements}
+    counted = {m.key: m.value for m in memory.count_batches("cpu")}
     assert len(counted) > 6 and counted == {place: committed[place] for place in counted}

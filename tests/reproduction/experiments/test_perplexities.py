@@ -61,7 +61,7 @@ def test_levels_of_earlier_records_are_no_models():
     assert [row[1] for row in table.rows] == ["40.00", "50.00", "10.00", "20.00", "30.00"] and table.rows[1][
         -1
     ] == "1.250"
-    (chart,) = find("figure-3a").context_charts([one])
+    (chart,) = find("figure-3a").earlier_charts([one])
     assert [value for _, value in chart.levels] == [30.0]  # of the split of the curves
     assert chart.series[0].runs == [[(100, 5.0)]] and chart.note == ""
 

@@ -444,8 +444,8 @@ def test_a_column_for_each_scale():
 def test_without_records_and_of_earlier_ones():
     (table,) = find("table-2").tables([])
     assert len(table.rows) == 12 and table.rows[0][2] == MISSING
-    (earlier,) = find("table-2").context_tables([cell_record("sst-2", 80.0, made_by="finetune")])
-    assert len(earlier.rows) == 1 and find("table-2").context_tables([]) == []
+    (earlier,) = find("table-2").earlier_tables([cell_record("sst-2", 80.0, made_by="finetune")])
+    assert len(earlier.rows) == 1 and find("table-2").earlier_tables([]) == []
 
 
 ALL = dict(zip(TASKS, (80.0, 70.0, 60.0, 90.0)))

@@ -61,7 +61,7 @@ class Sample(Experiment):
         lines = [Series(m.model, [[(1, m.low), (2, m.value)]]) for r in records[:1] for m in r.measurements]
         return [Chart(self.picture, "Figure 9: <times>", "n", "s", lines, note="A note.")] if lines else []
 
-    def context_charts(self, records: Sequence[Record]) -> list[Chart]:
+    def earlier_charts(self, records: Sequence[Record]) -> list[Chart]:
         return [Chart("earlier-chart", "Earlier", "n", "s", [Series("old", [[(1, 3.0)]])])]
 
     def paper_cells(self, records: Sequence[Record]) -> list:

@@ -54,7 +54,7 @@ def test_without_records_nothing_is_measured():
     found = section()
     assert [(each.label, each.verdict.outcome) for each in found.claims[0].verdicts] == [("", "not measured")]
     assert found.claims[0].outcome == "**not measured**" and found.claims[0].short_numbers == ""
-    assert not (found.records or found.context or found.tables or found.charts)
+    assert not (found.records or found.earlier or found.tables or found.charts)
 
 
 def test_the_smoke_scale_has_no_verdict_and_is_not_shown():
@@ -146,16 +146,16 @@ def test_the_table_of_claims_counts_changes_of_rules(monkeypatch, history, count
     assert table.rows[0][table.head.index("changes of the rule")] == count
 
 
-def test_records_and_context():
+def test_records_and_earlier_ones():
     """Context is what other commands measured earlier: shown apart, without a verdict."""
     mine, old = timed({"a": 1.0}), timed({"a": 9.0}, identifier="old", made_by="script")
     other = record()
     found = section(mine, old, other)
-    assert found.records == [mine] and found.context == [old] and found.claims[0].outcome == "**holds** (cpu, n = 64)"
+    assert found.records == [mine] and found.earlier == [old] and found.claims[0].outcome == "**holds** (cpu, n = 64)"
     assert [table.caption for table in found.tables] == ["figure-9-cpu"]
-    assert [table.caption for table in found.context_tables] == ["old"]
+    assert [table.caption for table in found.earlier_tables] == ["old"]
     assert [chart.identifier for chart in found.charts] == [Sample.picture]
-    assert [chart.identifier for chart in found.context_charts] == ["earlier-chart"]
+    assert [chart.identifier for chart in found.earlier_charts] == ["earlier-chart"]
 
 
 def test_the_command_names_its_inputs(monkeypatch):
