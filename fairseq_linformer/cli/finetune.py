@@ -130,9 +130,9 @@ def _finetune(options: argparse.Namespace) -> str:
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if options.results:
         from ..reproduction.finetuning_records import record_identifier
-        from ..reproduction.ledger import check_ledger
+        from ..reproduction.ledger import check_writable
 
-        check_ledger(options.results)
+        check_writable(options.results)
         record_identifier(name)
     if not is_fairseq_checkpoint(options.checkpoint):
         from ..finetuning.transformers_trainer import finetune_transformers

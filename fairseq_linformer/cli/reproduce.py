@@ -60,7 +60,7 @@ def add_parser(commands) -> None:
 
 def _reproduce(options: argparse.Namespace) -> str:
     from ..reproduction.inputs import Inputs
-    from ..reproduction.ledger import check_ledger
+    from ..reproduction.ledger import check_writable
     from ..reproduction.registry import find, listing
 
     check_minutes(options.minutes)
@@ -95,7 +95,7 @@ def _reproduce(options: argparse.Namespace) -> str:
         return _at_paper_scale(experiment, options, inputs)
     reject_options(options, ("dry_run",), "needs --scale paper")
     experiment.check(options.scale, inputs)
-    check_ledger(options.results, needs_clean=options.scale != "smoke")
+    check_writable(options.results, needs_clean=options.scale != "smoke")
     return experiment.reproduce(options.scale, inputs, options.results, _command(options), options.replace)
 
 
@@ -115,7 +115,7 @@ def _command(options: argparse.Namespace) -> str:
 def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
     """Submit the untrained runs like ``fairseq-linformer submit --array``; write the records once all are trained."""
     from ..launching.arguments import BASE
-    from ..reproduction.ledger import check_ledger
+    from ..reproduction.ledger import check_writable
     from ..reproduction.registry import experiments
     from . import submit
 
@@ -125,7 +125,7 @@ def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
     reject_options(options, ("minutes",), "cannot be used with --scale paper, whose jobs have Slurm's --time")
     reject_options(options, ("replace",), "cannot be used with --scale paper; use another --results")
     experiment.check_paper_inputs(inputs)
-    check_ledger(options.results, needs_clean=not options.dry_run)
+    check_writable(options.results, needs_clean=not options.dry_run)
     runs = str(inputs.folder)
     words = ["--array", experiment.name, "--runs", runs, *["--dry-run"] * options.dry_run]
     if "tasks" in experiment.paper_scale.reads:  # finetuning uses one process

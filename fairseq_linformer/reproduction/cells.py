@@ -35,7 +35,7 @@ class CellKind:
 
     Attributes:
         name: the first word of the cells' names.
-        claim, where: of the record.
+        claim, where: the record's ``claim`` and ``paper.where``.
         measurements: of one cell.
         summary: of all cells of a record; the measurements that need more than one cell.
         paper: the paper's numbers for them.

@@ -1,4 +1,4 @@
-"""Comparisons of trained models: what they need before they decide anything, and perplexities seed by seed.
+"""Comparisons of trained models: their preconditions, and perplexities seed by seed.
 
 A perplexity says something about a method only if the model has learned from context, and about models "after
 convergence" only if their validation curves are flat. Both are preconditions of a verdict; the words of the rules that
@@ -295,7 +295,7 @@ def _other_commits(record: Record, models: Iterable[str]) -> list[str]:
     if len(set(commits.values())) < 2:
         return []
     text = (f"{model} at {', '.join(each[:8] for each in commit.split('; '))}" for model, commit in commits.items())
-    return [f"not all were trained at the same commit: {'; '.join(text)}"]
+    return [f"the models were trained at different commits: {'; '.join(text)}"]
 
 
 def _with_spread(m: Measurement) -> str:

@@ -54,7 +54,7 @@ class ContextFree:
 
     @property
     def masked_perplexity(self) -> float:
-        """2 ** ``masked_bits``: fairseq reports perplexity so."""
+        """2 ** ``masked_bits``: as fairseq reports perplexity."""
         return 2.0**self.masked_bits
 
 

@@ -76,7 +76,7 @@ def summarize(demo: Path) -> dict:
     level = context_free.measure(demo / TEXT, task.tokens_per_sample, task.random_token_prob, task.leave_unmasked_prob)
     labels = (demo / LABELS).read_text(encoding="utf-8").split()
     if not labels:
-        raise ValueError(f"{demo / LABELS} must hold at least one label, got none")
+        raise ValueError(f"{demo / LABELS} must have at least one label, got none")
     steps = sorted((demo / "done").iterdir(), key=lambda mark: mark.stat().st_mtime)
     logs = {"before": demo / "logs/validate-before.log", "after": demo / "logs/validate-after.log"}
     return {

@@ -168,7 +168,9 @@ def check_encoder(record: Record, inputs: Inputs) -> None:
     """
     encoder = record.configuration["encoder"]
     if encoder["sha256"] != hash_weights(str(inputs.encoder)):
-        raise ValueError(f"{record.identifier} was measured on {encoder['name']}; --encoder has other weights")
+        raise ValueError(
+            f"{record.identifier} was measured on {encoder['name']}; --encoder has other weights; use another --results"
+        )
 
 
 def plan(sizes: Distillation, text_checksums: dict[str, str]) -> dict[str, Any]:

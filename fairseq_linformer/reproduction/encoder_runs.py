@@ -121,7 +121,7 @@ class EncoderRuns:
         left = work_through(units, self._folder, until)
         for member in self.finished:
             for training in self.trainings(member):
-                _keep_scored(training.folder)
+                _delete_unscored(training.folder)
         return describe_unfinished(left, units) if left else ""
 
     @property
@@ -137,11 +137,11 @@ class EncoderRuns:
         """The results of a finished member, by seed; ValueError if a run had other options, data or weights."""
         return [finetune.finetune(job)[0] for job in self._jobs[member]]
 
-    def distillation(self, member: Member) -> Path | None:
+    def distillation_run(self, member: Member) -> Path | None:
         """The run folder of the distillation of its model; None for the encoder."""
         return self._distilled[member.model].run if member.model in self._distilled else None
 
-    def survival(self, member: Member) -> dict[str, Any] | None:
+    def distillation_report(self, member: Member) -> dict[str, Any] | None:
         """The report of the distillation of its model; None for the encoder."""
         return self._distilled[member.model].report() if member.model in self._distilled else None
 
@@ -189,8 +189,8 @@ def _is_done(job: finetune.FinetuningJob) -> bool:
     return single_run.is_finished(Path(job.runs, job.name))
 
 
-def _keep_scored(run: Path) -> None:
-    """Delete all checkpoints of a finished run but the scored one, its optimizer state, and the checksums."""
+def _delete_unscored(run: Path) -> None:
+    """Delete a finished run's other checkpoints and all checksums, and remove the optimizer state of the scored one."""
     scored = run / read_json(run / single_run.RESULT)["checkpoint"]
     others = [path for path in (run / CHECKPOINTS).glob("*.pt") if path != scored]
     checkpoint = read_checkpoint(scored)

@@ -93,7 +93,7 @@ class EncoderTasks(MemberExperiment[Member]):
         Args:
             again: score its checkpoints again.
         """
-        trainings, results, distillation = runs.trainings(member), runs.results(member), runs.distillation(member)
+        trainings, results, distillation = runs.trainings(member), runs.results(member), runs.distillation_run(member)
         if again:
             task = TASKS[member.task]
             results = [{**r, **single_run.evaluate_best(task, t)} for r, t in zip(results, trainings)]
@@ -103,7 +103,7 @@ class EncoderTasks(MemberExperiment[Member]):
             **record.configuration,
             **self.configuration(scale, member, inputs),
             "encoder": runs.encoder,
-            "survival": runs.survival(member),
+            "survival": runs.distillation_report(member),
             "distilled_by": None if distillation is None else provenance([distillation]),
             TRAINING: pack({"finetuning": training_options(trainings[0].requested_cfg)}),
         }

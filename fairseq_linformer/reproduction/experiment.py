@@ -139,7 +139,7 @@ class Experiment(ABC):
     def check(self, scale: str, inputs: Inputs) -> None:
         """
         Raises:
-            ValueError: the experiment has no such scale, or an input is missing or not read.
+            ValueError: the experiment has no such scale, or an input is missing, or set but not read.
         """
         if scale not in NAMES:
             raise ValueError(f"unknown --scale {scale!r}; choose from {', '.join(NAMES)}")

@@ -285,7 +285,7 @@ class FinetuningExperiment(Experiment):
     def _finetune(
         self, jobs: Sequence[tuple[Member, finetune.FinetuningJob]], folder: Path, until: float | None
     ) -> dict[str, dict[str, Any]]:
-        """The result of each job, by its name."""
+        """Finetune the unfinished jobs; the result of each by its name. Raises Unfinished when the budget is spent."""
         missing = [job for _, job in jobs if not single_run.is_finished(folder / job.name)]
         # Reject damaged results before finetuning anything.
         results = {job.name: finetune.finetune(job)[0] for _, job in jobs if job not in missing}
@@ -326,9 +326,9 @@ def check_task(name: str, n: int, tasks, text) -> None:
     except ValueError as error:
         raise ValueError(f"{error}; a model of n = {n} reads {Path(tasks) / f'{name}-n{n}'} if it exists") from None
     path = folder / "input0" / DICTIONARY
-    if at := describe_difference(read_dictionary(dictionary), read_dictionary(path)):
+    if difference := describe_difference(read_dictionary(dictionary), read_dictionary(path)):
         raise ValueError(
-            f"{path} must equal the dictionary of --data, {dictionary}; {at}; "
+            f"{path} must equal the dictionary of --data, {dictionary}; {difference}; "
             f"prepare {name} again with the tokenizer of the text"
         )
 

@@ -45,6 +45,7 @@ class Inputs:
 
     @property
     def folder(self) -> Path:
+        """Folder of all runs."""
         return Path(RUNS if self.runs is None else self.runs)
 
     def deadline(self) -> float | None:

@@ -13,7 +13,7 @@ from .records import TRAINING, Record, first_problem
 
 
 def write(record: Record, folder) -> Path:
-    """Write ``FOLDER/IDENTIFIER.json`` with its seal, replacing what is there. ``put`` never overwrites."""
+    """Write ``FOLDER/IDENTIFIER.json`` with its seal, replacing an existing file. ``put`` never overwrites."""
     path = Path(folder) / f"{record.identifier}.json"
     with open_atomic(path) as file:
         file.write(json.dumps(with_seal(record.content()), indent=1) + "\n")
@@ -21,10 +21,10 @@ def write(record: Record, folder) -> Path:
 
 
 def put(record: Record, folder) -> Path:
-    """Write a record unless it is there already.
+    """Write a record unless it already exists.
 
     Raises:
-        ValueError: the file exists and holds a different measurement, or the record's commit is not clean.
+        ValueError: the file exists and has a different measurement, or the record's commit is not clean.
     """
     path = Path(folder) / f"{record.identifier}.json"
     check_clean(record)
@@ -36,7 +36,7 @@ def put(record: Record, folder) -> Path:
     same = ("experiment", "made_by", "scale", "measurements", "data", "configuration")
     if any(stored[name] != new[name] for name in same):
         raise ValueError(
-            f"{path} holds a different measurement and is not overwritten; use another --results, or --replace REASON"
+            f"{path} has a different measurement and is not overwritten; use another --results, or --replace REASON"
         )
     return path
 
@@ -106,8 +106,8 @@ def read_folder(folder) -> list[Record]:
     return [read(path) for path in sorted(Path(folder).glob("*.json"))]
 
 
-def check_ledger(folder, needs_clean: bool = False) -> None:
-    """Check, before hours of work, that its record can be written.
+def check_writable(folder, needs_clean: bool = False) -> None:
+    """Check, before hours of work, that a record can be written to a folder.
 
     Args:
         needs_clean: a verdict uses the record, which therefore needs a commit without uncommitted changes.

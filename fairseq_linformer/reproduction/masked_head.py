@@ -17,9 +17,9 @@ from ..models.shapes import OUTPUT_EMBEDDINGS
 from ..progress import Progress
 
 PREFIX = "encoder.lm_head."
-"""Of the names of the head's parameters."""
+"""Prefix of the names of the head's parameters."""
 TIED = OUTPUT_EMBEDDINGS
-"""They are tied to the embeddings of the input, and frozen with the encoder."""
+"""Name of the output embeddings, which are tied to those of the input, and frozen with the encoder."""
 WARMUP = 0.05
 """Share of the updates with learning rate warmup; then it decays linearly to zero."""
 
@@ -86,11 +86,11 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
 
 def hash_head(checkpoint: dict[str, Any]) -> str:
     """SHA-256 of the trained weights of a head."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(checkpoint["model"].items()):
         if name.startswith(PREFIX) and name != TIED:
-            found.update(name.encode() + tensor.float().numpy().tobytes())
-    return found.hexdigest()
+            digest.update(name.encode() + tensor.float().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _batches(text: Path, options: HeadTraining) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
@@ -102,11 +102,11 @@ def _batches(text: Path, options: HeadTraining) -> Iterator[tuple[torch.Tensor, 
         iterator = task.get_batch_iterator(
             task.dataset("train"), max_sentences=options.batch_size, seed=options.seed, epoch=epoch
         )
-        found = False
+        has_masked = False
         for sample in iterator.next_epoch_itr(shuffle=True):
             is_masked = sample["target"].ne(task.source_dictionary.pad())
             if is_masked.any():
-                found = True
+                has_masked = True
                 yield sample["net_input"]["src_tokens"], is_masked, sample["target"][is_masked]
-        if not found:
+        if not has_masked:
             raise ValueError(f"train of {text} is too short: none of its tokens is masked")

@@ -109,7 +109,7 @@ class MaskedRuns:
         self.check_finished([model])
         return [self._run(model, seed) for seed in self.sizes.seeds]
 
-    def start(self, model: EncoderModel) -> Path:
+    def write_start(self, model: EncoderModel) -> Path:
         """The Transformer with its head, or the Linformer converted from it, which is written unless it exists.
 
         Raises:
@@ -144,11 +144,11 @@ class MaskedRuns:
             training = self._job(model, seed)
             run_folder.is_new(training, PATH_OPTIONS, advice)
             started = Path(run_folder.read_config(training.folder).checkpoint.finetune_from_model).name
-            if started != self.start(model).name:
+            if started != self.write_start(model).name:
                 raise ValueError(f"{training.folder} started from another head, {started}; {advice}")
 
     def _run(self, model: EncoderModel, seed: int) -> FinishedRun:
-        return FinishedRun(self.folder / _name(model, seed), self.sizes.n, self.sizes.updates, self.start(model))
+        return FinishedRun(self.folder / _name(model, seed), self.sizes.n, self.sizes.updates, self.write_start(model))
 
     def _is_done(self, model: EncoderModel, seed: int) -> bool:
         return (self.folder / _name(model, seed) / run_folder.DONE).exists()
@@ -175,7 +175,7 @@ class MaskedRuns:
             scoring.perplexity(self._run(model, seed), self.text, "cpu")
 
     def _job(self, model: EncoderModel, seed: int) -> TrainingJob:
-        sizes, start = self.sizes, open_initial_checkpoint(self.start(model), self.folder)
+        sizes, start = self.sizes, open_initial_checkpoint(self.write_start(model), self.folder)
         overrides = (
             f"common.seed={seed}",
             "common.fp16=false",

@@ -29,7 +29,7 @@ from .training_options import pack, training_options
 
 SCALE, PRETRAINING = "paper", "pretraining"
 SEEDS = (1, 2, 3)
-_MODEL = """
+_COMPARED_MODEL_OPTIONS = """
     _name encoder_layers encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads projected_dim sharing
     projection projection_init projection_lr_scale local_window window_sizes
 """.split()
@@ -47,7 +47,7 @@ class PaperFigure(PaperScale):
         self.experiment, self.build_record = experiment, build_record
         self.runs = {model: [_with_seed(overrides, seed) for seed in SEEDS] for model, overrides in runs.items()}
         """Overrides by model, one per seed."""
-        self.pretraining = tuple(run for of_seed in zip(*self.runs.values()) for run in of_seed)
+        self.pretraining = tuple(run for seed_runs in zip(*self.runs.values()) for run in seed_runs)
 
     def members(self, runs, tasks, device: str) -> list[list[str]]:
         return [list(overrides) for overrides in self.pretraining]
@@ -72,7 +72,7 @@ class PaperFigure(PaperScale):
 
 
 def _with_seed(overrides: Sequence[str], seed: int) -> tuple[str, ...]:
-    """The configuration has seed 1."""
+    """Overrides with a seed; seed 1 is that of the configuration."""
     return (*overrides, *[f"common.seed={seed}"] * (seed != 1))
 
 
@@ -136,7 +136,7 @@ def _read_checked_config(folder: Path, overrides: Sequence[str]) -> dict[str, An
         dict[str, Any](OmegaConf.to_container(c))  # type: ignore[arg-type]
         for c in (read_config(folder), compose_config(str(CONFIG), [*overrides, "task.data=any"]))
     )
-    for section, keys in (("task", ("tokens_per_sample",)), ("model", _MODEL), ("common", ("seed",))):
+    for section, keys in (("task", ("tokens_per_sample",)), ("model", _COMPARED_MODEL_OPTIONS), ("common", ("seed",))):
         for key in keys:
             if (stored := config[section].get(key)) != wanted[section].get(key):
                 raise ValueError(

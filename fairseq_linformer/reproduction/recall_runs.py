@@ -35,11 +35,11 @@ STARTS = (None, "normal")
 class Sizes:
     """
     Attributes:
-        lengths: each n.
-        windows, parts: each local window, and the divisors of n that give k.
+        lengths: the n of the tasks.
+        windows, parts: the local windows, and the divisors of n that give k.
         seeds: of each model.
-        updates, batch: batch in sequences.
-        sequences: on which each run is evaluated.
+        updates, batch: number of updates, and sequences per update.
+        sequences: number on which each run is evaluated.
         starts: of E and F.
         grown: updates of a model that starts from that of half its n; 0 to train every n from scratch.
     """
@@ -99,7 +99,7 @@ from n = 128 it recalled 99 % at n = 256 before any update. The normal start, wh
 
 @dataclass(frozen=True)
 class RecallRun:
-    """A training, and what it is a training of.
+    """A training run of far-token recall.
 
     Attributes:
         k: n for full attention.
@@ -129,7 +129,7 @@ class RecallRun:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """Name of its files, without suffix."""
         start = f"-{self.start}" if self.start else ""
         return f"n{self.n}-k{self.k}-w{self.local_window}{start}-seed{self.seed}"
 

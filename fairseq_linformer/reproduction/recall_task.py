@@ -6,13 +6,13 @@ The pairs are those of multi-query associative recall (Arora et al. 2023, "Zoolo
 part comes once more, in random order, each followed by a ``<mask>`` whose target is its value.
 
 - Several pairs, because with one a model could answer with the only value token of the text.
-- Each pair has another one of as many values as there are pairs, so that every sequence holds every value once. Which
-  tokens a text holds then says nothing about an answer, and an average over all positions is as good as a guess.
+- There are as many values as pairs, and each pair has a different one, so every sequence has every value once. The set
+  of its tokens then says nothing about an answer, and an average over all positions does no better than chance.
 - Pairs start at any position of the early part, which is many windows long, so that no fixed row of E and F finds one.
 - Every value is farther from the queries than local windows reach over all layers (``RecallModel.reach``).
 
 The embedding of a token adds one of its left neighbor, which binds a value to its key. Binding neighbors is local, and
-not what is tested: with it, one attention from a query to the value that follows its key solves the task. Without it,
+is not tested here: with it, one attention from a query to the value that follows its key solves the task. Without it,
 full attention (n = 48, 4 pairs) was at chance after 600 updates of 32 sequences.
 """
 
@@ -36,7 +36,7 @@ POSITION_STD = 0.3
 MAX_NORM = 1.0
 """Gradients are clipped to this norm."""
 DECAYING_SHARE = 0.3
-"""Of the updates, at the end, in which the learning rate decays to zero."""
+"""Final share of the updates, over which the learning rate decays to zero."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RecallTask:
     Attributes:
         n: length of every sequence.
         distance: least distance from a value to the first queried key.
-        num_pairs: pairs of a sequence, and values in all.
+        num_pairs: pairs per sequence, and number of values.
         num_keys, num_noise: different keys and noise tokens.
 
     Raises:
@@ -95,7 +95,7 @@ class RecallTask:
     def draw(self, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """
         Returns:
-            (batch, n) token IDs, and (batch, num_pairs) the value of each query, from 0.
+            (batch, n) token IDs, and (batch, num_pairs) the value of each query, counted from 0.
         """
 
         def choose(num: int) -> Tensor:
@@ -121,7 +121,7 @@ class RecallModel(nn.Module):
     The weights are N(0, 1 / width) or N(0, 1 / inputs): BERT's standard deviation, 0.02, is that of a width of 768.
 
     Args:
-        task: of which n and vocabulary.
+        task: has n and the vocabulary.
         k: n for full attention: E = F = I and frozen, which is the Transformer.
         start: ``projection_init``; None for the default.
         local_window: W.
@@ -195,8 +195,8 @@ def build_model(seed: int, *arguments, **options) -> RecallModel:
 
 
 def grow(old: RecallModel, new: RecallModel) -> None:
-    """Give a model of a longer n the weights of a shorter one, of which n and k may differ: position embeddings are
-    repeated, and E and F resized. Frozen ones, of full attention, stay."""
+    """Copy the weights of a model to one of a longer n, and possibly another k: position embeddings are repeated, and E
+    and F resized. Frozen E and F, of full attention, are not copied."""
     with torch.no_grad():
         state = old.state_dict()
         name = "encoder.embed_positions.weight"

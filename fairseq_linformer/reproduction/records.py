@@ -111,7 +111,7 @@ class Measurement(_StrictModel):
     def _check_consistency(self) -> Self:
         if self.interval_kind == "range" and (self.repetitions > 1) != (self.interval is not None):
             raise ValueError(
-                f"interval must be set exactly if there are several repetitions, "
+                f"interval must be set if and only if there are several repetitions, "
                 f"got {self.interval} for {self.repetitions} repetitions"
             )
         if self.interval is not None and not self.interval[0] <= self.value <= self.interval[1]:
@@ -247,7 +247,7 @@ class Record(_StrictModel):
         content = json.loads(json.dumps(self.model_dump(exclude={"seal"})))
         for part in ("measurements", "curves"):
             content[part] = [each.model_dump(mode="json", exclude_defaults=True) for each in getattr(self, part)]
-        if self.supersedes is None:  # younger than the seals of most records
+        if self.supersedes is None:  # added when most records were sealed
             del content["supersedes"]
         return content
 
@@ -288,4 +288,5 @@ def summarize_repetitions(values: Sequence[float]) -> dict[str, Any]:
 
 
 def significant(value: float, digits: int = 6) -> float:
+    """Round to significant digits."""
     return float(f"{float(value):.{digits}g}")

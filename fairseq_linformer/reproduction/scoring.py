@@ -196,7 +196,7 @@ def validation_curve(folder: Path, updates: int) -> list[tuple[int, float]]:
         "loss",
     )
     if not points:
-        raise ValueError(f"{folder} has no validation curve: {LOGS}/ must hold fairseq's JSON log")
+        raise ValueError(f"{folder} has no validation curve: {LOGS}/ must have fairseq's JSON log")
     if (last := points[-1][0]) < updates:
         raise ValueError(f"the validation curve of {folder} must end at update {updates:,}, got {last:,}")
     return points

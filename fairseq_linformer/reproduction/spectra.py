@@ -74,7 +74,7 @@ def curves(spectrum: Spectrum, source: str) -> Iterator[Curve]:
 # Rules
 
 
-def by_layer(record: Record) -> dict[tuple[str, int], list[float]]:
+def shares_by_layer(record: Record) -> dict[tuple[str, int], list[float]]:
     """The share of each head at a quarter of the singular values, by source and layer. Sources with another index are
     skipped."""
     shares: dict[tuple[str, int], list[float]] = {}
@@ -88,7 +88,7 @@ def by_layer(record: Record) -> dict[tuple[str, int], list[float]]:
 def tail_checks(record: Record) -> list[Check]:
     """The smallest share of a layer's heads decides, not the mean."""
     checks = []
-    for (source, layer), shares in by_layer(record).items():
+    for (source, layer), shares in shares_by_layer(record).items():
         least = min(shares)
         outcome = HOLDS if least >= TAIL else FAILS if least < NO_TAIL else UNDECIDED
         text = f"{source}, layer {layer}: {least:.2f} in one of {len(shares)} heads"
@@ -98,7 +98,7 @@ def tail_checks(record: Record) -> list[Check]:
 
 def layer_checks(record: Record) -> list[Check]:
     """The upper half of the layers against the lower one; of an odd number the middle layer is in neither."""
-    shares, checks = by_layer(record), []
+    shares, checks = shares_by_layer(record), []
     for source in dict.fromkeys(source for source, _ in shares):
         layers = sorted(layer for each, layer in shares if each == source)
         half = max(1, len(layers) // 2)
@@ -115,9 +115,9 @@ def _range(layers: Sequence[int]) -> str:
     return f"layer {layers[0]}" if len(layers) == 1 else f"layers {layers[0]} to {layers[-1]}"
 
 
-def count_models(record: Record) -> list[str]:
+def describe_models(record: Record) -> list[str]:
     """The models that a verdict rests on, whatever their texts."""
-    models = list(dict.fromkeys(source.rpartition(", ")[0] or source for source, _ in by_layer(record)))
+    models = list(dict.fromkeys(source.rpartition(", ")[0] or source for source, _ in shares_by_layer(record)))
     return [f"{len(models)} model{'s' * (len(models) != 1)}: {'; '.join(models)}"] * bool(models)
 
 

@@ -27,7 +27,7 @@ class Check:
 
 
 def decide(holds: bool, text: str) -> Check:
-    """A condition that is never undecided."""
+    """A check that either holds or fails."""
     return Check(HOLDS if holds else FAILS, text)
 
 

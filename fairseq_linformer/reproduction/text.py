@@ -82,9 +82,9 @@ def _sha256(path: Path, size: int, time: int) -> str:
 
 
 def checksums(text) -> dict[str, str]:
-    """SHA-256 by name of each file that is read. A text and its only shard have the same names."""
+    """SHA-256 by name of each file that is read. The names are the same for a text and for its only shard."""
     found = {}
     for shard, name in _files(find_shards(text)):
-        called = shard.resolve().name if shard == Path(text) else shard.name
-        found[f"{called}/{name}" if re.fullmatch(r"shard\d+", called) else name] = digest(shard / name)
+        folder = shard.resolve().name if shard == Path(text) else shard.name
+        found[f"{folder}/{name}" if re.fullmatch(r"shard\d+", folder) else name] = digest(shard / name)
     return found

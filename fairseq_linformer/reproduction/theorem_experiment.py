@@ -35,9 +35,9 @@ class TheoremExperiment(Experiment):
 
     Args:
         measurements: (numbers of one source of heads, as in ``theorems.json``, the source) to measurements.
-        claim, where: of the record.
+        claim, where: the record's ``claim`` and ``paper.where``.
         part: key of the theorem in the numbers. Sources without it have no measurements in the record.
-        draw: one record to its charts.
+        build_charts: the charts of a record.
     """
 
     scales = tuple(SIZES)
@@ -51,10 +51,10 @@ class TheoremExperiment(Experiment):
         claim: str,
         where: str,
         part: str,
-        draw: Callable[[Record], list[Chart]],
+        build_charts: Callable[[Record], list[Chart]],
     ):
         self.name, self.title, self.claims, self.measurements = name, title, tuple(claims), measurements
-        self.claim, self.where, self.part, self.draw = claim, where, part, draw
+        self.claim, self.where, self.part, self.build_charts = claim, where, part, build_charts
 
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
@@ -98,7 +98,7 @@ class TheoremExperiment(Experiment):
         return []
 
     def charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [chart for record in records for chart in self.draw(record)]
+        return [chart for record in records for chart in self.build_charts(record)]
 
 
 def measure_heads(scale: str, folder: Path, command: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:

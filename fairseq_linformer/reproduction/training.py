@@ -21,7 +21,7 @@ from .text import describe_text, find_shards
 from .training_options import check_same_training
 from .training_tables import curves_charts, perplexity_table
 
-SIZES = ("layers", "width", "heads", "tokens", "lr", "warmup", "validate", "precision")
+SHARED_FIELDS = ("layers", "width", "heads", "tokens", "lr", "warmup", "validate", "precision")
 """The fields of ``Scale`` that all runs of a scale share."""
 TOLERANCE = {"perplexity": 0.01, "bits": 0.01}
 """On the same machine and versions a repeated training gives the same numbers; other processors round differently."""
@@ -242,7 +242,7 @@ def _model_places(configuration: Mapping[str, Any], model: str) -> dict[str, Any
 
 
 def sizes_of(scale: Scale) -> dict[str, Any]:
-    return {name: getattr(scale, name) for name in SIZES}
+    return {name: getattr(scale, name) for name in SHARED_FIELDS}
 
 
 def check_same_runs(record: Record, plan: Mapping[str, Any], data: str) -> None:

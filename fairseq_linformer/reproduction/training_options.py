@@ -77,8 +77,8 @@ def check_same_training(record: Record, current: Mapping[str, Any] | None) -> No
         )
 
 
-def missing_options(before: Record, again: Record) -> str:
-    """A remark if only the new one of two records has the options of its training."""
+def describe_missing_options(before: Record, again: Record) -> str:
+    """A remark if only the repeated record has the options of its training; otherwise empty."""
     if TRAINING in before.configuration or TRAINING not in again.configuration:
         return ""
     return "; the record lacks options of training such as dropout and clip_norm, which were not compared"

@@ -10,7 +10,7 @@ from .runs import AUTHORS
 
 LEVELS = {
     "context_free": "without context",
-    "unigram": "by the frequency of each token alone",
+    "unigram": "by the frequency of each token",
     "valid_context_free": "without context, on the validation split",
 }
 """Labels that earlier records use for levels of a text, not of a model."""

@@ -9,7 +9,7 @@ from .experiment import Unfinished
 from .inputs import Inputs
 from .records import TRAINING, Record
 from .registry import find
-from .training_options import check_same_training, missing_options
+from .training_options import check_same_training, describe_missing_options
 
 EXPONENT = "exponent of n"
 """The unit whose tolerance is an amount, not a share."""
@@ -65,7 +65,7 @@ def verify(identifier: str, folder, inputs: Inputs) -> str:
     allowed = ", ".join(f"{unit} {_tolerance(unit, share)}" for unit, share in before.tolerance.items())
     return (
         f"{identifier}, {how}: {compared} of {len(before.measurements)} numbers compared, "
-        f"all are within their tolerance ({allowed}){missing_options(before, again)}"
+        f"all are within their tolerance ({allowed}){describe_missing_options(before, again)}"
     )
 
 

@@ -9,7 +9,7 @@ from fairseq_linformer.machine import current_commit, provenance
 from fairseq_linformer.reproduction.claim import Claim
 from fairseq_linformer.reproduction.counting_experiment import CountingExperiment, label
 from fairseq_linformer.reproduction.inputs import Inputs
-from fairseq_linformer.reproduction.ledger import check_ledger, read, write
+from fairseq_linformer.reproduction.ledger import check_writable, read, write
 from fairseq_linformer.reproduction.records import Measurement, Paper
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import UNDECIDED, Check, Verdict
@@ -111,7 +111,7 @@ def test_an_edited_record_is_found(fingers, tmp_path):
     path.write_text(json.dumps(content))
     checks = (
         lambda: read(path),
-        lambda: check_ledger(tmp_path),
+        lambda: check_writable(tmp_path),
         lambda: experiment.reproduce("cpu", Inputs(), tmp_path, "c"),
         lambda: verify("fingers-cpu", tmp_path, Inputs()),
     )

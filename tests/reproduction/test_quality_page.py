@@ -6,7 +6,7 @@ from statistics import fmean
 from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
 from fairseq_linformer.reproduction.experiments import encoder_perplexity, short_inputs
-from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
+from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, LOCAL_WINDOWS, label
 from fairseq_linformer.reproduction.experiments.survival import last_shares
 from fairseq_linformer.reproduction.recall_runs import FULL
 from fairseq_linformer.reproduction.recall_runs import label as recall_label
@@ -20,7 +20,7 @@ def ratios(record):
     n = record.find("perplexity", model="roberta").n
     lines = ["| k | W = 0 | W = 4 | W = 16 |", "|---|---|---|---|"]
     for k in (1, *(n // divisor for divisor in K_DIVISORS)):
-        found = [perplexity_ratio(record, label(k, reach), "roberta") for reach in REACHES]
+        found = [perplexity_ratio(record, label(k, local_window), "roberta") for local_window in LOCAL_WINDOWS]
         cells = [f"{each.value:.3g} [{each.low:.3g}, {each.high:.3g}]" for each in found]
         name = "1" if k == 1 else f"{k} = n / {n // k}"
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -37,7 +37,9 @@ def recalled(record):
     (n,) = {m.n for m in record.select("accuracy")}
     lines = ["| k | W = 0 | W = 4 | W = 16 | W = 0, `normal` |", "|---|---|---|---|---|"]
     for k in (1, *(n // part for part in record.configuration["parts"])):
-        cells = [cell(recall_label(k, reach, None)) for reach in REACHES] + [cell(recall_label(k, 0, "normal"))]
+        cells = [cell(recall_label(k, local_window, None)) for local_window in LOCAL_WINDOWS] + [
+            cell(recall_label(k, 0, "normal"))
+        ]
         lines.append(f"| {k} | {' | '.join(cells)} |")
     return lines
 
@@ -48,7 +50,7 @@ def recalled_at_every_length(record):
     lines.append(f"|{'---|' * 9}")
     for task in record.configuration["tasks"]:
         n = task["n"]
-        models = [recall_label(k, reach, None) for reach in (0, 16) for k in (1, n // 8, n // 2)]
+        models = [recall_label(k, local_window, None) for local_window in (0, 16) for k in (1, n // 8, n // 2)]
         found = [record.select("accuracy", model=model, n=n) for model in (FULL, *models)]
         cells = [f"{100 * fmean(m.value for m in seeds):.1f}" for seeds in found]
         lines.append(f"| {n:,} | {task['distance']} | {' | '.join(cells)} |")
@@ -83,7 +85,9 @@ def surviving(record):
     for n in (128, 512):
         for k in (1, *(n // divisor for divisor in K_DIVISORS)):
             shares = last_shares(record, n, k)
-            lines.append(f"| {n} | {k} | {' | '.join(f'{shares[reach]:.3f}' for reach in REACHES)} |")
+            lines.append(
+                f"| {n} | {k} | {' | '.join(f'{shares[local_window]:.3f}' for local_window in LOCAL_WINDOWS)} |"
+            )
     return lines
 
 

@@ -403,31 +403,31 @@ def test_a_changed_record_is_validated_and_unsealed(tmp_path):
 # Before hours of work
 
 
-def test_check_ledger(tmp_path, monkeypatch):
+def test_check_writable(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for wrong in (tmp_path / "nowhere", tmp_path / "file"):
         with pytest.raises(ValueError, match=f"--results.*{wrong}"):
-            ledger.check_ledger(wrong)
+            ledger.check_writable(wrong)
     (tmp_path / "file").unlink()
-    ledger.check_ledger(tmp_path)  # empty
+    ledger.check_writable(tmp_path)  # empty
     path = ledger.write(record(), tmp_path)
-    ledger.check_ledger(tmp_path)
+    ledger.check_writable(tmp_path)
     edit(path, commit="another")
     with pytest.raises(ValueError, match="thing.json.*seal"):
-        ledger.check_ledger(tmp_path)
+        ledger.check_writable(tmp_path)
     path.unlink()
     for error in (CalledProcessError(128, "git"), FileNotFoundError("git")):
         monkeypatch.setattr(ledger, "current_commit", lambda error=error: (_ for _ in ()).throw(error))
         with pytest.raises(ValueError, match="git"):
-            ledger.check_ledger(tmp_path)
+            ledger.check_writable(tmp_path)
 
 
 def test_a_ledger_for_verdicts_needs_a_clean_commit(tmp_path, monkeypatch):
-    ledger.check_ledger(tmp_path, needs_clean=True)
+    ledger.check_writable(tmp_path, needs_clean=True)
     monkeypatch.setattr(machine, "changed_files", lambda folder=None: ["code.py"])
-    ledger.check_ledger(tmp_path)
+    ledger.check_writable(tmp_path)
     with pytest.raises(ValueError, match="clean commit.*-dirty.*code.py"):
-        ledger.check_ledger(tmp_path, needs_clean=True)
+        ledger.check_writable(tmp_path, needs_clean=True)
 
 
 @pytest.mark.parametrize("made_by, write", [("reproduce", ledger.put), ("benchmark", put_cells)])
@@ -443,7 +443,7 @@ def test_a_record_with_uncommitted_changes_is_written_at_the_smoke_scale_only(tm
 def test_a_read_only_ledger_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(ValueError, match=f"--results.*{tmp_path}"):
-        ledger.check_ledger(tmp_path)
+        ledger.check_writable(tmp_path)
 
 
 def test_circumstances_are_those_of_this_machine(monkeypatch):

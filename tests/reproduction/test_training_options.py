@@ -12,7 +12,7 @@ from fairseq_linformer.reproduction.ledger import put
 from fairseq_linformer.reproduction.records import TRAINING
 from fairseq_linformer.reproduction.training_options import (
     check_same_training,
-    missing_options,
+    describe_missing_options,
     pack,
     training_options,
     unpack,
@@ -128,4 +128,8 @@ def test_a_record_without_options_can_be_verified_and_says_so(measure, runs, tex
         old.identifier, tmp_path, Inputs(runs, text)
     )
     assert put(new, tmp_path).exists()  # the same measurement
-    assert missing_options(old, new) and not missing_options(new, new) and not missing_options(old, old)
+    assert (
+        describe_missing_options(old, new)
+        and not describe_missing_options(new, new)
+        and not describe_missing_options(old, old)
+    )

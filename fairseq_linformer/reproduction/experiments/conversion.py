@@ -31,7 +31,7 @@ from ..run_folders import RunFolder
 from ..runs import Model, Run, convert, trunk
 from ..scales import SCALES, Scale
 from ..text import checksums, digest, find_shards
-from .local_window import K_DIVISORS, REACHES, LocalWindowExperiment, label, quarter_is_near
+from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, LocalWindowExperiment, label, quarter_is_near
 
 CONVERTED = "converted.json"
 
@@ -54,7 +54,12 @@ class ConversionExperiment(LocalWindowExperiment):
         """The Linformers by label; the last k is n, which changes nothing."""
         n = self.length(scale)
         ks = (1, *(n // divisor for divisor in (*K_DIVISORS, 1)))
-        return {label(k, reach): Model(n, k, local_window=reach) for k in ks for reach in REACHES if reach < n}
+        return {
+            label(k, local_window): Model(n, k, local_window=local_window)
+            for k in ks
+            for local_window in LOCAL_WINDOWS
+            if local_window < n
+        }
 
     def configuration(self, scale: Scale) -> dict[str, Any]:
         conversions = {name: model.describe() for name, model in self.conversions(scale).items()}
@@ -128,8 +133,8 @@ def experiment(name: str, title: str, where: str, limit: float, length: Callable
     claim = Claim(
         name,
         where,
-        f"Converted without training, k = n / 4 with {REACHES[-1]} exact neighbors per side is near the Transformer.",
-        f"Holds if the converted model with k = n / 4 and W = {REACHES[-1]} has at most {limit:g} times the perplexity "
+        f"Converted without training, k = n / 4 with {WIDEST} exact neighbors per side is near the Transformer.",
+        f"Holds if the converted model with k = n / 4 and W = {WIDEST} has at most {limit:g} times the perplexity "
         "of the RoBERTa it is made of; does not hold if it has more. Not enough evidence if the 95 % interval of the "
         "ratio over seeds contains the limit, with fewer than 3 seeds, if RoBERTa is less than 2 bits below a model "
         "without context, or the converted model less than 1 bit. (Written before the first measurement.)",

@@ -247,7 +247,7 @@ def _record(
     configuration: dict[str, Any],
     again: bool,
 ) -> Record:
-    sizes, start, text = masked.sizes, masked.start(model), find_shards(inputs.data)[0]
+    sizes, start, text = masked.sizes, masked.write_start(model), find_shards(inputs.data)[0]
     runs = masked.runs(model)
     scores = [scoring.perplexity(run, inputs.data, "cpu", again) for run in runs]
     at: dict[str, Any] = {"model": label(model), "n": sizes.n, "k": model.k}

@@ -33,12 +33,12 @@ from ..spectra import (
     NO_TAIL,
     TAIL,
     TOLERANCE,
-    by_layer,
     charts,
-    count_models,
     curves,
+    describe_models,
     layer_checks,
     measurements,
+    shares_by_layer,
     spectrum_facts,
     tail_checks,
 )
@@ -80,7 +80,7 @@ class EncoderSpectrum(UntrainedExperiment):
             "the layers than in the lower half, means over layers and heads, for each encoder and text; does not hold "
             f"if it has not for one; not enough evidence with fewer than {MIN_LAYERS} layers. The rule of Figure 1. "
             "(Prototypes with means over heads were known.)",
-            rule(NAME, "spectrum-*", layer_checks, count_models),
+            rule(NAME, "spectrum-*", layer_checks, describe_models),
         ),
     )
 
@@ -171,7 +171,7 @@ def _describe(files: Sequence[dict[str, Any]]) -> str:
 
 
 def _table(record: Record) -> Table:
-    shares = by_layer(record)
+    shares = shares_by_layer(record)
     sources = list(dict.fromkeys(source for source, _ in shares))
     rows = [
         [str(layer), *(_spread(shares[source, layer]) for source in sources)]

@@ -89,10 +89,10 @@ class Accuracies:
         found = [self.accuracy(task, model) for task in self.sizes.recipes]
         if missing := [each for each in found if isinstance(each, Check)]:
             return missing
-        of_model = [self.by_name[Member(task, model, self.sizes.n).name] for task in self.sizes.recipes]
+        model_records = [self.by_name[Member(task, model, self.sizes.n).name] for task in self.sizes.recipes]
         if len({record.configuration["encoder"]["sha256"] for record in self.records}) > 1:
             return [Check(UNDECIDED, "the records are of different encoders")]
-        weights = {record.configuration["model"]["pretraining"]["sha256"] for record in of_model}
+        weights = {record.configuration["model"]["pretraining"]["sha256"] for record in model_records}
         if model.k is not None and len(weights) > 1:
             return [Check(UNDECIDED, f"{model.name} was distilled more than once")]
         value, low, high = (mean(getattr(each, name) for each in found) for name in ("value", "low", "high"))

@@ -34,8 +34,8 @@ from ..spectra import (
     TAIL,
     TOLERANCE,
     charts,
-    count_models,
     curves,
+    describe_models,
     layer_checks,
     measurements,
     spectrum_facts,
@@ -113,7 +113,7 @@ CLAIMS = (
         "Holds if the first quarter of the singular values has a larger share of their sum in the upper half of the "
         "layers than in the lower half, means over layers and heads, for each model and text; does not hold if it has "
         f"not for one; not enough evidence with fewer than {MIN_LAYERS} layers. The number of models is reported.",
-        rule("figure-1", "spectrum-roberta*", layer_checks, count_models),
+        rule("figure-1", "spectrum-roberta*", layer_checks, describe_models),
         (
             EarlierRule(
                 "Holds if the first quarter of the singular values has a larger share of their sum in the last layer "

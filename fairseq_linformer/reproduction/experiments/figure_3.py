@@ -76,19 +76,19 @@ def authors_rule(experiment: str, compare: Callable[[Record, str], Comparison]) 
 # Panels (a) and (b): k
 
 
-def by_k(n: int) -> Models:
+def models_by_k(n: int) -> Models:
     models = {"roberta": Model(n), **{f"k={n // d}": Model(n, n // d) for d in K_DIVISORS}}
     return {label: compared_run(model) for label, model in with_authors(models).items()}
 
 
-def models_by_k(record: Record, start: str = "") -> list[str]:
+def labels_by_k(record: Record, start: str = "") -> list[str]:
     """Labels of a record's Linformers that end with ``start``, in order of k."""
     linformers = [m for m in record.select("perplexity", seed=None) if m.k is not None and m.model == f"k={m.k}{start}"]
     return [m.model for m in sorted(linformers, key=lambda m: m.k)]
 
 
 def larger_k_is_lower(record: Record, start: str = "") -> Comparison:
-    models = models_by_k(record, start)
+    models = labels_by_k(record, start)
     return Comparison(models, decreasing_perplexity(record, models))
 
 
@@ -144,7 +144,7 @@ def authors_array(runs: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...
 # Panel (c): sharing
 
 
-def by_sharing(scale: Scale) -> Models:
+def models_by_sharing(scale: Scale) -> Models:
     """All with the default initialization of layerwise sharing, whose single matrix does not support the others."""
     n, k, start = scale.compared_n, scale.compared_n // 4, default_start("layerwise")
     models = {"roberta": Model(n), **{sharing: Model(n, k, sharing, start=start) for sharing in SHARINGS}}
@@ -175,7 +175,7 @@ def array_by_sharing() -> dict[str, tuple[str, ...]]:
 # Panel (d): n
 
 
-def by_length(scale: Scale) -> Models:
+def models_by_length(scale: Scale) -> Models:
     """A Linformer and a RoBERTa of each n; the latter shows the effect of n without E and F.
 
     E and F of every n have the learning rate of the longest n, because the default falls with n.
@@ -251,9 +251,9 @@ LENGTH = Claim(
     ),
 )
 EXPERIMENTS = (
-    panel_by_k("a", 512, 128, lambda scale: by_k(scale.compared_n), (64, 128, 256)),
-    panel_by_k("b", 1024, 256, lambda scale: by_k(2 * scale.compared_n), (128, 256, 512)),
-    TrainingExperiment("figure-3c", "Figure 3 (c)", [SHARING], by_sharing, array_by_sharing(), EARLIER_PLANS),
-    TrainingExperiment("figure-3d", "Figure 3 (d)", [LENGTH], by_length, array_by_length(), EARLIER_PLANS),
+    panel_by_k("a", 512, 128, lambda scale: models_by_k(scale.compared_n), (64, 128, 256)),
+    panel_by_k("b", 1024, 256, lambda scale: models_by_k(2 * scale.compared_n), (128, 256, 512)),
+    TrainingExperiment("figure-3c", "Figure 3 (c)", [SHARING], models_by_sharing, array_by_sharing(), EARLIER_PLANS),
+    TrainingExperiment("figure-3d", "Figure 3 (d)", [LENGTH], models_by_length, array_by_length(), EARLIER_PLANS),
 )
 """At the paper's scale each model is a run of ``configs/pretrain/run``, with other overrides where needed."""

@@ -24,22 +24,27 @@ from ..runs import Model, Models, compared_run
 from ..scales import Scale
 from ..training import TrainingExperiment
 
-REACHES = (0, 4, 16)
+LOCAL_WINDOWS = (0, 4, 16)
 """W of the compared models."""
+WIDEST = LOCAL_WINDOWS[-1]
 K_DIVISORS = (8, 4, 2)
 """k is n divided by each of these."""
-NEAR = 1.10
+MAX_RATIO = 1.10
 """Maximum ratio to RoBERTa's perplexity."""
 
 
-def label(k: int, reach: int) -> str:
-    return f"k={k}, W={reach}"
+def label(k: int, local_window: int) -> str:
+    return f"k={k}, W={local_window}"
 
 
-def by_reach(n: int) -> Models:
+def models_by_window(n: int) -> Models:
     models = {"roberta": Model(n)}
     for k in (1, *(n // divisor for divisor in K_DIVISORS)):
-        models |= {label(k, reach): Model(n, k, local_window=reach) for reach in REACHES if reach < n}
+        models |= {
+            label(k, local_window): Model(n, k, local_window=local_window)
+            for local_window in LOCAL_WINDOWS
+            if local_window < n
+        }
     return {name: compared_run(model) for name, model in models.items()}
 
 
@@ -47,7 +52,7 @@ def quarter_is_near(limit: float) -> Callable[[Record], Comparison]:
     """k = n / 4 with the largest W has at most ``limit`` times RoBERTa's perplexity."""
 
     def compare(record: Record) -> Comparison:
-        model = label(record.configuration["n"] // 4, REACHES[-1])
+        model = label(record.configuration["n"] // 4, WIDEST)
         return Comparison([model], [perplexity_at_most(record, model, "roberta", limit)], at_equal_updates=True)
 
     return compare
@@ -55,7 +60,7 @@ def quarter_is_near(limit: float) -> Callable[[Record], Comparison]:
 
 def projections_help(record: Record) -> Comparison:
     """Compare each k with k = 1, at the largest W."""
-    control, *models = (label(k, REACHES[-1]) for k in (1, *(record.configuration["n"] // d for d in K_DIVISORS)))
+    control, *models = (label(k, WIDEST) for k in (1, *(record.configuration["n"] // d for d in K_DIVISORS)))
     checks = [perplexity_at_most(record, model, control, 1.0) for model in models]
     return Comparison([control, *models], checks, at_equal_updates=True)
 
@@ -74,7 +79,9 @@ def cost_chart(record: Record, title: str) -> list[Chart]:
         runs = lines.setdefault(int(found[1]), [[] for _ in bits])
         for run, seed in zip(runs, bits):
             run.append((x, 2 ** (bits[seed] - roberta[seed])))
-    series = [Series(f"W = {reach}", [sorted(run) for run in runs]) for reach, runs in sorted(lines.items())]
+    series = [
+        Series(f"W = {local_window}", [sorted(run) for run in runs]) for local_window, runs in sorted(lines.items())
+    ]
     if not series:
         return []
     ks = sorted({m.k for m in record.select("perplexity", seed=None) if m.k})
@@ -92,7 +99,7 @@ def cost_chart(record: Record, title: str) -> list[Chart]:
     ]
 
 
-def operations(sizes: Mapping[str, Any], n: int, k: int | None = None, reach: int = 0) -> float:
+def operations(sizes: Mapping[str, Any], n: int, k: int | None = None, local_window: int = 0) -> float:
     """Operations per token of the layers of a Linformer, or of a Transformer if k is None."""
     config = LinformerConfig(
         PADDING_IDX + 1,
@@ -102,7 +109,7 @@ def operations(sizes: Mapping[str, Any], n: int, k: int | None = None, reach: in
         embed_dim=sizes["width"],
         ffn_embed_dim=4 * sizes["width"],
         attention_heads=sizes["heads"],
-        local_window=reach,
+        local_window=local_window,
     )
     model, batch = PlannedModel(config, linear=k is not None), Batch(1, n, n)
     return sum(layer_flops(model, batch, i).forward for i in range(sizes["layers"])) / n
@@ -118,21 +125,21 @@ def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]
         Claim(
             f"{name}-par",
             where,
-            f"At equal updates, k = n / 4 with {REACHES[-1]} exact neighbors per side is near the Transformer.",
-            f"Holds if k = n / 4 with W = {REACHES[-1]} has at most {NEAR:g} times the perplexity of RoBERTa after as "
+            f"At equal updates, k = n / 4 with {WIDEST} exact neighbors per side is near the Transformer.",
+            f"Holds if k = n / 4 with W = {WIDEST} has at most {MAX_RATIO:g} times the perplexity of RoBERTa after as "
             f"many updates; does not hold if it has more. {EQUAL_UPDATES} (Written before the first measurement.)",
-            comparison(name, quarter_is_near(NEAR)),
+            comparison(name, quarter_is_near(MAX_RATIO)),
         ),
         Claim(
             f"{name}-projections",
             where,
             "At equal updates, next to exact neighbors, E and F still lower the perplexity.",
-            f"Holds if k = n / 8, n / 4 and n / 2 with W = {REACHES[-1]} have at most the perplexity of k = 1 with the "
+            f"Holds if k = n / 8, n / 4 and n / 2 with W = {WIDEST} have at most the perplexity of k = 1 with the "
             f"same window; does not hold if one has more. {EQUAL_UPDATES} (Written before the first measurement.)",
             comparison(name, projections_help),
         ),
     )
-    return LocalWindowExperiment(name, title, claims, lambda scale: by_reach(length(scale)))
+    return LocalWindowExperiment(name, title, claims, lambda scale: models_by_window(length(scale)))
 
 
 EXPERIMENTS = (

@@ -28,11 +28,11 @@ ROUNDS = 7
 
 def _step(cell: Cell) -> Iterator[Measurement]:
     c, found = cell["configuration"], cell["measured"]
-    for reach in map(str, c["reaches"][1:]):
-        at: dict[str, Any] = {"model": f"W={reach}", "baseline": "W=0", "n": c["lengths"][0], "k": c["k"]}
-        times = spread(ratio_spread(found["seconds"][reach], found["seconds"]["0"]), "ratio of times")
+    for local_window in map(str, c["reaches"][1:]):
+        at: dict[str, Any] = {"model": f"W={local_window}", "baseline": "W=0", "n": c["lengths"][0], "k": c["k"]}
+        times = spread(ratio_spread(found["seconds"][local_window], found["seconds"]["0"]), "ratio of times")
         yield Measurement(metric="relative_time", phase="training step", **at, **times)
-        share = single_value(found["bytes"][reach] / found["bytes"]["0"], "ratio of bytes")
+        share = single_value(found["bytes"][local_window] / found["bytes"]["0"], "ratio of bytes")
         yield Measurement(metric="relative_bytes", phase="training step", **at, **share)
 
 
@@ -40,14 +40,16 @@ def _per_token(cell: Cell) -> Iterator[Measurement]:
     c = cell["configuration"]
     seconds = {int(n): values for n, values in cell["measured"]["seconds"].items()}
     shortest, *longer = sorted(seconds)
-    for reach in map(str, c["reaches"]):
-        at: dict[str, Any] = {"model": f"W={reach}", "k": c["k"], "phase": "inference"}
+    for local_window in map(str, c["reaches"]):
+        at: dict[str, Any] = {"model": f"W={local_window}", "k": c["k"], "phase": "inference"}
         for n in longer:
-            ratio = spread(ratio_spread(seconds[n][reach], seconds[shortest][reach]), "ratio of times per token")
+            ratio = spread(
+                ratio_spread(seconds[n][local_window], seconds[shortest][local_window]), "ratio of times per token"
+            )
             yield Measurement(metric="time_per_token_ratio", n=n, baseline_n=shortest, **at, **ratio)
-        if reach != "0":
+        if local_window != "0":
             for n, values in seconds.items():
-                times = spread(ratio_spread(values[reach], values["0"]), "ratio of times")
+                times = spread(ratio_spread(values[local_window], values["0"]), "ratio of times")
                 yield Measurement(metric="relative_time", n=n, baseline="W=0", **at, **times)
 
 

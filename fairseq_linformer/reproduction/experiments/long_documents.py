@@ -85,11 +85,11 @@ def _speed_checks(record: Record) -> list[Check]:
 def _memory_checks(record: Record) -> list[Check]:
     short, long, most = FLAT
     first, last = (record.find(PER_TOKEN, model=LINFORMER, n=n) for n in (short, long))
-    of = f"bytes per token, n = {long:,} / n = {short:,}"
+    quantity = f"bytes per token, n = {long:,} / n = {short:,}"
     if first is None or last is None:
-        return [Check(UNDECIDED, f"{of} was not measured")]
+        return [Check(UNDECIDED, f"{quantity} was not measured")]
     growth = last.value / first.value
-    return [decide(growth <= most, f"{of}: {growth:.2f}; needs ≤ {most:g}")]
+    return [decide(growth <= most, f"{quantity}: {growth:.2f}; needs ≤ {most:g}")]
 
 
 _OURS = "Our Linformer is that of PyTorch without a local window, k = 256, layerwise sharing"

@@ -185,7 +185,7 @@ def _over(model: str, n: int, phase: str) -> dict:
     return {"baseline": model, "model": "ours", "n": n, "phase": phase}
 
 
-TRAINING = (
+TRAINING_BOUNDS = (
     Bound(
         "pretraining step, n = 512, k = 256, layerwise: the authors' time over ours",
         "training",
@@ -222,7 +222,7 @@ TRAINING = (
         most=0.75,
     ),
 )
-PROCESS = (
+PROCESS_BOUNDS = (
     Bound(
         "a whole process on SST-2: our tokens per second over the authors'",
         "finetuning",
@@ -238,7 +238,7 @@ PROCESS = (
         0.85,
     ),
 )
-INFERENCE = (
+INFERENCE_BOUNDS = (
     Bound(
         "inference, n = 16,384, k = 256: RoBERTa's time with SDPA over ours",
         "whole",
@@ -279,7 +279,7 @@ CLAIMS = (
         "this project: benchmark training",
         "A training step takes less time and memory than with the authors' code.",
         _RULE,
-        bounds_rule(TRAINING),
+        bounds_rule(TRAINING_BOUNDS),
         (
             EarlierRule(
                 f"{_EARLIER}, and one for training in bf16 at n = 512: the authors' time is at least 1.5 times ours.",
@@ -295,7 +295,7 @@ CLAIMS = (
         "A finetuning process is at least twice as fast as the authors', and nearly as fast as RoBERTa's, on short "
         "sentences.",
         _RULE,
-        bounds_rule(PROCESS),
+        bounds_rule(PROCESS_BOUNDS),
         (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
     Claim(
@@ -303,7 +303,7 @@ CLAIMS = (
         "this project: benchmark inference",
         "Inference on long inputs is several times as fast as RoBERTa's.",
         _RULE,
-        bounds_rule(INFERENCE),
+        bounds_rule(INFERENCE_BOUNDS),
         (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
 )

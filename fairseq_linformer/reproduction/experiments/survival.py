@@ -18,21 +18,21 @@ from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..rules import rule
 from ..statistics import Check, decide
-from .local_window import K_DIVISORS, REACHES, label
+from .local_window import K_DIVISORS, LOCAL_WINDOWS, label
 
 NAME = "survival"
 SIZES = {"smoke": ((32,), 512), "encoder": ((128, 512), 16384)}
 """Lengths n, and tokens of held-out text, by scale."""
-NEAR = 0.8
+MIN_SHARE = 0.8
 """Share of the last layer that k = n / 4 needs with the largest W."""
 
 
 def last_shares(record: Record, n: int, k: int) -> dict[int, float]:
     """Share of the last layer by W, for one n and k."""
     found = {}
-    for reach in REACHES:
-        if record.select(METRIC, n=n, k=k, model=label(k, reach)):
-            found[reach] = last_share(record, n=n, k=k, model=label(k, reach))
+    for local_window in LOCAL_WINDOWS:
+        if record.select(METRIC, n=n, k=k, model=label(k, local_window)):
+            found[local_window] = last_share(record, n=n, k=k, model=label(k, local_window))
     return found
 
 
@@ -52,12 +52,12 @@ def window_checks(record: Record) -> list[Check]:
 
 
 def near_checks(record: Record) -> list[Check]:
-    """At each n, k = n / 4 with the largest W keeps at least ``NEAR``."""
+    """At each n, k = n / 4 with the largest W keeps at least ``MIN_SHARE``."""
     checks = []
     for n in lengths_of(record):
-        share = last_shares(record, n, n // 4)[REACHES[-1]]
-        text = f"n = {n}, k = {n // 4}, W = {REACHES[-1]}, last layer keeps {share:.3f}; needs ≥ {NEAR:g}"
-        checks.append(decide(share >= NEAR, text))
+        share = last_shares(record, n, n // 4)[LOCAL_WINDOWS[-1]]
+        text = f"n = {n}, k = {n // 4}, W = {LOCAL_WINDOWS[-1]}, last layer keeps {share:.3f}; needs ≥ {MIN_SHARE:g}"
+        checks.append(decide(share >= MIN_SHARE, text))
     return checks
 
 
@@ -66,9 +66,9 @@ def projection_checks(record: Record) -> list[Check]:
     checks = []
     for n in lengths_of(record):
         ours, control = (last_shares(record, n, k) for k in (n // 4, 1))
-        for reach in REACHES[1:]:
-            text = f"n = {n}, W = {reach}, last layer: k = {n // 4} keeps {ours[reach]:.3f}, k = 1 {control[reach]:.3f}"
-            checks.append(decide(ours[reach] > control[reach], f"{text}; needs more"))
+        for w in LOCAL_WINDOWS[1:]:
+            text = f"n = {n}, W = {w}, last layer: k = {n // 4} keeps {ours[w]:.3f}, k = 1 {control[w]:.3f}; needs more"
+            checks.append(decide(ours[w] > control[w], text))
     return checks
 
 
@@ -85,8 +85,8 @@ CLAIMS = (
         "survival-near",
         "this project: convert from-transformers --local-window",
         "Without training, staggered k = n / 4 with 16 exact neighbors per side keeps most of a pretrained encoder.",
-        f"As survival-window: holds if at every n the share of the last layer is at least {NEAR:g}; otherwise does not "
-        "hold. Prototypes with 0.82 to 0.87 were known when the bound was set.",
+        f"As survival-window: holds if at every n the share of the last layer is at least {MIN_SHARE:g}; otherwise "
+        "does not hold. Prototypes with 0.82 to 0.87 were known when the bound was set.",
         rule(NAME, f"{NAME}-*", near_checks),
     ),
     Claim(
@@ -108,10 +108,10 @@ class SurvivalExperiment(ConvertedEncoders):
 
     def conversions(self, scale: str) -> list[Conversion]:
         return [
-            Conversion(EncoderModel(n, k, local_window=reach, start=STAGGERED), label(k, reach), (n,))
+            Conversion(EncoderModel(n, k, local_window=local_window, start=STAGGERED), label(k, local_window), (n,))
             for n in SIZES[scale][0]
             for k in (1, *(n // divisor for divisor in K_DIVISORS))
-            for reach in REACHES
+            for local_window in LOCAL_WINDOWS
         ]
 
     def tokens(self, scale: str) -> int:
@@ -119,7 +119,7 @@ class SurvivalExperiment(ConvertedEncoders):
 
     def sizes(self, scale: str) -> dict[str, Any]:
         lengths, tokens = SIZES[scale]
-        return {"lengths": lengths, "tokens": tokens, "k_divisors": K_DIVISORS, "windows": REACHES}
+        return {"lengths": lengths, "tokens": tokens, "k_divisors": K_DIVISORS, "windows": LOCAL_WINDOWS}
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """Shares of the last layer, and of the mean over layers in parentheses."""
@@ -133,20 +133,23 @@ def _table(record: Record, n: int) -> Table:
     rows: list[Sequence[str]] = []
     for k in (1, *(n // divisor for divisor in K_DIVISORS)):
         cells = []
-        for reach in REACHES:
-            shares = [m.value for m in record.select(METRIC, n=n, k=k, model=label(k, reach))]
-            last = last_shares(record, n, k)[reach]
+        for local_window in LOCAL_WINDOWS:
+            shares = [m.value for m in record.select(METRIC, n=n, k=k, model=label(k, local_window))]
+            last = last_shares(record, n, k)[local_window]
             cells.append(f"{last:.3f} ({sum(shares) / len(shares):.3f})")
         rows.append([str(k), *cells])
     encoder = record.configuration["encoder"]["name"]
     caption = f"{record.identifier}: {encoder}, n = {n}: share of the last layer's variance (mean over layers)"
-    return Table(["k", *(f"W = {reach}" for reach in REACHES)], rows, caption)
+    return Table(["k", *(f"W = {local_window}" for local_window in LOCAL_WINDOWS)], rows, caption)
 
 
 def _chart(record: Record, n: int, title: str) -> Chart:
     """The share of the last layer over k: a line per W."""
     ks = [n // divisor for divisor in K_DIVISORS]
-    series = [Series(f"W = {reach}", [[(float(k), last_shares(record, n, k)[reach]) for k in ks]]) for reach in REACHES]
+    series = [
+        Series(f"W = {local_window}", [[(float(k), last_shares(record, n, k)[local_window]) for k in ks]])
+        for local_window in LOCAL_WINDOWS
+    ]
     return Chart(f"{record.identifier}-n{n}", f"{title}, n = {n}", "k", "share of variance, last layer", series)
 
 

@@ -81,9 +81,11 @@ def _results(cell: paper.PaperCell, records: Sequence[Record]) -> list[CellResul
     """A result per record of a cell; of an average, one per scale that has all tasks, without those near chance
     (without an interval where one has a single seed)."""
     if cell.column != AVERAGE:
-        of_cell = [r for r in records if (row_of(r), r.configuration.get("task")) == (cell.row, cell.column)]
+        cell_records = [r for r in records if (row_of(r), r.configuration.get("task")) == (cell.row, cell.column)]
         return [
-            CellResult((r.identifier,), r.scale, "", m) for r in of_cell if (m := r.find("accuracy", split="valid"))
+            CellResult((r.identifier,), r.scale, "", m)
+            for r in cell_records
+            if (m := r.find("accuracy", split="valid"))
         ]
     by_task = {other.column: _results(other, records) for other in _row(cell.row)[:-1]}
     averages = []

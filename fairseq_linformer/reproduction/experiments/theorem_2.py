@@ -19,7 +19,8 @@ from ..theorem_experiment import EPSILON, TheoremExperiment, share_measurement, 
 
 PROOF, NOTHING = "proof, delta = 2^-n", "F = 0"
 """Approximations of P V, as ``analysis.theorem2.candidates`` names them."""
-ALMOST_ALL = 0.9
+MIN_SHARE = 0.9
+"""Share of the rows that must meet the bound of the theorem."""
 
 
 def measurements(numbers: Mapping[str, Any], source: str) -> Iterator[Measurement]:
@@ -61,7 +62,7 @@ def at_stated_k(record: Record, norm: str) -> list[tuple[Measurement, theorem2.S
     return [(m, each) for m, each in stated if m.k == math.ceil(each.k)]
 
 
-def checks_in(norm: str) -> Callable[[Record], list[Check]]:
+def build_checks(norm: str) -> Callable[[Record], list[Check]]:
     """The rule with ||V|| as this norm, ``spectral`` or ``frobenius``."""
 
     def checks(record: Record) -> list[Check]:
@@ -69,12 +70,12 @@ def checks_in(norm: str) -> Callable[[Record], list[Check]]:
         for m, _ in at_stated_k(record, norm):
             at = {"source": m.source, "n": m.n, "head_dim": m.head_dim, "k": m.k}
             nothing = record.find(f"{norm}_within_eps", approximation=NOTHING, **at)
-            text = f"{m.source}, n = {m.n}, k = {m.k}: {m.value:.2f} of rows; needs ≥ {ALMOST_ALL}"
+            text = f"{m.source}, n = {m.n}, k = {m.k}: {m.value:.2f} of rows; needs ≥ {MIN_SHARE}"
             if nothing is None:
-                found.append(Check(FAILS if m.value < ALMOST_ALL else UNDECIDED, f"{text}; F = 0 is not measured"))
+                found.append(Check(FAILS if m.value < MIN_SHARE else UNDECIDED, f"{text}; F = 0 is not measured"))
                 continue
-            is_vacuous = nothing.value >= ALMOST_ALL
-            outcome = FAILS if m.value < ALMOST_ALL else UNDECIDED if is_vacuous else HOLDS
+            is_vacuous = nothing.value >= MIN_SHARE
+            outcome = FAILS if m.value < MIN_SHARE else UNDECIDED if is_vacuous else HOLDS
             found.append(
                 Check(outcome, f"{text}; F = 0: {nothing.value:.2f}" + ", so passing says nothing" * is_vacuous)
             )
@@ -83,7 +84,7 @@ def checks_in(norm: str) -> Callable[[Record], list[Check]]:
     return checks
 
 
-def branches_in(norm: str) -> Callable[[Record], list[str]]:
+def build_branch_remarks(norm: str) -> Callable[[Record], list[str]]:
     """Which of the theorem's two expressions gives k, of each n and d."""
 
     def branches(record: Record) -> list[str]:
@@ -121,8 +122,8 @@ def chart(record: Record) -> list[Chart]:
 
 _RULE = (
     "E and F of the proof, eps = 0.5, at the theorem's own k with 1 for both Theta. "
-    f"Holds if in every head at least {ALMOST_ALL} of the rows are within eps ||P_i|| ||V||_{{norm}}; does not hold if "
-    f"fewer are in one; not enough evidence if F = 0, no attention at all, has at least {ALMOST_ALL} of the rows there "
+    f"Holds if in every head at least {MIN_SHARE} of the rows are within eps ||P_i|| ||V||_{{norm}}; does not hold if "
+    f"fewer are in one; not enough evidence if F = 0, no attention at all, has at least {MIN_SHARE} of the rows there "
     "too: such a bound says nothing."
 )
 _STATED = "At the theorem's own k with 1 for both Theta, eps = 0.5 and the delta of the proof: holds if for all heads "
@@ -131,7 +132,7 @@ _BRANCHES = (
     "tested. (Written when an earlier measurement was known.)"
 )
 _BOTH_NORMS = (
-    f"{_STATED}{ALMOST_ALL} of the rows are within eps of ||P_i|| ||V||_2; does not hold if fewer are for some. (The "
+    f"{_STATED}{MIN_SHARE} of the rows are within eps of ||P_i|| ||V||_2; does not hold if fewer are for some. (The "
     "theorem says that there are such E and F, for which its proof gives these, and does not say which norm: those of "
     f"||P_i|| ||V||_F are told.) {_BRANCHES}"
 )
@@ -141,10 +142,10 @@ CLAIMS = (
         "Theorem 2, appendix B; ||V|| as the spectral norm",
         "The proof's E and F leave each row of attention within eps ||P_i|| ||V||_2.",
         _RULE.format(norm="2"),
-        rule("theorem-2", "theorem-2*", checks_in("spectral"), branches_in("spectral")),
+        rule("theorem-2", "theorem-2*", build_checks("spectral"), build_branch_remarks("spectral")),
         (
             EarlierRule(
-                f"{_STATED}{ALMOST_ALL} of the rows are within eps; does not hold if fewer are for some. {_BRANCHES}",
+                f"{_STATED}{MIN_SHARE} of the rows are within eps; does not hold if fewer are for some. {_BRANCHES}",
                 "2026-11-22",
                 True,
                 "It did not name the norm.",
@@ -162,7 +163,7 @@ CLAIMS = (
         "Theorem 2, appendix B; ||V|| as the Frobenius norm",
         "The proof's E and F leave each row of attention within eps ||P_i|| ||V||_F.",
         _RULE.format(norm="F"),
-        rule("theorem-2", "theorem-2*", checks_in("frobenius"), branches_in("frobenius")),
+        rule("theorem-2", "theorem-2*", build_checks("frobenius"), build_branch_remarks("frobenius")),
         (
             EarlierRule(
                 "No rule of its own: theorem-2 reported the share of rows without deciding by it.",

@@ -25,7 +25,7 @@ from ..records import Record
 from ..runs import Model, Models, Run, compared_run, run_from_scratch
 from ..scales import Scale
 from ..training import TrainingExperiment
-from .figure_3 import models_by_k
+from .figure_3 import labels_by_k
 
 EARLIER_PLANS = (
     "E and F started as window averages, the first position had no window of its own, window sizes were not counted",
@@ -41,7 +41,7 @@ def scratch_models(scale: Scale) -> Models:
 
 
 def k_and_roberta_in_order(record: Record) -> Comparison:
-    models = models_by_k(record)
+    models = labels_by_k(record)
     return Comparison(models, decreasing_perplexity(record, [*models, "roberta"]))
 
 

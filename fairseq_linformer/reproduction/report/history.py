@@ -40,7 +40,7 @@ def describe_recorded(claim: Claim, used: Iterable[Record]) -> list[str]:
             names.setdefault(rule, []).append(record.identifier)
     dates = {earlier.rule: f"the rule until {earlier.until}." for earlier in claim.history}
     return [
-        f"Rule when {_name(identifiers)} {'was' if len(identifiers) == 1 else 'were'} started: {dates.get(rule, rule)}"
+        f"Rule recorded in {_name(identifiers)}: {dates.get(rule, rule)}"
         for rule, identifiers in names.items()
         if rule != claim.rule
     ]

@@ -46,9 +46,9 @@ def test_converted_models_are_scored_and_not_trained(text, tmp_path):
         assert ("budget is spent" in report) == (minutes is not None)
     record = read(tmp_path / "ledger" / "conversion-smoke.json")
     bits = {m.model: m.value for m in record.select("bits", seed=1)}
-    assert set(bits) == {"roberta", *(label(k, reach) for k in (1, 2, 4, 8, 16) for reach in (0, 4))}
-    for reach in (0, 4):
-        assert bits[label(16, reach)] == pytest.approx(bits["roberta"], abs=1e-5)
+    assert set(bits) == {"roberta", *(label(k, local_window) for k in (1, 2, 4, 8, 16) for local_window in (0, 4))}
+    for local_window in (0, 4):
+        assert bits[label(16, local_window)] == pytest.approx(bits["roberta"], abs=1e-5)
     assert bits[label(1, 0)] != bits["roberta"]
     path = next((tmp_path / "runs").rglob(CONVERTED))
     stored = json.loads(path.read_text())

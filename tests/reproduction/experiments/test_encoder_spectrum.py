@@ -10,7 +10,7 @@ from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.experiments.encoder_spectrum import NAME
 from fairseq_linformer.reproduction.registry import find
-from fairseq_linformer.reproduction.spectra import by_layer
+from fairseq_linformer.reproduction.spectra import shares_by_layer
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from ...checkpoints.encoders import save_encoder
@@ -37,7 +37,7 @@ def record(inputs, tmp_path_factory):
 
 
 def test_record(record, inputs, tmp_path, capsys):
-    shares = by_layer(record)
+    shares = shares_by_layer(record)
     assert set(shares) == {(f"tiny-bert, {text}", layer) for text in ("wiki.txt", "reviews.jsonl") for layer in (1, 2)}
     assert all(len(heads) == 4 and all(0.25 <= share <= 1.0001 for share in heads) for heads in shares.values())
     modes = {source: facts["break_mode"] for source, facts in record.configuration["runs"].items()}

@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_linformer.reproduction import scoring, training
 from fairseq_linformer.reproduction.experiments import figure_3
-from fairseq_linformer.reproduction.experiments.figure_3 import models_by_k
+from fairseq_linformer.reproduction.experiments.figure_3 import labels_by_k
 from fairseq_linformer.reproduction.registry import claims, find
 from fairseq_linformer.reproduction.runs import AUTHORS
 from fairseq_linformer.reproduction.scoring import FinishedRun
@@ -47,9 +47,9 @@ def test_by_k(panel, changed, fields, order, par):
 
 
 def test_k_in_order_of_its_size():
-    assert models_by_k(by_k()) == ["k=4", "k=8", "k=16", "k=32", "k=64"]
+    assert labels_by_k(by_k()) == ["k=4", "k=8", "k=16", "k=32", "k=64"]
     with_authors = by_k(changed={f"k={k}{AUTHORS}": 7.0 for k in (16, 4)})
-    assert models_by_k(with_authors) == models_by_k(by_k()) and models_by_k(with_authors, AUTHORS) == [
+    assert labels_by_k(with_authors) == labels_by_k(by_k()) and labels_by_k(with_authors, AUTHORS) == [
         f"k=4{AUTHORS}",
         f"k=16{AUTHORS}",
     ]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fairseq_linformer.reproduction.experiments.local_window import by_reach, cost_chart, label, operations
+from fairseq_linformer.reproduction.experiments.local_window import cost_chart, label, models_by_window, operations
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED
 
@@ -20,8 +20,11 @@ def local_window(name="local-window", fall=0.0, **changed):
 
 
 def test_each_window_has_its_control():
-    assert [*by_reach(64)] == ["roberta", *(label(k, reach) for k in (1, 8, 16, 32) for reach in (0, 4, 16))]
-    assert label(1, 16) not in by_reach(16)  # that is full attention
+    assert [*models_by_window(64)] == [
+        "roberta",
+        *(label(k, local_window) for k in (1, 8, 16, 32) for local_window in (0, 4, 16)),
+    ]
+    assert label(1, 16) not in models_by_window(16)  # that is full attention
 
 
 @pytest.mark.parametrize("name", ["local-window", "local-window-long"])

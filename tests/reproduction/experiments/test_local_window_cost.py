@@ -48,8 +48,8 @@ def test_smoke_scale(tmp_path):
     assert step.identifier == "benchmark-localstep-cpu-fp32-l1-d64-k8-smoke"
     assert inference.identifier == "benchmark-localpertoken-cpu-fp32-l1-d64-k8-smoke"
     assert {m.model for m in inference.measurements} == {"W=0", "W=4", "W=16"}
-    for reach in (4, 16):
-        at = {"model": f"W={reach}", "k": 8}
+    for local_window in (4, 16):
+        at = {"model": f"W={local_window}", "k": 8}
         assert step.find("relative_bytes", n=32, phase="training step", **at).value >= 1
         assert step.find("relative_time", n=32, phase="training step", **at).repetitions == 2
         assert {m.n for m in inference.select("relative_time", phase="inference", **at)} == {32, 64}

@@ -32,7 +32,7 @@ def operations(linformer, transformer):
     ],
 )
 def test_operations(linformer, transformer, expected):
-    assert (experiment.SAME_COUNT, experiment.ALMOST_ALL) == (1.05, 0.9)
+    assert (experiment.SAME_COUNT, experiment.MIN_EXPONENT) == (1.05, 0.9)
     assert outcome("table-1-operations", operations(linformer, transformer)) == expected
 
 

@@ -59,7 +59,9 @@ def test_a_bound(bound):
 
 
 def test_there_are_no_other_bounds():
-    bounds = [bound for bounds in (speed.TRAINING, speed.PROCESS, speed.INFERENCE) for bound in bounds]
+    bounds = [
+        bound for bounds in (speed.TRAINING_BOUNDS, speed.PROCESS_BOUNDS, speed.INFERENCE_BOUNDS) for bound in bounds
+    ]
     assert len(bounds) == len(BOUNDS) and len([name for name in claims() if name.startswith("speed")]) == 3
 
 

@@ -7,7 +7,7 @@ pytest.importorskip("transformers")
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.converted_encoders import METRIC, UNIT
-from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, REACHES, label
+from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, LOCAL_WINDOWS, label
 from fairseq_linformer.reproduction.experiments.survival import CLAIMS
 from fairseq_linformer.reproduction.records import Measurement
 from fairseq_linformer.reproduction.registry import find
@@ -39,7 +39,9 @@ def record(inputs, tmp_path_factory):
 @pytest.mark.slow
 def test_record(record, inputs, tmp_path, capsys):
     shares = {(m.k, m.model, m.layer): m.value for m in record.select(METRIC)}
-    assert len(shares) == (1 + len(K_DIVISORS)) * len(REACHES) * 2 and all(value <= 1 for value in shares.values())
+    assert len(shares) == (1 + len(K_DIVISORS)) * len(LOCAL_WINDOWS) * 2 and all(
+        value <= 1 for value in shares.values()
+    )
     last = [shares[k, label(k, 16), 2] for k in (1, 4, 8, 16)]
     assert last == sorted(last) and 0.9 < last[0] < last[-1] < 1
     assert record.configuration["encoder"]["name"] == "tiny-bert" and "tiny-bert" in record.command
@@ -55,23 +57,25 @@ def test_record(record, inputs, tmp_path, capsys):
 def synthetic(record, share):
     """The record at another scale with ``share(n, k, W)`` in its last layer, and 0 in the first."""
     measurements = [
-        Measurement(metric=METRIC, value=value, unit=UNIT, model=label(k, reach), n=n, k=k, layer=layer)
+        Measurement(metric=METRIC, value=value, unit=UNIT, model=label(k, local_window), n=n, k=k, layer=layer)
         for n in (128, 512)
         for k in (1, *(n // divisor for divisor in K_DIVISORS))
-        for reach in REACHES
-        for layer, value in ((1, 0.0), (2, share(n, k, reach)))
+        for local_window in LOCAL_WINDOWS
+        for layer, value in ((1, 0.0), (2, share(n, k, local_window)))
     ]
     return record.copy_with(measurements=measurements, scale="encoder", identifier="survival-encoder")
 
 
-def good(n, k, reach):
-    return 0.7 + 0.1 * (reach > 0) + 0.05 * (k > 1)
+def good(n, k, local_window):
+    return 0.7 + 0.1 * (local_window > 0) + 0.05 * (k > 1)
 
 
 CASES = {
-    "survival-window": lambda n, k, reach: good(n, k, reach) if (n, k) != (512, 64) else 0.75,
-    "survival-near": lambda n, k, reach: good(n, k, reach) if (n, k) != (128, 32) else 0.799,
-    "survival-projections": lambda n, k, reach: good(n, k, reach) if (n, k, reach) != (512, 128, 16) else 0.79,
+    "survival-window": lambda n, k, local_window: good(n, k, local_window) if (n, k) != (512, 64) else 0.75,
+    "survival-near": lambda n, k, local_window: good(n, k, local_window) if (n, k) != (128, 32) else 0.799,
+    "survival-projections": lambda n, k, local_window: (
+        good(n, k, local_window) if (n, k, local_window) != (512, 128, 16) else 0.79
+    ),
 }
 
 

@@ -42,7 +42,7 @@ def rows(share, n=128, d=64, k=98, approximation=PROOF, nothing=0.2, norms=("spe
     ],
 )
 def test_nearly_all_rows_are_within_epsilon_and_not_with_nothing(claim, share, nothing, expected):
-    assert theorem_2.ALMOST_ALL == 0.9
+    assert theorem_2.MIN_SHARE == 0.9
     assert outcome(claim, rows(share, nothing=nothing)) == expected
 
 

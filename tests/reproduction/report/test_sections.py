@@ -136,7 +136,7 @@ def test_earlier_rules_have_date_circumstances_and_reason(changed_rule):
 
 def test_a_recorded_rule_of_the_history_is_named_by_its_date(changed_rule):
     (note,) = verdicts(timed({"a": 1.0}, rules={"figure-9": "Holds at 3 s."})).recorded_rules
-    assert note == "Rule when figure-9-cpu was started: the rule until 2026-02-01."
+    assert note == "Rule recorded in figure-9-cpu: the rule until 2026-02-01."
 
 
 @pytest.mark.parametrize("history, count", [((), ""), (EARLIER[:1], "1"), (EARLIER, "2 (1 with data known)")])
