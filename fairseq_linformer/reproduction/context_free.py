@@ -63,7 +63,7 @@ def unigram(counts: np.ndarray, can_occur: np.ndarray) -> np.ndarray:
 
     Args:
         counts: (V,) how often each entry occurs.
-        can_occur: (V,) True for the entries that text can hold; the others get probability 0.
+        can_occur: (V,) True for the entries that can occur in text; the others get probability 0.
 
     Returns:
         (V,) probabilities that add up to 1.
@@ -76,7 +76,7 @@ def masked_bits(
     p: np.ndarray,
     q: np.ndarray,
     mask_idx: int,
-    special: int = 4,
+    num_special: int = 4,
     random_token_prob: float = 0.1,
     leave_unmasked_prob: float = 0.1,
 ) -> float:
@@ -86,7 +86,7 @@ def masked_bits(
         p: (V,) unigram that the predictor knows, 0 at ``mask_idx``.
         q: (V,) distribution of the text to predict; 0 wherever p is.
         mask_idx: entry of <mask>.
-        special: entries 0 to special - 1 are never drawn at random.
+        num_special: number of the first entries, which are never drawn at random.
         random_token_prob: r.
         leave_unmasked_prob: u.
 
@@ -99,7 +99,7 @@ def masked_bits(
     if p[mask_idx] > 0 or np.any((q > 0) & (p == 0)):
         raise ValueError("q must be 0 wherever p is 0, and p must be 0 at mask_idx")
     r, u = random_token_prob, leave_unmasked_prob
-    drawn = np.arange(len(p)) >= special  # R
+    drawn = np.arange(len(p)) >= num_special  # R
     c = r / drawn.sum()
     cost_unigram = _expected_bits(q, p)  # C
 
@@ -111,13 +111,13 @@ def masked_bits(
     if r > 0:
         s = drawn.copy()
         s[mask_idx] = False
-        # sum_x q(x) (-log2 Q(x|s)) as if all x were other than s, then x = s put right.
+        # sum_x q(x) (-log2 Q(x|s)) as if no x were s; ``correction`` fixes the term x = s.
         others = cost_unigram - np.log2(c / seen[s])
         q_s, p_s = q[s], p[s]
-        right = np.zeros_like(q_s)
-        some = q_s > 0
-        right[some] = q_s[some] * np.log2(c * p_s[some] / seen[s][some] / kept[s][some])
-        total += c * (others + right).sum()
+        correction = np.zeros_like(q_s)
+        occurs = q_s > 0
+        correction[occurs] = q_s[occurs] * np.log2(c * p_s[occurs] / seen[s][occurs] / kept[s][occurs])
+        total += c * (others + correction).sum()
     return float(total)
 
 

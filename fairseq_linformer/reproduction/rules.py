@@ -11,25 +11,23 @@ from .statistics import UNDECIDED, Check, Evaluate, Verdict, combine, combine_re
 OTHER_SIZES = EarlierRule(
     "The same rule, on records of any width and k.", "2026-11-22", True, "The paper's models are of base size."
 )
-"""Of the claims on times."""
+"""An earlier rule of the claims on times."""
 
 
 def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Record]:
-    """The records of ``reproduce`` at a scale; without any, those of other commands at base size.
-
-    A record of Table 3 has every k, and no k of its own.
-    """
+    """The records of ``reproduce`` at a scale; without any, those of other commands at base size."""
     others = (r for r in records if r.experiment == experiment and r.scale == scale and r.made_by != "script")
     return select_reproduced(records, experiment, scale) or [r for r in others if is_base_size(r)]
 
 
 def is_base_size(record: Record) -> bool:
+    """Options that the configuration lacks are not compared: a record of Table 3 has every k."""
     return all(record.configuration.get(name, value) == value for name, value in grouping.BASE_SIZE.items())
 
 
 def rule(
     experiment: str,
-    missing: str,
+    name_pattern: str,
     checks_of: Callable[[Record], list[Check]],
     remarks_of: Callable[[Record], list[str]] = lambda record: [],
     applies: Callable[[Record], object] = lambda record: True,
@@ -38,15 +36,15 @@ def rule(
     """The rule of a claim on each of the records of an experiment.
 
     Args:
-        missing: name pattern of the records, for the verdict when there are none.
-        remarks_of: what is reported of a record that the verdict uses, without deciding.
-        applies: whether a record has what the rule needs, which ``needed`` describes.
+        name_pattern: of the records, for the verdict when there are none.
+        remarks_of: (record) to remarks, which are reported but not part of the outcome.
+        applies: whether a record has the numbers that the rule needs; ``needed`` names them in the verdict.
     """
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
         found = [record for record in evidence(records, experiment, scale) if applies(record)]
         if not found:
-            return not_measured(f"{missing} of scale {scale}" + f" with {needed}" * bool(needed))
+            return not_measured(f"{name_pattern} of scale {scale}" + f" with {needed}" * bool(needed))
         verdict = combine_records(found, checks_of)
         remarks = [remark for r in found if r.identifier in verdict.records for remark in remarks_of(r)]
         return replace(verdict, remarks=[*verdict.remarks, *dict.fromkeys(remarks)])

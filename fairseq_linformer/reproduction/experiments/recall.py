@@ -64,7 +64,7 @@ TOLERANCE = {"share of sequences": 0.25}
 
 
 def accuracies(record: Record, **fields: Any) -> list[Measurement]:
-    """Of each seed, in their order."""
+    """The accuracy of each seed, in ascending order."""
     return sorted(record.select("accuracy", **fields), key=lambda m: m.seed)
 
 
@@ -96,7 +96,7 @@ def mean_difference(after: Sequence[Measurement], before: Sequence[Measurement])
     if [m.seed for m in after] != [m.seed for m in before] or len(after) < MIN_SEEDS:
         return None
     values = [a.value - b.value for a, b in zip(after, before)]
-    text = f"n = {after[0].n}, accuracy of {after[0].model} less that of {before[0].model}"
+    text = f"n = {after[0].n}, accuracy of {after[0].model} minus that of {before[0].model}"
     return Estimate(*student_interval(values), text, f"{len(values)} seeds")
 
 
@@ -126,7 +126,7 @@ def recall_rule(name: str, checks_of: Callable[[Record, int], list[Check]], need
 
     Args:
         checks_of: (record, n) to checks.
-        needs_full: at an n where full attention does not recall, the rule decides nothing.
+        needs_full: at an n where full attention does not recall, the rule is undecided.
     """
 
     def checks(record: Record) -> list[Check]:
@@ -328,7 +328,7 @@ def accuracy_table(record: Record, n: int) -> Table:
     task = next(task for task in c["tasks"] if task["n"] == n)
     caption = (
         f"{record.identifier}: accuracy in %, mean of {len(c['seeds'])} seeds (lowest to highest), n = {n}, "
-        f"at a distance of {task['distance']} and more; a guess has {100 * c['chance']:.1f}"
+        f"at a distance of at least {task['distance']}; chance is {100 * c['chance']:.1f}"
     )
     return Table(["model", *(f"k = {k}" for k in every_k), f"k = {n}"], rows, caption)
 
@@ -343,7 +343,7 @@ def accuracy_chart(record: Record, n: int) -> Chart:
             runs = [[(float(m.k), m.value) for m in found if m.seed == seed] for seed in c["seeds"]]
             series.append(Series(f"W = {window}, {start or 'default start'}", runs, start is not None, color))
     full = accuracies(record, model=FULL, n=n)
-    levels = [(FULL, fmean(m.value for m in full)), ("a guess", c["chance"])]
+    levels = [(FULL, fmean(m.value for m in full)), ("chance", c["chance"])]
     title = f"Far-token recall, n = {n}, {record.scale} scale"
     return Chart(f"accuracy-{record.identifier}-n{n}", title, "k", "accuracy", series, levels, log_x=True)
 

@@ -24,7 +24,7 @@ NAME = "short-inputs"
 STARTS = (STAGGERED, GRADED)
 EXACT = 0.999
 """Smallest share at which features count as equal up to rounding."""
-MOST_LOST = 0.06
+MAX_LOSS = 0.06
 """Largest loss against staggered windows on inputs of N positions."""
 
 
@@ -82,10 +82,10 @@ def graded_checks(record: Record) -> list[Check]:
             graded, staggered = (share_of(record, start, window, n) for start in (GRADED, STAGGERED))
             text = f"n = {n}, W = {window}: graded {graded:.3f}, staggered {staggered:.3f}"
             if n < sizes.max_positions:
-                checks.append(decide(graded > staggered, f"{text}; needs more"))
+                checks.append(decide(graded > staggered, f"{text}; needs graded above staggered"))
             else:
-                is_near = graded >= staggered - MOST_LOST
-                checks.append(decide(is_near, f"{text}; may lose {MOST_LOST:g}"))
+                is_near = graded >= staggered - MAX_LOSS
+                checks.append(decide(is_near, f"{text}; needs a loss of at most {MAX_LOSS:g}"))
     return checks
 
 
@@ -106,7 +106,7 @@ CLAIMS = (
         "Graded windows keep more of a pretrained encoder on short inputs than staggered ones, and hardly less on the "
         "longest.",
         "Share of the variance of the last layer on held-out text, untrained: holds if at each length below N and each "
-        f"W graded windows keep more than staggered ones, and at N at most {MOST_LOST:g} less; otherwise does not "
+        f"W graded windows keep more than staggered ones, and at N at most {MAX_LOSS:g} less; otherwise does not "
         f"hold.{_KNOWN}",
         rule(NAME, f"{NAME}-*", graded_checks),
     ),

@@ -23,8 +23,8 @@ from ..rules import rule
 from ..statistics import HOLDS, UNDECIDED, Check, Estimate
 
 LINEAR, QUADRATIC = 1.15, 1.5
-"""Exponents of n in a layer's time: at most, of what is linear; more than, of what is quadratic. n^1.5 is the sparse
-Transformer's."""
+"""Limits on the exponent of n in a layer's time: linear is at most the first, quadratic above the second. n^1.5 is the
+sparse Transformer's."""
 DECIDING = ("linformer", "transformer-eager")
 """Models that the verdict uses. With SDPA, attention is a small part of a layer at these n."""
 FAMILIES = {
@@ -50,7 +50,7 @@ def _measurements(cell: Cell) -> Iterator[Measurement]:
 
 
 def _exponents(cells: Sequence[Cell]) -> Iterator[Measurement]:
-    """Of n in the time per token, over all lengths of each model and over the longer half of them."""
+    """Exponents of n in the time per token, over all lengths of each model and over the longer half of them."""
     for model in dict.fromkeys(model for cell in cells for model in cell["configuration"]["models"]):
         points = [
             (
@@ -118,7 +118,7 @@ def time_checks(record: Record) -> list[Check]:
 
 
 def other_exponents(record: Record) -> list[str]:
-    """Of models that are no part of the verdict."""
+    """Exponents of models that the verdict does not use."""
     others = [model for model in _timed_models(record) if model not in DECIDING]
     return [str(estimate) for model in others if (estimate := exponent(record, model))]
 
@@ -181,7 +181,7 @@ class Table1(CellExperiment):
         caption = (
             "Table 1: complexity as printed; ours is the exponent of n over the longer half of the lengths, between "
             "the extremes of its rounds, at equally many tokens for each n (a recurrent model's time grows because "
-            "fewer and longer sentences take more steps one after the other)"
+            "fewer and longer sentences take more sequential steps)"
         )
         return [
             Table(["family", "per layer (paper)", "sequential (paper)", "model", *heads], rows, caption, names=names)
@@ -203,7 +203,7 @@ class Table1(CellExperiment):
 
 
 def _measured_exponent(record: Record, model: str) -> Measurement | None:
-    """As a measurement."""
+    """``exponent`` as a measurement; None as there."""
     if (estimate := exponent(record, model)) is None:
         return None
     rounds = min(m.repetitions for m in record.select("microseconds_per_token", model=model))
