@@ -135,7 +135,7 @@ def projections_help(records: Sequence[Record], scale: str) -> list[Check]:
                 checks += missing
                 continue
             ours, other = cast(list[float], pair)
-            text = f"{label(model)}: {ours:.3f}, k = 1: {other:.3f}; needs it above k = 1"
+            text = f"{label(model)}: {ours:.3f}; needs above k = 1, {other:.3f}"
             checks.append(decide(ours > other, text))
     return list(dict.fromkeys(checks))
 
