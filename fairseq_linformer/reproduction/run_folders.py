@@ -62,24 +62,25 @@ class RunFolder:
         return (self.path / run_folder.CONFIG).exists()
 
     @property
-    def origin_run(self) -> "RunFolder | None":
-        return None if self.run.start is None else RunFolder(self.run.start, self.scale, self.runs, self.text)
+    def predecessor(self) -> "RunFolder | None":
+        run = self.run.predecessor
+        return None if run is None else RunFolder(run, self.scale, self.runs, self.text)
 
     @property
-    def start(self) -> Path | None:
+    def initial_checkpoint(self) -> Path | None:
         """The checkpoint that it starts from, which may not exist yet; None if it starts from scratch."""
-        origin = self.origin_run
-        if origin is None:
+        predecessor = self.predecessor
+        if predecessor is None:
             return None
-        if self.run.model == origin.run.model:
-            return origin.last_checkpoint
+        if self.run.model == predecessor.run.model:
+            return predecessor.last_checkpoint
         return self.runs / "starts" / f"{self.run.name}.pt"
 
     def training(self) -> TrainingJob:
         """Its configuration."""
-        run, scale = self.run, self.scale
+        run, scale, start = self.run, self.scale, self.initial_checkpoint
         data = ":".join(str(path.resolve()) for path in find_shards(self.text))
-        warmup = scale.warmup if run.start is None else min(scale.warmup, run.updates // 10)
+        warmup = scale.warmup if run.predecessor is None else min(scale.warmup, run.updates // 10)
         overrides = (
             f"common.seed={run.seed}",
             f"common.log_interval={min(100, scale.validate)}",
@@ -87,7 +88,7 @@ class RunFolder:
             f"common.bf16={str(scale.precision == 'bf16').lower()}",
             f"task.data={quote(data)}",
             f"task.tokens_per_sample={run.model.n}",
-            f"checkpoint.finetune_from_model={'null' if self.start is None else quote(str(self.start))}",
+            f"checkpoint.finetune_from_model={'null' if start is None else quote(str(start))}",
             f"checkpoint.save_interval_updates={scale.validate}",
             f"dataset.batch_size={scale.tokens // run.model.n}",
             f"dataset.batch_size_valid={2 * scale.tokens // run.model.n}",
@@ -127,23 +128,23 @@ class RunFolder:
             options |= {"window_sizes": model.window_sizes} if model.window_sizes else {}
         return [f"++model.{key}={value}" for key, value in options.items()]
 
-    def make_start(self) -> None:
-        """Write ``start`` by growing or converting the origin's last checkpoint, unless both ``start`` and a checkpoint
-        of the run exist."""
-        run, origin, start = self.run, self.origin_run, self.start
-        if origin is None or start is None or run.model == origin.run.model:
+    def write_initial_checkpoint(self) -> None:
+        """Write ``initial_checkpoint`` by growing or converting the last checkpoint of the predecessor, unless it and a
+        checkpoint of the run exist."""
+        run, predecessor, start = self.run, self.predecessor, self.initial_checkpoint
+        if predecessor is None or start is None or run.model == predecessor.run.model:
             return
         if start.exists() and self.last_checkpoint.exists():
             return
-        last = read_checkpoint(origin.last_checkpoint)
+        last = read_checkpoint(predecessor.last_checkpoint)
         new = resize(last, run.model.n) if run.made.startswith("grown") else convert(last, run.model, run.seed)
         start.parent.mkdir(parents=True, exist_ok=True)
         start.unlink(missing_ok=True)  # left by a run that was moved away, or stopped before its first checkpoint
         write_checkpoint(new, start)
 
-    def origin(self) -> dict[str, Any]:
+    def describe_inputs(self) -> dict[str, Any]:
         """Its inputs besides the configuration: plan, and checksums of the text and of the initial checkpoint."""
-        start = None if self.origin_run is None else digest(self.origin_run.last_checkpoint)
+        start = None if self.predecessor is None else digest(self.predecessor.last_checkpoint)
         return json.loads(json.dumps({"plan": self.run.plan(), "text": checksums(self.text), "start": start}))
 
     def check(self) -> None:
@@ -152,16 +153,16 @@ class RunFolder:
         Raises:
             ValueError: it has a different configuration or inputs.
         """
-        if self.start is None or self.start.exists():
+        if self.initial_checkpoint is None or self.initial_checkpoint.exists():
             self._check_configuration()
-        self.check_origin()
+        self.check_inputs()
 
     def _check_configuration(self) -> None:
         # The inputs of a finished run may have moved: its origin has the checksums of the text and of the checkpoint.
         advice = "move it away" + ", restore its inputs" * (not self.is_done) + ", or use another --runs"
         run_folder.is_new(self.training(), PATH_OPTIONS if self.is_done else (), advice)
 
-    def check_origin(self) -> None:
+    def check_inputs(self) -> None:
         """
         Raises:
             ValueError: the run was started with different inputs.
@@ -177,12 +178,12 @@ class RunFolder:
                 f"{self.path / ORIGIN}, which has the inputs of the run, is missing or damaged; "
                 f"move {self.path} away and rerun the command to train it again"
             ) from None
-        if (origin := self.origin_run) is not None and not origin.is_done:
+        if (predecessor := self.predecessor) is not None and not predecessor.is_done:
             raise ValueError(
-                f"{self.path} was started, but its predecessor {origin.path} is not finished; "
+                f"{self.path} was started, but its predecessor {predecessor.path} is not finished; "
                 f"move {self.path} away and rerun the command to train it again"
             )
-        for key, current in self.origin().items():
+        for key, current in self.describe_inputs().items():
             if stored[key] != current:
                 raise ValueError(f"{self.path} was trained with a different {key}; move it away, or use another --runs")
 
@@ -199,20 +200,20 @@ class RunFolder:
             ValueError: the folder has a different configuration, or training failed; the message names its log.
             KeyboardInterrupt: this process was stopped; the same call resumes.
         """
-        self.make_start()
+        self.write_initial_checkpoint()
         self._check_configuration()
         if self.is_done:
             return True
         if not self._is_configured:
             # Replaces the origin of a run on another text that was stopped before its first update.
             with open_atomic(self.path / ORIGIN) as file:
-                json.dump(self.origin(), file, indent=1)
+                json.dump(self.describe_inputs(), file, indent=1)
         return local.train(self.training(), LOG, self.run.updates, until)
 
 
 def finished_run(folder: RunFolder) -> FinishedRun:
     """The finished run in a folder."""
-    return FinishedRun(folder.path, folder.run.model.n, folder.run.updates, folder.start)
+    return FinishedRun(folder.path, folder.run.model.n, folder.run.updates, folder.initial_checkpoint)
 
 
 def training_of(folders: Sequence[RunFolder]) -> dict[str, Any]:
@@ -264,8 +265,8 @@ def train(folders: Sequence[RunFolder], what: str, until: float | None) -> None:
     """
     missing = [folder for folder in folders if not folder.is_done]
     for folder in folders:
-        if folder.start is not None and folder.is_done and not folder.start.exists():
-            folder.make_start()  # it was removed; the record needs the training time stored in it
+        if folder.initial_checkpoint is not None and folder.is_done and not folder.initial_checkpoint.exists():
+            folder.write_initial_checkpoint()  # it was removed; the record needs the training time stored in it
     for i, folder in enumerate(missing):
         out_of_time = i and is_past(until)
         if not out_of_time:

@@ -132,7 +132,7 @@ class Run:
     Attributes:
         made: how its initial model is made: ``scratch``, ``grown``, ``grown-at-once``, ``converted``, ``continued``, or
             ``waiting`` while others grow; ``compared_run`` may append ``-as-nLONGEST``.
-        start: the run whose last checkpoint it starts from; None to train from scratch.
+        predecessor: the run whose last checkpoint it starts from; None to train from scratch.
         decays: whether the learning rate decays to zero; otherwise it is constant.
     """
 
@@ -140,7 +140,7 @@ class Run:
     seed: int
     made: str
     updates: int
-    start: "Run | None" = None
+    predecessor: "Run | None" = None
     decays: bool = False
 
     @property
@@ -151,7 +151,7 @@ class Run:
     @property
     def history(self) -> list["Run"]:
         """This run and its predecessors, the earliest first."""
-        return [*(self.start.history if self.start else []), self]
+        return [*(self.predecessor.history if self.predecessor else []), self]
 
     def plan(self) -> dict[str, Any]:
         """How the model is trained, without the seed."""
@@ -161,7 +161,7 @@ class Run:
             "updates": self.updates,
             "rate": "to zero" if self.decays else "constant",
         }
-        return {**plan, "from": self.start.plan()} if self.start else plan
+        return {**plan, "from": self.predecessor.plan()} if self.predecessor else plan
 
 
 Models = Mapping[str, Callable[[Scale, int], Run]]
@@ -178,7 +178,7 @@ def trunk(scale: Scale, n: int, seed: int, longest: int | None = None) -> Run:
     while run.model.n < n:
         run = Run(Model(2 * run.model.n), seed, "grown", scale.grown, run)
     doublings = (longest // n).bit_length() - 1 if longest else 0
-    return replace(run, made="waiting", updates=doublings * scale.grown, start=run) if doublings else run
+    return replace(run, made="waiting", updates=doublings * scale.grown, predecessor=run) if doublings else run
 
 
 def compared_run(model: Model, longest: int | None = None) -> Callable[[Scale, int], Run]:

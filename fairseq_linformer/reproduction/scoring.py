@@ -43,13 +43,13 @@ class FinishedRun:
     Attributes:
         folder: its run folder.
         n, updates: of its configuration.
-        start: the checkpoint that it started from, if any.
+        initial_checkpoint: that it started from, if any.
     """
 
     folder: Path
     n: int
     updates: int
-    start: Path | None = None
+    initial_checkpoint: Path | None = None
 
     @property
     def last_checkpoint(self) -> Path:
@@ -135,9 +135,9 @@ def check_finished_run(run: FinishedRun, text) -> None:
         validation_curve(run.folder, run.updates)
     except (OSError, ValueError) as error:
         raise ValueError(f"{error}; move {run.folder} away and rerun the command to train it again") from None
-    if run.start is not None and run.start.exists():
+    if run.initial_checkpoint is not None and run.initial_checkpoint.exists():
         try:
-            read_checkpoint(run.start)
+            read_checkpoint(run.initial_checkpoint)
         except (OSError, ValueError) as error:
             raise ValueError(f"{error}; remove it and rerun the command to write it again") from None
     if run.is_scored:

@@ -208,7 +208,7 @@ class TrainingExperiment(Experiment):
             },
             data=describe_text(text),
             command=command,
-            seconds=round(sum(training_seconds(run.last_checkpoint, run.start) for run in all_runs), 1),
+            seconds=round(sum(training_seconds(run.last_checkpoint, run.initial_checkpoint) for run in all_runs), 1),
             rules=rules,
             tolerance=tolerance,
         )

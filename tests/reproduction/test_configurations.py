@@ -63,7 +63,7 @@ def test_options_follow_the_plan(experiment, name, text, tmp_path):
         assert o["task.tokens_per_sample"] == str(model.n)
         assert o["optimization.lr"] == f"[{scale.lr}]" and o["optimization.max_update"] == str(run.updates)
         assert o["lr_scheduler._name"] == ("polynomial_decay" if run.decays else "fixed")
-        warmup = scale.warmup if run.start is None else min(scale.warmup, run.updates // 10)
+        warmup = scale.warmup if run.predecessor is None else min(scale.warmup, run.updates // 10)
         assert o["lr_scheduler.warmup_updates"] == str(warmup) and 0 <= warmup < run.updates
         assert o["checkpoint.save_interval_updates"] == str(scale.validate)
         assert o["++model.encoder_layers"] == str(scale.layers) and o["++model.encoder_embed_dim"] == str(scale.width)
@@ -71,7 +71,7 @@ def test_options_follow_the_plan(experiment, name, text, tmp_path):
         assert o["++model.encoder_attention_heads"] == str(scale.heads)
         assert (o["common.bf16"], o["common.fp16"]) == (str(scale.precision == "bf16").lower(), "false")
         start = o["checkpoint.finetune_from_model"]
-        assert (start == "null") == (run.start is None)
+        assert (start == "null") == (run.predecessor is None)
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -94,12 +94,12 @@ def test_options_by_hand(text, tmp_path):
     """One of each kind at the CPU scale."""
     scale, folder = SCALES["cpu"], (tmp_path / "runs").absolute()
     converted = compared_run(Model(128, 32, "layerwise", start="jl", rate=0.5))(scale, 2)
-    grown = converted.start
+    grown = converted.predecessor
     at = "grown", 400, "fixed", 40, "roberta", "null", "null"
-    expected = {grown.start.start: (16, 128, "scratch", 2000, "fixed", 250, "roberta", "null", "null")}
-    expected |= {grown.start: (64, 32, *at), grown: (128, 16, *at)}
+    expected = {grown.predecessor.predecessor: (16, 128, "scratch", 2000, "fixed", 250, "roberta", "null", "null")}
+    expected |= {grown.predecessor: (64, 32, *at), grown: (128, 16, *at)}
     expected[converted] = (128, 16, "converted", 500, "polynomial_decay", 50, "linformer_roberta", "32", "layerwise")
-    expected.pop(grown.start), expected.pop(grown.start.start)
+    expected.pop(grown.predecessor), expected.pop(grown.predecessor.predecessor)
     for run, (n, batch, made, updates, schedule, warmup, name, k, sharing) in expected.items():
         o = options_of(run, scale, folder, text)
         found = (
@@ -164,11 +164,11 @@ def test_composed_from_a_checkpoint(text, tmp_path):
     sizes = SCALES["smoke"]
     run = compared_run(Model(16))(sizes, 2)
     folder = RunFolder(run, sizes, tmp_path, text)
-    folder.start.parent.mkdir(parents=True)
-    folder.start.touch()
+    folder.initial_checkpoint.parent.mkdir(parents=True)
+    folder.initial_checkpoint.touch()
     cfg = folder.training().cfg
-    assert folder.start == tmp_path / run.start.name / "checkpoints/checkpoint_last.pt"
-    assert cfg.checkpoint.finetune_from_model == str(folder.start)
+    assert folder.initial_checkpoint == tmp_path / run.predecessor.name / "checkpoints/checkpoint_last.pt"
+    assert cfg.checkpoint.finetune_from_model == str(folder.initial_checkpoint)
     assert (cfg.model._name, cfg.lr_scheduler._name, cfg.lr_scheduler.total_num_update) == (
         "roberta",
         "polynomial_decay",
@@ -184,14 +184,14 @@ def test_every_kind_of_model_composes(name, text, tmp_path):
     for experiment in TRAINING:
         for run in in_training_order(experiment.plan(sizes)):
             model = run.model
-            kind = model.k is None, model.sharing, model.projection, model.start, run.start is None, run.decays
+            kind = model.k is None, model.sharing, model.projection, model.start, run.predecessor is None, run.decays
             kinds.setdefault(kind, run)
     assert len(kinds) > 5
     for run in kinds.values():
         folder = RunFolder(run, sizes, tmp_path, text)
-        if folder.start is not None:
-            folder.start.parent.mkdir(parents=True, exist_ok=True)
-            folder.start.touch()
+        if folder.initial_checkpoint is not None:
+            folder.initial_checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            folder.initial_checkpoint.touch()
         cfg, options = folder.training().cfg, options_of(run, sizes, tmp_path, text)
         assert cfg.common.seed == run.seed == int(options["common.seed"])
         assert cfg.dataset.batch_size * cfg.task.tokens_per_sample == sizes.tokens

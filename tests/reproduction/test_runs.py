@@ -71,8 +71,8 @@ def test_a_shorter_n_waits_while_the_longest_grows():
 def test_compared():
     linformer, roberta = compared_run(Model(32, 8))(CPU, 3), compared_run(Model(32), 64)(CPU, 3)
     assert (linformer.made, linformer.updates, linformer.decays, linformer.seed) == ("converted", 500, True, 3)
-    assert linformer.start == trunk(CPU, 32, 3)
-    assert roberta.made == "continued-as-n64" and roberta.start.made == "waiting"
+    assert linformer.predecessor == trunk(CPU, 32, 3)
+    assert roberta.made == "continued-as-n64" and roberta.predecessor.made == "waiting"
     assert run_from_scratch(Model(32, 8))(CPU, 3) == Run(Model(32, 8), 3, "scratch", 2000)
 
 
@@ -151,16 +151,16 @@ def roberta(finished_runs, tmp_path, text):
 def test_what_is_trained_further_starts_from_the_last_checkpoint(roberta, tmp_path):
     folder = roberta(Model(16), "continued")
     assert (
-        folder.start
-        == folder.origin_run.last_checkpoint
+        folder.initial_checkpoint
+        == folder.predecessor.last_checkpoint
         == tmp_path / "roberta-n16-scratch/seed1/checkpoints/checkpoint_last.pt"
     )
-    before = folder.start.read_bytes()
-    folder.make_start()
-    assert folder.start.read_bytes() == before and not (tmp_path / "starts").exists()
-    scratch = RunFolder(folder.run.start, SMOKE, tmp_path, folder.text)
-    assert scratch.start is None and scratch.origin_run is None
-    scratch.make_start()
+    before = folder.initial_checkpoint.read_bytes()
+    folder.write_initial_checkpoint()
+    assert folder.initial_checkpoint.read_bytes() == before and not (tmp_path / "starts").exists()
+    scratch = RunFolder(folder.run.predecessor, SMOKE, tmp_path, folder.text)
+    assert scratch.initial_checkpoint is None and scratch.predecessor is None
+    scratch.write_initial_checkpoint()
 
 
 @pytest.mark.parametrize(
@@ -169,16 +169,16 @@ def test_what_is_trained_further_starts_from_the_last_checkpoint(roberta, tmp_pa
 )
 def test_a_start_is_grown_or_converted(roberta, tmp_path, made, model, n):
     folder = roberta(model, made)
-    assert folder.start == tmp_path / f"starts/{folder.run.name}.pt"
-    folder.make_start()
-    new = read_checkpoint(folder.start)
+    assert folder.initial_checkpoint == tmp_path / f"starts/{folder.run.name}.pt"
+    folder.write_initial_checkpoint()
+    new = read_checkpoint(folder.initial_checkpoint)
     assert max_positions(new["model"]) == n
     assert bool(group_projections(new["model"])) == (made == "converted")
 
 
 def converted(folder):
-    folder.make_start()
-    return read_checkpoint(folder.start)["model"]
+    folder.write_initial_checkpoint()
+    return read_checkpoint(folder.initial_checkpoint)["model"]
 
 
 def same(a, b):
@@ -200,35 +200,35 @@ def test_a_random_start_is_made_again_alike(roberta):
     folder = roberta(Model(16, 8, start="normal"), "converted")
     first = converted(folder)
     torch.rand(7)
-    folder.start.unlink()
+    folder.initial_checkpoint.unlink()
     assert same(first, converted(folder))
 
 
 def test_a_start_is_kept_once_the_run_has_begun(roberta):
     """Before, it may be of a run that was moved away, or stopped before it began."""
     folder = roberta(Model(32), "grown")
-    folder.make_start()
-    made = folder.start.read_bytes()
-    folder.start.write_bytes(b"of another run")
-    folder.make_start()
-    assert folder.start.read_bytes() == made
+    folder.write_initial_checkpoint()
+    made = folder.initial_checkpoint.read_bytes()
+    folder.initial_checkpoint.write_bytes(b"of another run")
+    folder.write_initial_checkpoint()
+    assert folder.initial_checkpoint.read_bytes() == made
     folder.path.mkdir(parents=True)
     (folder.path / ".origin.json").touch()  # stopped before it began
-    folder.start.write_bytes(b"of another run")
-    folder.make_start()
-    assert folder.start.read_bytes() == made
+    folder.initial_checkpoint.write_bytes(b"of another run")
+    folder.write_initial_checkpoint()
+    assert folder.initial_checkpoint.read_bytes() == made
     (folder.path / "config.yaml").touch()  # stopped before its first checkpoint
-    folder.start.write_bytes(b"cut off")
-    folder.make_start()
-    assert folder.start.read_bytes() == made
+    folder.initial_checkpoint.write_bytes(b"cut off")
+    folder.write_initial_checkpoint()
+    assert folder.initial_checkpoint.read_bytes() == made
     folder.last_checkpoint.parent.mkdir()
     folder.last_checkpoint.touch()
-    folder.start.write_bytes(b"begun from this")
-    folder.make_start()
-    assert folder.start.read_bytes() == b"begun from this"
-    folder.start.unlink()
-    folder.make_start()
-    assert folder.start.read_bytes() == made
+    folder.initial_checkpoint.write_bytes(b"begun from this")
+    folder.write_initial_checkpoint()
+    assert folder.initial_checkpoint.read_bytes() == b"begun from this"
+    folder.initial_checkpoint.unlink()
+    folder.write_initial_checkpoint()
+    assert folder.initial_checkpoint.read_bytes() == made
 
 
 # What a run was made of
@@ -242,51 +242,51 @@ def converted_run(runs, text):
 
 
 def test_origin(converted_run, text):
-    origin = converted_run.origin()
+    origin = converted_run.describe_inputs()
     assert origin["plan"] == json.loads(json.dumps(CONVERTED.plan())) and origin["text"] == checksums(text)
-    assert len(origin["start"]) == 64 and converted_run.origin_run.origin()["start"] is None
+    assert len(origin["start"]) == 64 and converted_run.predecessor.describe_inputs()["start"] is None
     assert json.loads((converted_run.path / ".origin.json").read_text()) == origin
-    converted_run.check_origin()
+    converted_run.check_inputs()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"plan": 1, "text": 2}', "[" * 100_000])
 def test_a_damaged_origin_is_rejected(converted_run, content):
     (converted_run.path / ".origin.json").write_text(content)
     with pytest.raises(ValueError, match=f"origin.json.*{converted_run.path}"):
-        converted_run.check_origin()
+        converted_run.check_inputs()
 
 
 def test_a_missing_origin_is_rejected(converted_run):
     (converted_run.path / ".origin.json").unlink()
     with pytest.raises(ValueError, match="origin.json"):
-        converted_run.check_origin()
+        converted_run.check_inputs()
     (converted_run.path / "config.yaml").unlink()
-    converted_run.check_origin()  # not begun
+    converted_run.check_inputs()  # not begun
 
 
 def test_another_plan_is_rejected(converted_run):
-    other = replace(CONVERTED, start=replace(CONVERTED.start, updates=7))
+    other = replace(CONVERTED, predecessor=replace(CONVERTED.predecessor, updates=7))
     with pytest.raises(ValueError, match="seed1 .*plan"):
-        RunFolder(other, SMOKE, converted_run.runs, converted_run.text).check_origin()
+        RunFolder(other, SMOKE, converted_run.runs, converted_run.text).check_inputs()
 
 
 def test_another_start_is_rejected(converted_run):
-    converted_run.origin_run.last_checkpoint.write_bytes(b"other weights")
+    converted_run.predecessor.last_checkpoint.write_bytes(b"other weights")
     with pytest.raises(ValueError, match="seed1 .*start"):
-        converted_run.check_origin()
+        converted_run.check_inputs()
 
 
 def test_another_text_is_rejected(converted_run, copied_text):
     path = copied_text / "shard0/valid.bin"
     path.write_bytes(path.read_bytes()[::-1])
     with pytest.raises(ValueError, match="seed1 .*text"):
-        RunFolder(CONVERTED, SMOKE, converted_run.runs, copied_text).check_origin()
+        RunFolder(CONVERTED, SMOKE, converted_run.runs, copied_text).check_inputs()
 
 
 def test_a_run_that_began_before_its_start_was_finished(converted_run):
-    (converted_run.origin_run.path / "done").unlink()
-    with pytest.raises(ValueError, match=f"{converted_run.path} .*{converted_run.origin_run.path}"):
-        converted_run.check_origin()
+    (converted_run.predecessor.path / "done").unlink()
+    with pytest.raises(ValueError, match=f"{converted_run.path} .*{converted_run.predecessor.path}"):
+        converted_run.check_inputs()
 
 
 def test_a_moved_text_is_accepted_once_a_run_is_finished(converted_run, copied_text, trainer):
@@ -305,7 +305,7 @@ def test_another_configuration_is_rejected(converted_run, trainer):
         other.check()
     with pytest.raises(ValueError, match="optimization.lr"):
         other.train(None)
-    converted_run.start.unlink()
+    converted_run.initial_checkpoint.unlink()
     RunFolder(CONVERTED, SMOKE, converted_run.runs, converted_run.text).check()  # the start is made again later
 
 
@@ -316,7 +316,7 @@ def test_train(trainer, text, tmp_path):
     folder = RunFolder(run_from_scratch(Model(16))(SMOKE, 1), SMOKE, tmp_path / "runs", text)
     assert not folder.is_done and folder.train(until=None) and folder.is_done
     assert trainer.trained == [folder.run.name] and (folder.path / "logs/reproduce.txt").exists()
-    assert json.loads((folder.path / ".origin.json").read_text()) == folder.origin()
+    assert json.loads((folder.path / ".origin.json").read_text()) == folder.describe_inputs()
     assert folder.train(None) and len(trainer.trained) == 1
 
 
@@ -331,7 +331,7 @@ def test_an_origin_of_a_run_that_never_began_is_replaced(trainer, text, tmp_path
     folder.path.mkdir(parents=True)
     (folder.path / ".origin.json").write_text("{}")
     folder.train(None)
-    folder.check_origin()
+    folder.check_inputs()
     (folder.path / "done").unlink()
     before = (folder.path / ".origin.json").read_text()
     (folder.path / ".origin.json").write_text(before + "\n")

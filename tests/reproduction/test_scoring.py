@@ -199,10 +199,10 @@ def test_a_missing_or_damaged_checkpoint(run, text, content):
 
 
 def test_a_damaged_start(run, text):
-    run.start.write_text("junk")
-    with pytest.raises(ValueError, match=f"{run.start} .*remove"):
+    run.initial_checkpoint.write_text("junk")
+    with pytest.raises(ValueError, match=f"{run.initial_checkpoint} .*remove"):
         scoring.check_finished_run(run, text)
-    run.start.unlink()
+    run.initial_checkpoint.unlink()
     scoring.check_finished_run(run, text)  # it is made again
 
 

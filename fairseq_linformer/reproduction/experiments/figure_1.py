@@ -168,7 +168,9 @@ class Figure1(TrainingExperiment):
             data=describe_text(inputs.data),
             command=command,
             seconds=round(
-                seconds + sum(training_seconds(each.last_checkpoint, each.start) for each in (*starts, last)), 3
+                seconds
+                + sum(training_seconds(each.last_checkpoint, each.initial_checkpoint) for each in (*starts, last)),
+                3,
             ),
             rules=self.rules(scale, inputs),
             tolerance={m.unit: TOLERANCE for m in found},

@@ -67,7 +67,7 @@ def projection_checks(record: Record) -> list[Check]:
     for n in lengths_of(record):
         ours, control = (last_shares(record, n, k) for k in (n // 4, 1))
         for w in LOCAL_WINDOWS[1:]:
-            text = f"n = {n}, W = {w}, last layer: k = {n // 4} keeps {ours[w]:.3f}; needs above k = 1, {control[w]:.3f}"
+            text = f"n = {n}, W = {w}, last layer: k = {n // 4} keeps {ours[w]:.3f}; needs > {control[w]:.3f}, k = 1"
             checks.append(decide(ours[w] > control[w], text))
     return checks
 

@@ -62,7 +62,7 @@ def test_runs_are_shared_by_name_and_come_after_their_start(scale):
     for name in TRAINED:
         every = in_training_order(plan(name, scale))
         for i, run in enumerate(every):
-            assert run.start is None or run.start in every[:i]
+            assert run.predecessor is None or run.predecessor in every[:i]
             assert by_name.setdefault(run.name, run) == run  # in whichever experiment
         assert len(set(every)) == len(every)
 
@@ -99,7 +99,8 @@ def test_figure_3a():
     assert "39 runs" in cost and "23,400 updates" in cost and "47.9 M" in cost
     longer = plan("figure-3b")
     assert list(longer)[1:6] == ["k=8", "k=16", "k=32", "k=64", "k=128"]
-    assert longer["k=32"][0].start.name == "roberta-n128-grown/seed1" and longer["k=32"][0].start.start == every[2]
+    grown = longer["k=32"][0].predecessor
+    assert grown.name == "roberta-n128-grown/seed1" and grown.predecessor == every[2]
 
 
 def test_figure_3c_has_the_same_start_for_every_sharing():
@@ -116,7 +117,7 @@ def test_figure_3c_has_the_same_start_for_every_sharing():
 
 
 def test_shorter_models_of_figure_3d_wait_while_longer_ones_grow():
-    starts = {label: runs[0].start for label, runs in plan("figure-3d").items()}
+    starts = {label: runs[0].predecessor for label, runs in plan("figure-3d").items()}
     assert starts["roberta"] == starts["n=64"] and starts["roberta n=512"] == starts["n=512"]
     assert (starts["n=64"].name, starts["n=64"].updates) == ("roberta-n64-waiting/seed1", 4 * 400)
     assert (starts["n=512"].made, starts["n=512"].updates, starts["n=1024"].made) == ("waiting", 400, "grown")
@@ -143,7 +144,7 @@ def test_growing():
     models = {label: runs[0] for label, runs in plan("growing").items()}
     assert {run.model for run in models.values()} == {Model(128)}
     assert [run.made for run in models["roberta"].history] == ["scratch", "grown", "grown", "grown"]
-    assert (models["at once"].updates, models["at once"].start.model.n, models["from scratch"].start) == (
+    assert (models["at once"].updates, models["at once"].predecessor.model.n, models["from scratch"].predecessor) == (
         3 * 400,
         16,
         None,
@@ -175,16 +176,16 @@ def test_starts():
 
 def test_scratch_and_warm_start():
     models = {label: runs[0] for label, runs in plan("scratch").items()}
-    assert {label: (run.model.k, run.start) for label, run in models.items()} == {
+    assert {label: (run.model.k, run.predecessor) for label, run in models.items()} == {
         "roberta": (None, None),
         "k=4": (4, None),
         "k=8": (8, None),
     }
     models = {label: runs[0] for label, runs in plan("warm-start").items()}
     assert {run.model.n for run in models.values()} == {16} and {run.model.k for run in models.values()} == {None, 8}
-    assert models["from scratch"].start.model == models["from scratch"].model and models[
+    assert models["from scratch"].predecessor.model == models["from scratch"].model and models[
         "converted"
-    ].start.model == Model(16)
+    ].predecessor.model == Model(16)
 
 
 def test_what_a_record_says_of_its_plan():
@@ -214,11 +215,11 @@ def test_table_2_has_the_models_of_the_paper():
         (256, 64, "headwise"),
     }
     assert {run.updates for run in runs.values()} == {sizes.last} and all(run.decays for run in runs.values())
-    trunk = runs["roberta"].start
+    trunk = runs["roberta"].predecessor
     assert [(run.model.n, run.updates) for run in trunk.history] == list(sizes.stages)
-    assert [run.start for (n, *_), run in of.items() if n == 128] == 6 * [trunk]
-    longer = of[256, 64, "headwise"].start
-    assert (longer.start, longer.model.n, longer.updates) == (trunk, 256, CPU.grown)
+    assert [run.predecessor for (n, *_), run in of.items() if n == 128] == 6 * [trunk]
+    longer = of[256, 64, "headwise"].predecessor
+    assert (longer.predecessor, longer.model.n, longer.updates) == (trunk, 256, CPU.grown)
     assert len(set(runs)) == len({run.name for run in runs.values()}) == 8 and {
         run.model.start for run in of.values()
     } == {None}
