@@ -141,7 +141,7 @@ class Figure1(TrainingExperiment):
         return f"{super().cost(scale)}, {SCALES[scale].sentences:,} sentences"
 
     def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
-        """Measure no perplexity."""
+        """Nothing to score: the record has no perplexity."""
 
     def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
         *starts, last = self.folders(scale, inputs)
