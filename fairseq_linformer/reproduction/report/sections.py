@@ -191,9 +191,9 @@ def common_n(record: Record) -> int | None:
     """The n of a record's models; None where they differ in n, or have none."""
     configuration = record.configuration
     lengths = {m.n for m in record.measurements if m.n is not None}
-    if lengths:
-        return lengths.pop() if len(lengths) == 1 else None
-    return configuration.get("n") or configuration.get("model", {}).get("max_positions")
+    if len(lengths) > 1:
+        return None
+    return configuration.get("n") or configuration.get("model", {}).get("max_positions") or next(iter(lengths), None)
 
 
 def claims_table(sections: Sequence[Section]) -> Table:

@@ -1,9 +1,11 @@
 """Time and memory against others: what is promised, and the numbers behind it."""
 
 import pytest
+import torch
 
 from fairseq_linformer.benchmark import models
 from fairseq_linformer.benchmark.flops import utilization
+from fairseq_linformer.benchmark.timing import num_threads
 from fairseq_linformer.reproduction.cells import CellExperiment
 from fairseq_linformer.reproduction.experiments import speed
 from fairseq_linformer.reproduction.inputs import Inputs
@@ -250,12 +252,12 @@ def test_cells_of_the_smoke_scale():
     assert {each.models for each in cells_at("smoke")} == {("ours-modules", "transformer-sdpa")}
 
 
-@pytest.mark.parametrize("scale, threads", [("smoke", []), ("cpu", [2])])
+@pytest.mark.parametrize("scale, threads", [("smoke", 1), ("cpu", 2)])
 def test_threads(scale, threads, monkeypatch):
-    asked = []
-    monkeypatch.setattr(speed.torch, "set_num_threads", asked.append)
-    monkeypatch.setattr(CellExperiment, "measure", lambda self, *arguments: arguments)
-    assert find("speed").measure(scale, Inputs(), "it") == (scale, Inputs(), "it") and asked == threads
+    monkeypatch.setattr(CellExperiment, "measure", lambda self, *arguments: (arguments, torch.get_num_threads()))
+    with num_threads(1):
+        assert find("speed").measure(scale, Inputs(), "it") == ((scale, Inputs(), "it"), threads)
+        assert torch.get_num_threads() == 1
 
 
 def test_table():

@@ -79,6 +79,7 @@ def test_a_label_has_n_where_all_records_share_one():
     [
         ([64, 64, None], {"n": 64}, 64),
         ([64, 128], {"n": 64}, None),
+        ([64, None], {}, 64),
         ([None], {"n": 32}, 32),
         ([64], {"model": {"max_positions": 512}}, 512),
         ([None], {"n": 32, "model": {"max_positions": 512}}, 32),
@@ -103,12 +104,7 @@ def test_rules_that_read_differently_when_the_runs_began():
 
 @pytest.mark.parametrize(
     "names, text",
-    [
-        ("ab", "a, b were started:"),
-        ("abc", "a, b, c were started:"),
-        ("abcd", "a, b, c and 1 other were"),
-        ("abcde", "2 others"),
-    ],
+    [("ab", "in a, b:"), ("abc", "in a, b, c:"), ("abcd", "in a, b, c and 1 other:"), ("abcde", "2 others")],
 )
 def test_a_note_names_three_records_and_counts_the_others(names, text):
     several = [timed({"a": 1.0}, identifier=name, rules={"figure-9": "Another rule."}) for name in names]
