@@ -79,7 +79,7 @@ def test_a_label_has_n_where_all_records_share_one():
     [
         ([64, 64, None], {"n": 64}, 64),
         ([64, 128], {"n": 64}, None),
-        ([64, None], {}, 64),
+        ([64, None], {"seeds": [1]}, 64),
         ([None], {"n": 32}, 32),
         ([64], {"model": {"max_positions": 512}}, 512),
         ([None], {"n": 32, "model": {"max_positions": 512}}, 32),
