@@ -237,8 +237,8 @@ SUBMIT = [
         --array=figure-4 -> figure-4.*figure-3a
         --array=table-2 -> --tasks
         --array=figure-3b task.data=nowhere -> \\+run=n1024-roberta: task.data.*nowhere
-        --array=figure-3a --name=mine -> --name .*mine
-        --array=figure-3a --config=mine.yaml -> --config .*mine.yaml
+        --array=figure-3a --name=mine -> --name.*mine
+        --array=figure-3a --config=mine.yaml -> --config.*mine.yaml
         --tasks=data -> --tasks needs --array table-2
         nonsense -> nonsense
         """,
@@ -472,8 +472,8 @@ EVALUATE = [
         bad/swapped -> swapped/dict.txt.*entry 4
         data --split test -> test.idx
         data --split ../data/valid -> --split must .*'\\.\\./data/valid'
-        data --tokens-per-sample 17 -> positions.* 2 .*16, got 17
-        data --tokens-per-sample 1 -> positions.* 2 .*got 1
+        data --tokens-per-sample 17 -> --tokens-per-sample must .*16.*got 17
+        data --tokens-per-sample 1 -> --tokens-per-sample must .*got 1
         data --max-tokens 0 -> --max-tokens.* 1.* 0
         data --seed -1 -> --seed.* 0 .*-1
         data --mask-prob 1 -> --mask-prob.* 0 .* 1, got 1.0
