@@ -71,13 +71,12 @@ def find_problems(folder: Path, processes: int) -> Iterator[str]:
     if not torch.cuda.is_available():
         yield f"torch {torch.__version__} finds no GPU; to train on CPUs, set DEVICE=cpu"
         return
-    # Slurm may restrict each process to its GPU.
-    if torch.cuda.device_count() not in ((1, processes) if "SLURM_JOB_ID" in os.environ else (processes,)):
+    visible = torch.cuda.device_count()
+    is_restricted = visible == 1 and "SLURM_JOB_ID" in os.environ  # Slurm may restrict each process to its GPU
+    if visible != processes and not is_restricted:
         chosen = ",".join(map(str, range(processes)))
-        hint = (
-            f"; to use some of them, set CUDA_VISIBLE_DEVICES={chosen}" if torch.cuda.device_count() > processes else ""
-        )
-        yield f"the node must have a visible GPU per process ({processes}), got {torch.cuda.device_count()}{hint}"
+        hint = f"; to use some of them, set CUDA_VISIBLE_DEVICES={chosen}" if visible > processes else ""
+        yield f"the node must have a visible GPU per process ({processes}), got {visible}{hint}"
     try:
         torch.ones(1, device="cuda").add(1).item()  # fails if torch has no kernels for this GPU
     except RuntimeError as error:

@@ -190,7 +190,7 @@ class TrainingJob:
         return cfg
 
     def command_line(self, **overrides: Any) -> list[str]:
-        """The arguments of ``fairseq-hydra-train``; ``more`` are further overrides."""
+        """The arguments of ``fairseq-hydra-train``; ``overrides`` are further ones."""
         base, chosen = split_config(self.config)
         job = [f"{key}={quote(value)}" for key, value in {**self.job_overrides(), **overrides}.items()]
         return [

@@ -300,7 +300,8 @@ def _check_origin(options: Linearization, out: Path) -> None:
         raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
     elif "teacher_sha256" in stored:  # not in earlier versions
         current["teacher_sha256"] = sha256(teacher)
-    for key in sorted({*stored, *current} - {*([] if options.max_update else TRAINING_OPTIONS)}):
+    ignored = () if options.max_update else TRAINING_OPTIONS
+    for key in sorted({*stored, *current} - {*ignored}):
         if stored.get(key) != current.get(key):
             raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {current.get(key)}; choose another OUT")
 

@@ -1,11 +1,17 @@
-"""Commits of records that do not identify the code: with uncommitted changes, or no longer in the repository."""
+"""Commits of records. Those with uncommitted changes, or no longer in the repository, do not identify the code."""
 
 import re
+from collections.abc import Iterable
 
 from ..machine import DIRTY, reachable_commits
 from .records import Record
 
 _COMMIT = re.compile(rf"\b([0-9a-f]{{40}})({DIRTY})?\b")
+
+
+def add_commits(record: Record, commits: Iterable[str]) -> str:
+    """The ``commit`` of a record that was also measured at other commits, each once."""
+    return "; ".join(dict.fromkeys([*record.commit.split("; "), *commits]))
 
 
 def describe_commit(record: Record) -> str:

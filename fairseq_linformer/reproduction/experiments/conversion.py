@@ -23,6 +23,7 @@ from ...files import open_atomic, with_seal
 from ...machine import current_commit
 from .. import scoring
 from ..claim import Claim
+from ..commits import add_commits
 from ..comparisons import comparison
 from ..experiment import Unfinished
 from ..inputs import Inputs, is_past
@@ -81,12 +82,9 @@ class ConversionExperiment(LocalWindowExperiment):
             at: dict[str, Any] = {"model": name, "n": model.n, "k": model.k, "sharing": model.sharing}
             model_scores = [score[name] for score in scores]
             measurements += scoring.perplexity_measurements(model_scores, range(1, len(scores) + 1), **at)
-        # Of the RoBERTa, and of the conversions where that is stored.
-        commits = [
-            *record.commit.split("; "),
-            *(s["commit"] for score in scores for s in score.values() if "commit" in s),
-        ]
-        return record.copy_with(measurements=measurements, commit="; ".join(dict.fromkeys(commits)))
+        # Files of earlier versions have no commits.
+        commits = (found["commit"] for score in scores for found in score.values() if "commit" in found)
+        return record.copy_with(measurements=measurements, commit=add_commits(record, commits))
 
     def _score_conversions(
         self, folder: RunFolder, inputs: Inputs, until: float | None, again: bool = False

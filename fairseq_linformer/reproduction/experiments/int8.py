@@ -25,6 +25,7 @@ from ...evaluation.predict import Throughput, predict
 from ...finetuning import single_run
 from ...machine import current_commit
 from ..claim import Claim
+from ..commits import add_commits
 from ..encoder_models import STAGGERED
 from ..encoder_runs import EncoderRuns, Member
 from ..encoder_tasks_experiment import EncoderTasks
@@ -137,7 +138,7 @@ class Int8(EncoderTasks):
             claim=f"{member.task}: {member.model.name}, finetuned, in PyTorch, as an ONNX graph and as an int8 graph",
             paper=Paper(where="not in the paper"),
             measurements=measurements,
-            commit="; ".join(dict.fromkeys([*base.commit.split("; "), current_commit()])),
+            commit=add_commits(base, [current_commit()]),
             tolerance={**(base.tolerance or {}), "ratio of bytes": 0.01},
             **circumstances(base.data, command, scale),
         )

@@ -18,7 +18,7 @@ from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..rules import rule
 from ..statistics import Check, decide
-from .local_window import K_DIVISORS, LOCAL_WINDOWS, label
+from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
 
 NAME = "survival"
 SIZES = {"smoke": ((32,), 512), "encoder": ((128, 512), 16384)}
@@ -55,8 +55,8 @@ def near_checks(record: Record) -> list[Check]:
     """At each n, k = n / 4 with the largest W keeps at least ``MIN_SHARE``."""
     checks = []
     for n in lengths_of(record):
-        share = last_shares(record, n, n // 4)[LOCAL_WINDOWS[-1]]
-        text = f"n = {n}, k = {n // 4}, W = {LOCAL_WINDOWS[-1]}, last layer keeps {share:.3f}; needs ≥ {MIN_SHARE:g}"
+        share = last_shares(record, n, n // 4)[WIDEST]
+        text = f"n = {n}, k = {n // 4}, W = {WIDEST}, last layer keeps {share:.3f}; needs ≥ {MIN_SHARE:g}"
         checks.append(decide(share >= MIN_SHARE, text))
     return checks
 
