@@ -11,14 +11,15 @@ from torch import nn
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_cfg_section, read_checkpoint
 from ..checkpoints.roberta import from_roberta
-from ..checkpoints.tokenizer_files import DICTIONARY, check_size, find_tokenizer
 from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
+from ..checkpoints.transformers_tokenizer import find_tokenizer
 from ..config import LinformerConfig
-from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..files import sha256
 from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
 from ..models.authors_plugin import is_authors_state_dict
 from ..models.compatibility import describe_mismatch
+from ..models.dictionaries import check_dictionary
 from ..models.options import resolve_options, to_linformer_config
 from ..models.shapes import (
     EMBEDDINGS,
@@ -125,7 +126,7 @@ def _load_tokenizer(
     if files and files.kind == "gpt2" and dictionary is None and (files.path / DICTIONARY).is_file():
         dictionary = files.path / DICTIONARY
     tokenizer, paths = find_tokenizer(path, config.max_positions, dictionary, files)
-    check_size(paths["vocab_file"], config.vocab_size)
+    check_dictionary(paths["vocab_file"], config.vocab_size, path)
     tokenizer.model_max_length = NO_LIMIT
     return tokenizer, paths
 

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..corpus.tokenizer_files import TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
+from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FLAGS, TokenizerFiles, find_tokenizer_files
 from ..files import check_new_folder, new_folder, read_json
 from ..huggingface import (
     LinformerForMaskedLM,
@@ -22,14 +22,14 @@ from ..huggingface import (
     write_code,
 )
 from ..models.authors_plugin import is_authors_state_dict
+from ..models.dictionaries import check_dictionary, read_labels, write_labels
 from ..models.options import from_linformer_config
-from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, group_projections, max_positions
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, PADDING_IDX, choose_head, group_projections, max_positions
 from .authors import from_authors
 from .files import build_checkpoint, get_architecture, get_cfg_section, read_checkpoint, resolve_model
 from .huggingface_state import (
     CLASSIFIER,
     ENCODER_PREFIX,
-    choose_head,
     find_mismatch,
     to_fairseq,
     to_transformers,
@@ -37,8 +37,8 @@ from .huggingface_state import (
 )
 from .model_card import build_model_card
 from .provenance import ORIGINS, collect_provenance, read_finetuning
-from .tokenizer_files import DICTIONARY, check_size, find_tokenizer, read_labels, write_label_dictionary
 from .transformers_loading import WEIGHTS, find_weights
+from .transformers_tokenizer import find_tokenizer
 
 
 def to_huggingface(
@@ -78,7 +78,9 @@ def to_huggingface(
             "without projections E and F"
         )
     data = from_authors(data)
-    name = choose_head(data["model"], head)
+    name = choose_head(data["model"], head, checkpoint)
+    if f"{CLASSIFICATION_HEADS}{name}.out_proj.weight_orig" in data["model"]:
+        raise ValueError(f"head {name!r} cannot be exported: it was trained with spectral_norm_classification_head")
     if labels is None and (Path(checkpoint).parent / "label" / DICTIONARY).is_file():
         labels = Path(checkpoint).parent / "label" / DICTIONARY
     elif labels is not None and name is None:
@@ -91,7 +93,7 @@ def to_huggingface(
         raise ValueError(f"weights and cfg of {checkpoint} do not match: {mismatch}")
     if tokenizer:
         tokens, files = find_tokenizer(checkpoint, config.max_positions, dictionary, tokenizer_files)
-        check_size(files["vocab_file"], config.vocab_size)
+        check_dictionary(files["vocab_file"], config.vocab_size, checkpoint)
     elif dictionary is not None or tokenizer_files is not None:
         unused = "--dictionary" if tokenizer_files is None else TOKENIZER_FLAGS[tokenizer_files.kind]
         raise ValueError(f"{unused} has no effect with --no-tokenizer")
@@ -147,9 +149,7 @@ def from_huggingface(folder, out, *, dictionary=None) -> bool:
     if dictionary is None and (folder / DICTIONARY).is_file():
         dictionary = folder / DICTIONARY
     if dictionary is not None:
-        if not Path(dictionary).is_file():
-            raise ValueError(f"{dictionary} is not a file; expected fairseq's {DICTIONARY}")
-        check_size(dictionary, config.vocab_size)
+        check_dictionary(Path(dictionary), config.vocab_size, folder)
 
     with new_folder(out) as target:
         torch.save(_build_checkpoint(config, state), target / "model.pt")
@@ -283,7 +283,7 @@ def _write_dictionaries(config: LinformerPreTrainedConfig, dictionary, folder: P
     shutil.copyfile(dictionary, folder / "input0" / DICTIONARY)
     if not task.get("regression_target"):
         labels = [config.id2label[i] for i in range(config.num_labels)]
-        write_label_dictionary(folder / "label" / DICTIONARY, labels)
+        write_labels(folder / "label" / DICTIONARY, labels)
 
 
 def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor]) -> dict[str, Any]:

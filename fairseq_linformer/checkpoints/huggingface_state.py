@@ -10,15 +10,7 @@ from torch import Tensor
 
 from ..config import LinformerConfig
 from ..models.resize import projection_prefixes
-from ..models.shapes import (
-    CLASSIFICATION_HEADS,
-    EMBEDDINGS,
-    ENCODER,
-    OPTION_BUFFERS,
-    OUTPUT_EMBEDDINGS,
-    head_names,
-    record_options,
-)
+from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, ENCODER, OPTION_BUFFERS, OUTPUT_EMBEDDINGS, record_options
 from ..modules.encoder_layer import build_projection
 
 CLASSIFIER = "classifier."
@@ -36,27 +28,6 @@ def _prefixes(head: str | None) -> list[tuple[str, str]]:
     if head is not None:
         pairs.append((f"{CLASSIFICATION_HEADS}{head}.", CLASSIFIER))
     return [*pairs, (CLASSIFICATION_HEADS, CLASSIFICATION_HEADS)]
-
-
-def choose_head(state: State, requested: str | None) -> str | None:
-    """The classification head to export: the requested one, or the only one; None if there is none.
-
-    Raises:
-        ValueError: the head does not exist, none was requested of several, or it has spectral norm.
-    """
-    names = head_names(state)
-    if requested is None and len(names) > 1:
-        raise ValueError(
-            f"the checkpoint has several classification heads ({', '.join(names)}); choose one with --head"
-        )
-    if requested is not None and requested not in names:
-        raise ValueError(
-            f"unknown head {requested!r}; the checkpoint has {', '.join(names) or 'no classification head'}"
-        )
-    name = requested or (names[0] if names else None)
-    if name is not None and f"{CLASSIFICATION_HEADS}{name}.out_proj.weight_orig" in state:
-        raise ValueError(f"head {name!r} cannot be exported: it was trained with spectral_norm_classification_head")
-    return name
 
 
 def upgrade_projections(state: State, config: LinformerConfig, encoder: str = ENCODER) -> State:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..corpus.tokenizer_files import (
+    DICTIONARY,
     GPT2_FILES,
     SENTENCEPIECE_FILE,
     TOKENIZER_FLAGS,
@@ -28,8 +29,8 @@ from .huggingface_state import CLASSIFIER
 from .model_card import build_model_card
 from .onnx_card import describe_usage
 from .onnx_graph import DEFAULT_OPSET, EXTERNAL_BYTES, MAX_OPSET, MIN_OPSET, Model, write_graph
-from .tokenizer_files import DICTIONARY, find_tokenizer
 from .transformers_loading import WEIGHTS
+from .transformers_tokenizer import find_tokenizer
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 MIN_GRAPH_POSITIONS = 2

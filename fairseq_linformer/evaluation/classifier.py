@@ -3,7 +3,7 @@
 B rows, n positions, C classes (1 for regression)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +13,15 @@ from torch import Tensor
 from ..checkpoints.files import get_cfg_section
 from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.manifest import MANIFEST
-from ..corpus.tokenizer import FIRST_ID, Tokenizer, load_tokenizer
-from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..corpus.tokenizer import Tokenizer, load_tokenizer
+from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
 from ..files import read_json
-from ..models.dictionaries import describe_difference, read_dictionary
-from ..models.shapes import EMBEDDINGS, PADDING_IDX, head_names, max_positions
+from ..models.dictionaries import check_dictionary, read_labels
+from ..models.shapes import EMBEDDINGS, PADDING_IDX, choose_head, max_positions
 from ..task_data.truncation import TRUNCATIONS, check_truncation, truncate
 
-DICTIONARY, LABELS = "dict.txt", "label/dict.txt"
-"""Files next to a checkpoint, with those of its tokenizer and ``MANIFEST``, which has the truncation of training."""
+LABELS = f"label/{DICTIONARY}"
+"""The labels, next to a checkpoint."""
 Encoding = dict[str, list[int]]
 """Model inputs of a row: ``input_ids`` and, for some models, other values per token."""
 
@@ -59,7 +59,9 @@ class FairseqClassifier:
         self._truncation = truncation or _read_truncation(self.path)
         self.checkpoint = open_checkpoint(checkpoint)
         state = self.checkpoint["model"]
-        name = _choose_head(self.path, state, head)
+        name = choose_head(state, head, self.path)
+        if name is None:
+            raise ValueError(f"{self.path} has no classification head; train one with `fairseq-linformer finetune`")
         check_truncation(max_positions(state), 1, self._truncation)
         self.max_positions, self._vocab_size = max_positions(state), state[EMBEDDINGS].size(0)
         self._dictionary = Path(dictionary) if dictionary else self.path.parent / DICTIONARY
@@ -76,7 +78,7 @@ class FairseqClassifier:
         if self.has_default_names:
             self.names = [str(i) for i in range(classes)]
         else:
-            self.names = [] if self.is_score else _class_names(Path(labels or default_labels), classes)
+            self.names = [] if self.is_score else read_labels(labels or default_labels, classes)
         self._tokenizer: Tokenizer | None = None
 
     def use_tokenizer(self, files: TokenizerFiles | None = None) -> None:
@@ -132,39 +134,6 @@ class FairseqClassifier:
         return logits.float().cpu()
 
 
-def check_dictionary(
-    path: Path, vocab_size: int, checkpoint, hint: str = "set it with --dictionary", same_as: Iterable[Path] = ()
-) -> None:
-    """Raise ValueError if a dictionary is missing or is not the model's.
-
-    Args:
-        vocab_size: number of embeddings of the model.
-        checkpoint: path of the model, for messages.
-        hint: end of the message if the dictionary is missing.
-        same_as: other dictionaries of the model, which must be equal if they exist.
-    """
-    if not path.is_file():
-        raise ValueError(f"{path}, the dictionary of {checkpoint}, does not exist; {hint}")
-    dictionary = read_dictionary(path)
-    num_entries = len(dictionary) + ("<mask>" not in dictionary.symbols)  # fairseq's task adds it
-    if num_entries != vocab_size:
-        raise ValueError(f"{path} must have {vocab_size:,} entries, like {checkpoint}, got {num_entries:,}")
-    for other in same_as:
-        if other.is_file() and (difference := describe_difference(read_dictionary(other), dictionary)):
-            raise ValueError(f"{path} must equal {other}, the dictionary of {checkpoint}: {difference}")
-
-
-def read_label_names(path) -> list[str]:
-    """The labels of a dictionary in order, with fairseq's padding to a multiple of 8.
-
-    Raises:
-        ValueError: the dictionary is missing.
-    """
-    if not Path(path).is_file():
-        raise ValueError(f"{path} does not exist; it must be a dictionary of labels")
-    return read_dictionary(Path(path)).symbols[FIRST_ID:]
-
-
 def _read_truncation(checkpoint: Path) -> str:
     manifest = checkpoint.parent / MANIFEST
     if not manifest.is_file():
@@ -173,21 +142,3 @@ def _read_truncation(checkpoint: Path) -> str:
         return read_json(manifest).get("cut", TRUNCATIONS[0])
     except (ValueError, AttributeError):
         raise ValueError(f"{manifest} cannot be read; set the truncation with --truncation") from None
-
-
-def _choose_head(path, state, head: str | None) -> str:
-    names = head_names(state)
-    if not names:
-        raise ValueError(f"{path} has no classification head; train one with `fairseq-linformer finetune`")
-    if head is None and len(names) > 1:
-        raise ValueError(f"{path} has several heads; choose with --head from {', '.join(names)}")
-    if head is not None and head not in names:
-        raise ValueError(f"unknown --head {head!r} of {path}; choose from {', '.join(names)}")
-    return head or names[0]
-
-
-def _class_names(path: Path, classes: int) -> list[str]:
-    names = read_label_names(path)
-    if len(names) < classes:
-        raise ValueError(f"{path} must have at least {classes} labels, one per class of the head, got {len(names)}")
-    return names[:classes]

@@ -9,15 +9,17 @@ from typing import TypeVar
 
 import numpy as np
 
+from ..corpus.manifest import MANIFEST
 from ..corpus.options import MAX_SKIPPED
 from ..corpus.tokenizer import FIRST_ID
 from ..files import read_json
 from ..models.datasets import open_dataset
+from ..models.dictionaries import read_labels
 from ..progress import Progress
 from ..task_data.task_rows import clean_row, scale_score
 from ..task_data.task_source import open_source
 from ..task_data.tasks import TASKS, Task
-from .classifier import MANIFEST, Encoding, FairseqClassifier, read_label_names
+from .classifier import Encoding, FairseqClassifier
 from .example_files import Example
 from .strided import StridedClassifier
 
@@ -214,7 +216,7 @@ def _read_classes(classifier: FairseqClassifier, folder: Path, split: str, rows:
     if (folder / "label" / f"{split}.label").is_file():
         raise ValueError(f"the labels of {folder} are scores, but the model's head predicts classes")
     path = folder / "label" / "dict.txt"
-    names = read_label_names(path)
+    names = read_labels(path)
     first = names[: len(classifier.names)]
     if classifier.has_default_names and is_numbered(first) and first != classifier.names:
         raise ValueError(

@@ -11,10 +11,11 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
+from ..corpus.tokenizer_files import DICTIONARY
 from ..models.datasets import open_dataset
+from ..models.dictionaries import check_dictionary
 from ..models.shapes import EMBEDDINGS, max_positions
 from ..progress import Progress
-from .classifier import DICTIONARY, check_dictionary
 
 SEED, MASK_PROB = 1, 0.15
 

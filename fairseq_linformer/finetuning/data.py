@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..corpus.manifest import MANIFEST
 from ..corpus.tokenizer import Tokenizer, load_tokenizer
-from ..corpus.tokenizer_files import FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
-from ..evaluation.classifier import DICTIONARY, MANIFEST
+from ..corpus.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 from ..files import read_json
 from ..models.recorded_files import compare_with_manifest

@@ -10,9 +10,10 @@ from ..checkpoints.files import get_architecture, get_cfg_section, read_checkpoi
 from ..checkpoints.provenance import collect_provenance
 from ..checkpoints.resize import resize
 from ..config import POSITIONS_LIMIT
-from ..evaluation.classifier import DICTIONARY, check_dictionary
+from ..corpus.tokenizer_files import DICTIONARY
 from ..files import sha256
 from ..launching.training_job import quote
+from ..models.dictionaries import check_dictionary
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, group_projections, head_names, max_positions, upgrade_names

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from ..checkpoints.files import training_seconds
-from ..evaluation.classifier import DICTIONARY, LABELS, FairseqClassifier
+from ..corpus.tokenizer_files import DICTIONARY
+from ..evaluation.classifier import LABELS, FairseqClassifier
 from ..evaluation.evaluate import EvaluationData, evaluate
 from ..evaluation.scores import format_unit, format_values
 from ..files import read_json, with_seal, without_seal, write_lines

@@ -1,5 +1,6 @@
 """fairseq's dictionaries, ``dict.txt``."""
 
+from collections.abc import Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,59 @@ def describe_difference(expected: Dictionary, dictionary: Dictionary) -> str | N
     if len(dictionary) != len(expected):
         return f"it must have {len(expected):,} entries, got {len(dictionary):,}"
     return None
+
+
+def check_dictionary(
+    path: Path, vocab_size: int, checkpoint, hint: str = "set it with --dictionary", same_as: Iterable[Path] = ()
+) -> None:
+    """Raise ValueError if a dictionary is missing or is not the model's.
+
+    Args:
+        vocab_size: number of embeddings of the model.
+        checkpoint: path of the model, for messages.
+        hint: end of the message if the dictionary is missing.
+        same_as: other dictionaries of the model, which must be equal if they exist.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path}, the dictionary of {checkpoint}, does not exist; {hint}")
+    dictionary = read_dictionary(path)
+    num_entries = len(dictionary) + ("<mask>" not in dictionary.symbols)  # fairseq's task adds it
+    if num_entries != vocab_size:
+        raise ValueError(f"{path} must have {vocab_size:,} entries, like {checkpoint}, got {num_entries:,}")
+    for other in same_as:
+        if other.is_file() and (difference := describe_difference(read_dictionary(other), dictionary)):
+            raise ValueError(f"{path} must equal {other}, the dictionary of {checkpoint}: {difference}")
+
+
+def read_labels(path, classes: int | None = None) -> list[str]:
+    """The labels of a dictionary, in order.
+
+    Args:
+        classes: number of classes of the head; None for all entries, with fairseq's padding to a multiple of 8.
+
+    Raises:
+        ValueError: the dictionary is missing, or has fewer labels.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"{path} does not exist; it must be a dictionary of labels")
+    dictionary = read_dictionary(Path(path))
+    names = dictionary.symbols[dictionary.nspecial :]
+    if classes is not None and len(names) < classes:
+        raise ValueError(f"{path} must have at least {classes} labels, one per class of the head, got {len(names)}")
+    return names[:classes]
+
+
+def write_labels(path: Path, labels: list[str]) -> None:
+    """Write a dictionary of labels, in a new folder.
+
+    Raises:
+        ValueError: labels are empty, on several lines, or equal.
+    """
+    for label in labels:
+        if not label.strip() or "\n" in label or labels.count(label) > 1:
+            raise ValueError(f"labels must be distinct, not empty, and on one line each, got {label!r}")
+    path.parent.mkdir()
+    path.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")
 
 
 def patch_dictionaries() -> None:

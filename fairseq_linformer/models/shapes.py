@@ -57,6 +57,24 @@ def head_names(state: dict[str, Tensor]) -> list[str]:
     return list(dict.fromkeys(key.split(".")[1] for key in state if key.startswith(CLASSIFICATION_HEADS)))
 
 
+def choose_head(state: dict[str, Tensor], requested: str | None, checkpoint) -> str | None:
+    """The requested classification head, or the only one; None if there is none and none is requested.
+
+    Args:
+        checkpoint: path of the checkpoint, for messages.
+
+    Raises:
+        ValueError: the head does not exist, or none is requested of several.
+    """
+    names = head_names(state)
+    if requested is None and len(names) > 1:
+        raise ValueError(f"{checkpoint} has several classification heads; choose with --head from {', '.join(names)}")
+    if requested is not None and requested not in names:
+        known = f"choose from {', '.join(names)}" if names else "it has no classification head"
+        raise ValueError(f"unknown --head {requested!r} of {checkpoint}; {known}")
+    return requested or (names[0] if names else None)
+
+
 def count_layers(state: dict[str, Tensor]) -> int:
     """Number of encoder layers."""
     return len({match[1] for match in map(_LAYER.match, state) if match})

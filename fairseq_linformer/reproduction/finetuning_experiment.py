@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.classifier import DICTIONARY
+from ..corpus.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..finetuning import data, finetune, single_run
 from ..finetuning.recipe import Recipe

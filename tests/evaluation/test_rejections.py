@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_linformer.evaluation.classifier import check_dictionary
+from fairseq_linformer.models.dictionaries import check_dictionary
 
 
 def change(path, edit):

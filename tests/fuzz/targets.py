@@ -31,7 +31,6 @@ from fairseq_linformer.corpus.plan import make_plan, planned_source
 from fairseq_linformer.corpus.sources import parse_source
 from fairseq_linformer.corpus.tokenizer import load_tokenizer
 from fairseq_linformer.corpus.tokenizer_files import choose_tokenizer
-from fairseq_linformer.evaluation.classifier import read_label_names
 from fairseq_linformer.evaluation.encoded_rows import open_dataset, read_prepared_task
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.fairseq_log import parse_line
@@ -39,7 +38,7 @@ from fairseq_linformer.finetuning.data import check_folder
 from fairseq_linformer.finetuning.single_run import read_result
 from fairseq_linformer.launching.checkpoints import find_damage
 from fairseq_linformer.launching.run_folder import read_config, training_provenance
-from fairseq_linformer.models.dictionaries import read_dictionary
+from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.safe_loading import evaluate_literal
 from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
@@ -298,7 +297,7 @@ def build_targets(world: Path) -> dict[str, Target]:
         ),
         "corpus-manifest": Target(_corpus_manifest, json.dumps(corpus).encode(), "manifest.json"),
         "dictionary": Target(read_dictionary, data("mlm/dict.txt"), "dict.txt"),
-        "labels": Target(read_label_names, data("cls/label/dict.txt"), "dict.txt"),
+        "labels": Target(read_labels, data("cls/label/dict.txt"), "dict.txt"),
         "sentencepiece": Target(tokenizer("sentencepiece"), data("spm.model"), "x.model"),
         "wordpiece": Target(tokenizer("wordpiece"), data("bert/tokenizer.json"), "tokenizer.json", slow=True),
         "index": Target(_index, data("data/valid.idx"), "valid.idx"),

@@ -14,7 +14,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer
 
-from fairseq_linformer.checkpoints.tokenizer_files import find_tokenizer
+from fairseq_linformer.checkpoints.transformers_tokenizer import find_tokenizer
 from fairseq_linformer.corpus import sentencepiece_model
 from fairseq_linformer.huggingface import LinformerTokenizer
 from fairseq_linformer.huggingface.tokenization_linformer import read_token_ids

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ...checkpoints.files import ONNX_GRAPH
 from ...checkpoints.onnx_export import check_packages, to_onnx
-from ...evaluation.classifier import DICTIONARY, FairseqClassifier
+from ...corpus.tokenizer_files import DICTIONARY
+from ...evaluation.classifier import FairseqClassifier
 from ...evaluation.encoded_rows import read_prepared_rows
 from ...evaluation.onnx_classifier import OnnxClassifier
 from ...evaluation.predict import Throughput, predict

@@ -1,15 +1,13 @@
-"""Tokenizer and label files of a checkpoint, and the ``transformers`` tokenizer built from them."""
+"""The tokenizer of a checkpoint for ``transformers``."""
 
 import os
 from pathlib import Path
 from typing import Any
 
 from ..corpus.tokenizer import WordPiece
-from ..corpus.tokenizer_files import FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
-from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer, read_token_ids
+from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
+from ..huggingface.tokenization_linformer import FIRST_SYMBOLS, MASK, LinformerTokenizer
 from .fast_tokenizer import build_fast_tokenizer
-
-DICTIONARY = "dict.txt"
 
 
 def find_tokenizer(
@@ -71,39 +69,3 @@ def _load_wordpiece(path: Path, dictionary, max_positions: int) -> tuple[Any, di
         model_max_length=max_positions,
     )
     return tokenizer, {"vocab_file": Path(dictionary), "wordpiece_file": path}
-
-
-def check_size(dictionary, vocab_size: int) -> None:
-    """Raise ValueError unless the dictionary has as many entries as the embeddings."""
-    entries = max(read_token_ids(dictionary).values()) + 1
-    if entries != vocab_size:
-        raise ValueError(
-            f"{dictionary} must have {vocab_size} entries, special symbols included, one per embedding of the model, "
-            f"got {entries}"
-        )
-
-
-def read_labels(path, classes: int) -> list[str]:
-    """Read the names of ``classes`` classes from fairseq's ``dict.txt`` of labels.
-
-    Raises:
-        ValueError: the file is not a dictionary, or has fewer labels.
-    """
-    if not os.path.isfile(path):
-        raise ValueError(f"{path} is not a file; expected a dict.txt of labels")
-    numbers = read_token_ids(path)
-    names = {number - len(FIRST_SYMBOLS): label for label, number in numbers.items()}
-    # The last entry is <mask>. fairseq-preprocess may have padded the dictionary to a multiple of 8.
-    known = len(numbers) - len(FIRST_SYMBOLS) - 1
-    if known < classes:
-        raise ValueError(f"{path} must name the {classes} classes of the head, got {known} labels")
-    return [names[i] for i in range(classes)]
-
-
-def write_label_dictionary(path, labels: list[str]) -> None:
-    """Write fairseq's ``dict.txt`` of labels."""
-    for label in labels:
-        if not label.strip() or "\n" in label or labels.count(label) > 1:
-            raise ValueError(f"labels must be distinct, not empty, and on one line each, got {label!r}")
-    path.parent.mkdir()
-    path.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")
