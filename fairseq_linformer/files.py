@@ -68,13 +68,24 @@ def fingerprint(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def with_seal(content: dict[str, Any]) -> dict[str, Any]:
-    """The content of a JSON file with its fingerprint, which ``without_seal`` checks."""
-    return {**content, "seal": fingerprint(content)}
+def write_sealed(path, content: dict[str, Any]) -> None:
+    """Write a JSON file with its fingerprint, atomically."""
+    write_lines(path, [json.dumps({**content, "seal": fingerprint(content)}, indent=1)])
+
+
+def read_sealed(path) -> dict[str, Any]:
+    """The content of a file of ``write_sealed``; ValueError if it is missing, edited or damaged."""
+    try:
+        content: dict[str, Any] = read_json(path)
+        if content.pop("seal") == fingerprint(content):
+            return content
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{path} is missing, edited or damaged")
 
 
 def without_seal(content: dict[str, Any], path) -> dict[str, Any]:
-    """The content of a JSON file that has the fingerprint of ``with_seal``, or none: earlier versions wrote none.
+    """The content of a JSON file with the seal of ``write_sealed``, or with none: earlier versions wrote none.
 
     Raises:
         ValueError: it was edited.

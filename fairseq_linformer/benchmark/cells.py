@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from ..files import check_can_be_written, open_atomic, read_json, with_seal, without_seal
+from ..files import check_can_be_written, read_json, without_seal, write_sealed
 from ..machine import hardware, versions
 from . import fused_attention
 from .flops import find_data_sheet, measure_peak, peak_fields
@@ -207,8 +207,7 @@ def measure_cells(
             "date": datetime.date.today().isoformat(),
             **asdict(provenance),
         }
-        with open_atomic(folder / f"{cell.name}.json") as file:
-            file.write(json.dumps(with_seal(content), indent=1) + "\n")
+        write_sealed(folder / f"{cell.name}.json", content)
         print(f"{cell.name}: {seconds:.0f} s" + f", {NO_MEMORY}" * is_out_of_memory(content), flush=True)
     return remaining
 

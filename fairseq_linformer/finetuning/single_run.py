@@ -20,7 +20,7 @@ from ..corpus.tokenizer_files import DICTIONARY
 from ..evaluation.classifier import LABELS, FairseqClassifier
 from ..evaluation.evaluate import EvaluationData, evaluate
 from ..evaluation.scores import format_unit, format_values
-from ..files import read_json, with_seal, without_seal, write_lines
+from ..files import read_json, without_seal, write_lines, write_sealed
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import TrainingJob
@@ -129,7 +129,7 @@ def _copy_companions(data: Path, checkpoints: Path) -> None:
 
 def write_result(path: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Write a result with its seal atomically, and return it."""
-    write_lines(path, [json.dumps(with_seal(result), indent=1)])
+    write_sealed(path, result)
     return result
 
 

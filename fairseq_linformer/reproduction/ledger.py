@@ -7,7 +7,7 @@ from subprocess import CalledProcessError
 
 from pydantic import ValidationError
 
-from ..files import fingerprint, open_atomic, read_json, with_seal
+from ..files import fingerprint, read_json, write_sealed
 from ..machine import DIRTY, clean_commit, current_commit
 from .records import TRAINING, Record, first_problem
 
@@ -15,8 +15,7 @@ from .records import TRAINING, Record, first_problem
 def write(record: Record, folder) -> Path:
     """Write ``FOLDER/IDENTIFIER.json`` with its seal, replacing an existing file. ``put`` never overwrites."""
     path = Path(folder) / f"{record.identifier}.json"
-    with open_atomic(path) as file:
-        file.write(json.dumps(with_seal(record.content()), indent=1) + "\n")
+    write_sealed(path, record.content())
     return path
 
 

@@ -4,17 +4,16 @@ NAME.json    plan, commit, result and seal
 NAME.pt      weights, if a model of the double n grows from it
 """
 
-import json
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..files import fingerprint, open_atomic, read_json, with_seal
+from ..files import open_atomic, read_sealed
 from ..modules.rate import default_lr_scale
 from .recall_task import RecallModel, RecallTask, build_model, count_recalled, grow, train
 from .runs import default_start
@@ -191,12 +190,6 @@ def describe_run(run: RecallRun, sizes: Sizes) -> dict[str, Any]:
     return {**asdict(run), **start, **shared, "task": asdict(build_task(run.n)), "evaluation_seed": EVALUATION_SEED}
 
 
-def write_run(path: Path, content: dict[str, Any]) -> None:
-    """Write a finished run with its seal."""
-    with open_atomic(path) as file:
-        json.dump(with_seal(content), file, indent=1)
-
-
 def read_run(path: Path, plan: dict[str, Any]) -> dict[str, Any]:
     """
     Args:
@@ -206,13 +199,9 @@ def read_run(path: Path, plan: dict[str, Any]) -> dict[str, Any]:
         ValueError: the file is damaged, was edited, or is of another plan.
     """
     try:
-        content = read_json(path)
-        seal = content.pop("seal")
-        is_intact = seal == fingerprint(content)
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
-        is_intact = False
-    if not is_intact:
-        raise ValueError(f"{path} is damaged or was edited; remove it to train this model again")
+        content = read_sealed(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; remove it to train this model again") from None
     if content["plan"] != plan:
         raise ValueError(f"{path} was trained with another plan; use another --runs")
-    return cast(dict[str, Any], content)
+    return content

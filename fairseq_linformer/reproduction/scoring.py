@@ -16,7 +16,7 @@ from typing import Any
 from ..checkpoints.files import read_checkpoint
 from ..evaluation.perplexity import SEED, compute_perplexity
 from ..fairseq_log import read_curve
-from ..files import fingerprint, open_atomic, read_json, with_seal
+from ..files import open_atomic, read_json, read_sealed, write_sealed
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS, LOGS, read_config, training_provenance
 from .claim import Claim
@@ -78,8 +78,7 @@ def perplexity(run: FinishedRun, text, device: str, again: bool = False) -> dict
     if again:
         return found
     found |= _depends_on(run, text)
-    with open_atomic(run.folder / PERPLEXITY) as file:
-        json.dump(with_seal(found), file, indent=1)
+    write_sealed(run.folder / PERPLEXITY, found)
     return read_perplexity(run, text)
 
 
@@ -107,12 +106,11 @@ def read_scores(path: Path, source: Mapping[str, Any], needed: Sequence[str]) ->
         ValueError: it is missing, edited or damaged, lacks an entry, or is of another source.
     """
     try:
-        found: dict[str, Any] = read_json(path)
-        intact = found.pop("seal") == fingerprint(found) and {*source, *needed} <= found.keys()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        intact = False
-    if not intact:
-        raise ValueError(f"{path} is missing, edited or damaged; {_ADVICE}")
+        found = read_sealed(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_ADVICE}") from None
+    if not {*source, *needed} <= found.keys():
+        raise ValueError(f"{path} is of an earlier version; {_ADVICE}")
     for name, current in source.items():
         if found[name] != current:
             raise ValueError(f"{path} was measured on another {name}; {_ADVICE}")

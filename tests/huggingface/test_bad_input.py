@@ -145,7 +145,7 @@ def test_too_few_labels(classifier, tmp_path):
     call = lambda: to_huggingface(classifier / "checkpoint_last.pt", tmp_path / "out", labels=labels)
     rejected(call, "labels.txt.* 2 .* got 1", tmp_path)
     labels.unlink()
-    rejected(call, "labels.txt is not a file", tmp_path)
+    rejected(call, "labels.txt does not exist", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "empty"])
@@ -228,7 +228,7 @@ def test_dictionary_of_from_huggingface(exported, tmp_path):
     (exported / "dict.txt").unlink()
     rejected(
         lambda: from_huggingface(exported, tmp_path / "out", dictionary=tmp_path / "no.txt"),
-        "no.txt is not a file",
+        "no.txt, .*does not exist",
         tmp_path,
     )
     from_huggingface(exported, tmp_path / "out")

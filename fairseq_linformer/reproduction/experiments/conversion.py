@@ -10,7 +10,6 @@ Files, in the folder of each RoBERTa:
     RUN/converted.json    perplexity of each converted model, sealed
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from typing import Any
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import SEED, compute_perplexity
-from ...files import open_atomic, with_seal
+from ...files import write_sealed
 from ...machine import current_commit
 from .. import scoring
 from ..claim import Claim
@@ -115,8 +114,7 @@ class ConversionExperiment(LocalWindowExperiment):
                 found = asdict(compute_perplexity(converted, shard, seed=SEED, device=folder.scale.device))
             scores[name] = {"perplexity": found["perplexity"], "bits": found["bits"], "commit": current_commit()}
             if not again:
-                with open_atomic(path) as file:
-                    json.dump(with_seal({**source, "scores": scores}), file, indent=1)
+                write_sealed(path, {**source, "scores": scores})
         return scores
 
 

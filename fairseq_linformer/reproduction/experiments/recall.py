@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import torch
 
+from ...files import write_sealed
 from ...machine import current_commit
 from ..claim import Claim
 from ..experiment import Experiment, Unfinished, check_same_plan
@@ -36,7 +37,6 @@ from ..recall_runs import (
     measure_run,
     plan_runs,
     read_run,
-    write_run,
 )
 from ..records import Curve, Measurement, Paper, Record, ScaleName, circumstances
 from ..report.charts import Chart, Series
@@ -250,7 +250,7 @@ class RecallExperiment(Experiment):
         def train(until: float | None) -> None:
             found = measure_run(run, sizes, path.parent)
             print(f"{run.name}: {found['recalled'] / sizes.sequences:.1%}, {found['seconds']:.0f} s", file=sys.stderr)
-            write_run(path, {"plan": describe_run(run, sizes), "commit": current_commit(), **found})
+            write_sealed(path, {"plan": describe_run(run, sizes), "commit": current_commit(), **found})
 
         return Unit(run.name, path.exists, train, is_ready)
 
