@@ -70,7 +70,8 @@ def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = N
             allowed = ("one of " if len(choices) > 1 else "") + ", ".join(map(str, choices))
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
         kinds = int if declaration.type is int else int | float
-        if lowest is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
+        is_number = lowest is not None or declaration.type in (int, float, float | None)
+        if is_number and (isinstance(value, bool) or not isinstance(value, kinds)):
             raise ValueError(f"{name} must be {'an integer' if kinds is int else 'a number'}, got {value!r}")
         highest = limits.get("at_most")
         if highest is not None and value > highest:

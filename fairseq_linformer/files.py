@@ -63,7 +63,7 @@ def read_json(path) -> Any:
 
 
 def fingerprint(content: Any) -> str:
-    """SHA-256 of what a JSON file holds, whatever the order of its keys."""
+    """SHA-256 of JSON content, independent of the order of its keys."""
     content = json.loads(json.dumps(content))  # keys are strings from here on
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -15,12 +15,12 @@ DIRTY = "-dirty"
 
 
 def current_commit(folder=None) -> str:
-    """Of the repository that ``folder`` is in, by default that of this source.
+    """HEAD of the repository that contains ``folder``, by default that of this source.
 
     It ends in ``DIRTY`` if a tracked file was changed, except in ``results/`` and ``README.md``, which hold results.
 
     Raises:
-        subprocess.CalledProcessError: there is none; a repository around an installed copy of this source is none.
+        subprocess.CalledProcessError: there is no repository, or it does not track this source.
     """
     commit = _git(folder, "rev-parse", "HEAD").strip()
     return commit + DIRTY * bool(changed_files(folder))

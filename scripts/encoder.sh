@@ -45,9 +45,7 @@ fi
 # Each command below writes its output completely or not at all.
 [ -e "$out/transformer" ] ||
     fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
-# A killed `prepare` keeps its parts, which the next call reuses; it writes the manifest last.
-[ -e "$out/text/manifest.json" ] ||
-    fairseq-linformer prepare pretraining "$out/text" --source "$text" --wordpiece "$out/transformer/tokenizer.json"
+fairseq-linformer prepare pretraining "$out/text" --source "$text" --wordpiece "$out/transformer/tokenizer.json"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
     --max-positions "${MAX_POSITIONS:-512}" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
     --batch-size 4 --max-update "${UPDATES:-2000}" ${MINUTES:+--minutes "$MINUTES"} "${amp[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Create .venv and install everything into it, unless that was done since setup.py, this script or pip's constraints
-# changed.
+# Create .venv and install everything into it, unless that was done since setup.py, this script, pip's constraints or
+# the version of PYTHON changed.
 #
 #   scripts/setup.sh                           # with the first suitable python3, python3.13, python3.12 or python3.11
 #   PYTHON=/path/to/python scripts/setup.sh
@@ -14,7 +14,9 @@ case $python in */*) python=$(realpath "$python") ;; esac
 cd "$(dirname "$0")/.."
 
 marker=.venv/.installed-$(cat setup.py scripts/setup.sh ${PIP_CONSTRAINT:+"$PIP_CONSTRAINT"} | cksum | cut -d' ' -f1)
-[ -e "$marker" ] && exit 0
+if [ -e "$marker" ] && { [ -z "$python" ] || [ "$(.venv/bin/python --version)" = "$("$python" --version)" ]; }; then
+    exit 0
+fi
 
 is_supported() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
 if [ -z "$python" ]; then

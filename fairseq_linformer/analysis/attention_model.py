@@ -65,7 +65,7 @@ class AttentionModel:
 
     @property
     def short_name(self) -> str:
-        """Name for figures: the last part of ``name``, for a checkpoint with its folder (files are named alike)."""
+        """Name for figures: the last part of ``name``; for a checkpoint also its folder, since file names repeat."""
         path = Path(self.name)
         return "/".join(path.absolute().parts[-2:]) if path.is_file() else path.name
 

@@ -19,7 +19,7 @@ from .figures import draw_maps, draw_spectra
 from .heads import projection_matrices
 from .sentences import Sentences
 from .spectrum import STATE, accumulate_spectra
-from .spectrum_result import FIGURE, Spectrum
+from .spectrum_result import ARRAYS, FIGURE, NUMBERS, Spectrum
 
 TEMPORARY_FILES = re.compile(r"\.(state\.npz|spectrum\.(npz|json|png))\.[0-9a-f]{8}")
 """Names of the temporary files of ``files.open_atomic``, which a killed run leaves."""
@@ -62,8 +62,7 @@ def analyze_spectrum(
     for name, value, least in (("num_sentences", sentences, 1), ("batch_size", batch, 1), ("num_checked", check, 0)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
-    if model.encoder is not None and (W := model.encoder.config.local_window):
-        raise ValueError(f"local_window must be 0, since neighbors are not columns of a map, got {W}")
+    _check_no_local_window(model)
     r = min(texts.n, max(shape[-1] for shape in model.map_shapes(texts.n)))
     index = max(1, r // 4) if index is None else index
     if not 1 <= index <= r:
@@ -71,7 +70,7 @@ def analyze_spectrum(
             f"index must be between 1 and {r}, the number of singular values at n = {texts.n}, got {index}"
         )
     out = Path(out)
-    texts.check_output(out)
+    texts.check_outside([out / name for name in (STATE, ARRAYS, NUMBERS, FIGURE)])
     with lock_folder(out):
         key = {
             "model": model.identity,
@@ -144,9 +143,11 @@ def draw_attention(model: AttentionModel, texts: Sentences, numbers: Sequence[in
         out: folder, created if missing.
 
     Raises:
-        ValueError: a number is below 1 or above the number of sentences, or a file exists.
+        ValueError: a number is below 1 or above the number of sentences, a file exists, or the model has a local
+            window.
         OSError: ``out`` cannot be written.
     """
+    _check_no_local_window(model)
     if not numbers or min(numbers) < 1:
         raise ValueError(f"sentence numbers must be at least 1, got {list(numbers)}")
     paths = {number: Path(out) / f"sentence-{number}.png" for number in sorted(set(numbers))}
@@ -171,8 +172,14 @@ def draw_attention(model: AttentionModel, texts: Sentences, numbers: Sequence[in
             maps,
             words,
             f"{model.short_name} on {texts.short_name}, sentence {number}: {len(sentence)} tokens",
+            is_projected=model.kind == "linformer",
         )
     return list(paths.values())
+
+
+def _check_no_local_window(model: AttentionModel) -> None:
+    if model.encoder is not None and (W := model.encoder.config.local_window):
+        raise ValueError(f"local_window must be 0, since neighbors are not columns of a map, got {W}")
 
 
 def _append_map(maps: list[np.ndarray], layer: int, weights: torch.Tensor) -> None:

@@ -126,13 +126,13 @@ def _draw_heat_map(figure, ax, spectrum: Spectrum, title: str) -> None:
     figure.colorbar(image, ax=ax, shrink=0.85)
 
 
-def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: str) -> None:
+def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: str, is_projected: bool) -> None:
     """The attention maps of one sentence: a row per layer and a column per head, white for no attention.
 
     Args:
-        maps: (H, n, m) of each layer; a Linformer's columns are projected positions. Large maps are drawn as the
-            maximum of each block.
-        tokens: the n tokens, which label the rows (and the columns if those are tokens) if there are at most 40.
+        maps: (H, n, m) of each layer. Large maps are drawn as the maximum of each block.
+        tokens: the n tokens, which label the rows, and the columns unless ``is_projected``, if there are at most 40.
+        is_projected: whether the columns are a Linformer's projected positions.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -154,14 +154,12 @@ def draw_maps(path, maps: Sequence[np.ndarray], tokens: Sequence[str], title: st
             extent=(-0.5, m - 0.5, n - 0.5, -0.5),
         )
         ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=7)
-        for axis, size, rotation, has_labels in ((ax.yaxis, n, 0, head == 0), (ax.xaxis, m, 90, True)):
+        for axis, rotation, has_labels in ((ax.yaxis, 0, head == 0), (ax.xaxis, 90, not is_projected)):
             axis.set_major_locator(MaxNLocator(4, integer=True))
-            if has_labels and size == len(words) <= 40:
-                axis.set_ticks(range(size), words, rotation=rotation)
+            if has_labels and len(words) <= 40:
+                axis.set_ticks(range(len(words)), words, rotation=rotation)
         ax.tick_params(labelsize=5)
-    figure.supxlabel(
-        "position attended to" if maps[0].shape[-1] == len(tokens) else "projected position attended to", fontsize=8
-    )
+    figure.supxlabel("projected position attended to" if is_projected else "position attended to", fontsize=8)
     figure.supylabel("position", fontsize=8)
     save_figure(figure, path)
 

@@ -9,7 +9,7 @@ paper does not say what it did with shorter texts. Here, without masking any tok
               one is truncated to n and keeps its </s>; a shorter one is counted, and skipped or padded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from ..corpus.documents import UnfitDocument, read_documents, read_line_documents, split_paragraphs
 from ..corpus.plan import make_plan, planned_source
-from ..corpus.sources import parse_source
+from ..corpus.sources import check_outside, parse_source
 from ..files import sha256
 
 BREAK_MODES = ("packed", "lines")
@@ -109,12 +109,9 @@ class Sentences:
         unfit = self.counts.unfit
         return f"; {unfit:,} documents were skipped: not valid text (NUL bytes, not UTF-8, too long)" if unfit else ""
 
-    def check_output(self, out) -> None:
-        """Raise ValueError if ``out`` is in a source folder, where it would become part of the text."""
-        for source in self.plan.sources:
-            folder = Path(str(source["location"]))
-            if folder.is_dir() and Path(out).absolute().resolve().is_relative_to(folder.resolve()):
-                raise ValueError(f"the output must be outside the folder of the text ({folder}), got {out}")
+    def check_outside(self, paths: Iterable[Path]) -> None:
+        """Raise ValueError if one of the files to be written would become part of the text."""
+        check_outside(map(planned_source, self.plan.sources), paths)
 
     def __iter__(self) -> Iterator[list[int]]:
         self.counts = Counts()
@@ -161,5 +158,7 @@ class Sentences:
                     lines = split_paragraphs(raw)
                 except UnfitDocument:
                     self.counts.unfit += 1
+                    continue
+                if not lines:
                     continue
                 yield from lines if chunk.format == "text" or self.break_mode == "packed" else [" ".join(lines)]

@@ -129,7 +129,7 @@ def accumulate_spectra(
     """
     sums = read_state(state, key) or SpectrumSums.empty(model.layers, model.heads, texts.n)
     if sums.sentences > sentences:
-        raise ValueError(f"sentences must be at least {sums.sentences:,}, the number in {state}, got {sentences:,}")
+        raise ValueError(f"num_sentences must be at least {sums.sentences:,}, the number in {state}, got {sentences:,}")
     last_saved = time.monotonic()
     with Progress("spectrum", sentences, "sentences", initial=sums.sentences) as progress:
         remaining = islice(texts, sums.sentences, sentences)

@@ -1,4 +1,4 @@
-"""Theorem 1 of the paper, and the Johnson-Lindenstrauss lemma that its proof uses, in numbers.
+"""Theorem 1 of the paper and the Johnson-Lindenstrauss lemma in its proof, measured.
 
     n positions, d columns of V W^V, k rows of R, whose entries are N(0, 1/k)
 
@@ -19,7 +19,7 @@ exp(-(eps^2 - eps^3) k / 4), is measured too.) For Gaussian R the expected error
 so k must be about (c + 1) / eps^2 with c = ||P||_F^2 ||w||^2 / ||P w||^2, independently of log(n).
 
 The theorem itself says that for any w there is a P~ of rank Theta(log(n)) with P~ w near P w. Read literally, a rank of
-1 is enough: P w w^T / ||w||^2; and one of d for all columns of V W^V together. It says something of P if P~ is chosen
+1 is enough: P w w^T / ||w||^2; and one of d for all columns of V W^V together. It constrains P only if P~ is chosen
 before w. Of all matrices of rank k, P_k, the first k singular values and vectors of P, then has the smallest mean
 ||P~ w - P w||^2 over w of N(0, I) (Eckart and Young 1936); ``best_rank_shares`` measures how often P_k is near enough.
 """

@@ -1,4 +1,4 @@
-"""Theorem 2 of the paper, followed step by step through its proof (appendix B), in numbers.
+"""Theorem 2 of the paper, measured step by step through its proof (appendix B).
 
     n positions, d width of a head, k rows of R, whose entries are N(0, 1/k); A = Q K^T / sqrt(d); x is a row of A
 
@@ -9,23 +9,23 @@ k = min{Theta(9 d log(d) / eps^2), 5 Theta(log(n) / eps^2)}; in the proof E = de
 
 The steps:
 
-1. exp(x E^T) F is replaced by exp(x) R^T R, because ||exp(x E^T) - exp(x) R^T|| = o(||exp(x)||) ("needed" below). What
-   is said for it is ||exp(delta x R^T) - exp(delta x) R^T|| = o(||exp(x)||) for small delta ("printed"), which is
-   another thing.
+1. exp(x E^T) F is replaced by exp(x) R^T R, because ||exp(x E^T) - exp(x) R^T|| = o(||exp(x)||) ("needed" below). The
+   proof instead shows ||exp(delta x R^T) - exp(delta x) R^T|| = o(||exp(x)||) for small delta ("printed"), which does
+   not imply it.
 2. ||exp(x) R^T R y - exp(x) y|| <= eps ||exp(x)|| ||y||: Johnson-Lindenstrauss.
 3. From 2 d rows to all: [exp(A E^T) F V, exp(A) V] = Gamma times its rows for A_s, which must be of rank 2 d, and
    Gamma's rows must be no longer than of the order of d.
 
-What the proof does not have, besides what the numbers say of its steps:
+Gaps in the proof, besides the steps measured here:
 
-(a) It ends at ||exp(A_i E^T) F V - exp(A_i) V|| and never comes to the softmax that the theorem is about. One side is
+(a) It ends at ||exp(A_i E^T) F V - exp(A_i) V|| and never reaches the softmax in the theorem. One side is
     divided by a sum of k exponentials, the other by one of n; where the proof's end held, the outputs would differ by
     the ratio of these sums ("sums" below, measured), whatever eps.
 (b) Its last line is eps Theta(d) ||exp(A^s)|| ||V||: a factor of d, and the norm of 2 d other rows in place of
-    ||exp(A_i)||. To take the factor into eps, k must be of the order of d^2 log(d), not d log(d). (The same line drops
-    a factor of up to sqrt(2 d) between a sum of norms and the norm.)
-(c) Its first display claims an error of eps ||exp(x) y||, the product, and derives eps ||exp(x)|| ||y||, the lengths;
-as theorem 1.
+    ||exp(A_i)||. Absorbing the factor into eps requires k of order d^2 log(d), not d log(d). (The same line drops a
+    factor of up to sqrt(2 d) between a sum of norms and the norm.)
+(c) Its first display claims an error of eps ||exp(x) y||, the norm of the product, and derives eps ||exp(x)|| ||y||,
+    the product of the norms, as in theorem 1.
 (d) Its step (a) drops exp(-delta): exp(x E^T) F = exp(-delta) exp(x E^T) R. That is harmless for small delta.
 """
 
@@ -51,21 +51,21 @@ def draw(k: int, n: int, generator: torch.Generator) -> Tensor:
 
 
 def construction(head: Head, R: Tensor, delta: float, V: Tensor | None = None) -> Tensor:
-    """softmax(A E^T) F with E = delta R and F = exp(-delta) R: (n, n), of rank k, what P is approximated by; times V
-    (n, d) if that is given."""
+    """The proof's approximation of P, softmax(A E^T) F with E = delta R and F = exp(-delta) R: (n, n), of rank at most
+    k; with ``V``, its product with V, (n, d)."""
     F = math.exp(-delta) * (R if V is None else R @ V)
     return torch.softmax(head.A @ (delta * R).T, -1) @ F
 
 
 def step2(head: Head, R: Tensor) -> Tensor:
-    """(n, d): softmax(A) R^T R V, what step 2 is about; it needs all n x n scores."""
+    """softmax(A) R^T R V, (n, d), the output after step 2; it computes all n x n scores."""
     return (head.P @ R.T) @ (R @ head.V)
 
 
 def row_errors(head: Head, X: Tensor) -> dict[str, Tensor]:
     """||X_i - P_i V|| of each row of an approximation X (n, d) of P V, (n,) each: over ||P_i|| ||V||_2 (``spectral``),
-    over ||P_i|| ||V||_F (``frobenius``), which are the theorem's right side, and over ||P_i V|| (``true``), what is
-    approximated."""
+    over ||P_i|| ||V||_F (``frobenius``), which are the theorem's right side, and over ||P_i V|| (``true``), the norm of
+    the approximated row."""
     error = (X - head.PV).norm(dim=1)
     sizes = {
         "spectral": head.row_norms * head.spectral_norm,
@@ -76,8 +76,8 @@ def row_errors(head: Head, X: Tensor) -> dict[str, Tensor]:
 
 
 def candidates(head: Head, R: Tensor) -> dict[str, Tensor]:
-    """What is compared, (n, d) each: the proof's construction, the same with delta = 1/n (which the proof names too)
-    and 1, step 2 alone, and nothing at all (F = 0)."""
+    """The outputs to compare, (n, d) each, by name: the proof's construction, also with delta = 1/n (which the proof
+    names too) and 1, step 2 alone, and zero (F = 0)."""
     n = R.size(1)
     deltas = {"proof, delta = 2^-n": proof_delta(n), "proof, delta = 1/n": 1 / n, "proof, delta = 1": 1.0}
     found = {name: construction(head, R, delta, head.V) for name, delta in deltas.items()}
@@ -89,9 +89,9 @@ def candidates(head: Head, R: Tensor) -> dict[str, Tensor]:
 def candidate_errors(
     heads: Sequence[Head], k: int, epsilon: float, draws: int, generator: torch.Generator
 ) -> dict[str, dict[str, list[float]]]:
-    """Of each candidate, head and draw: the medians of its row errors over rows, the share of rows ``within eps`` of
-    each right side, and ``same rows``: how far its rows are from their mean, relative to all (0: every query is
-    answered alike)."""
+    """Per candidate, one value per head and draw: the medians of its row errors over rows, the share of rows ``within
+    eps`` of each right side, and ``same rows``: the distance of its rows from their mean over their norm (0 if every
+    query has the same output)."""
     found: dict[str, dict[str, list[float]]] = {}
 
     def add(name: str, what: str, value: float) -> None:
@@ -115,9 +115,9 @@ def _spread(X: Tensor) -> float:
 
 def step1(head: Head, R: Tensor, delta: float) -> dict[str, float]:
     """The two differences of step 1 over ||exp(x)||, ``needed`` and ``printed``; ``whole``, ||exp(x E^T) F V - exp(x)
-    V|| over ||exp(x)|| ||V||_F: what the steps together are about, before there is a softmax; and ``sums``, the sum of
-    exp(x E^T) over that of exp(x), which would have to be 1 for the softmax to follow. Medians over rows. The proof
-    needs that the first goes to 0 with delta.
+    V|| over ||exp(x)|| ||V||_F: the error of all steps together, before the softmax; and ``sums``, the sum of
+    exp(x E^T) over that of exp(x), which must be 1 for the softmax to follow. Medians over rows. The proof needs that
+    ``needed`` goes to 0 with delta.
 
     All are divided by exp(max x) above and below.
     """
@@ -139,7 +139,7 @@ def step1(head: Head, R: Tensor, delta: float) -> dict[str, float]:
 
 
 LIMIT = 1e-8
-"""Where the largest of |delta A R^T| is below it, exp(delta A R^T) is 1 to half of all digits or more."""
+"""If max |delta A R^T| is below this, exp(delta A R^T) equals 1 to at least half of double precision's digits."""
 
 
 def gamma_columns(head: Head, R: Tensor, delta: float) -> tuple[Tensor, bool]:
@@ -173,12 +173,12 @@ def gamma(M: Tensor, rows: Tensor) -> Tensor:
 
 
 def step3(head: Head, R: Tensor, delta: float, generator: torch.Generator) -> dict[str, float]:
-    """Does Gamma exist, and how long are its rows?
+    """Whether Gamma exists, and the norm of its longest row.
 
     Returns:
-        ``rank`` (numerical) of the matrix above, ``wanted`` 2 d, ``limit``: 1 where it is the limit's, and the length
-        of Gamma's longest row where the 2 d rows are chosen as well as a pivoted QR does, ``longest``, and at random,
-        ``longest_random``; infinite where the rank is too small.
+        ``rank`` (numerical) of the matrix of ``gamma_columns``, ``wanted``: 2 d, ``limit``: 1 if the matrix is the
+        limit's, and the norm of Gamma's longest row: ``longest``, with the 2 d rows selected by a pivoted QR, and
+        ``longest_random``, at random; infinite if the rank is below 2 d.
     """
     from scipy.linalg import qr
 

@@ -127,7 +127,11 @@ def measure_theorems(
 
 
 def measure_theorem1(groups: Sequence[list[Head]], draws: int, seed: int) -> dict[str, Any]:
-    """Only theorem 1, as ``measure_theorems`` has it in ``theorem1`` and ``seconds``, without files."""
+    """Measure theorem 1 only, and write nothing.
+
+    Returns:
+        ``theorem1``, ``draws``, ``seed`` and ``seconds``, as in ``NUMBERS``.
+    """
     generator, seconds = _generator(seed), dict[str, float]()
     with _timed(seconds, "theorem1"):
         rows = [_measure_theorem1(heads, draws, generator) for heads in groups]

@@ -79,7 +79,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         type=float,
         default=7.0,
         metavar="M",
-        help="start nothing that would end after M minutes (%(default)s)",
+        help="time budget; only the first cell starts if it is predicted to exceed it (%(default)s)",
     )
     add("--commit", metavar="SHA", help="commit of the source (default: HEAD of the checkout)")
     add("--dry-run", choices=tuple(GPUS), help="measure nothing; list what is missing and predict its time on this GPU")

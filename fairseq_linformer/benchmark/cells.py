@@ -29,8 +29,8 @@ SLOWDOWN = 2.5
 """ASSUMED ratio of a model's time to that of one large matrix product with as many operations, to predict whether a
 cell fits into the time budget."""
 HOST_SECONDS = 10.0
-"""An upper bound of the processor time of a cell on a GPU at base size: with kernels that take no time it was at most 8
-seconds on an AMD EPYC core, of which most replaces the kernels (``tests/benchmark/test_on_gpu.py``)."""
+"""An upper bound of the processor time of a cell on a GPU at base size. With kernels replaced by stubs it was at most 8
+seconds on an AMD EPYC core, most of them in the stubs (``tests/benchmark/test_on_gpu.py``)."""
 LOCAL_PATH = "path"
 """Metadata key of a field that holds a local path, which the measurement does not depend on."""
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -38,7 +38,8 @@ def utilization(operations: float, seconds: float, peak: float) -> float:
 
 
 def find_data_sheet(name: str) -> Gpu | None:
-    """A GPU's values by its vendor (``planning/gpus.py``), except its memory; None if it is not in the table.
+    """A GPU's data sheet values (``planning/gpus.py``), except memory and bandwidth, which differ between versions of a
+    chip; None if the GPU is not in the table.
 
     The table has SXM boards; PCIe cards with the same chips are slower.
     """
@@ -48,7 +49,7 @@ def find_data_sheet(name: str) -> Gpu | None:
 
 
 def data_sheet_peak(name: str, dtype: torch.dtype) -> float | None:
-    """Peak operations per second that the vendor states for a GPU, without TF32 in fp32; None as above."""
+    """Peak operations per second from a GPU's data sheet, without TF32 in fp32; None if it is not in the table."""
     gpu = find_data_sheet(name)
     return None if gpu is None else 1e12 * (gpu.single_tflops if dtype is torch.float32 else gpu.half_tflops)
 

@@ -57,7 +57,7 @@ def clear_kernels() -> None:
 
 def selected_kernels() -> dict[str, str]:
     """The selected kernel by shape of queries and keys, since ``clear_kernels``."""
-    names = {key: backend.name.lower() if backend else "none that is fused" for key, backend in _fastest.items()}
+    names = {key: backend.name.lower() if backend else "no fused kernel" for key, backend in _fastest.items()}
     return {
         f"{str(dtype).removeprefix('torch.')}, {tuple(q)} x {tuple(k)}": name
         for (dtype, q, k, *_), name in names.items()

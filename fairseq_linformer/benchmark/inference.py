@@ -15,10 +15,11 @@ from torch import nn
 from ..modules import LinformerEncoder
 from ..modules.encoder_layer import CHUNK_ROWS
 from ..planning.formulas import Batch, PlannedModel, layer_flops
+from ..planning.gpus import GIB
 from . import fused_attention
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES, build_transformer
-from .memory import GIB, NO_MEMORY, extrapolate_batch_size, fixed_bytes, forward_peak_bytes, peak_bytes_on_gpu
+from .memory import NO_MEMORY, extrapolate_batch_size, fixed_bytes, forward_peak_bytes, peak_bytes_on_gpu
 from .models import FAIRSEQ_MODELS, MODELS, check_models
 
 LENGTHS = tuple(2**i for i in range(9, 17))
@@ -166,7 +167,9 @@ class InferenceCell(BenchmarkCell):
         needed = fixed + single + (self.batch / self.sentences - 1) * (double - single)
         if needed <= self.usable_gib * GIB:
             return None
-        return f"the batch needs {needed / GIB:.3g} GiB, more than usable_gib ({self.usable_gib:g})"
+        return (
+            f"the batch needs {needed / GIB:.3g} GiB, more than the limit of {self.usable_gib:g} GiB (--max-memory-gib)"
+        )
 
 
 def compute_features(module: nn.Module, tokens: torch.Tensor) -> torch.Tensor:

@@ -3,20 +3,20 @@
 w is the reach; w = 0 is equation (7)
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..planning.formulas import Batch, PlannedModel, layer_flops, step_flops
 from .cells import BenchmarkCell
 from .encoders import MaskedLM
-from .memory import peak_bytes, peak_bytes_on_gpu
-from .training import MASK_PROB, build_optimizer
+from .memory import step_peak_bytes
+from .training import MASK_PROB, build_step, masked_inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,26 +72,15 @@ class LocalStepCell(LocalWindowCell):
 
     def measure(self) -> dict[str, Any]:
         """``seconds`` of a step in each round and its peak ``bytes``, by reach."""
-        steps = {str(reach): self._build_step(reach) for reach in self.reaches}
-        seconds = self.time_all({reach: step for reach, (step, _) in steps.items()}, self.warm_up)
-        return {"seconds": seconds, "bytes": {reach: count_bytes() for reach, (_, count_bytes) in steps.items()}}
-
-    def _build_step(self, reach: int) -> tuple[Callable[[], None], Callable[[], int]]:
-        """A training step, and its peak bytes without parameters and gradients."""
         (n,) = self.lengths
-        model = self.build(lambda: MaskedLM(LinformerEncoder(self.config(n, reach)))).train()
-        optimizer = build_optimizer(model.parameters())
-        tokens = self.random_tokens(self.batch, n)
-        masked = torch.rand(self.batch, n, device=self.device).argsort(1)[:, : round(MASK_PROB * n)].sort(1).values
-        inputs = [tokens, masked, tokens.gather(1, masked)]
+        inputs = masked_inputs(self.random_tokens(self.batch, n), round(MASK_PROB * n))
+        models = {str(reach): self._build_model(n, reach) for reach in self.reaches}
+        seconds = self.time_all({reach: build_step(model, inputs) for reach, model in models.items()}, self.warm_up)
+        peaks = {reach: step_peak_bytes(model, inputs, self.device) for reach, model in models.items()}
+        return {"seconds": seconds, "bytes": peaks}
 
-        def step() -> None:
-            model(*inputs).backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
-
-        run = lambda: model(*inputs).backward()  # noqa: E731
-        return step, lambda: peak_bytes(run, model, inputs) if self.device == "cpu" else peak_bytes_on_gpu(run)
+    def _build_model(self, n: int, reach: int) -> nn.Module:
+        return self.build(lambda: MaskedLM(LinformerEncoder(self.config(n, reach)))).train()
 
 
 @dataclass(frozen=True, kw_only=True)

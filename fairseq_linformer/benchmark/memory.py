@@ -5,7 +5,7 @@ memory) this works for sizes beyond any machine. On a GPU, the allocator counts 
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -14,7 +14,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..modules import encoder_layer
 
-GIB = 2**30
 NO_MEMORY = "out of memory"
 
 
@@ -98,6 +97,19 @@ def peak_bytes_on_gpu(run: Callable[[], object]) -> int:
         return torch.cuda.max_memory_allocated() - before
     finally:
         torch.cuda.empty_cache()
+
+
+def step_peak_bytes(module: nn.Module, inputs: Sequence[Tensor], device: str) -> int:
+    """The peak bytes of a forward and backward pass, without the gradients, which are allocated before.
+
+    Raises:
+        torch.OutOfMemoryError: the GPU runs out of memory.
+    """
+    for p in module.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p)
+    run = lambda: module(*inputs).backward()  # noqa: E731
+    return peak_bytes(run, module, inputs) if device == "cpu" else peak_bytes_on_gpu(run)
 
 
 def fixed_bytes(build: Callable[[], nn.Module], dtype: torch.dtype) -> int:

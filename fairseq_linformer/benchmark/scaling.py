@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 
 import torch
 
+from ..errors import first_line
 from ..planning.formulas import Batch, PlannedModel, layer_flops
+from ..planning.gpus import GIB
 from .cells import DTYPES, BenchmarkCell
 from .families import FAMILIES
-from .memory import GIB, NO_MEMORY
+from .memory import NO_MEMORY
 
 LENGTHS = tuple(2**i for i in range(9, 15))
 
@@ -72,7 +74,7 @@ class ScalingCell(BenchmarkCell):
             try:
                 runs[name] = self.build_run(name)
             except (RuntimeError, ValueError) as error:  # an unsupported length or precision
-                failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                failed[name] = f"{type(error).__name__}: {first_line(error)[:200]}"
         seconds = self.time_rounds(runs, self.warm_up)
         return {"seconds": seconds, "failed": failed | {name: NO_MEMORY for name in runs if name not in seconds}}
 

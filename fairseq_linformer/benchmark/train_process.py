@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ..corpus.binarized import BinarizedWriter
+from ..corpus.binarized import BinarizedWriter, token_dtype
 from ..fairseq_log import read_split
 from ..machine import process_bytes
+from ..resources import PLUGIN
 from .arguments import format_options
 from .cells import LOCAL_PATH, BenchmarkCell
 from .fairseq_train import PARTS, REST
@@ -31,7 +32,6 @@ from .models import FAIRSEQ_MODELS, authors_example_folder, check_models
 from .timing import alternate
 from .training import TrainingCell
 
-PLUGIN = Path(__file__).parents[1]
 FAIRSEQ_TRAIN = Path(__file__).with_name("fairseq_train.py")
 SAMPLE_INTERVAL = 0.01
 """Seconds between readings of a process's peak memory."""
@@ -112,7 +112,7 @@ class ProcessCell(BenchmarkCell):
             if name in failed:
                 continue
             try:
-                log, peak = run_command(self.command(name, folder))
+                log, peak = run_command(self.command(name, folder), name)
             except torch.OutOfMemoryError:
                 failed[name] = NO_MEMORY
                 del words[name], memory[name]
@@ -134,7 +134,7 @@ class ProcessCell(BenchmarkCell):
         (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(num_words)))
         rng = np.random.default_rng(0)
         for split in ("train", "valid"):
-            writer = BinarizedWriter(folder / split, np.uint16 if self.vocabulary < 65500 else np.uint32)
+            writer = BinarizedWriter(folder / split, token_dtype(self.vocabulary))
             num_lines = self.batch * (self.updates + 1)
             writer.add(rng.integers(4, 4 + num_words, num_lines * self.n), np.full(num_lines, self.n))
             writer.finish()
@@ -217,19 +217,22 @@ class SharesCell(ProcessCell):
     def _updates(self, name: str, folder: str) -> list[dict[str, float]]:
         with TemporaryDirectory() as results:
             out = Path(results, "updates.json")
-            run_command(self.command(name, folder, "--parts", str(out)))
+            run_command(self.command(name, folder, "--parts", str(out)), name)
             updates = json.loads(out.read_text())
         if len(updates) <= self.warm_up_updates:
             raise ValueError(f"{name} must make more than {self.warm_up_updates} updates, got {len(updates)}")
         return updates
 
 
-def run_command(command: list[str]) -> tuple[str, int]:
-    """Run a command with this process's number of PyTorch threads; return its output and peak memory in bytes.
+def run_command(command: list[str], name: str) -> tuple[str, int]:
+    """Run the training of a model with this process's number of PyTorch threads.
+
+    Returns:
+        its output, and its peak memory in bytes.
 
     Raises:
         torch.OutOfMemoryError: the output says that a GPU is out of memory, where fairseq skips the batch.
-        ValueError: the command fails; the message has its last line of output.
+        ValueError: the command fails; the message has ``name`` and its last line of output.
     """
     peak = 0
     with TemporaryDirectory() as folder:
@@ -246,10 +249,10 @@ def run_command(command: list[str]) -> tuple[str, int]:
                 process.wait()
         output = path.read_text(errors="replace")
     if "CUDA out of memory" in output:
-        raise torch.OutOfMemoryError(f"{command[0]} ran out of GPU memory")
+        raise torch.OutOfMemoryError(f"training {name} ran out of GPU memory")
     if process.returncode != 0:
         last = (output.strip().splitlines() or [""])[-1]
-        raise ValueError(f"{command[0]} exited with status {process.returncode}: {last}")
+        raise ValueError(f"training {name} failed with status {process.returncode}: {last}")
     return output, peak
 
 

@@ -15,9 +15,10 @@ from torch import nn
 from ..config import LinformerConfig
 from ..machine import free_memory
 from ..planning.formulas import Batch, Flops, PlannedModel, count_parameters, head_flops, layer_flops
+from ..planning.gpus import GIB
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES
-from .memory import GIB, NO_MEMORY, peak_bytes, peak_bytes_on_gpu
+from .memory import NO_MEMORY, step_peak_bytes
 from .models import FAIRSEQ_MODELS, FIXED_LENGTH_MODELS, MODELS, PYPI_MODELS, PYTORCH_MODELS, check_models
 
 MASK_PROB = 0.15
@@ -117,7 +118,7 @@ class TrainingCell(BenchmarkCell):
             result["bytes"] = {name: count for name, count in counts.items() if count is not None}
         else:
             inputs = self._inputs()
-            steps = {name: self._step(self._build(name), inputs) for name in names}
+            steps = {name: build_step(self._build(name), inputs) for name in names}
             result["seconds"] = self.time_rounds(steps, self.warm_up)
         values = result["bytes" if self.memory else "seconds"]
         return {**result, "failed": failed | {name: NO_MEMORY for name in names if name not in values}}
@@ -152,35 +153,38 @@ class TrainingCell(BenchmarkCell):
         tokens = self.random_tokens(self.batch, self.n)
         if self.classify:
             return [tokens, torch.randint(0, 2, (self.batch,), device=self.device)]
-        order = torch.rand(self.batch, self.n, device=self.device).argsort(1)
-        positions = order[:, : self._num_masked()].sort(1).values
-        return [tokens, positions, tokens.gather(1, positions)]
-
-    def _step(self, module: nn.Module, inputs: Sequence[torch.Tensor]) -> Callable[[], None]:
-        optimizer = build_optimizer(module.parameters())
-
-        def step() -> None:
-            module(*inputs).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        return step
+        return masked_inputs(tokens, self._num_masked())
 
     def _bytes(self, name: str) -> int | None:
         """Peak bytes of forward and backward with allocated gradients; None if a GPU runs out of memory."""
-        module, inputs = self._build(name), self._inputs()
-        for p in module.parameters():
-            if p.requires_grad:
-                p.grad = torch.zeros_like(p)
-        run = lambda: module(*inputs).backward()  # noqa: E731
+        module = self._build(name)
         try:
-            peak = peak_bytes(run, module, inputs) if self.device == "cpu" else peak_bytes_on_gpu(run)
+            peak = step_peak_bytes(module, self._inputs(), self.device)
         except torch.OutOfMemoryError:
             peak = None
         # The tracker's hooks keep the module (1 GiB at base size), so free its memory for the next cells.
         for p in module.parameters():
             p.grad, p.data = None, p.data.new_empty(0)
         return peak
+
+
+def masked_inputs(tokens: torch.Tensor, num_masked: int) -> list[torch.Tensor]:
+    """Tokens (B, n), random masked positions (B, ``num_masked``) in order, and their tokens, as inputs of a step."""
+    order = torch.rand(tokens.shape, device=tokens.device).argsort(1)
+    positions = order[:, :num_masked].sort(1).values
+    return [tokens, positions, tokens.gather(1, positions)]
+
+
+def build_step(module: nn.Module, inputs: Sequence[torch.Tensor]) -> Callable[[], None]:
+    """A training step of a module that returns its loss."""
+    optimizer = build_optimizer(module.parameters())
+
+    def step() -> None:
+        module(*inputs).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def build_cells(

@@ -29,7 +29,9 @@ def add_parser(commands) -> None:
         help=f"YAML configuration of fairseq-hydra-train (default: {DEFAULT}), then hydra overrides",
     )
     parser.add_argument("--gpu", metavar="NAME", help=f"GPU model, one of {', '.join(GPUS)} (default: {DEFAULT_GPU})")
-    parser.add_argument("--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's)")
+    parser.add_argument(
+        "--gpus", type=int, metavar="G", help="number of GPUs (default: the configuration's; with --check 64)"
+    )
     parser.add_argument(
         "--utilization",
         type=float,

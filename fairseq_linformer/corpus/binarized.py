@@ -17,6 +17,11 @@ from ..files import temporary_path
 _DTYPE_CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
 
 
+def token_dtype(num_symbols: int) -> np.dtype:
+    """The type in which fairseq stores token IDs of a dictionary of this size."""
+    return np.dtype(np.uint16 if num_symbols < 65500 else np.uint32)
+
+
 class BinarizedWriter:
     """Writes ``PREFIX.bin`` and ``PREFIX.idx``, which appear when ``finish`` returns.
 

@@ -132,7 +132,7 @@ def _normalize(line: str) -> str:
         return line
     # Normalization takes quadratic time in the length of a run of combining marks.
     if len(line) > 10_000 and sum(unicodedata.combining(c) > 0 for c in line) > 10_000:
-        raise UnfitDocument("a line of combining marks")
+        raise UnfitDocument("a paragraph with more than 10,000 combining marks")
     return unicodedata.normalize("NFC", line)
 
 

@@ -142,13 +142,14 @@ def summarize_corpus(out: Path) -> str:
     train = [counts for name, counts in splits.items() if name != "valid"]
     documents, words, tokens = (sum(counts[unit] for counts in train) for unit in ("documents", "words", "tokens"))
     unfit = sum(sum(source["unfit"].values()) for source in sources)
-    duplicates = sum(source["duplicate_documents"] + source.get("emptied_documents", 0) for source in sources)
+    duplicates = sum(source["duplicate_documents"] for source in sources)
+    emptied = sum(source.get("emptied_documents", 0) for source in sources)
     unknown = sum(counts.get("unknown", 0) for counts in splits.values())
     shards = [out / f"shard{i}" for i in range(len(train))]
     return (
         f"train: {documents:,} documents, {words:,} words, {tokens:,} tokens; "
         f"valid: {splits['valid']['documents']:,} documents, {splits['valid']['tokens']:,} tokens; "
-        f"dropped: {duplicates:,} duplicate documents; skipped: {unfit:,}; "
+        f"dropped: {duplicates:,} duplicate documents, {emptied:,} of only duplicate paragraphs; skipped: {unfit:,}; "
         f"{unknown:,} <unk> tokens\nfor fairseq-train: {':'.join(map(str, shards))}"
     )
 
@@ -156,7 +157,7 @@ def summarize_corpus(out: Path) -> str:
 def library_versions() -> dict[str, str]:
     """Versions of the installed libraries that a corpus depends on."""
     versions = {}
-    for name in ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "datasets", "pyarrow"):
+    for name in ("fairseq-linformer", "numpy", "tiktoken", "sentencepiece", "tokenizers", "datasets", "pyarrow"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:

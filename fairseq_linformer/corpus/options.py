@@ -9,7 +9,7 @@ from .tokenizer_files import TOKENIZER_FLAGS, TokenizerFiles, choose_tokenizer
 MAX_SKIPPED = 0.01
 """Default limit on the share of documents, or of rows of a task, that are skipped."""
 LATE_OPTIONS = ("valid_share", "shards", "max_skipped")
-"""Options that act after tokenization; they may change until the chunks are assembled."""
+"""Options applied after tokenization; they may change until the chunks are assembled."""
 NO_SOURCE = "at least one --source is required, such as wikipedia or a file"
 
 

@@ -28,9 +28,11 @@ from .assembly import assemble, list_blocks
 from .chunks import chunk_name, is_done, remove_unfinished
 from .options import LATE_OPTIONS, CorpusOptions
 from .plan import Chunk, make_plan, planned_source
-from .sources import Source
 from .tokenizer import Tokenizer, load_tokenizer
 from .workers import tokenize_chunks
+
+_OUTPUTS = ("plan.json", manifest.MANIFEST, "work/chunk-000000.json", "shard0/dict.txt", "shard0/train.bin")
+"""Files of each kind that are written."""
 
 
 def prepare_corpus(
@@ -59,8 +61,13 @@ def prepare_corpus(
         raise ValueError(f"part must be I/N with 1 <= I <= N, got {part[0]}/{part[1]}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
+    if merge and workers is not None:
+        raise ValueError(f"workers has no effect with --merge, which tokenizes nothing; omit it, got {workers}")
     if (out.is_symlink() and not out.exists()) or (out.exists() and not out.is_dir()):
         raise ValueError(f"OUT must be a new or empty folder, or that of an interrupted run, got the file {out}")
+    names = os.listdir(out) if out.exists() else []
+    if "plan.json" not in names and not all(name.startswith(".") for name in names):
+        raise ValueError(f"OUT must be a new or empty folder, or that of an interrupted run; {out} has other files")
     _raise_file_limit(3 * options.shards + 100)
     with _report_full_disk(out), _remove_unstarted(out):
         return _prepare(out, options, workers, part, merge)
@@ -95,8 +102,6 @@ def _prepare(out: Path, options: CorpusOptions, workers: int | None, part: tuple
 def _load_or_make_plan(out: Path, options: CorpusOptions, tokenizer: Tokenizer) -> dict[str, Any]:
     """Write ``plan.json``, or read it and check that it matches the options."""
     path = out / "plan.json"
-    if not path.exists() and out.exists() and any(not entry.name.startswith(".") for entry in out.iterdir()):
-        raise ValueError(f"OUT must be a new or empty folder, or that of an interrupted run; {out} has other files")
     current = {"options": {**asdict(options), "sources": list(options.sources)}, "tokenizer": tokenizer.checksums}
     with _lock(out / ".plan.lock", wait=True):  # parts may start at the same time
         if path.exists():
@@ -106,20 +111,12 @@ def _load_or_make_plan(out: Path, options: CorpusOptions, tokenizer: Tokenizer) 
             plan.update(current)
         else:
             parsed = [sources.parse_source(source) for source in options.sources]
-            _check_outside_sources(out, parsed)
+            sources.check_outside(parsed, [out / name for name in _OUTPUTS])
             new_plan = make_plan(parsed, max(1, int(options.chunk_mib * (1 << 20))))
             plan = {**current, "sources": new_plan.sources, "chunks": [asdict(chunk) for chunk in new_plan.chunks]}
         with open_atomic(path) as file:
             json.dump(plan, file, indent=1)
     return plan
-
-
-def _check_outside_sources(out: Path, parsed: list[Source]) -> None:
-    """Reject an output folder whose files a source would read."""
-    for source in parsed:
-        for name in ("plan.json", "manifest.json", "work/chunk-000000.json", "shard0/dict.txt", "shard0/train.bin"):
-            if sources.reads_path(source, out / name):
-                raise ValueError(f"OUT must be outside source {source.location}, which would read {out / name}")
 
 
 def _load_plan(path: Path, options: CorpusOptions, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -137,7 +134,7 @@ def _load_plan(path: Path, options: CorpusOptions, tokenizer: Tokenizer) -> dict
             raise ValueError(
                 f"{name} must be {previous[name]!r}, as in {folder}, got {value!r}; choose another folder to change it"
             )
-    if plan["tokenizer"] != tokenizer.checksums:
+    if sorted(plan["tokenizer"].values()) != sorted(tokenizer.checksums.values()):  # names may differ
         raise ValueError(f"the tokenizer's files changed after the run in {folder} started; choose another folder")
     if not finished:
         _check_unchanged(plan)
@@ -205,7 +202,7 @@ def _remove_unstarted(out: Path) -> Iterator[None]:
     is_new, is_planned = not out.exists(), (out / "plan.json").exists()
     try:
         yield
-    except (OSError, ValueError):
+    except BaseException:
         if not is_planned and out.is_dir() and not any((out / "work").glob("chunk-*.json")):
             with suppress(ValueError), _lock(out / ".lock"):  # a locked folder has other running parts
                 for name in ("plan.json", ".plan.lock", ".lock"):
@@ -233,7 +230,7 @@ def _report_full_disk(out: Path) -> Iterator[None]:
 def _lock(path: Path, shared: bool = False, wait: bool = False) -> Iterator[None]:
     """Lock a folder: shared between parts, exclusive for assembly."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
+    with open(path, "a+") as file:  # NFS locks as shared only what is open for reading
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

@@ -104,7 +104,7 @@ def list_pieces(model) -> list[str]:
     pieces = [processor.id_to_piece(i) for i in ids if not (processor.is_unknown(i) or processor.is_control(i))]
     for symbol in FAIRSEQ_SYMBOLS:
         if symbol in pieces:
-            raise ValueError(f"the model must not have a piece {symbol}, the name of a fairseq symbol")
+            raise ValueError(f"a SentencePiece model must not have the piece {symbol}, a special symbol of fairseq")
     return pieces
 
 

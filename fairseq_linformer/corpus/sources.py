@@ -17,7 +17,7 @@ Instead of LOCATION, a name in ``PRESETS``. Keys that do not apply to the source
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from glob import glob
@@ -136,8 +136,13 @@ def list_files(source: Source) -> list[str]:
         )
     if source.hub is not None:
         return files
+    if not files and os.path.isdir(location):
+        raise ValueError(f"source {location} has no files named *{', *'.join(SUFFIXES)}; set their format with format=")
     if not files:
-        raise ValueError(f"source {location} has no files")
+        raise ValueError(
+            f"source {location} does not exist; it must be a file, a folder, a glob pattern, hub:NAME or one of "
+            f"{', '.join(PRESETS)}"
+        )
     for file in files:
         if os.path.getsize(file) == 0:
             raise ValueError(f"{file} is empty")
@@ -151,6 +156,15 @@ def reads_path(source: Source, path) -> bool:
         folder, file = Path(location).resolve(), Path(path).resolve()
         return file.is_relative_to(folder) and _is_read(source, file.relative_to(folder))
     return source.hub is None and _matches(Path(os.path.abspath(path)).parts, Path(os.path.abspath(location)).parts)
+
+
+def check_outside(sources: Iterable[Source], paths: Iterable[Path]) -> None:
+    """Raise ValueError if a source would read one of the files to be written."""
+    files = list(paths)
+    for source in sources:
+        for path in files:
+            if reads_path(source, path):
+                raise ValueError(f"OUT must be outside source {source.location}, which would read {path}")
 
 
 def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from . import sentencepiece_model, wordpiece
+from .binarized import token_dtype
 from .tokenizer_files import GPT2_FILES, SENTENCEPIECE_FILE, WORDPIECE_FILE, TokenizerFiles
 
 # fairseq inserts <s>, <pad>, </s> and <unk> before the entries of dict.txt, in this order.
@@ -42,7 +43,7 @@ class Tokenizer:
         self.dictionary = dictionary
         self.model_files = model_files
         self.checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        self.dtype = np.dtype(np.uint16 if FIRST_ID + len(dictionary) < 65500 else np.uint32)
+        self.dtype = token_dtype(FIRST_ID + len(dictionary))
         self._table = table.astype(self.dtype)
 
     def encode(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -90,9 +91,10 @@ class GPT2(Tokenizer):
         contents = {name: read_bytes(path, hint) for name, path in paths.items()}
         try:
             encoder = json.loads(contents["encoder.json"])
-            merges = [tuple(line.split(" ")) for line in contents["vocab.bpe"].decode().split("\n")[1:] if line]
         except ValueError:
-            raise ValueError(f"cannot parse encoder.json or vocab.bpe in {folder}") from None
+            raise ValueError(f"{paths['encoder.json']} is not JSON") from None
+        lines = _decode(paths["vocab.bpe"], contents["vocab.bpe"]).split("\n")[1:]
+        merges = [tuple(line.split(" ")) for line in lines if line]
         byte = bytes_of_symbols()
         # tiktoken merges in the order of the IDs, which must therefore be the order of the merges.
         tokens = [*byte, *("".join(pair) for pair in merges)]
@@ -104,10 +106,7 @@ class GPT2(Tokenizer):
             mergeable_ranks={bytes(byte[symbol] for symbol in token): i for i, token in enumerate(tokens)},
             special_tokens={},
         )
-        try:
-            entries = _read_entries(contents["dict.txt"])
-        except UnicodeDecodeError:
-            raise ValueError(f"{paths['dict.txt']} must be RoBERTa's dictionary, but it is not UTF-8") from None
+        entries = _read_entries(paths["dict.txt"], "RoBERTa's dictionary is needed")
         table, num_known = _build_table(entries, map(str, range(len(tokens))))
         if num_known < 0.9 * len(table):
             share = f"{num_known:,} of the {len(table):,} IDs of encoder.json"
@@ -142,15 +141,18 @@ class SentencePiece(Tokenizer):
         except ValueError:
             raise ValueError(f"{model} is not a SentencePiece model") from None
         if dictionary is None:
-            entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(content))
+            try:
+                entries = sentencepiece_model.dictionary_lines(sentencepiece_model.list_pieces(content))
+            except ValueError as error:
+                raise ValueError(f"{model}: {error}") from None
         else:
-            entries = _read_entries(read_bytes(Path(dictionary), "the model's dictionary is needed"))
+            entries = _read_entries(Path(dictionary), "the model's dictionary is needed")
         num_pieces = self._processor.get_piece_size()
         table, num_known = _build_table(entries, map(self._processor.id_to_piece, range(num_pieces)))
         if num_known < 0.9 * (num_pieces - 3):
             share = f"{num_known:,} of the {num_pieces:,} pieces of {model}"
             raise ValueError(f"{dictionary} must be the model's dictionary, but it has only {share}")
-        super().__init__(entries, {Path(model).name: content}, table, {SENTENCEPIECE_FILE: content})
+        super().__init__(entries, {SENTENCEPIECE_FILE: content}, table, {SENTENCEPIECE_FILE: content})
 
     def _encode(self, lines):
         return self._processor.encode(list(lines), num_threads=1)
@@ -176,7 +178,7 @@ class WordPiece(Tokenizer):
         tokens = wordpiece.list_tokens(content)
         entries = [f"{token} 1" for token in tokens[FIRST_ID:-1]]
         if dictionary is not None:
-            found = _read_entries(read_bytes(Path(dictionary), "the tokenizer's dictionary is needed"))
+            found = _read_entries(Path(dictionary), "the tokenizer's dictionary is needed")
             if [line.rsplit(" ", 1)[0] for line in found] != tokens[FIRST_ID:-1]:
                 raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
         table, _ = _build_table(entries, tokens)
@@ -195,9 +197,16 @@ def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
     return WordPiece(files.path, dictionary)
 
 
-def _read_entries(content: bytes) -> list[str]:
+def _read_entries(path: Path, hint: str) -> list[str]:
     """The lines of a ``dict.txt``. As for fairseq, only line ends separate them: a piece may be U+0085 or U+2028."""
-    return [line.rstrip("\n") for line in io.StringIO(content.decode(), newline=None)]
+    return [line.rstrip("\n") for line in io.StringIO(_decode(path, read_bytes(path, hint)), newline=None)]
+
+
+def _decode(path: Path, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8") from None
 
 
 def _build_table(entries: Sequence[str], names: Iterable[str]) -> tuple[np.ndarray, int]:

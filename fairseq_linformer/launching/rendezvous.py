@@ -16,6 +16,7 @@ from typing import Any
 from torch.distributed import PrefixStore, Store, TCPStore
 from torch.distributed.elastic.rendezvous import static_tcp_rendezvous
 
+from ..errors import first_line
 from ..signals import hangup_signals
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def meet(rank: int, world_size: int, timeout: timedelta) -> Store:
     try:
         store = open_store(address, port, world_size, is_server, timeout)
     except RuntimeError as error:  # DistNetworkError
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ConnectionError(f"rank {rank} cannot reach rank 0 at {address}:{port} {minutes}: {reason}") from None
     store = PrefixStore(f"start/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     store.set(str(rank), "started")

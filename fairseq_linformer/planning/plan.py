@@ -147,19 +147,14 @@ def build_plan(
 
 
 def build_plans(
-    run: PlannedRun,
-    gpu: Gpu,
-    gpus: int | None = None,
-    utilization: float | None = None,
-    network: float | None = None,
-    checkpoint_activations: bool | None = None,
+    run: PlannedRun, gpu: Gpu, gpus: int | None = None, utilization: float | None = None, network: float | None = None
 ) -> tuple[RunPlan, RunPlan]:
     """The slowest and the fastest plan: at both ends of the GPU's published utilization, or twice at ``utilization``.
 
     Args and Raises:
         as for ``build_plan``.
     """
-    slowest = build_plan(run, gpu, gpus, utilization, network, checkpoint_activations)
+    slowest = build_plan(run, gpu, gpus, utilization, network)
     fastest = gpu.utilization(run.precision)[1] if utilization is None else utilization
     return slowest, replace(slowest, utilization=fastest)
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch._subclasses import FakeTensorMode
 
 from ..config import LinformerConfig
-from ..models.dictionaries import read_dictionary
+from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.fully_sharded import min_params_to_wrap
 from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve_options, to_linformer_config
 from ..models.shapes import PADDING_IDX
@@ -54,7 +54,9 @@ class PlannedRun:
     num_masked: int
     """Masked tokens per sequence, rounded up."""
     sequences: int
-    """Sequences per GPU and micro-batch (``batch_size``)."""
+    """Sequences per GPU and micro-batch (``batch_size``, ``max_tokens``)."""
+    max_tokens: int | None
+    """Limit of tokens per micro-batch (``max_tokens``)."""
     batch_multiple: int
     """Larger batches have a multiple of this many sequences (``required_batch_size_multiple``)."""
     update_freq: int
@@ -118,6 +120,7 @@ def build_run(cfg: DictConfig, vocab_size: int | None = None) -> PlannedRun:
         positions=n,
         num_masked=math.ceil(round(cfg.task.mask_prob * n, 6)),
         sequences=_sequences(cfg, n),
+        max_tokens=cfg.dataset.max_tokens,
         batch_multiple=cfg.dataset.required_batch_size_multiple,
         update_freq=cfg.optimization.update_freq[0],
         gpus=cfg.distributed_training.distributed_world_size,
@@ -186,7 +189,8 @@ def _check_supported(cfg: DictConfig) -> None:
     if len(freq) != 1:
         raise ValueError(f"optimization.update_freq must be one number for the planner, got {list(freq)}")
     world = "distributed_training.distributed_world_size"
-    for key in ("optimization.update_freq[0]", "optimization.max_update", world):
+    bucket, multiple = "distributed_training.bucket_cap_mb", "dataset.required_batch_size_multiple"
+    for key in ("optimization.update_freq[0]", "optimization.max_update", world, bucket, multiple):
         value = OmegaConf.select(cfg, key)
         if value < 1:
             raise ValueError(f"{key} must be at least 1, got {value}")
@@ -236,6 +240,4 @@ def _vocab_size(cfg: DictConfig) -> int:
     path = Path(str(cfg.task.data).split(os.pathsep)[0]) / "dict.txt"
     if not path.is_file():
         return VOCAB_SIZE
-    dictionary = read_dictionary(path)
-    dictionary.add_symbol("<mask>")  # as the task does
-    return len(dictionary)
+    return len(read_masked_lm_dictionary(path))

@@ -41,8 +41,13 @@ def _memory(plan: RunPlan) -> Iterator[str]:
     """A table of the YAML's micro-batch and the largest that fits, with activations stored and recomputed."""
     run, gpu, gpus = plan.run, plan.gpu, plan.gpus
     largest = [largest_micro_batch(run, gpu, gpus, checkpoint_activations) for checkpoint_activations in (False, True)]
-    plans = [build_plan(run, gpu, gpus, checkpoint_activations=i == 1) if largest[i] else None for i in (0, 1)]
-    columns: list[Memory | None] = [micro_batch_memory(run, run.sequences, gpus, i == 1) for i in (0, 1)]
+    plans = [
+        build_plan(run, gpu, gpus, checkpoint_activations=recomputed) if fits else None
+        for recomputed, fits in zip((False, True), largest)
+    ]
+    columns: list[Memory | None] = [
+        micro_batch_memory(run, run.sequences, gpus, recomputed) for recomputed in (False, True)
+    ]
     columns += [largest_plan.memory if largest_plan else None for largest_plan in plans]
     counts = [run.sequences, run.sequences, *(largest_plan and largest_plan.sequences for largest_plan in plans)]
     yield f"{'memory per GPU, GiB':34}{'in the YAML':>22}{'largest that fits':>22}"
@@ -93,11 +98,10 @@ def format_range(values: Sequence[float], spec: str) -> str:
 
 def _overrides(plan: RunPlan) -> Iterator[str]:
     yield "for fairseq-hydra-train:"
-    is_new = plan.checkpoint_activations and not plan.run.checkpoint_activations
-    checkpoint = " +model.checkpoint_activations=true" if is_new else ""
+    no_token_limit = " dataset.max_tokens=null" if plan.run.max_tokens else ""
     yield (
-        f"  dataset.batch_size={plan.sequences} optimization.update_freq=[{plan.update_freq}] "
-        f"distributed_training.distributed_world_size={plan.gpus}{checkpoint}"
+        f"  dataset.batch_size={plan.sequences}{no_token_limit} optimization.update_freq=[{plan.update_freq}] "
+        f"distributed_training.distributed_world_size={plan.gpus}"
     )
 
 
@@ -195,7 +199,7 @@ def _line(run: PlannedRun, name: str, gpu: Gpu, gpus: int, utilization: float | 
     start = f"{name:24}{count_parameters(run.model).trainable:>13,}{run.tokens_per_update:>18,}{run.sequences:>12}"
     if run.cpu:
         return f"{start}{'(on a CPU)':>24}"
-    stored, recomputed = (micro_batch_memory(run, run.sequences, gpus, i == 1).total / GIB for i in (0, 1))
+    stored, recomputed = (micro_batch_memory(run, run.sequences, gpus, each).total / GIB for each in (False, True))
     plans = build_plans(run, gpu, gpus, utilization, network)
     hours = format_range([plan.hours for plan in plans], ",.1f")
     gpu_hours = format_range([plan.gpu_hours for plan in plans], ",.0f")

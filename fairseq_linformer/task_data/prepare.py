@@ -4,7 +4,7 @@
     OUT/input1/...                                   the second text of a pair
     OUT/label/{train,valid}.{bin,idx}, dict.txt      the class, with </s>; classes in the order of ``tasks.py``
     OUT/label/{train,valid}.label                    instead, one score from 0 to 1 per line
-    OUT/sentencepiece.bpe.model, or encoder.json and vocab.bpe: the tokenizer
+    OUT/sentencepiece.bpe.model, tokenizer.json, or encoder.json and vocab.bpe: the tokenizer
     OUT/manifest.json                                source, options, and what was skipped
 
 fairseq's examples/roberta/preprocess_GLUE_tasks.sh writes the same, except that it orders classes by frequency.

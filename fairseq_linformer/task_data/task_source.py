@@ -14,8 +14,6 @@ from .tsv import TsvFolder, TsvZip, find_tsv_folder
 class TaskSource(Protocol):
     """Where the rows of a task come from."""
 
-    kind: str
-
     def read_rows(self, split: str) -> Iterator[Row]:
         """All rows of a split, by fairseq's name."""
 

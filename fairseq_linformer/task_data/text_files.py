@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -39,7 +38,8 @@ class TextFolder:
         """(label, file) in row order."""
         for label in self._files.labels:
             folder = self._folder / self._files.splits[split] / label
-            for name in sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=_sort_key):
+            names = (path.name for path in folder.iterdir() if not path.name.startswith(".") and not path.is_dir())
+            for name in sorted(names, key=_sort_key):
                 yield label, folder / name
 
     def count_rows(self, split: str) -> int:

@@ -80,7 +80,9 @@ def test_options_of_spectrum(roberta, model, sentences, tmp_path, monkeypatch, c
 
 def test_options_of_attention(roberta, text, model, sentences, tmp_path, monkeypatch, capsys):
     drawn = {}
-    monkeypatch.setattr(commands, "draw_maps", lambda path, maps, words, title: drawn.update({path: (maps, words)}))
+    monkeypatch.setattr(
+        commands, "draw_maps", lambda path, maps, words, title, is_projected: drawn.update({path: (maps, words)})
+    )
     more = tmp_path / "more.txt"
     more.write_text("a mat\n")
     sources = ["--source", str(more), "--source", str(text)]

@@ -55,9 +55,11 @@ def test_invalid_line_is_skipped_alone(model, sentences, tmp_path):
             measure()
 
 
-def test_output_in_the_folder_of_the_text_is_rejected(model, sentences, text, tmp_path):
+@pytest.mark.parametrize("source", ["{}", "{}/**"])
+def test_output_that_would_become_part_of_the_text_is_rejected(model, sentences, text, tmp_path, source):
     shutil.copy(text, tmp_path)
-    texts = sentences(model, tmp_path, n=8)
-    with pytest.raises(ValueError, match="the folder of the text"):
-        texts.check_output(tmp_path / "out")
-    texts.check_output(tmp_path.parent / "out")
+    texts = sentences(model, source.format(tmp_path), n=8)
+    with pytest.raises(ValueError, match="OUT must be outside source .* would read .*/out/"):
+        commands.analyze_spectrum(model, texts, tmp_path / "out", 2)
+    assert not (tmp_path / "out").exists()
+    texts.check_outside([tmp_path.parent / "out/spectrum.json"])

@@ -90,7 +90,7 @@ def test_records_of_the_other_commands(run, tmp_path, capsys):
 @pytest.mark.long
 def test_process_uses_the_optimizer_of_its_options(run, tmp_path, monkeypatch):
     logs, run_command = [], train_process.run_command
-    monkeypatch.setattr(train_process, "run_command", lambda command: logs.append(run_command(command)) or logs[-1])
+    monkeypatch.setattr(train_process, "run_command", lambda *call: logs.append(run_command(*call)) or logs[-1])
     process = (
         "--only process --models ours --max-update 3 --warmup-updates 2 '--fairseq-options=--optimizer fused_adam'"
     )

@@ -77,12 +77,12 @@ deadline = time.monotonic() + 60
 while not pathlib.Path({str(seen)!r}).exists() and time.monotonic() < deadline:
     time.sleep(0.01)
 """
-    assert train_process.run_command([sys.executable, "-c", hold])[1] == pytest.approx(2.1e8, rel=0.1)
+    assert train_process.run_command([sys.executable, "-c", hold], "ours")[1] == pytest.approx(2.1e8, rel=0.1)
 
 
 def test_error_has_the_last_line_of_output():
-    with pytest.raises(ValueError, match="status 1: .*ZeroDivisionError"):
-        train_process.run_command([sys.executable, "-c", "1 / 0"])
+    with pytest.raises(ValueError, match="training ours failed with status 1: .*ZeroDivisionError"):
+        train_process.run_command([sys.executable, "-c", "1 / 0"], "ours")
 
 
 @pytest.mark.parametrize("word", ["--memory-efficient-fp16", "--max-tokens=4"])
@@ -101,12 +101,11 @@ def test_fp16_needs_a_gpu_and_one_gpu_is_used():
 def test_process_out_of_gpu_memory_does_not_stop_the_others(monkeypatch):
     log = 3 * '2026 | INFO | train_inner | {"epoch": 1, "wps": "50", "wpb": "100"}\n'
 
-    def trained(command, run=train_process.run_command):
+    def trained(command, name, run=train_process.run_command):
         if "linformer_roberta_base" in command:
             return log, 10**8
-        return run(
-            [sys.executable, "-c", "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'); exit(1)"]
-        )
+        failing = "print('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'); exit(1)"
+        return run([sys.executable, "-c", failing], name)
 
     monkeypatch.setattr(train_process, "run_command", trained)
     found = ProcessCell(32, 2, ("ours", "roberta"), 8, rounds=2, vocabulary=100).measure()
@@ -144,6 +143,6 @@ def test_process_is_killed_if_this_process_ends(tmp_path, monkeypatch):
 
     monkeypatch.setattr(train_process, "_peak_bytes", ended)
     with pytest.raises(SystemExit):
-        train_process.run_command([sys.executable, "-c", "import time; time.sleep(600)"])
+        train_process.run_command([sys.executable, "-c", "import time; time.sleep(600)"], "ours")
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)

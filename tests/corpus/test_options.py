@@ -40,10 +40,12 @@ def test_rejected_options(tmp_path, gpt2, fields, message):
 
 def test_other_files_in_the_output_folder_are_kept(tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", build_documents())
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").write_text("dear")
+    for path in (tmp_path / "out" / "thesis.tex", tmp_path / "out" / "work" / "chapter.tex"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("dear")
     with pytest.raises(ValueError, match="OUT must .*other files"):
         prepare_corpus(tmp_path / "out", CorpusOptions((str(source),), str(gpt2)))
+    assert {path.name for path in (tmp_path / "out").rglob("*")} == {"thesis.tex", "work", "chapter.tex"}
     for part in ((0, 3), (4, 3)):
         with pytest.raises(ValueError, match=f"part .* {part[0]}/{part[1]}"):
             prepare_corpus(tmp_path / "new", CorpusOptions((str(source),), str(gpt2)), part=part)

@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...benchmark.memory import GIB
 from ...benchmark.timing import choose_clock, num_threads
+from ...planning.gpus import GIB
 from .. import document_models as models
 from ..cells import single_value
 from ..claim import Claim
