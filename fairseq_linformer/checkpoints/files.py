@@ -180,8 +180,7 @@ def write_checkpoint(checkpoint: dict[str, Any], path) -> None:
         ValueError: as ``check_new_file``.
     """
     check_new_file(path)
-    with open_atomic(path, "wb") as file:
-        torch.save(checkpoint, file)
+    replace_checkpoint(checkpoint, path)
 
 
 def replace_checkpoint(checkpoint: dict[str, Any], path) -> None:

@@ -69,6 +69,7 @@ def read_transformers(name: str) -> tuple[dict[str, Any], Vocabulary]:
 
 def to_linformer(checkpoint: dict[str, Any], **options: Any) -> dict[str, Any]:
     """``from_roberta`` with k = n / 4 by default."""
+    options = {name: value for name, value in options.items() if value is not None}
     n = options.get("max_positions") or max_positions(upgrade_names(checkpoint["model"]))
     return from_roberta(checkpoint, **{"projected_dim": max(1, n // 4), **options})
 

@@ -151,14 +151,15 @@ def from_huggingface(folder, out, *, dictionary=None) -> bool:
     if dictionary is not None:
         check_dictionary(Path(dictionary), config.vocab_size, folder)
 
+    checkpoint = _build_checkpoint(config, state)
     with new_folder(out) as target:
-        torch.save(_build_checkpoint(config, state), target / "model.pt")
+        torch.save(checkpoint, target / "model.pt")
         if dictionary is not None:
             # Without dict.txt, tokenizer.json may be that of any fast tokenizer, not of WordPiece.
             found = find_tokenizer_files(folder if (folder / DICTIONARY).is_file() else Path(dictionary).parent)
             for path in found.paths if found else ():
                 shutil.copyfile(path, target / path.name)
-            _write_dictionaries(config, dictionary, target)
+            _write_dictionaries(config, checkpoint["cfg"]["task"], dictionary, target)
     return dictionary is not None
 
 
@@ -272,11 +273,9 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _write_dictionaries(config: LinformerPreTrainedConfig, dictionary, folder: Path) -> None:
+def _write_dictionaries(config: LinformerPreTrainedConfig, task: dict[str, Any], dictionary, folder: Path) -> None:
     """Write ``dict.txt``, and for a task with labels also those in the folders of its inputs and labels."""
     shutil.copyfile(dictionary, folder / DICTIONARY)
-    assert config.fairseq is not None  # checked when the folder was read
-    task = config.fairseq["cfg"]["task"]
     if task.get("_name") != "sentence_prediction":
         return
     (folder / "input0").mkdir()
@@ -284,6 +283,24 @@ def _write_dictionaries(config: LinformerPreTrainedConfig, dictionary, folder: P
     if not task.get("regression_target"):
         labels = [config.id2label[i] for i in range(config.num_labels)]
         write_labels(folder / "label" / DICTIONARY, labels)
+
+
+def _classification(config: LinformerPreTrainedConfig, cfg: dict[str, Any]) -> dict[str, Any]:
+    """The sections ``task`` and ``criterion`` of a classifier, which ``Trainer`` may have trained on an export of a
+    masked language model."""
+    if cfg["task"].get("_name") == "sentence_prediction":
+        return {"task": {**cfg["task"], "num_classes": config.num_labels}}
+    is_regression = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+    task = {"_name": "sentence_prediction", "data": cfg["task"].get("data"), "max_positions": config.max_positions}
+    tokens = {"init_token": 0, "separator_token": 2}
+    return {
+        "task": {**task, **tokens, "num_classes": config.num_labels, "regression_target": is_regression},
+        "criterion": {
+            "_name": "sentence_prediction",
+            "classification_head_name": config.classification_head_name,
+            "regression_target": is_regression,
+        },
+    }
 
 
 def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.Tensor]) -> dict[str, Any]:
@@ -299,8 +316,8 @@ def _build_checkpoint(config: LinformerPreTrainedConfig, state: dict[str, torch.
         "pooler_dropout": config.pooler_dropout,
         "untie_weights_roberta": not config.tie_word_embeddings,
     }
-    if "num_classes" in cfg["task"] and any(key.startswith(CLASSIFICATION_HEADS) for key in state):
-        cfg["task"] = {**cfg["task"], "num_classes": config.num_labels}
+    if any(key.startswith(CLASSIFICATION_HEADS) for key in state):
+        cfg |= _classification(config, cfg)
     provenance = dict(details["versions"])
     provenance |= {key: details[key] for key in ORIGINS if key in details}
     checkpoint = build_checkpoint(cfg, state, details["num_updates"] or 0, details["epoch"] or 1, provenance)

@@ -70,6 +70,7 @@ def build_model_card(
         ("imported from", imported.get("name")),
         ("license of the imported weights", imported.get("license")),
         ("masked LM head", imported.get("lm_head")),
+        ("distilled from", distilled.get("source")),
         ("tokens of distillation, at most", distilled.get("tokens_at_most")),
         ("share of the Transformer's variance kept, last layer", _last_share(distilled)),
         *_score_rows(details.get("finetuned") or {}),
@@ -139,8 +140,8 @@ def _describe_origin(imported: dict[str, Any]) -> list[str]:
     is_hub = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", imported.get("hub") or "")
     where = f"[{name}](https://huggingface.co/{name})" if is_hub else name
     return [
-        f"The weights come from {where} (SHA-256 {_escape(str(imported['sha256']))}); its license and its authors' "
-        "citation apply to this model. The attention is that of the Linformer:",
+        f"The weights come from {where} (SHA-256 {_escape(str(imported['sha256']))}); its license applies to "
+        "this model; cite its authors too. The attention is that of the Linformer:",
         "",
         "    @article{wang2020linformer,",
         "      title={Linformer: Self-Attention with Linear Complexity},",

@@ -27,7 +27,7 @@ INPUTS, OUTPUT = ("input_ids", "attention_mask"), "logits"
 EXTERNAL_BYTES = 1_800_000_000
 """Weights above this are written to a file of their own, since a protobuf message has at most 2 GiB."""
 
-_shapes: Any = _config
+_export_settings: Any = _config
 
 Model = LinformerForMaskedLM | LinformerForSequenceClassification
 
@@ -36,7 +36,7 @@ class OnnxModel(nn.Module):
     """A model with the inputs and the output of the graph.
 
     Args:
-        model: modified: E and F become plain matrices of N columns.
+        model: modified in place: E and F become plain matrices with N columns.
         max_positions: N.
     """
 
@@ -89,7 +89,7 @@ def write_graph(model: Model, path: Path, max_positions: int, opset: int) -> int
     batch, length = 3, max(2, min(max_positions, 37))
     example = torch.full((batch, length), wrapped.encoder.config.padding_idx + 1)
     sizes: Any = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC(max=max_positions)}
-    with torch.no_grad(), _silence(), _shapes.patch(backed_size_oblivious=True):
+    with torch.no_grad(), _silence(), _export_settings.patch(backed_size_oblivious=True):
         exported = torch.export.export(
             wrapped,
             (example, torch.ones_like(example)),

@@ -69,14 +69,14 @@ def read_finetuning(checkpoint) -> dict[str, Any]:
         ValueError: the result is damaged, or was edited.
     """
     path = Path(checkpoint).absolute().parent.parent / RESULT
-    if not path.is_file():
+    if not path.is_file() or not path.with_name("config.yaml").is_file():  # not a run folder
         return {}
     try:
         result = without_seal(read_json(path), path)
         if path.parent / result["checkpoint"] != Path(checkpoint).absolute():
             return {}
         finetuned = {key: result[key] for key in ("task", "splits", "data", "hardware", "commit")}
-        initial = result["model"]["pretraining"]
+        initial = {} if result["model"]["from_scratch"] else result["model"]["pretraining"]
         return {"finetuned": finetuned, **{key: initial[key] for key in ORIGINS if key in initial}}
     except (AttributeError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged; delete it, and rerun `fairseq-linformer finetune`") from None

@@ -26,7 +26,7 @@ def resize(checkpoint: dict[str, Any], n: int | None = None, projected_dim: Any 
         ValueError: neither is set, or they do not fit the model.
     """
     if n is None and projected_dim is None:
-        raise ValueError("resize needs max_positions, projected_dim or both")
+        raise ValueError("max_positions or projected_dim must be set, got neither")
     checkpoint = from_authors(checkpoint)
     options, state = get_cfg_section(checkpoint, "model"), upgrade_names(checkpoint["model"])
     options["max_positions"] = n = max_positions(state) if n is None else n

@@ -4,8 +4,9 @@ sentencepiece maps the longest *sequence* at each position: a single character, 
 a composed one, also of compatible characters such as fullwidth letters. It does not reorder marks, and does not compose
 ``ē`` with a further accent. ``normalizers.Precompiled`` has the same map, but looks up the shortest sequence of a
 grapheme and drops its other marks. NFKC maps sequences as sentencepiece does, but composes and reorders more. So a
-*boundary*, a control character that the map deletes, is put before each mark that continues no sequence; then follow
-NFKC, lowercase, and ``Precompiled`` for what NFKC leaves: control characters, spaces, letters that fold to several.
+*boundary*, a control character that the map deletes, is inserted before each mark that does not continue a sequence.
+Then NFKC and lowercase run, and last ``Precompiled``, for what NFKC leaves: control characters, spaces, letters that
+fold to several.
 """
 
 import sys

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import silence_transformers
 from ..files import fingerprint, sha256
+from ..models.roberta_eps import BERT_EPSILON
 from ..models.shapes import EMBEDDINGS, ENCODER, OUTPUT_EMBEDDINGS, PADDING_IDX, POSITIONS
 from ..modules.encoder import init_bert_weights
 from .transformers_loading import (
@@ -171,8 +172,8 @@ def read_encoder(name: str) -> Encoder:
     has_lm_head = _check_weights(name, family, model, info)
     if has_lm_head and config.model_type == "roberta" and config.hidden_act != "gelu":
         raise ValueError(
-            f"hidden_act of {name} must be 'gelu', since its masked LM head always uses it, and fairseq's head the "
-            f"activation of the layers, got {config.hidden_act!r}"
+            f"hidden_act of {name} must be 'gelu', got {config.hidden_act!r}: the head in transformers always uses "
+            "gelu, fairseq's head the activation of the layers"
         )
     state = _to_fairseq(model.state_dict(), family, config)
     if not has_lm_head:
@@ -186,7 +187,7 @@ def read_encoder(name: str) -> Encoder:
         "encoder_embed_dim": config.hidden_size,
         "encoder_attention_heads": config.num_attention_heads,
         "max_positions": state[POSITIONS].size(0) - PADDING_IDX - 1,
-        "layer_norm_eps": float(getattr(config, "layer_norm_eps", 1e-12)),  # DistilBERT's is fixed
+        "layer_norm_eps": float(getattr(config, "layer_norm_eps", BERT_EPSILON)),  # DistilBERT's is fixed
         "untie_weights_roberta": not tied,
     }
     options["activation_fn"] = _ACTIVATIONS[options["activation_fn"]]

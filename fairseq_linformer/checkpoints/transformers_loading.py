@@ -1,4 +1,4 @@
-"""The only way in which models of ``transformers`` are loaded: safetensors, without code of the model's folder."""
+"""Loads models of ``transformers``: safetensors only, never code from the model's folder."""
 
 import os
 from collections.abc import Iterator

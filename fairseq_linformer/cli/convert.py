@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..config import PROJECTION_INITS, PROJECTIONS, SHARING, LinformerConfig
+from ..config import PROJECTION_INITS, PROJECTIONS, SHARING
 from .parsers import add_command, add_subcommands, add_tokenizer, flag_of, tokenizer_files
 
 
@@ -276,14 +276,28 @@ def _from_huggingface(options: argparse.Namespace) -> str:
     return f"{options.out / 'model.pt'} is written{missing}"
 
 
+_MAIN_OPTIONS = ("max_positions", "projected_dim", "sharing", "projection", "local_window")
+_OTHER_OPTIONS = (
+    "encoder_layers encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads activation_fn "
+    "encoder_normalize_before layer_norm_eps untie_weights_roberta"
+).split()
+
+
 def _summary(path: Path, checkpoint: dict) -> str:
-    """The path of a checkpoint, and the options to train it with."""
+    """The path of a checkpoint, and the options to train it with: those that the architecture does not imply."""
     from ..checkpoints.files import get_cfg_section
+    from ..models.options import ARCHITECTURES, resolve_options
 
     model = get_cfg_section(checkpoint, "model")
-    names: tuple[str, ...] = ("max_positions", "projected_dim", "sharing", "projection", "local_window")
-    epsilon = model.get("layer_norm_eps")
-    if epsilon not in (None, LinformerConfig.layer_norm_eps):
-        names += ("layer_norm_eps",)
-    options = [f"{flag_of(name)} {model[name]}" for name in names if model.get(name) not in (None, 0)]
-    return f"{path}: " + " ".join(options)
+    arch = model.get("_name") or model.get("arch")
+    implied: dict[str, Any] = {}
+    if arch in ARCHITECTURES:
+        shape = {name: model.get(name) for name in ("max_positions", "projected_dim", "sharing")}
+        implied = vars(resolve_options(argparse.Namespace(_name=arch, **shape)))
+    words = [f"--arch {arch}"]
+    for name in (*_MAIN_OPTIONS, *_OTHER_OPTIONS):
+        value = model.get(name)
+        if value in (None, False, 0) or (name in _OTHER_OPTIONS and value == implied.get(name)):
+            continue
+        words.append(flag_of(name) if value is True else f"{flag_of(name)} {value}")
+    return f"{path}: " + " ".join(words)

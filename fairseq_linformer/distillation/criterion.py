@@ -39,7 +39,10 @@ class DistillationConfig(FairseqDataclass):
             "width and number of layers, else 0)"
         },
     )
-    logits_weight: float = field(default=1.0, metadata={"help": "weight of the divergence of logits"})
+    logits_weight: float = field(
+        default=1.0,
+        metadata={"help": "weight of the KL divergence of predictions (mean squared error with --regression-target)"},
+    )
     task_weight: float = field(default=1.0, metadata={"help": "weight of the task's loss"})
     temperature: float = field(default=1.0, metadata={"help": "temperature of the logits, above 0"})
     unmasked: bool = field(

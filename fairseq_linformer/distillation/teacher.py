@@ -9,7 +9,7 @@ from torch import Tensor
 from ..checkpoints.models import build_model, open_checkpoint
 from ..corpus.tokenizer_files import DICTIONARY
 from ..files import sha256
-from ..models.dictionaries import describe_difference, read_dictionary
+from ..models.dictionaries import describe_difference, read_masked_lm_dictionary
 from ..models.shapes import CLASSIFICATION_HEADS, EMBEDDINGS, count_layers, head_names, max_positions
 
 
@@ -68,11 +68,8 @@ class Teacher:
                 f"{len(dictionary):,}"
             )
         own = self.path.parent / DICTIONARY
-        if own.is_file():
-            expected = read_dictionary(own)
-            expected.add_symbol("<mask>")
-            if difference := describe_difference(expected, dictionary):
-                raise ValueError(f"the dictionary of {data} must equal {own}, that of the teacher; {difference}")
+        if own.is_file() and (difference := describe_difference(read_masked_lm_dictionary(own), dictionary)):
+            raise ValueError(f"the dictionary of {data} must equal {own}, that of the teacher; {difference}")
         if n > self.max_positions:
             raise ValueError(f"the teacher {self.path} must have at least n = {n} positions, got {self.max_positions}")
 

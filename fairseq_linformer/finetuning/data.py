@@ -95,7 +95,7 @@ def _num_truncated(manifest: dict[str, Any]) -> int:
 
 def check_complete(task: Task, folder: Path) -> None:
     """Raise ValueError if a file of a prepared folder is missing."""
-    binarized = ["dict.txt", *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))]
+    binarized = [DICTIONARY, *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))]
     labels = binarized if task.classes else [f"{split}.label" for split in task.splits]
     for part, names in {"label": labels, **{f"input{i}": binarized for i in range(task.num_inputs)}}.items():
         for name in names:
@@ -124,7 +124,10 @@ def _check_options(
     if options.truncation and options.truncation != manifest.get("cut"):
         different.append(f"--truncation {options.truncation}")
     if different:
-        raise ValueError(f"{folder} was not prepared with {' and '.join(different)}; omit it, or choose another --data")
+        it = "it" if len(different) == 1 else "them"
+        raise ValueError(
+            f"{folder} was not prepared with {' and '.join(different)}; omit {it}, or choose another --data"
+        )
 
 
 def describe_data(folder) -> str:

@@ -26,10 +26,12 @@ class FinetuningJob:
     """A checkpoint to finetune on a task.
 
     Attributes:
+        task: the task, which ``data`` must be of.
         checkpoint: path of the checkpoint.
         recipes: one recipe, or those of a grid.
         name: name of the run folder in ``runs``; for a grid, of the folder that contains the run folders.
         data: folder of the task.
+        runs: folder of the run folders.
         max_positions: n; None for the checkpoint's.
         from_scratch: train the same model without pretrained weights.
         device: ``cuda`` or ``cpu``.
@@ -50,7 +52,11 @@ class FinetuningJob:
     data_options: DataOptions = DataOptions()
 
     def prepare(self, dry_run: bool = False) -> InitialCheckpoint:
-        """Open the checkpoint and prepare the data. Raises as ``open_initial_checkpoint`` and ``prepare_data``."""
+        """Open the checkpoint and prepare the data.
+
+        Raises:
+            ValueError, OSError: as ``open_initial_checkpoint`` and ``prepare_data``.
+        """
         check_run_name(self.name, self.runs)
         checkpoint = open_initial_checkpoint(self.checkpoint, self.runs, self.max_positions, dry_run)
         if not is_prepared(self.data):  # which may take an hour

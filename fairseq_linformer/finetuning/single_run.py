@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..checkpoints.files import training_seconds
+from ..checkpoints.provenance import RESULT
 from ..corpus.tokenizer_files import DICTIONARY
 from ..evaluation.classifier import LABELS, FairseqClassifier
 from ..evaluation.evaluate import EvaluationData, evaluate
@@ -27,7 +28,7 @@ from ..launching.training_job import TrainingJob
 from ..task_data.tasks import TASKS, Task
 from .data import companion_files
 
-BEST, RESULT, LOG, ORIGIN = "checkpoint_best.pt", "result.json", "finetune.txt", ".origin.json"
+BEST, LOG, ORIGIN = "checkpoint_best.pt", "finetune.txt", ".origin.json"
 _ORIGIN_FIELDS = ("model", "data")
 """Fields of a result that identify the origin of the run."""
 
@@ -85,10 +86,11 @@ def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
     Raises:
         ValueError: the run started from different content under the same names, or with another configuration.
     """
-    path, is_new = training.folder / ORIGIN, run_folder.is_new(training)
-    if path.exists():
-        _check_origin(training, read_json(path), fields)
-    elif is_new:
+    path = training.folder / ORIGIN
+    if not run_folder.is_new(training):
+        if path.exists():
+            _check_origin(training, read_json(path), fields)
+    else:  # an earlier submission may have been rejected
         write_lines(path, [json.dumps({key: _identify(fields[key]) for key in _ORIGIN_FIELDS})])
 
 

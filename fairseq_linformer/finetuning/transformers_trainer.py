@@ -94,7 +94,8 @@ def finetune_transformers(
                 _train(task, name, recipe, folder, examples, device, max_positions)
         provenance = read_json(folder / PROVENANCE)
         seconds = provenance.pop("seconds")
-        classifier = TransformersClassifier(str(folder / BEST), device, provenance["max_positions"])
+        scoring_device = device if torch.cuda.is_available() else "cpu"
+        classifier = TransformersClassifier(str(folder / BEST), scoring_device, provenance["max_positions"])
         rows = ", ".join(f"{len(rows):,} rows of {split}" for split, rows in examples.items())
         result = {
             "model": {"checkpoint": name, "from_scratch": False, "pretraining": {}, **provenance},
@@ -150,7 +151,8 @@ def _check_recipe(folder: Path, recipe: dict[str, Any]) -> None:
         raise ValueError(f"{folder} has a different recipe: {'; '.join(different[:3])}; choose another --name")
     for key, path_key in _CHECKSUMS.items():
         if stored.get(key) != recipe[key]:
-            raise ValueError(f"{folder} used different {key}: {recipe[path_key]} has changed; choose another --name")
+            change = "has changed" if recipe[key] else "is missing"
+            raise ValueError(f"{folder} used different {key}: {recipe[path_key]} {change}; choose another --name")
 
 
 def _train(
@@ -236,7 +238,15 @@ def _load(task: Task, name: str) -> tuple[Any, Any]:
         head = {"id2label": dict(enumerate(names)), "label2id": {label: i for i, label in enumerate(names)}}
     tokenizer = load_from_transformers(transformers.AutoTokenizer, name)
     auto = transformers.AutoModelForSequenceClassification
-    return tokenizer, load_weights_from_transformers(auto, name, ignore_mismatched_sizes=True, **head)
+    model, info = load_weights_from_transformers(
+        auto, name, ignore_mismatched_sizes=True, output_loading_info=True, **head
+    )
+    mismatched = {key if isinstance(key, str) else key[0]: "has another shape" for key in info["mismatched_keys"]}
+    for key, problem in sorted({**dict.fromkeys(info["missing_keys"], "is missing"), **mismatched}.items()):
+        # The head is new, and masked language modeling trains no pooler.
+        if key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key:
+            raise ValueError(f"the weights of {name} do not match its config.json: {key} {problem}")
+    return tokenizer, model
 
 
 def _encode(task: Task, tokenizer, examples: list[Example], n: int) -> list[dict[str, Any]]:

@@ -311,10 +311,10 @@ class LinformerForMaskedLM(LinformerPreTrainedModel):
         labels: Tensor | None = None,
         **kwargs,
     ) -> MaskedLMOutput | tuple[Tensor, ...]:
-        """
+        """The other arguments are those of ``LinformerModel.forward``.
+
         Args:
             labels: (B, n), the tokens at masked positions; -100 elsewhere.
-            The others are those of ``LinformerModel.forward``.
 
         Returns:
             ``loss``, the mean over the masked positions, and ``logits`` (B, n, V).
@@ -352,11 +352,11 @@ class LinformerForSequenceClassification(LinformerPreTrainedModel):
         labels: Tensor | None = None,
         **kwargs,
     ) -> SequenceClassifierOutput | tuple[Tensor, ...]:
-        """
+        """The other arguments are those of ``LinformerModel.forward``.
+
         Args:
             labels: (B,) classes, or (B,) values for ``problem_type`` regression, or (B, C) zeros and ones for
                 ``multi_label_classification``.
-            The others are those of ``LinformerModel.forward``.
 
         Returns:
             ``loss`` and ``logits`` (B, C).

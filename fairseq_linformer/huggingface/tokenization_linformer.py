@@ -2,8 +2,8 @@
 
 This file is copied into exported folders: it needs ``transformers``, and ``sentencepiece`` for sentencepiece models.
 Pieces come from sentencepiece or from the byte-level BPE of ``tokenizers``, and token IDs from fairseq's ``dict.txt``.
-A ``tokenizer.json`` is exported wherever it has the same token IDs, for BPE of GPT-2 and sentencepiece. It cannot map
-several pieces to one token ID, such as <unk> for those that the dictionary lacks.
+A ``tokenizer.json`` is exported wherever it has the same token IDs, for BPE of GPT-2 and sentencepiece. It gives each
+piece its own ID, so the dictionary must have every piece.
 """
 
 import json

@@ -133,7 +133,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another job is training in {folder}; wait for it, or choose another --name") from None
+            raise ValueError(f"another job is training in {folder}; wait until it ends") from None
         except OSError as error:  # not all shared file systems support locks
             logger.warning("cannot lock %s (%s); make sure that only one job trains in it", folder, error)
         # A lock lasts while any process has the file open, and data loaders outlive their rank by up to 5 seconds.

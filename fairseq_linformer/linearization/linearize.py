@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq.data import Dictionary
 
 from ..checkpoints.files import (
     get_cfg_section,
@@ -37,10 +38,11 @@ from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import DEVICES, TrainingJob, quote
 from ..models.datasets import open_dataset
+from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.recorded_files import MAX_HASHED_BYTES
-from ..models.shapes import head_names
+from ..models.shapes import head_names, max_positions, upgrade_names
 from ..resources import CONFIGS
-from .survival import measure_survival, read_masked_lm_dictionary
+from .survival import measure_survival
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
 START, TEACHER, ORIGIN, LOG = "start.pt", "teacher", "origin.json", "distillation.txt"
@@ -63,7 +65,7 @@ class Linearization:
     Attributes:
         source: name on the hub, folder of ``transformers``, or fairseq checkpoint of a RoBERTa.
         text: data folder of ``prepare pretraining`` (``dict.txt``, train and valid), with the source's tokenizer.
-        model: options of the Linformer, as for ``from_roberta``.
+        model: options of the Linformer, as for ``to_linformer``.
         tokens_per_sample: tokens per block; None for the model's n.
         batch_size: blocks of n tokens per update.
         max_update: number of updates; 0 converts without training.
@@ -73,7 +75,7 @@ class Linearization:
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
         measure_at: updates after which the share is measured too, ascending multiples of the first; a checkpoint is
-            kept at each multiple.
+            kept at each multiple and at the end of each epoch.
 
     Raises:
         ValueError: a value is out of range.
@@ -133,10 +135,9 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     out = Path(out).absolute()
     if not Path(options.text).is_dir():
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
-    if (out / REPORT).is_file():
+    if _is_finished(out):
         _check_origin(options, out)
-        if (out / BEFORE).is_file() and _read(out / BEFORE).get("valid") != _hash_valid(options):
-            raise ValueError(f"{out} was measured on another valid.bin than that of {options.text}; choose another OUT")
+        _check_valid(options, out)
         return _read(out / REPORT)
     teacher = _prepare(options, out)
     n = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
@@ -144,6 +145,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     student = out / START
     if options.max_update:
         training = _build_job(options, out, teacher, n)
+        run_folder.is_new(training, advice="move it back, or choose another OUT")  # the run stores absolute paths
         is_done = (training.folder / run_folder.DONE).exists()
         if not is_done and not local.train(training, LOG, options.max_update, until):
             return None
@@ -172,6 +174,18 @@ def _measure_before(options: Linearization, out: Path, teacher: Path, n: int) ->
         write_lines(out / BEFORE, [json.dumps(stored)])
     before: list[float] = stored["shares"]
     return before
+
+
+def _is_finished(out: Path) -> bool:
+    return (out / REPORT).is_file() and (out / MODEL).is_file()
+
+
+def _check_valid(options: Linearization, out: Path) -> None:
+    """Raise ValueError if the share before training was measured on another validation split."""
+    path = Path(options.text) / "valid.bin"
+    stored = _read(out / BEFORE) if (out / BEFORE).is_file() else {}
+    if path.is_file() and stored and stored.get("valid") != sha256(path):
+        raise ValueError(f"{path} is not the one that {out} was measured on; pass that text, or choose another OUT")
 
 
 def _hash_valid(options: Linearization) -> str:
@@ -217,9 +231,12 @@ def _prepare(options: Linearization, out: Path) -> Path:
     if is_checkpoint:
         checkpoint, vocabulary = read_checkpoint(options.source), None
         _check_encoder(checkpoint, options.source)
+        _check_max_positions(checkpoint, options)
     else:
         checkpoint, vocabulary = read_transformers(options.source)
-        checkpoint = _shorten(checkpoint, options)
+        _check_max_positions(checkpoint, options)
+        if n := options.model.get("max_positions"):
+            checkpoint = resize(checkpoint, n)
     start = to_linformer(checkpoint, **options.model)
     n = get_cfg_section(start, "model")["max_positions"]
     length = options.tokens_per_sample or n
@@ -230,11 +247,19 @@ def _prepare(options: Linearization, out: Path) -> Path:
             (folder / TEACHER).mkdir()
             write_model(folder / TEACHER, checkpoint, vocabulary)
         frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL))
-        frozen.check_task(read_masked_lm_dictionary(options.text), length, options.text)
+        frozen.check_task(_read_dictionary(options.text), length, options.text)
         write_checkpoint(start, folder / START)
         origin = {**_describe_origin(options), "teacher_sha256": frozen.sha256}
         write_lines(folder / ORIGIN, [json.dumps(origin, indent=1)])
     return teacher
+
+
+def _read_dictionary(text: str) -> Dictionary:
+    """The dictionary of masked language modeling on a folder; ValueError if it has none."""
+    path = Path(text) / DICTIONARY
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist; expected a folder that `prepare pretraining` wrote")
+    return read_masked_lm_dictionary(path)
 
 
 def _find_teacher(options: Linearization, out: Path) -> Path:
@@ -247,18 +272,14 @@ def _training_folder(options: Linearization, out: Path) -> Path:
     return TrainingJob(str(CONFIG), (), 1, options.device, str(out), RUN).folder
 
 
-def _shorten(checkpoint: dict[str, Any], options: Linearization) -> dict[str, Any]:
-    """Resize a teacher to the ``max_positions`` of its student; ValueError if it has fewer, because it has not
-    learned more."""
-    own, n = checkpoint["cfg"]["model"].max_positions, options.model.get("max_positions")
-    if n is None:
-        return checkpoint
-    if n > own:
+def _check_max_positions(checkpoint: dict[str, Any], options: Linearization) -> None:
+    """Raise ValueError if the student's is larger: the teacher has no trained embeddings for those positions."""
+    own, n = max_positions(upgrade_names(checkpoint["model"])), options.model.get("max_positions")
+    if n is not None and n > own:
         raise ValueError(
             f"max_positions must be at most the {own} of {options.source}, got {n}; lengthen the result with "
             "`convert resize`"
         )
-    return resize(checkpoint, n)
 
 
 def _check_encoder(checkpoint: dict[str, Any], name: str) -> None:
@@ -274,11 +295,22 @@ def _check_encoder(checkpoint: dict[str, Any], name: str) -> None:
 
 def _describe_origin(options: Linearization) -> dict[str, Any]:
     """Options and checksums of weights and training text, as JSON holds them."""
-    is_checkpoint = is_fairseq_checkpoint(options.source)
-    weights = sha256(options.source) if is_checkpoint else hash_weights(options.source)
+    return {**_stored_values(options), "source": _hash_source(options), "text": _hash_text(options)}
+
+
+def _hash_source(options: Linearization) -> str:
+    return sha256(options.source) if is_fairseq_checkpoint(options.source) else hash_weights(options.source)
+
+
+def _hash_text(options: Linearization) -> dict[str, str]:
+    """SHA-256 of the files of the training text that exist and are not too large."""
     files = [Path(options.text) / name for name in (DICTIONARY, "train.idx", "train.bin")]
-    text = {path.name: sha256(path) for path in files if path.is_file() and path.stat().st_size <= MAX_HASHED_BYTES}
-    values: dict[str, Any] = json.loads(json.dumps({**_stored_options(options), "source": weights, "text": text}))
+    return {path.name: sha256(path) for path in files if path.is_file() and path.stat().st_size <= MAX_HASHED_BYTES}
+
+
+def _stored_values(options: Linearization) -> dict[str, Any]:
+    """``_stored_options`` as JSON holds them."""
+    values: dict[str, Any] = json.loads(json.dumps(_stored_options(options)))
     return values
 
 
@@ -289,21 +321,36 @@ def _stored_options(options: Linearization) -> dict[str, Any]:
 
 
 def _check_origin(options: Linearization, out: Path) -> None:
-    """Raise ValueError if OUT has another origin, or its teacher is needed and is missing or has changed."""
+    """Raise ValueError if OUT has another origin, or its teacher is needed and is missing or has changed.
+
+    Of a finished OUT, a source or text that is gone is not compared.
+    """
     stored = {"text": {}, **_EARLIER_DEFAULTS, **_read(out / ORIGIN)}
-    current = _describe_origin(options)
-    # An earlier version did not store the checksum of train.bin.
-    current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}
-    if (out / REPORT).is_file():
-        stored.pop("teacher_sha256", None)  # no longer needed
-    elif not (teacher := _find_teacher(options, out)).is_file():
+    is_finished, teacher = _is_finished(out), _find_teacher(options, out)
+    if not is_finished and not teacher.is_file():
         raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
-    elif "teacher_sha256" in stored:  # not in earlier versions
-        current["teacher_sha256"] = sha256(teacher)
+    needs_weights = not is_finished or Path(options.source).exists()
+    current = {**_stored_values(options), "text": _hash_text(options)}
+    compared = {"text": options.text}
+    if needs_weights:
+        current["source"], compared["source"] = _hash_source(options), options.source
+    if not is_finished and "teacher_sha256" in stored:  # not in earlier versions
+        current["teacher_sha256"], compared["teacher_sha256"] = sha256(teacher), str(teacher)
+    # An earlier version did not store the checksum of train.bin.
+    names = {name for name in current["text"] if name in stored["text"]} if is_finished else stored["text"].keys()
+    for each in (stored, current):
+        each["text"] = {name: value for name, value in each["text"].items() if name in names}
     ignored = () if options.max_update else TRAINING_OPTIONS
     for key in sorted({*stored, *current} - {*ignored}):
-        if stored.get(key) != current.get(key):
-            raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {current.get(key)}; choose another OUT")
+        if stored.get(key) == current.get(key) or (key not in current and is_finished):
+            continue
+        if path := compared.get(key):
+            raise ValueError(
+                f"{path} differs from the one that {out} was started with; pass that one, or choose another OUT"
+            )
+        raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {current.get(key)}; choose another OUT")
+    if is_finished and not needs_weights and Path(options.source).name != _read(out / REPORT).get("source"):
+        raise ValueError(f"{out} was converted from {_read(out / REPORT).get('source')}, got {options.source}")
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:

@@ -3,27 +3,14 @@
 from pathlib import Path
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
-from ..corpus.tokenizer_files import DICTIONARY
 from ..distillation import Teacher
 from ..distillation.losses import SurvivingVariance
-from ..models.dictionaries import read_dictionary
 from ..models.shapes import EMBEDDINGS, count_layers, max_positions
 from ..progress import Progress
-
-
-def read_masked_lm_dictionary(data) -> Dictionary:
-    """The dictionary of masked language modeling on a folder; ValueError if it has none."""
-    path = Path(data) / DICTIONARY
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist; expected a folder that `prepare pretraining` wrote")
-    dictionary = read_dictionary(path)
-    dictionary.add_symbol("<mask>")
-    return dictionary
 
 
 def measure_survival(teacher, student, data, n: int, tokens: int = 32768, split: str = "valid") -> list[float]:
@@ -36,6 +23,9 @@ def measure_survival(teacher, student, data, n: int, tokens: int = 32768, split:
         teacher, student: fairseq checkpoints of equal width and number of layers.
         data: folder with ``dict.txt`` and the split.
         tokens: stop after the batch that reaches this number, padding included.
+
+    Returns:
+        R^2 of each layer, first to last; not finite without variance.
 
     Raises:
         ValueError: a file is missing, or the models or the data do not fit.

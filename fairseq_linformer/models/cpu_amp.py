@@ -1,8 +1,8 @@
 """fairseq's ``--amp`` on a CPU: forward passes in bf16 where PyTorch's autocast allows, parameters in single precision.
 
-fairseq uses CUDA's autocast, which does not apply to a CPU, so that ``--cpu --amp`` would train in single precision;
-and a gradient scaler, with which a non-finite gradient would not end training. bf16 has the range of single precision
-and needs no scaler. It is faster only on CPUs with bf16 instructions (AVX512-BF16, AMX).
+fairseq's ``--amp`` uses CUDA's autocast and a gradient scaler. On a CPU that autocast has no effect, so training would
+run in single precision, and the scaler would hide non-finite gradients. bf16 has the range of single precision and
+needs no scaler. It is faster only on CPUs with bf16 instructions (AVX512-BF16, AMX).
 
 Attention stays in single precision: the CPU kernel of ``scaled_dot_product_attention`` multiplies no faster in bf16,
 and its backward pass is up to 15 times slower (torch 2.13, batch 32, 12 heads of 32, n = 16; equal at n = 512).

@@ -1,7 +1,7 @@
 """fairseq's datasets of token IDs (``PREFIX.idx`` and ``PREFIX.bin``, ``mmap`` format), checked when they are opened.
 
-fairseq itself fails on damaged files where it uses them, with errors of numpy and torch that name no file, or trains on
-other tokens.
+Without these checks fairseq fails in the middle of training, with an error of NumPy or PyTorch that names no file, or
+trains on wrong tokens.
 """
 
 import itertools
@@ -46,7 +46,8 @@ def _exists(prefix: Path | str) -> bool:
     """Whether both files exist; ValueError if only one does."""
     missing = [suffix for suffix in ("idx", "bin") if not Path(f"{prefix}.{suffix}").exists()]
     if len(missing) == 1:
-        raise ValueError(f"{prefix}.{missing[0]} does not exist, but the other file of {prefix} does; {ADVICE}")
+        other = "bin" if missing == ["idx"] else "idx"
+        raise ValueError(f"{prefix}.{missing[0]} does not exist, but {prefix}.{other} does; {ADVICE}")
     return not missing
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq.data import Dictionary
 
+from ..errors import first_line
 from .recorded_files import check_recorded
 
 
@@ -18,6 +19,13 @@ def read_dictionary(path: Path) -> Dictionary:
         OSError: it does not exist, or may not be read.
     """
     return Dictionary.load(str(path))
+
+
+def read_masked_lm_dictionary(path: Path) -> Dictionary:
+    """``read_dictionary`` with <mask>, which the task ``masked_lm`` adds."""
+    dictionary = read_dictionary(path)
+    dictionary.add_symbol("<mask>")
+    return dictionary
 
 
 def describe_difference(expected: Dictionary, dictionary: Dictionary) -> str | None:
@@ -43,12 +51,11 @@ def check_dictionary(
     """
     if not path.is_file():
         raise ValueError(f"{path}, the dictionary of {checkpoint}, does not exist; {hint}")
-    dictionary = read_dictionary(path)
-    num_entries = len(dictionary) + ("<mask>" not in dictionary.symbols)  # fairseq's task adds it
-    if num_entries != vocab_size:
-        raise ValueError(f"{path} must have {vocab_size:,} entries, like {checkpoint}, got {num_entries:,}")
+    dictionary = read_masked_lm_dictionary(path)
+    if len(dictionary) != vocab_size:
+        raise ValueError(f"{path} must have {vocab_size:,} entries, like {checkpoint}, got {len(dictionary):,}")
     for other in same_as:
-        if other.is_file() and (difference := describe_difference(read_dictionary(other), dictionary)):
+        if other.is_file() and (difference := describe_difference(read_masked_lm_dictionary(other), dictionary)):
             raise ValueError(f"{path} must equal {other}, the dictionary of {checkpoint}: {difference}")
 
 
@@ -97,10 +104,11 @@ def patch_dictionaries() -> None:
             add_from_file(self, file)
         except OSError:
             raise
-        except Exception:  # the type that fairseq raises for another encoding
-            raise ValueError(f"{file} is truncated or not a fairseq dictionary") from None
+        except Exception as error:  # the type that fairseq raises for another encoding
+            reason, _, _ = first_line(error).partition(". ")
+            raise ValueError(f"{file} is not a fairseq dictionary: {reason}") from None
         if len(self) == before:
-            raise ValueError(f"{file} is empty, and not a fairseq dictionary")
+            raise ValueError(f"{file} has no entries; a fairseq dictionary has one per line, 'TOKEN COUNT'")
         check_recorded(Path(file))
 
     Dictionary.add_from_file = add_or_explain

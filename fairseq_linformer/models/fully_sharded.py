@@ -290,6 +290,6 @@ def patch_fully_sharded() -> None:
 
 
 def _is_raised_on_all_ranks(error: BaseException) -> bool:
-    """Whether it is about the norm of all gradients, rather than the forward and backward passes of one rank."""
+    """Whether all ranks raised the error (non-finite total gradient norm), not one rank in its own passes."""
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     return isinstance(error, FloatingPointError) and frames.count("train_step") <= 1  # the trainer's, not the task's

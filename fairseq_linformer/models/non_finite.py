@@ -1,8 +1,9 @@
 """Non-finite gradients and validation losses: the error or the log names the update and its data.
 
 With non-finite gradients fairseq stops, or skips the update and lowers the loss scale (``--fp16``, until
-``--min-loss-scale``; ``--amp`` on a GPU, after ``--amp-batch-retries``), and names neither. A non-finite validation
-loss passes unnoticed, and NaN as the best metric lets any later validation replace ``checkpoint_best.pt``.
+``--min-loss-scale``; ``--amp`` on a GPU, after ``--amp-batch-retries``), without naming the update or its samples. A
+non-finite validation loss passes unnoticed, and NaN as the best metric lets any later validation replace
+``checkpoint_best.pt``.
 """
 
 import logging

@@ -21,7 +21,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 _UNSUPPORTED = re.compile(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)")
 _DATA = ("torch.", "collections.", "argparse.", "omegaconf.", "numpy.", "_codecs.", "builtins.", "__builtin__.")
-"""Beginnings of global names that pickles of data have, too."""
+"""Prefixes of globals that pickles without code may name."""
 
 
 def load_weights_only(path, mmap: bool = False) -> Any:
@@ -56,12 +56,12 @@ def check_uncompressed(path) -> None:
         raise ValueError(f"{path} must not be compressed, as torch.save writes it, got the entry {packed.filename!r}")
 
 
-def explain_failure(path, error: Exception) -> ValueError:
-    """The error of a file that torch cannot load: it contains code, or is truncated or of another format."""
+def explain_failure(path, error: Exception, expected: str = "a PyTorch checkpoint") -> ValueError:
+    """The error of a file that cannot be loaded: it contains code, or is truncated or of another format."""
     found = _UNSUPPORTED.search(str(error))
     if code := found[1] if found else _find_code(path):
         return ValueError(f"{path} contains code ({code}); a checkpoint may contain only weights and settings")
-    return ValueError(f"{path} is truncated, or is not a PyTorch checkpoint")
+    return ValueError(f"{path} is truncated, or is not {expected}")
 
 
 def _find_code(path) -> str | None:
@@ -118,7 +118,7 @@ def patch_checkpoint_loading() -> None:
         except OSError:
             raise
         except Exception as error:
-            raise explain_failure(path, error) from None
+            raise explain_failure(path, error, "a fairseq checkpoint") from None
         check_settings(path, state)
         return state
 

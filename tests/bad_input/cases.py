@@ -615,7 +615,7 @@ CONVERT = [
         bad/folder out -> config.json
         bert out -> model_type .*'bert'
         hf bad/full -> bad/full must be a new or empty folder
-        hf out --dictionary nowhere.txt -> nowhere.txt is not a file
+        hf out --dictionary nowhere.txt -> nowhere.txt, .*does not exist
         hf out --dictionary bad/dict.txt -> dict.txt.* 28 .* got 7
         bad/hf-pickle out -> hf-pickle has its weights as a pickle, which can contain code
         bad/hf-half out -> model.safetensors is truncated

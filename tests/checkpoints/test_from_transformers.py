@@ -146,6 +146,10 @@ def test_missing_head_is_recorded(folders, tmp_path, capsys):
     main(["convert", "from-transformers", str(folders["bert", False]), str(tmp_path / "a"), "--local-window", "4"])
     printed = capsys.readouterr().out
     assert "new and untrained" in printed and "--layer-norm-eps 1e-12" in printed and "--projected-dim 8" in printed
+    assert (
+        "--arch linformer_roberta --max-positions" in printed and "--encoder-layers 2 --encoder-embed-dim 16" in printed
+    )
+    assert "--activation-fn" not in printed and "--dropout" not in printed  # implied, and not of the shape
     checkpoint = read_checkpoint(tmp_path / "a" / "model.pt")
     imported = collect_provenance(checkpoint)["imported"]
     assert imported["lm_head"] == "new, untrained" and imported["model_type"] == "bert"

@@ -145,6 +145,21 @@ def test_a_model_that_cannot_be_loaded_is_rejected_before_the_task_is_read(finet
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("damage", ["missing", "another shape"])
+def test_a_model_without_all_weights_is_rejected(damage, finetune, bert, tmp_path):
+    """Those would be random."""
+    folder = shutil.copytree(bert, tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    key = next(key for key in weights if key.endswith("attention.self.query.weight"))
+    if damage == "missing":
+        del weights[key]
+    else:
+        weights[key] = torch.zeros(8, 8)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert re.search(rf"weights of .*model do not match its config.json: {key}.*{damage}", finetune(model=folder))
+    assert not (tmp_path / "runs").exists()
+
+
 def test_rejects_evaluation_without_a_trained_head(bert, tmp_path):
     (tmp_path / "a.txt").write_text("a cat\n")
     with pytest.raises(SystemExit, match="trained classification head"):

@@ -17,6 +17,7 @@ from transformers import (
 pytest.importorskip("accelerate")
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface
+from fairseq_linformer.evaluation.classifier import FairseqClassifier
 from fairseq_linformer.huggingface import (
     LinformerForMaskedLM,
     LinformerForSequenceClassification,
@@ -78,6 +79,19 @@ def test_masked_lm(masked_lm, masked_lm_folder, tmp_path):
         key = f"encoder.sentence_encoder.layers.0.self_attn.{name}"
         assert not after[key].equal(before[key])
     assert (tmp_path / "back" / "sentencepiece.bpe.model").is_file()
+
+
+@pytest.mark.parametrize("labels", [{0: "cat", 1: "dog", 2: "mat"}, {0: "score"}])
+def test_a_classifier_on_an_exported_masked_lm_is_imported(masked_lm_folder, tmp_path, labels):
+    """As ``Trainer`` saves it: with the names of its classes, or as a regression."""
+    model = AutoModelForSequenceClassification.from_pretrained(masked_lm_folder, id2label=labels)
+    model.save_pretrained(tmp_path / "saved")
+    from_huggingface(tmp_path / "saved", tmp_path / "back", dictionary=masked_lm_folder / "dict.txt")
+    classifier = FairseqClassifier(tmp_path / "back" / "model.pt")
+    assert classifier.is_score == (len(labels) == 1) and classifier.names == list(labels.values()) * (len(labels) > 1)
+    tokens = torch.tensor([[0, 5, 6, 7, 2]])
+    expected = model.eval()(tokens).logits
+    torch.testing.assert_close(classifier.logits([{"input_ids": tokens[0].tolist()}]), expected)
 
 
 @pytest.mark.slow

@@ -142,6 +142,10 @@ def test_share_is_measured_during_training(encoder, text, tmp_path):
     assert len({shares[0] for shares in expected.values()}) == 5
     with pytest.raises(ValueError, match="checkpoints has no checkpoint after update 9; delete .*/run to train again"):
         linearization._find_checkpoint(out / "run" / "checkpoints", 9)
+    (out / "report.json").unlink()
+    moved = shutil.copytree(text, tmp_path / "moved")
+    with pytest.raises(ValueError, match="task.data must be .*; move it back, or choose another OUT"):
+        linearization.linearize(linearization.Linearization(str(encoder), str(moved), model, **values), out)
 
 
 def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
@@ -171,7 +175,7 @@ def test_wrong_inputs_are_rejected(encoder, text, mlm_data, tmp_path):
     assert not (tmp_path / "other").exists()
     convert(encoder, tmp_path / "done", text)
     other = save_encoder(tmp_path / "bert", "bert", True)
-    with pytest.raises(SystemExit, match="source of .*done must be"):
+    with pytest.raises(SystemExit, match="bert differs from the one that .*done was started with"):
         convert(other, tmp_path / "done", text)
     damaged = tmp_path / "damaged"
     shutil.copytree(text, damaged)
@@ -208,9 +212,12 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="--text must be a folder .*nowhere"):
         convert(source, out, tmp_path / "nowhere")
     shutil.rmtree(source)
+    convert(source, out, text)  # is finished
+    with pytest.raises(SystemExit, match="out was converted from encoder, got .*other"):
+        convert(tmp_path / "other", out, text)
+    (out / "report.json").unlink()
     with pytest.raises(SystemExit, match="encoder is not a folder, nor a name on the hub"):
         convert(source, out, text)
-    (out / "report.json").unlink()
     before = json.loads((out / "before.json").read_text())["shares"]
     with monkeypatch.context() as patch:  # what was measured before is not measured again
         patch.setattr(linearization, "measure_survival", None)
@@ -226,7 +233,7 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     checkpoint["model"]["encoder.lm_head.bias"] += 1
     teacher.unlink()
     write_checkpoint(checkpoint, teacher)
-    with pytest.raises(SystemExit, match="teacher_sha256 of .*out must be"):
+    with pytest.raises(SystemExit, match="teacher/model.pt differs from the one that .*out was started with"):
         convert(encoder, out, text)
     teacher.unlink()
     with pytest.raises(SystemExit, match="the teacher .*model.pt is missing; restore it, or choose another OUT"):
@@ -236,8 +243,11 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "damage, named",
     [
-        (lambda out, text: (text / "valid.bin").write_bytes(b"0"), "measured on another valid.bin than that of"),
-        (lambda out, text: (text / "train.bin").write_bytes(b"0"), "text of .* must be"),
+        (
+            lambda out, text: (text / "valid.bin").write_bytes(b"0"),
+            "valid.bin is not the one that .*out was measured on",
+        ),
+        (lambda out, text: (text / "train.bin").write_bytes(b"0"), "differs from the one that .*out was started with"),
         (
             lambda out, text: (out / "report.json").write_text("{"),
             "report.json is missing or damaged; choose another OUT",
@@ -286,6 +296,9 @@ def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):
     state = read_checkpoint(tmp_path / "out" / "model.pt")["model"]
     teacher = read_checkpoint(tmp_path / "t" / "model.pt")["model"]
     assert all(torch.equal(state[key], value) for key, value in teacher.items())
+    with pytest.raises(SystemExit, match="max_positions must be at most the 16 of .*model.pt, got 32"):
+        run(tmp_path / "t" / "model.pt", tmp_path / "long", text, "--max-positions", 32, "--tokens-per-sample", 16)
+    assert not (tmp_path / "long").exists()
 
 
 def test_a_run_of_an_earlier_version_resumes_with_its_options(encoder, text, tmp_path):
