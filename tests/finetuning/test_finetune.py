@@ -149,9 +149,13 @@ def test_run_resumes_only_from_the_same_origin(masked_lm, glue, tmp_path):
     )
     start = job.prepare()
     (training,) = job.build_trainings(start)
+    fields = job.result_fields(job.recipes[0], start)
+    single_run.record_origin(training, {**fields, "data": "of a submission that was rejected"})
     for _ in range(2):
-        single_run.record_origin(training, job.result_fields(job.recipes[0], start))
-    assert run_folder.is_new(training)
+        single_run.record_origin(training, fields)
+        assert run_folder.is_new(training)
+    run_folder.create_or_resume(training)
+    single_run.record_origin(training, fields)
     with open(checkpoint, "ab") as file:
         file.write(b"more")
     with pytest.raises(ValueError, match="r started from a different model"):
@@ -161,7 +165,7 @@ def test_run_resumes_only_from_the_same_origin(masked_lm, glue, tmp_path):
     facts = job.result_fields(job.recipes[0], start)
     with pytest.raises(ValueError, match="r started from a different data"):
         single_run.finetune(job.task, training, {**facts, "data": "other"})
-    assert not (training.folder / "config.yaml").exists()
+    assert not list((training.folder / "checkpoints").glob("*.pt"))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_linformer.files import write_sealed
 from fairseq_linformer.reproduction import recall_runs
 from fairseq_linformer.reproduction.experiment import Unfinished
 from fairseq_linformer.reproduction.experiments.recall import NAME
@@ -240,9 +241,9 @@ def test_a_rerun_resumes(runs_of_a_second, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda text: text[:-20], "damaged or was edited"),
-        (lambda text: text.replace('"recalled": ', '"recalled": 1'), "damaged or was edited"),
-        (lambda text: "[]", "damaged or was edited"),
+        (lambda text: text[:-20], "is missing, edited or damaged"),
+        (lambda text: text.replace('"recalled": ', '"recalled": 1'), "is missing, edited or damaged"),
+        (lambda text: "[]", "is missing, edited or damaged"),
     ],
 )
 def test_an_edited_run_is_rejected(runs_of_a_second, tmp_path, change, message):
@@ -259,7 +260,7 @@ def test_a_run_of_another_plan_is_rejected(runs_of_a_second, tmp_path, monkeypat
     content = json.loads(path.read_text())
     content.pop("seal")
     content["plan"]["updates"] = 3
-    recall_runs.write_run(path, content)
+    write_sealed(path, content)
     with pytest.raises(ValueError, match=f"{path.name} was trained with another plan"):
         find("recall").measure("smoke", Inputs(tmp_path), "c")
 
