@@ -5,11 +5,13 @@ from statistics import fmean
 
 from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.comparisons import perplexity_ratio
-from fairseq_linformer.reproduction.experiments import encoder_perplexity, short_inputs
+from fairseq_linformer.reproduction.experiments import distillation, encoder_perplexity, short_inputs
 from fairseq_linformer.reproduction.experiments.local_window import K_DIVISORS, LOCAL_WINDOWS, label
 from fairseq_linformer.reproduction.experiments.survival import last_shares
 from fairseq_linformer.reproduction.recall_runs import FULL
 from fairseq_linformer.reproduction.recall_runs import label as recall_label
+from fairseq_linformer.reproduction.registry import find
+from fairseq_linformer.reproduction.report.tables import MISSING
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quality.md"
@@ -120,6 +122,15 @@ def masked():
     return lines
 
 
+def distilled():
+    """Share of the last layer by tokens of distillation: a row per measured model."""
+    experiment = find(distillation.NAME)
+    names = [experiment.identifier("encoder", model) for model in experiment.members("encoder")]
+    (table,) = experiment.tables([read(name) for name in names if (ROOT / "results" / f"{name}.json").is_file()])
+    rows = [row for row in table.rows if MISSING not in row]
+    return [f"| {' | '.join(row)} |" for row in (table.head, ["---"] * len(table.head), *rows)]
+
+
 FINETUNED = {
     "Transformer": "transformer",
     "k = 128, W = 16": "k128-headwise-w16-graded",
@@ -129,6 +140,7 @@ FINETUNED = {
     "k = 256, W = 0, layerwise": "k256-layerwise-graded",
     "k = 128, W = 0, headwise": "k128-headwise-graded",
     "k = 128, W = 0, key-value": "k128-key-value-graded",
+    "k = 128, W = 0, layerwise": "k128-layerwise-graded",
     "earlier: k = 128, W = 16": "k128-headwise-w16",
     "earlier: k = 1, W = 16": "k1-headwise-w16",
 }
@@ -164,7 +176,13 @@ TABLES = {
 def tables():
     """The tables of the page, by name."""
     found = {name: table(read(name)) for name, table in TABLES.items()}
-    return {**found, "local-window-cost": costs(), "encoder-perplexity": masked(), "encoder-tasks": finetuned()}
+    return {
+        **found,
+        "local-window-cost": costs(),
+        "encoder-perplexity": masked(),
+        "encoder-tasks": finetuned(),
+        "distillation": distilled(),
+    }
 
 
 def test_tables_are_those_of_the_records():
