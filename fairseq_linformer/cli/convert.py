@@ -1,6 +1,7 @@
 """``fairseq-linformer convert``: checkpoints between formats, lengths and k."""
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -286,18 +287,16 @@ _OTHER_OPTIONS = (
 def _summary(path: Path, checkpoint: dict) -> str:
     """The path of a checkpoint, and the options to train it with: those that the architecture does not imply."""
     from ..checkpoints.files import get_cfg_section
-    from ..models.options import ARCHITECTURES, resolve_options
+    from ..models.options import ARCHITECTURES, LinformerRobertaConfig
 
     model = get_cfg_section(checkpoint, "model")
     arch = model.get("_name") or model.get("arch")
-    implied: dict[str, Any] = {}
-    if arch in ARCHITECTURES:
-        shape = {name: model.get(name) for name in ("max_positions", "projected_dim", "sharing")}
-        implied = vars(resolve_options(argparse.Namespace(_name=arch, **shape)))
+    implied = {field.name: field.default for field in fields(LinformerRobertaConfig)} | ARCHITECTURES.get(str(arch), {})
     words = [f"--arch {arch}"]
     for name in (*_MAIN_OPTIONS, *_OTHER_OPTIONS):
         value = model.get(name)
-        if value in (None, False, 0) or (name in _OTHER_OPTIONS and value == implied.get(name)):
+        default = implied.get(name)
+        if value in (None, False, 0) or (name in _OTHER_OPTIONS and value == getattr(default, "value", default)):
             continue
         words.append(flag_of(name) if value is True else f"{flag_of(name)} {value}")
     return f"{path}: " + " ".join(words)

@@ -109,6 +109,7 @@ def _write_damaged(world: Path, bad: Path) -> None:
     (bad / "run/checkpoints").mkdir(parents=True)
     shutil.copy(world / "cls/model.pt", bad / "run/checkpoints")
     (bad / "run/result.json").write_text('{"task": ')
+    (bad / "run/config.yaml").touch()
     _write_data(world, bad)
     _write_transformers(world, bad)
 
