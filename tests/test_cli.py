@@ -45,8 +45,8 @@ def test_from_roberta_writes_next_to_the_checkpoint(folder, capsys):
     )
     out = folder / "roberta" / "checkpoint_last-linformer.pt"
     assert capsys.readouterr().out == (
-        f"{out}: --arch linformer_roberta --max-positions 16 --projected-dim 8,4 --sharing key-value --projection linear "
-        "--local-window 3 --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
+        f"{out}: --arch linformer_roberta --max-positions 16 --projected-dim 8,4 --sharing key-value "
+        "--projection linear --local-window 3 --encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 "
         "--encoder-attention-heads 2\n"
     )
     assert load(folder / "roberta", out.name)["cfg"]["model"]["projected_dim"] == "8,4"
