@@ -73,7 +73,7 @@ def test_shares_add_up_for_each_model(tmp_path, monkeypatch):
     precision, with which fairseq's own command assumes a TPU."""
     logs = []
     monkeypatch.setattr(
-        train_process, "run_command", lambda command, run=train_process.run_command: logs.append(run(command)[0])
+        train_process, "run_command", lambda *call, run=train_process.run_command: logs.append(run(*call)[0])
     )
     measure_cells(
         [SharesCell(32, 2, ("authors",), **TINY), SharesCell(32, 2, ("ours",), dtype="bf16", **TINY)],

@@ -18,8 +18,8 @@ def logs(monkeypatch):
     """The output of every process."""
     found, run = [], train_process.run_command
 
-    def run_and_keep(command):
-        log, memory = run(command)
+    def run_and_keep(command, name):
+        log, memory = run(command, name)
         found.append(log)
         return log, memory
 
