@@ -23,6 +23,7 @@ from .transformers_loading import (
     describe_pickle,
     find_hub_file,
     load_from_transformers,
+    mismatched_weights,
     read_weight_files,
 )
 
@@ -243,7 +244,7 @@ def _check_weights(name: str, family: _Family, model: Any, info: dict[str, Any])
     missing = set(info["missing_keys"])
     if lacking := sorted(missing - head):
         raise ValueError(f"{problem}: {lacking[0]} is missing")
-    if mismatched := sorted(str(key[0] if isinstance(key, tuple) else key) for key in info["mismatched_keys"]):
+    if mismatched := mismatched_weights(info):
         raise ValueError(f"{problem}: {mismatched[0]} has another shape")
     if unexpected := sorted(key for key in info["unexpected_keys"] if re.search(r"layer\.\d+\.", key)):
         raise ValueError(f"{problem}: {unexpected[0]} is unexpected")

@@ -83,6 +83,11 @@ def load_weights_from_transformers(auto_class: Any, name: str, **options: Any) -
     return load_from_transformers(auto_class, name, use_safetensors=True, **options)
 
 
+def mismatched_weights(info: dict[str, Any]) -> list[str]:
+    """Names of the weights with another shape, from ``output_loading_info``, in order."""
+    return sorted(str(key[0] if isinstance(key, tuple) else key) for key in info["mismatched_keys"])
+
+
 def find_weights(folder: Path) -> list[Path]:
     """The safetensors files of a folder.
 

@@ -106,7 +106,7 @@ class GPT2(Tokenizer):
             mergeable_ranks={bytes(byte[symbol] for symbol in token): i for i, token in enumerate(tokens)},
             special_tokens={},
         )
-        entries = _read_entries(paths["dict.txt"], "RoBERTa's dictionary is needed")
+        entries = _read_entries(paths["dict.txt"], contents["dict.txt"])
         table, num_known = _build_table(entries, map(str, range(len(tokens))))
         if num_known < 0.9 * len(table):
             share = f"{num_known:,} of the {len(table):,} IDs of encoder.json"
@@ -146,7 +146,7 @@ class SentencePiece(Tokenizer):
             except ValueError as error:
                 raise ValueError(f"{model}: {error}") from None
         else:
-            entries = _read_entries(Path(dictionary), "the model's dictionary is needed")
+            entries = _read_entries(dictionary, read_bytes(dictionary, "the model's dictionary is needed"))
         num_pieces = self._processor.get_piece_size()
         table, num_known = _build_table(entries, map(self._processor.id_to_piece, range(num_pieces)))
         if num_known < 0.9 * (num_pieces - 3):
@@ -178,7 +178,7 @@ class WordPiece(Tokenizer):
         tokens = wordpiece.list_tokens(content)
         entries = [f"{token} 1" for token in tokens[FIRST_ID:-1]]
         if dictionary is not None:
-            found = _read_entries(Path(dictionary), "the tokenizer's dictionary is needed")
+            found = _read_entries(dictionary, read_bytes(dictionary, "the tokenizer's dictionary is needed"))
             if [line.rsplit(" ", 1)[0] for line in found] != tokens[FIRST_ID:-1]:
                 raise ValueError(f"{dictionary} must have the tokens of {file}, in the same order")
         table, _ = _build_table(entries, tokens)
@@ -197,12 +197,12 @@ def load_tokenizer(files: TokenizerFiles, dictionary=None) -> Tokenizer:
     return WordPiece(files.path, dictionary)
 
 
-def _read_entries(path: Path, hint: str) -> list[str]:
+def _read_entries(path: Path | str, content: bytes) -> list[str]:
     """The lines of a ``dict.txt``. As for fairseq, only line ends separate them: a piece may be U+0085 or U+2028."""
-    return [line.rstrip("\n") for line in io.StringIO(_decode(path, read_bytes(path, hint)), newline=None)]
+    return [line.rstrip("\n") for line in io.StringIO(_decode(path, content), newline=None)]
 
 
-def _decode(path: Path, content: bytes) -> str:
+def _decode(path: Path | str, content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -87,11 +87,10 @@ def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
         ValueError: the run started from different content under the same names, or with another configuration.
     """
     path = training.folder / ORIGIN
-    if not run_folder.is_new(training):
-        if path.exists():
-            _check_origin(training, read_json(path), fields)
-    else:  # an earlier submission may have been rejected
+    if run_folder.is_new(training):  # an earlier submission may have been rejected
         write_lines(path, [json.dumps({key: _identify(fields[key]) for key in _ORIGIN_FIELDS})])
+    elif path.exists():
+        _check_origin(training, read_json(path), fields)
 
 
 def _check_origin(training: TrainingJob, origin: Mapping[str, Any], fields: Mapping[str, Any]) -> None:

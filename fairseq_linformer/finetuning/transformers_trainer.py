@@ -24,7 +24,11 @@ import transformers
 from scipy.stats import pearsonr
 
 from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
-from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
+from ..checkpoints.transformers_loading import (
+    load_from_transformers,
+    load_weights_from_transformers,
+    mismatched_weights,
+)
 from ..errors import silence_transformers
 from ..evaluation.encoded_rows import read_task_examples
 from ..evaluation.example_files import Example
@@ -241,7 +245,7 @@ def _load(task: Task, name: str) -> tuple[Any, Any]:
     model, info = load_weights_from_transformers(
         auto, name, ignore_mismatched_sizes=True, output_loading_info=True, **head
     )
-    mismatched = {key if isinstance(key, str) else key[0]: "has another shape" for key in info["mismatched_keys"]}
+    mismatched = dict.fromkeys(mismatched_weights(info), "has another shape")
     for key, problem in sorted({**dict.fromkeys(info["missing_keys"], "is missing"), **mismatched}.items()):
         # The head is new, and masked language modeling trains no pooler.
         if key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key:

@@ -326,31 +326,34 @@ def _check_origin(options: Linearization, out: Path) -> None:
     Of a finished OUT, a source or text that is gone is not compared.
     """
     stored = {"text": {}, **_EARLIER_DEFAULTS, **_read(out / ORIGIN)}
-    is_finished, teacher = _is_finished(out), _find_teacher(options, out)
-    if not is_finished and not teacher.is_file():
-        raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
-    needs_weights = not is_finished or Path(options.source).exists()
     current = {**_stored_values(options), "text": _hash_text(options)}
-    compared = {"text": options.text}
-    if needs_weights:
-        current["source"], compared["source"] = _hash_source(options), options.source
-    if not is_finished and "teacher_sha256" in stored:  # not in earlier versions
-        current["teacher_sha256"], compared["teacher_sha256"] = sha256(teacher), str(teacher)
     # An earlier version did not store the checksum of train.bin.
-    names = {name for name in current["text"] if name in stored["text"]} if is_finished else stored["text"].keys()
-    for each in (stored, current):
-        each["text"] = {name: value for name, value in each["text"].items() if name in names}
-    ignored = () if options.max_update else TRAINING_OPTIONS
-    for key in sorted({*stored, *current} - {*ignored}):
-        if stored.get(key) == current.get(key) or (key not in current and is_finished):
+    current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}
+    teacher = _find_teacher(options, out)
+    if _is_finished(out):
+        stored.pop("teacher_sha256", None)  # no longer needed
+        stored["text"] = {name: value for name, value in stored["text"].items() if name in current["text"]}
+        if Path(options.source).exists():
+            current["source"] = _hash_source(options)
+        else:
+            stored.pop("source", None)
+            if (source := _read(out / REPORT).get("source")) != Path(options.source).name:
+                raise ValueError(f"{out} was converted from {source}, got {options.source}")
+    elif not teacher.is_file():
+        raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
+    else:
+        current["source"] = _hash_source(options)
+        if "teacher_sha256" in stored:  # not in earlier versions
+            current["teacher_sha256"] = sha256(teacher)
+    paths = {"text": options.text, "source": options.source, "teacher_sha256": teacher}
+    for key in sorted({*stored, *current} - {*(() if options.max_update else TRAINING_OPTIONS)}):
+        if stored.get(key) == current.get(key):
             continue
-        if path := compared.get(key):
+        if key in paths:
             raise ValueError(
-                f"{path} differs from the one that {out} was started with; pass that one, or choose another OUT"
+                f"{paths[key]} differs from the one that {out} was started with; pass that one, or choose another OUT"
             )
         raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {current.get(key)}; choose another OUT")
-    if is_finished and not needs_weights and Path(options.source).name != _read(out / REPORT).get("source"):
-        raise ValueError(f"{out} was converted from {_read(out / REPORT).get('source')}, got {options.source}")
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:

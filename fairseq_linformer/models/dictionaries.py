@@ -8,6 +8,7 @@ from typing import Any
 from fairseq.data import Dictionary
 
 from ..errors import first_line
+from ..files import write_lines
 from .recorded_files import check_recorded
 
 
@@ -78,7 +79,7 @@ def read_labels(path, classes: int | None = None) -> list[str]:
 
 
 def write_labels(path: Path, labels: list[str]) -> None:
-    """Write a dictionary of labels, in a new folder.
+    """Write a dictionary of labels.
 
     Raises:
         ValueError: labels are empty, on several lines, or equal.
@@ -86,8 +87,7 @@ def write_labels(path: Path, labels: list[str]) -> None:
     for label in labels:
         if not label.strip() or "\n" in label or labels.count(label) > 1:
             raise ValueError(f"labels must be distinct, not empty, and on one line each, got {label!r}")
-    path.parent.mkdir()
-    path.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")
+    write_lines(path, [f"{label} 1" for label in labels])
 
 
 def patch_dictionaries() -> None:

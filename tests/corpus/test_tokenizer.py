@@ -88,7 +88,7 @@ def test_fairseq_reads_uint32_data(tmp_path):
 def test_only_line_ends_separate_entries(content, tmp_path):
     """``str.splitlines`` also splits at U+0085 and U+2028, which are pieces of models on some texts."""
     (tmp_path / "dict.txt").write_text(content, newline="")
-    entries = _read_entries(tmp_path / "dict.txt", "needed")
+    entries = _read_entries(tmp_path / "dict.txt", content.encode())
     assert entries == ["a 1", "\x85 1", "\u2028 1", "b 1"]
     assert [entry.split(" ")[0] for entry in entries] == Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:]
 
