@@ -11,7 +11,11 @@ from torch import nn
 from ..checkpoints.authors import from_authors
 from ..checkpoints.files import get_cfg_section, read_checkpoint
 from ..checkpoints.roberta import from_roberta
-from ..checkpoints.transformers_loading import load_from_transformers, load_weights_from_transformers
+from ..checkpoints.transformers_loading import (
+    check_loaded_weights,
+    load_from_transformers,
+    load_weights_from_transformers,
+)
 from ..checkpoints.transformers_tokenizer import find_tokenizer
 from ..config import LinformerConfig
 from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, TokenizerFiles, find_tokenizer_files
@@ -141,9 +145,7 @@ def _load_transformers(name: str, device: torch.device, with_tokenizer: bool) ->
         AutoModel, name, **attention, dtype=torch.float32, output_loading_info=True
     )
     tokenizer = load_from_transformers(AutoTokenizer, name) if with_tokenizer else None
-    # the pooler comes after the last attention
-    if missing := sorted(key for key in info["missing_keys"] if "pooler" not in key):
-        raise ValueError(f"{name} lacks the weights of {len(missing)} parameters, such as {missing[0]}")
+    check_loaded_weights(name, info, lambda key: "pooler" in key)  # it comes after the last attention
     special = (None, None, None)
     if tokenizer is not None:
         _check_tokenizer(name, tokenizer, module)

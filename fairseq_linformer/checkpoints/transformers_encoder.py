@@ -20,10 +20,10 @@ from ..modules.encoder import init_bert_weights
 from .transformers_loading import (
     WEIGHTS,
     check_config,
+    check_loaded_weights,
     describe_pickle,
     find_hub_file,
     load_from_transformers,
-    mismatched_weights,
     read_weight_files,
 )
 
@@ -235,19 +235,15 @@ def hash_weights(name: str) -> str:
 
 def _check_weights(name: str, family: _Family, model: Any, info: dict[str, Any]) -> bool:
     """Check that the stored weights are those of the configuration; returns whether they have a masked LM head."""
-    problem = f"the weights of {name} do not match its config.json"
     prefixes = [prefix for prefix, fairseq in family.names if fairseq.startswith(_LM_HEAD)]
     head_prefixes = (*prefixes, "cls.predictions.", "lm_head.")
     head = {key for key in model.state_dict() if key.startswith(head_prefixes)}
     if model.config.tie_word_embeddings:  # the decoder is not stored
         head -= {key for key in head if key.endswith(("decoder.weight", "vocab_projector.weight"))}
     missing = set(info["missing_keys"])
-    if lacking := sorted(missing - head):
-        raise ValueError(f"{problem}: {lacking[0]} is missing")
-    if mismatched := mismatched_weights(info):
-        raise ValueError(f"{problem}: {mismatched[0]} has another shape")
+    check_loaded_weights(name, info, lambda key: key in head & missing)
     if unexpected := sorted(key for key in info["unexpected_keys"] if re.search(r"layer\.\d+\.", key)):
-        raise ValueError(f"{problem}: {unexpected[0]} is unexpected")
+        raise ValueError(f"the weights of {name} do not match its config.json: {unexpected[0]} is unexpected")
     if missing and missing != head:
         raise ValueError(f"the masked LM head of {name} is incomplete: {min(missing)} is missing")
     return not missing

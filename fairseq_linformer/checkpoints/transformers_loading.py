@@ -1,7 +1,7 @@
 """Loads models of ``transformers``: safetensors only, never code from the model's folder."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,22 @@ def load_weights_from_transformers(auto_class: Any, name: str, **options: Any) -
     return load_from_transformers(auto_class, name, use_safetensors=True, **options)
 
 
-def mismatched_weights(info: dict[str, Any]) -> list[str]:
-    """Names of the weights with another shape, from ``output_loading_info``, in order."""
-    return sorted(str(key[0] if isinstance(key, tuple) else key) for key in info["mismatched_keys"])
+def check_loaded_weights(name: str, info: dict[str, Any], may_be_new: Callable[[str], bool]) -> None:
+    """Check that a model was loaded with all of its weights; ``transformers`` initializes the others at random.
+
+    Args:
+        info: what ``output_loading_info`` returns.
+        may_be_new: whether a weight may be initialized.
+
+    Raises:
+        ValueError: a weight that may not be new is missing or has another shape.
+    """
+    problems = dict.fromkeys(info["missing_keys"], "is missing")
+    for key in info["mismatched_keys"]:
+        problems[key[0] if isinstance(key, tuple) else key] = "has another shape"
+    for key, problem in sorted(problems.items()):
+        if not may_be_new(key):
+            raise ValueError(f"the weights of {name} do not match its config.json: {key} {problem}")
 
 
 def find_weights(folder: Path) -> list[Path]:

@@ -25,9 +25,9 @@ from scipy.stats import pearsonr
 
 from .. import huggingface  # noqa: F401  registers the Linformer with AutoModel
 from ..checkpoints.transformers_loading import (
+    check_loaded_weights,
     load_from_transformers,
     load_weights_from_transformers,
-    mismatched_weights,
 )
 from ..errors import silence_transformers
 from ..evaluation.encoded_rows import read_task_examples
@@ -245,11 +245,9 @@ def _load(task: Task, name: str) -> tuple[Any, Any]:
     model, info = load_weights_from_transformers(
         auto, name, ignore_mismatched_sizes=True, output_loading_info=True, **head
     )
-    mismatched = dict.fromkeys(mismatched_weights(info), "has another shape")
-    for key, problem in sorted({**dict.fromkeys(info["missing_keys"], "is missing"), **mismatched}.items()):
-        # The head is new, and masked language modeling trains no pooler.
-        if key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key:
-            raise ValueError(f"the weights of {name} do not match its config.json: {key} {problem}")
+    # The head is new, and masked language modeling trains no pooler.
+    encoder = f"{model.base_model_prefix}."
+    check_loaded_weights(name, info, lambda key: not key.startswith(encoder) or "pooler" in key)
     return tokenizer, model
 
 

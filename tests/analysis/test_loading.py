@@ -49,7 +49,7 @@ def test_incomplete_transformers_folder_is_rejected(bert, tmp_path):
         (tmp_path / name / "config.json").write_text(json.dumps({**original, **config}))
         return tmp_path / name
 
-    with pytest.raises(ValueError, match="16 parameters, such as encoder.layer.2.attention"):
+    with pytest.raises(ValueError, match=r"do not match its config.json: encoder.layer.2.attention.\S+ is missing"):
         load_model(str(copy("layers", num_hidden_layers=3)))
     for path in copy("words").iterdir():
         if path.name not in ("config.json", "model.safetensors"):
