@@ -135,7 +135,7 @@ class LinformerConfig:
         "learning rate of E and F relative to that of the other weights, above 0 and at most 1 "
         "(default: 16 / n, or 16 / window length for conv, but at most 1)",
     )
-    """See ``modules/rate.py``. Weight decay pulls E and F toward their start."""
+    """See ``modules/rate.py``. Weight decay pulls E and F toward their initialization."""
     freeze_projections: bool = setting(False, "do not train E and F")
     window_sizes: str | None = setting(
         None,
@@ -146,7 +146,7 @@ class LinformerConfig:
     """Bolya et al. 2023, "Token Merging"; see ``modules/projection.py``."""
     local_window: int = setting(
         0,
-        "w: each position also attends to the keys at most w positions away, in the same softmax; 0 is equation (7)",
+        "W: each position also attends to the keys at most W positions away, in the same softmax; 0 is equation (7)",
         at_least=0,
     )
     """See ``modules/local_window.py``."""

@@ -4,7 +4,7 @@
 #   scripts/encoder.sh [FOLDER]         # output folder (default: data/encoder of this repository)
 #
 # Downloads the encoder, converts it to a Linformer with a local window, distills it on text, finetunes it on a task, and
-# exports it with a model card: what survives of the encoder, the accuracy, and the encoder's license. Rerun the command
+# exports it with a model card: the explained variance, the accuracy, and the encoder's license. Rerun the command
 # to resume; delete the folder to start over.
 #
 #   ENCODER   encoder: name on the hub, or folder    (default: sentence-transformers/all-MiniLM-L6-v2)

@@ -72,7 +72,7 @@ def build_model_card(
         ("masked LM head", imported.get("lm_head")),
         ("distilled from", distilled.get("source")),
         ("tokens of distillation, at most", distilled.get("tokens_at_most")),
-        ("share of the Transformer's variance kept, last layer", _last_share(distilled)),
+        ("explained variance of the Transformer's last layer", _last_share(distilled)),
         *_score_rows(details.get("finetuned") or {}),
         ("fairseq", versions.get("fairseq")),
         ("fairseq-linformer", versions.get("fairseq_linformer")),

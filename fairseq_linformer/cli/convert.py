@@ -171,7 +171,7 @@ def add_model_options(parser: Any, required: bool, seed_use: str = "random initi
         "--projection-init",
         choices=PROJECTION_INITS["linear"],
         help="initialization of E and F (default: graded if linear, so that inputs of up to k / 2 tokens keep their "
-        "features; otherwise as in a new model)",
+        "features; average for conv)",
     )
     parser.add_argument(
         "--max-positions", type=int, metavar="N", help="n, the longest input in tokens (default: the encoder's)"
@@ -185,7 +185,8 @@ def add_model_options(parser: Any, required: bool, seed_use: str = "random initi
     parser.add_argument(
         "--window-sizes",
         choices=("counted", "ignored"),
-        help="weight of a window in attention: its number of tokens, or 1 if ignored (default: as in a new model)",
+        help="weight of a window in attention: its number of tokens, or 1 if ignored (default: counted if rows of E "
+        "and F correspond to windows)",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help=f"seed of {seed_use}")
 

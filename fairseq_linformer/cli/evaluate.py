@@ -59,7 +59,7 @@ def add_parser(commands) -> None:
         "--max-tokens",
         type=int,
         metavar="T",
-        help="maximum tokens per batch; results do not depend on it (default: 8192, for perplexity 4096)",
+        help="maximum tokens per batch; only results of int8 graphs depend on it (default: 8192, for perplexity 4096)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the scores to this file")
     rows = parser.add_argument_group("tasks and files")
@@ -84,7 +84,10 @@ def add_parser(commands) -> None:
         "--predictions", metavar="FILE", help="write predictions to this .tsv or .jsonl file, or - for standard output"
     )
     rows.add_argument(
-        "--batch-size", type=int, metavar="B", help="maximum rows per batch; results do not depend on it (default: 256)"
+        "--batch-size",
+        type=int,
+        metavar="B",
+        help="maximum rows per batch; only results of int8 graphs depend on it (default: 256)",
     )
     rows.add_argument("--head", metavar="NAME", help="classification head (default: the only one)")
     next_to = "next to CHECKPOINT"
@@ -102,7 +105,7 @@ def add_parser(commands) -> None:
         "--stride",
         type=int,
         metavar="S",
-        help="score inputs longer than n in windows of n tokens, S tokens apart, and average their logits (default: "
+        help="score inputs longer than n in spans of n tokens, S tokens apart, and average their logits (default: "
         "truncate)",
     )
     perplexity = parser.add_argument_group("perplexity")

@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
         "--text",
         required=True,
         metavar="DATA-BIN",
-        help="folder that `prepare pretraining` wrote, such as data/own/shard0, with the tokenizer of the source",
+        help="folder that `prepare pretraining` wrote, such as data/own/shard0, with the Transformer's tokenizer",
     )
     add_minutes(parser, "then checkpoint and exit")
     parser.add_argument(
@@ -69,7 +69,7 @@ def _linearize(options: argparse.Namespace) -> str:
     report = linearize(Linearization(options.source, options.text, model, **values), options.out, until)
     if report is None:
         return f"{options.out}: stopped at the time limit; rerun to resume"
-    lines = [f"{options.out / 'model.pt'}: share of the teacher's feature variance that survives (R^2), by layer"]
+    lines = [f"{options.out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
     for name in ("before", "after"):
         shares = report[f"variance_{name}"]
         lines.append(f"  {name} training: " + ", ".join(f"{share:.3f}" for share in shares))

@@ -14,7 +14,7 @@ def add_parser(commands) -> None:
         "print the folder of the plugin, configurations or scripts",
         """path plugin
         path configs""",
-        description="Fairseq's own commands take them as --user-dir and --config-dir.",
+        description="The commands of fairseq take them as --user-dir and --config-dir.",
     )
     parser.add_argument("folder", choices=FOLDERS, help="plugin for --user-dir, configs for --config-dir, or scripts")
     parser.set_defaults(run=_print_path)

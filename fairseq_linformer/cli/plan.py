@@ -54,7 +54,8 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="build every run next to CONFIG and check the formulas; exit with status 1 on a mismatch",
+        help="check that every run next to CONFIG matches its name, its base configuration and the formulas, and fits "
+        "on the GPU; exit with status 1 if not",
     )
     parser.add_argument(
         "--kernels",

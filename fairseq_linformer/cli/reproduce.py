@@ -44,7 +44,7 @@ def add_parser(commands) -> None:
         "--tasks",
         metavar="FOLDER",
         help="for table-2, encoder-tasks and int8: folder of the prepared tasks sst-2, imdb, qnli and qqp, and of "
-        "sst-2-n256 etc. for models of another n",
+        "imdb-n256 and so on, if they exist, for models of another n",
     )
     parser.add_argument(
         "--dry-run",

@@ -1,4 +1,4 @@
-"""Losses between a student and its teacher, and the share of the teacher's features that survives.
+"""Losses between a student and its teacher, and the explained variance of the teacher's features.
 
 B sentences, n positions, d width, V classes or size of the dictionary, L layers
 """
@@ -34,8 +34,8 @@ def logits_loss(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> T
     return F.kl_div(log_q, log_p, reduction="batchmean", log_target=True) * temperature**2
 
 
-class SurvivingVariance:
-    """Share of the variance of the teacher's features that a student keeps (R^2), by layer: 1 - residual / variance.
+class ExplainedVariance:
+    """Share of the variance of the teacher's features that a student explains (R^2), by layer: 1 - residual / variance.
 
     1 means equal features, and 0 those of a student that always outputs their mean; it may be negative. Sums are in
     double precision.

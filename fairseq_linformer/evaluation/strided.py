@@ -1,7 +1,7 @@
-"""Documents longer than n: scored in windows of n tokens, whose logits are averaged.
+"""Documents longer than n: scored in spans of n tokens, whose logits are averaged.
 
-Window i begins i * stride tokens after the first, and the last window ends with the document, so that each has n
-tokens. With a stride of (n - 2) / 2 every token but those at both ends is in two windows.
+Span i begins i * stride tokens after the first, and the last span ends with the document, so that each has n
+tokens. With a stride of (n - 2) / 2 every token but those at both ends is in two spans.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from .classifier import Encoding
 
 NUM_SPECIAL = 2
-"""<s> and </s> of each window."""
+"""<s> and </s> of each span."""
 
 
 class StridedClassifier:
@@ -23,8 +23,8 @@ class StridedClassifier:
     Args:
         classifier: a ``FairseqClassifier``, ``TransformersClassifier`` or ``OnnxClassifier``, whose other
             attributes this one has.
-        stride: tokens between the starts of windows.
-        max_tokens: maximum number of tokens of the windows in a batch.
+        stride: tokens between the starts of spans.
+        max_tokens: maximum number of tokens of the spans in a batch.
 
     Raises:
         ValueError: the stride is not between 1 and n - 2.
@@ -35,7 +35,7 @@ class StridedClassifier:
         if not 1 <= stride <= longest:
             raise ValueError(f"--stride must be between 1 and n - {NUM_SPECIAL} ({longest}), got {stride}")
         self.classifier, self.stride = classifier, stride
-        self._max_windows = max(1, max_tokens // classifier.max_positions)
+        self._max_spans = max(1, max_tokens // classifier.max_positions)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.classifier, name)
@@ -47,17 +47,17 @@ class StridedClassifier:
         return self.classifier.encode(texts, truncated=False)
 
     def logits(self, batch: Sequence[Encoding]) -> Tensor:
-        """(B, C) in float32, on the CPU: for each document the mean over its windows."""
-        windows = ((i, window) for i, row in enumerate(batch) for window in self.split(row))
+        """(B, C) in float32, on the CPU: for each document the mean over its spans."""
+        spans = ((i, span) for i, row in enumerate(batch) for span in self.split(row))
         sums: Any = [0.0] * len(batch)
         counts = [0] * len(batch)
-        while part := list(islice(windows, self._max_windows)):
-            for (i, _), logits in zip(part, self.classifier.logits([window for _, window in part])):
+        while part := list(islice(spans, self._max_spans)):
+            for (i, _), logits in zip(part, self.classifier.logits([span for _, span in part])):
                 sums[i], counts[i] = sums[i] + logits, counts[i] + 1
         return torch.stack([total / count for total, count in zip(sums, counts)])
 
     def split(self, row: Encoding) -> list[Encoding]:
-        """The windows of a document, each between the document's first and last token, <s> and </s>."""
+        """The spans of a document, each between the document's first and last token, <s> and </s>."""
         width = self.classifier.max_positions - NUM_SPECIAL
         last = len(row["input_ids"]) - NUM_SPECIAL - width
         starts = [0] if last <= 0 else [*range(0, last, self.stride), last]

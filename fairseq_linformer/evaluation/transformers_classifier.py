@@ -68,7 +68,7 @@ class TransformersClassifier:
         if truncated:
             batch = self._tokenizer(*columns, truncation="longest_first", max_length=self.max_positions)
         elif (num_special := self._tokenizer.num_special_tokens_to_add()) != 2:
-            raise ValueError(f"the tokenizer of {self.path} must add 2 tokens to score windows, got {num_special}")
+            raise ValueError(f"the tokenizer of {self.path} must add 2 tokens to score spans, got {num_special}")
         else:
             batch = self._tokenizer(*columns, truncation=False, verbose=False)
         return [{key: batch[key][i] for key in batch} for i in range(len(texts))]

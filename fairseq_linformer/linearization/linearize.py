@@ -4,8 +4,8 @@ OUT/teacher/       the teacher as a fairseq checkpoint, if the source is a model
 OUT/start.pt       the Linformer before training
 OUT/run/           the run folder of the distillation, as in launching/run_folder.py
 OUT/origin.json    source, teacher, text and options; only the same ones resume
-OUT/before.json    the share that survives before training
-OUT/report.json    share of the teacher's variance that survives, by layer, before and after
+OUT/before.json    the explained variance before training
+OUT/report.json    explained variance of the teacher's features, by layer, before and after
 OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
 
@@ -42,7 +42,7 @@ from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.recorded_files import MAX_HASHED_BYTES
 from ..models.shapes import head_names, max_positions, upgrade_names
 from ..resources import CONFIGS
-from .survival import measure_survival
+from .explained_variance import explained_variance
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
 START, TEACHER, ORIGIN, LOG = "start.pt", "teacher", "origin.json", "distillation.txt"
@@ -74,8 +74,8 @@ class Linearization:
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
         amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
-        measure_at: updates after which the share is measured too, ascending multiples of the first; a checkpoint is
-            kept at each multiple and at the end of each epoch.
+        measure_at: updates after which the explained variance is measured too, ascending multiples of the first; a
+            checkpoint is kept at each multiple and at the end of each epoch.
 
     Raises:
         ValueError: a value is out of range.
@@ -157,8 +157,8 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         "options": _stored_options(options),
         "tokens_at_most": options.max_update * options.batch_size * n,
         "variance_before": before,
-        **({"variance_at": {str(u): measure_survival(teacher, at[u], options.text, n) for u in at}} if at else {}),
-        "variance_after": measure_survival(teacher, student, options.text, n) if options.max_update else before,
+        **({"variance_at": {str(u): explained_variance(teacher, at[u], options.text, n) for u in at}} if at else {}),
+        "variance_after": explained_variance(teacher, student, options.text, n) if options.max_update else before,
     }
     _write_model(out, student, teacher, report)
     write_lines(out / REPORT, [json.dumps(report, indent=1)])
@@ -166,11 +166,11 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
 
 
 def _measure_before(options: Linearization, out: Path, teacher: Path, n: int) -> list[float]:
-    """The share that survives before training, measured once per validation split."""
+    """The explained variance before training, measured once per validation split."""
     inputs = {"valid": _hash_valid(options), "n": n}
     stored = _read(out / BEFORE) if (out / BEFORE).is_file() else {}
     if any(stored.get(key) != value for key, value in inputs.items()):
-        stored = {**inputs, "shares": measure_survival(teacher, out / START, options.text, n)}
+        stored = {**inputs, "shares": explained_variance(teacher, out / START, options.text, n)}
         write_lines(out / BEFORE, [json.dumps(stored)])
     before: list[float] = stored["shares"]
     return before
@@ -181,7 +181,7 @@ def _is_finished(out: Path) -> bool:
 
 
 def _check_valid(options: Linearization, out: Path) -> None:
-    """Raise ValueError if the share before training was measured on another validation split."""
+    """Raise ValueError if the explained variance before training was measured on another validation split."""
     path = Path(options.text) / "valid.bin"
     stored = _read(out / BEFORE) if (out / BEFORE).is_file() else {}
     if path.is_file() and stored and stored.get("valid") != sha256(path):

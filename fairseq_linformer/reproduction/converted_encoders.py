@@ -1,7 +1,7 @@
 """Encoders converted to Linformers without training, and what they keep; the base of experiments.
 
-The share of variance is that of ``linearization/survival.py``, on held-out text. Nothing is random but the order of the
-text, so there are no seeds.
+The share of variance is that of ``linearization/explained_variance.py``, on held-out text. Nothing is random but the
+order of the text, so there are no seeds.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ import torch
 from ..checkpoints.files import write_checkpoint
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.roberta import from_roberta
-from ..linearization.survival import measure_survival
+from ..linearization.explained_variance import explained_variance
 from .encoder_models import EncoderModel, check_encoder
 from .experiment import check_same_plan
 from .inputs import Inputs
@@ -79,7 +79,7 @@ class ConvertedEncoders(UntrainedExperiment):
                 student = folder / f"{number}.pt"
                 write_checkpoint(from_roberta(checkpoint, **each.model.options), student)
                 for n in each.lengths:
-                    shares = measure_survival(folder / MODEL, student, shard, n, self.tokens(scale))
+                    shares = explained_variance(folder / MODEL, student, shard, n, self.tokens(scale))
                     at: dict[str, Any] = {"model": each.label, "n": n, "k": each.model.k}
                     measurements += [
                         Measurement(metric=METRIC, value=significant(share), unit=UNIT, layer=layer, **at)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_linformer.distillation.losses import SurvivingVariance, hidden_loss, logits_loss
+from fairseq_linformer.distillation.losses import ExplainedVariance, hidden_loss, logits_loss
 
 
 def random_states(layers, sentences, n, width, generator):
@@ -48,7 +48,7 @@ def test_logits_loss(temperature):
 
 def test_surviving_variance():
     generator = torch.Generator().manual_seed(0)
-    measured = SurvivingVariance(3, 4)
+    measured = ExplainedVariance(3, 4)
     rows = []
     for sentences in (2, 5):
         theirs = random_states(3, sentences, 6, 4, generator)
@@ -71,6 +71,6 @@ def test_surviving_variance():
 def test_student_that_outputs_the_mean_keeps_nothing():
     theirs = [torch.randn(4, 5, 3, generator=torch.Generator().manual_seed(0))]
     real = torch.ones(4, 5, dtype=torch.bool)
-    measured = SurvivingVariance(1, 3)
+    measured = ExplainedVariance(1, 3)
     measured.add([theirs[0].mean((0, 1)).expand(4, 5, 3)], theirs, real)
     assert measured.shares() == pytest.approx([0], abs=1e-6)

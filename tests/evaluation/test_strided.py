@@ -1,4 +1,4 @@
-"""Documents longer than n are scored in windows of n tokens."""
+"""Documents longer than n are scored in spans of n tokens."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ class MeanModel:
 
 
 @pytest.mark.parametrize(
-    "tokens, windows",
+    "tokens, spans",
     [
         (range(5, 6), [[5]]),
         (range(5, 9), [[5, 6, 7, 8]]),
@@ -34,12 +34,12 @@ class MeanModel:
         (range(5, 13), [[5, 6, 7, 8], [8, 9, 10, 11], [9, 10, 11, 12]]),
     ],
 )
-def test_windows_cover_the_document(tokens, windows):
+def test_spans_cover_the_document(tokens, spans):
     strided = StridedClassifier(MeanModel(), 3, 12)
     row = {"input_ids": [0, *tokens, 2], "attention_mask": [1] * (len(tokens) + 2)}
     split = strided.split(row)
-    assert [window["input_ids"] for window in split] == [[0, *window, 2] for window in windows]
-    assert [window["attention_mask"] for window in split] == [[1] * (len(window) + 2) for window in windows]
+    assert [span["input_ids"] for span in split] == [[0, *span, 2] for span in spans]
+    assert [span["attention_mask"] for span in split] == [[1] * (len(span) + 2) for span in spans]
 
 
 def test_logits_are_means_in_batches_of_bounded_size():
@@ -64,7 +64,7 @@ def test_pairs_are_rejected():
 
 
 def test_command(classifier, pieces, tmp_path, capsys):
-    """Short rows are unaffected; a long one differs from its truncated beginning, and is the mean of its windows."""
+    """Short rows are unaffected; a long one differs from its truncated beginning, and is the mean of its spans."""
     checkpoint, rows = classifier / "checkpoint_last.pt", tmp_path / "rows.txt"
     texts = ["the cat", "a dog ran to the mat " * 6]
     rows.write_text("".join(text + "\n" for text in texts))
@@ -79,9 +79,9 @@ def test_command(classifier, pieces, tmp_path, capsys):
     model.use_tokenizer()
     strided = StridedClassifier(model, 7, 64)
     (row,) = strided.encode([(texts[1].strip(),)])
-    windows = [model.logits([window])[0] for window in strided.split(row)]
-    assert len(windows) > 2
-    torch.testing.assert_close(strided.logits([row])[0], sum(windows) / len(windows))
+    spans = [model.logits([span])[0] for span in strided.split(row)]
+    assert len(spans) > 2
+    torch.testing.assert_close(strided.logits([row])[0], sum(spans) / len(spans))
     for more, named in (
         (["--truncation", "head"], "--truncation cannot be used"),
         (["--stride", "99"], "--stride must be"),

@@ -57,5 +57,9 @@ def test_from_an_encoder_to_an_export(tmp_path):
     assert classify("a new tide")[0]["label"] in ("negative", "positive")
     card = (out / "export-sst-2" / "README.md").read_text()
     assert card.startswith("---\n") and "license: apache-2.0" in card and "@article{wang2020linformer" in card
-    for row in ("imported from | tiny-bert", "share of the Transformer's variance kept", "sst-2 valid, accuracy | "):
+    for row in (
+        "imported from | tiny-bert",
+        "explained variance of the Transformer's last layer",
+        "sst-2 valid, accuracy | ",
+    ):
         assert row in card

@@ -14,7 +14,7 @@ from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.files import sha256
 from fairseq_linformer.linearization import linearize as linearization
-from fairseq_linformer.linearization.survival import measure_survival
+from fairseq_linformer.linearization.explained_variance import explained_variance
 
 from ..checkpoints.encoders import save_encoder
 from ..forked_worker import quick_workers  # noqa: F401
@@ -63,7 +63,7 @@ def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
     assert report["teacher_sha256"] == sha256(teacher)
     model = read_checkpoint(out / "model.pt")
     assert model["provenance"]["imported"]["lm_head"] == "new, untrained" and "last_optimizer_state" not in model
-    assert measure_survival(teacher, out / "model.pt", text, 16) == pytest.approx(after)
+    assert explained_variance(teacher, out / "model.pt", text, 16) == pytest.approx(after)
     build_model(open_checkpoint(out / "model.pt"))
     modified = (out / "model.pt").stat().st_mtime_ns
     run(encoder, out, text, *options)  # a finished one is only reported
@@ -90,7 +90,7 @@ def test_conversion_only(encoder, text, tmp_path):
     convert(encoder, tmp_path / "a", text)
     report = json.loads((tmp_path / "a" / "report.json").read_text())
     start, teacher = (tmp_path / "a" / name for name in ("start.pt", "teacher/model.pt"))
-    assert report["variance_after"] == pytest.approx(measure_survival(teacher, start, text, 16))
+    assert report["variance_after"] == pytest.approx(explained_variance(teacher, start, text, 16))
     assert (report["options"]["projection_init"], report["options"]["short_seq_prob"]) == ("graded", 0.5)
     assert not (tmp_path / "a" / "run").exists() and (tmp_path / "a" / "tokenizer.json").exists()
     convert(encoder, tmp_path / "b", text, "--projected-dim", 16)  # k = n
@@ -119,7 +119,7 @@ def test_length_of_blocks(encoder, text, tmp_path):
     out = tmp_path / "out"
     convert(encoder, out, text, "--tokens-per-sample", 8)
     report = json.loads((out / "report.json").read_text())
-    expected = {n: measure_survival(out / "teacher" / "model.pt", out / "start.pt", text, n) for n in (8, 16)}
+    expected = {n: explained_variance(out / "teacher" / "model.pt", out / "start.pt", text, n) for n in (8, 16)}
     assert report["variance_before"] == pytest.approx(expected[8]) != pytest.approx(expected[16])
     assert get_cfg_section(read_checkpoint(out / "model.pt"), "model")["max_positions"] == 16
 
@@ -137,7 +137,7 @@ def test_share_is_measured_during_training(encoder, text, tmp_path):
             saved[read_checkpoint(path)["optimizer_history"][-1]["num_updates"]] = path
     assert {1, 2, 3, 4, 5} <= saved.keys() and "checkpoint1.pt" in {saved[update].name for update in range(1, 6)}
     teacher = out / "teacher" / "model.pt"
-    expected = {str(update): measure_survival(teacher, saved[update], text, 8) for update in range(1, 6)}
+    expected = {str(update): explained_variance(teacher, saved[update], text, 8) for update in range(1, 6)}
     assert report["variance_at"] == {update: pytest.approx(shares) for update, shares in expected.items()}
     assert len({shares[0] for shares in expected.values()}) == 5
     with pytest.raises(ValueError, match="checkpoints has no checkpoint after update 9; delete .*/run to train again"):
@@ -151,11 +151,11 @@ def test_share_is_measured_during_training(encoder, text, tmp_path):
 def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
     from_transformers(str(encoder), tmp_path / "t", arch="roberta", max_positions=16)
     path = tmp_path / "t" / "model.pt"
-    assert measure_survival(path, path, text, 16) == [1, 1]
+    assert explained_variance(path, path, text, 16) == [1, 1]
     with pytest.raises(ValueError, match="between 2 and the student's 16, got 17"):
-        measure_survival(path, path, text, 17)
+        explained_variance(path, path, text, 17)
     with pytest.raises(ValueError, match="has no test.idx"):
-        measure_survival(path, path, text, 16, split="test")
+        explained_variance(path, path, text, 16, split="test")
 
 
 def test_a_missing_gpu_is_rejected(encoder, text, tmp_path):
@@ -220,7 +220,7 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
         convert(source, out, text)
     before = json.loads((out / "before.json").read_text())["shares"]
     with monkeypatch.context() as patch:  # what was measured before is not measured again
-        patch.setattr(linearization, "measure_survival", None)
+        patch.setattr(linearization, "explained_variance", None)
         convert(encoder, out, text)
     assert json.loads((out / "report.json").read_text())["variance_before"] == before
     (out / "before.json").write_text(json.dumps({"valid": "another", "n": 16, "shares": [0.5]}))
@@ -286,7 +286,7 @@ def test_a_student_of_another_shape_is_rejected(encoder, text, tmp_path):
     checkpoint["cfg"]["model"] = {**get_cfg_section(checkpoint, "model"), "encoder_layers": 1}
     write_checkpoint(checkpoint, tmp_path / "t" / "small.pt")
     with pytest.raises(ValueError, match="small.pt must have the teacher's 2 layers of 16, got 1 of 16"):
-        measure_survival(teacher, tmp_path / "t" / "small.pt", text, 16)
+        explained_variance(teacher, tmp_path / "t" / "small.pt", text, 16)
 
 
 def test_a_fairseq_checkpoint_is_its_own_teacher(encoder, text, tmp_path):

@@ -129,7 +129,7 @@ def experiment(name: str, title: str, where: str, limit: float, length: Callable
     claim = Claim(
         name,
         where,
-        f"Converted without training, k = n / 4 with {WIDEST} exact neighbors per side is near the Transformer.",
+        f"Converted without training, k = n / 4 with a local window of {WIDEST} is near the Transformer.",
         f"Holds if the converted model with k = n / 4 and W = {WIDEST} has at most {limit:g} times the perplexity "
         "of the RoBERTa it is made of; does not hold if it has more. Not enough evidence if the 95 % interval of the "
         "ratio over seeds contains the limit, with fewer than 3 seeds, if RoBERTa is less than 2 bits below a model "

@@ -4,9 +4,9 @@ Usage:
 
     fairseq-linformer reproduce distillation --scale encoder --encoder NAME --data TEXT
 
-TEXT is written by ``prepare pretraining`` with the encoder's tokenizer. A record per model, with the share of variance
-of ``linearization/survival.py`` along a single run, whose learning rate decays to zero at its end. Start the command
-once per core.
+TEXT is written by ``prepare pretraining`` with the encoder's tokenizer. A record per model, with the explained
+variance of ``linearization/explained_variance.py`` along a single run, whose learning rate decays to zero at its end.
+Start the command once per core.
 """
 
 from collections.abc import Iterable, Sequence
@@ -155,19 +155,19 @@ CLAIMS = tuple(
     for part, statement, condition, checks in (
         (
             "tokens",
-            "The more tokens of distillation, the more a Linformer keeps of its encoder.",
+            "The more tokens of distillation, the more variance of its Transformer a Linformer explains.",
             "Holds if the share of each model rises from 0 to 1, 2 and 4 million tokens; otherwise does not hold.",
             more_is_better,
         ),
         (
             "quarter",
-            "After 4 million tokens k = n / 4 with 4 exact neighbors per side keeps nearly all of the encoder.",
+            "After 4 million tokens k = n / 4 with a local window of 4 explains nearly all of the variance.",
             f"Holds if it keeps at least {KEEPS:g} at n = 128 and at n = 512; otherwise does not hold.",
             quarter_keeps,
         ),
         (
             "projections",
-            "Next to exact neighbors, E and F keep more than one average of the text, also after distillation.",
+            "Next to a local window, E and F explain more than one average of the text, also after distillation.",
             "Holds if at n = 128 each k with W = 4 keeps more than k = 1 with that window; otherwise does not hold.",
             projections_help,
         ),

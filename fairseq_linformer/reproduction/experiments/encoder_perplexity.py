@@ -136,7 +136,7 @@ CLAIMS = tuple(
         (
             "window",
             "this project: convert from-transformers --local-window",
-            "Converted from an encoder, k = n / 4 with 16 exact neighbors per side is nearly on par with it.",
+            "Converted from an encoder, k = n / 4 with a local window of 16 is nearly on par with it.",
             f"Holds if k = {_N // 4} with W = 16 has at most {NEARLY:g} times the perplexity of the Transformer after "
             "as many updates; does not hold if it has more.",
             partial(_is_near, windowed=True),
@@ -144,7 +144,7 @@ CLAIMS = tuple(
         (
             "projections",
             "this project: convert from-transformers --local-window",
-            "Converted from an encoder, next to exact neighbors, E and F lower the perplexity.",
+            "Converted from an encoder, next to a local window, E and F lower the perplexity.",
             f"Holds if k = {_N // 4} with W = 16 has at most the perplexity of k = 1 with that window; does not hold "
             "if it has more.",
             _projections_help,

@@ -75,7 +75,7 @@ class EncoderSpectrum(UntrainedExperiment):
         Claim(
             f"{NAME}-layers",
             "Figure 1 (right), section 3; n = 512",
-            "The singular values of higher layers are more skewed than those of lower ones.",
+            "In pretrained encoders, the singular values of higher layers are more skewed than those of lower ones.",
             "Holds if the first quarter of the singular values has a larger share of their sum in the upper half of "
             "the layers than in the lower half, means over layers and heads, for each encoder and text; does not hold "
             f"if it has not for one; not enough evidence with fewer than {MIN_LAYERS} layers. The rule of Figure 1. "

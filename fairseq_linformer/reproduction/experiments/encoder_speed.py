@@ -61,7 +61,7 @@ CLAIMS = (
     Claim(
         NAME,
         "this project: convert from-transformers",
-        "A converted Linformer is faster on long inputs than its encoder in transformers.",
+        "A converted Linformer is faster on long inputs than its Transformer in transformers.",
         f"Time of transformers over that of the model, in each interleaved round: holds if k = 128 is faster in every "
         f"round from n = {FASTER_FROM[LINFORMER]} on, and with W = 16 from n = {FASTER_FROM[WINDOWED]:,} on; otherwise "
         "does not hold. (Written before the first measurement.)",
@@ -170,8 +170,8 @@ def _table(record: Record) -> Table:
         rows.append([f"{n:,}", *cells])
     encoder = record.configuration["encoder"]["name"]
     caption = (
-        f"{record.identifier}: {encoder}, sentences of n tokens per second, one thread; in parentheses how many times "
-        "as fast as in transformers, lowest to highest of the rounds"
+        f"{record.identifier}: {encoder}, sentences per second, n tokens each, one thread; in parentheses how many "
+        "times as fast as in transformers, lowest to highest of the rounds"
     )
     return Table(["n", *MODELS], rows, caption)
 

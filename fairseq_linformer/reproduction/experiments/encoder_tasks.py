@@ -186,21 +186,21 @@ def _claim(identifier: str, statement: str, rule: str, checks_of: Callable[[Accu
 CLAIMS = (
     _claim(
         "half",
-        "Distilled, a Linformer of k = n / 2 is as accurate as its encoder.",
+        "Distilled, a Linformer of k = n / 2 is as accurate as its Transformer.",
         f"Holds if with each sharing it keeps at least {HALF_KEEPS:.0%} of the encoder's accuracy; otherwise does not "
         "hold.",
         half_keeps,
     ),
     _claim(
         "quarter",
-        "Distilled, a Linformer of k = n / 4 is almost as accurate as its encoder.",
+        "Distilled, a Linformer of k = n / 4 is almost as accurate as its Transformer.",
         f"Holds if with each sharing it keeps at least {QUARTER_KEEPS:.0%} of the encoder's accuracy; otherwise does "
         "not hold.",
         quarter_keeps,
     ),
     _claim(
         "window",
-        "Distilled, a Linformer of k = n / 4 with a local window is as accurate as its encoder.",
+        "Distilled, a Linformer of k = n / 4 with a local window is as accurate as its Transformer.",
         f"Holds if with W = {WINDOW} it keeps at least {WINDOW_KEEPS:.0%} of the encoder's accuracy, and reaches "
         f"{SST_2:g} % on SST-2; otherwise does not hold.",
         window_keeps,

@@ -103,7 +103,7 @@ def panel_by_k(letter: str, n: int, k: int, models: Callable[[Scale], Models], k
         Claim(
             name,
             where,
-            "A larger k has a lower validation perplexity.",
+            "A larger k lowers the validation perplexity.",
             f"Holds if each k, up to k = n, has at most the perplexity of the next smaller k; does not hold if one has "
             f"more. {CONVERGED} {KNOWN}",
             authors_rule(name, larger_k_is_lower),

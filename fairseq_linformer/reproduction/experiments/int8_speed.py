@@ -137,7 +137,7 @@ def _table(record: Record) -> Table:
                 )
             rows.append([name, *cells])
     caption = (
-        f"{record.identifier}: documents of n tokens per second, k = {sizes['k']}, {sizes['threads']} threads; in "
+        f"{record.identifier}: documents per second, n tokens each, k = {sizes['k']}, {sizes['threads']} threads; in "
         "parentheses how many times as fast int8 is, median, lowest and highest of the rounds"
     )
     return Table(["model", *(f"n = {n}" for n in sizes["lengths"])], rows, caption)

@@ -125,7 +125,7 @@ def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]
         Claim(
             f"{name}-par",
             where,
-            f"At equal updates, k = n / 4 with {WIDEST} exact neighbors per side is near the Transformer.",
+            f"At equal updates, k = n / 4 with a local window of {WIDEST} is near the Transformer.",
             f"Holds if k = n / 4 with W = {WIDEST} has at most {MAX_RATIO:g} times the perplexity of RoBERTa after as "
             f"many updates; does not hold if it has more. {EQUAL_UPDATES} (Written before the first measurement.)",
             comparison(name, quarter_is_near(MAX_RATIO)),
@@ -133,7 +133,7 @@ def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]
         Claim(
             f"{name}-projections",
             where,
-            "At equal updates, next to exact neighbors, E and F still lower the perplexity.",
+            "At equal updates, next to a local window, E and F still lower the perplexity.",
             f"Holds if k = n / 8, n / 4 and n / 2 with W = {WIDEST} have at most the perplexity of k = 1 with the "
             f"same window; does not hold if one has more. {EQUAL_UPDATES} (Written before the first measurement.)",
             comparison(name, projections_help),

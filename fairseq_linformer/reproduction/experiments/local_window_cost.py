@@ -91,7 +91,7 @@ def _checks(record: Record) -> list[Check]:
 CLAIM = Claim(
     "local-window-cost",
     "this project: --local-window",
-    f"{EVALUATED} exact neighbors per side cost little time and memory, and keep them linear in n.",
+    f"A local window of {EVALUATED} adds little time and memory, and keeps both linear in n.",
     f"Holds if, with W = {EVALUATED}, the median over interleaved rounds of a base model's training step is at most "
     f"{MAX_STEP} times that of W = 0 at n = 512, its peak bytes at most {MAX_BYTES} times, and the time per token of "
     f"inference at n = 16,384 at most {MAX_PER_TOKEN} times that at n = 512; does not hold if one is more. (Written "

@@ -84,7 +84,7 @@ _FIRST = "Holds if in every cell of the paper that was measured its largest batc
 MEMORY = Claim(
     "table-3-memory",
     "Table 3 (right), section 5.3",
-    "The Linformer takes larger batches than the Transformer, the more so the longer n and the smaller k.",
+    "The Linformer fits larger batches than the Transformer; the gain grows with n, and with a smaller k.",
     "The largest batches for 16 GiB, counted at base size in fp16 (assumed), with materialized attention weights in "
     "both models and nothing in chunks. Holds if the Linformer's is larger in every cell of the paper in which a "
     "sentence of the Transformer fits; and if it is the more so, for each k from the shortest n to the longest, and "

@@ -76,7 +76,7 @@ CLAIMS = (
     Claim(
         "survival-window",
         "this project: convert from-transformers --local-window",
-        "Without training, exact neighbors keep more of a pretrained encoder than staggered windows alone.",
+        "Without training, a local window keeps more of a pretrained encoder than staggered windows alone.",
         "Share of the variance of the last layer's features on held-out text: holds if at every n and k (n / 8, n / 4, "
         "n / 2) that of W = 4 is above that of W = 0; otherwise does not hold.",
         rule(NAME, f"{NAME}-*", window_checks),
@@ -84,7 +84,7 @@ CLAIMS = (
     Claim(
         "survival-near",
         "this project: convert from-transformers --local-window",
-        "Without training, staggered k = n / 4 with 16 exact neighbors per side keeps most of a pretrained encoder.",
+        "Without training, staggered k = n / 4 with a local window of 16 keeps most of a pretrained encoder.",
         f"As survival-window: holds if at every n the share of the last layer is at least {MIN_SHARE:g}; otherwise "
         "does not hold. Prototypes with 0.82 to 0.87 were known when the bound was set.",
         rule(NAME, f"{NAME}-*", near_checks),
@@ -92,7 +92,7 @@ CLAIMS = (
     Claim(
         "survival-projections",
         "this project: convert from-transformers --local-window",
-        "Next to exact neighbors, staggered E and F keep more of a pretrained encoder than one average of the text.",
+        "Next to a local window, staggered E and F keep more of a pretrained encoder than one average of the text.",
         "As survival-window: holds if at every n, for W = 4 and W = 16, the share of the last layer at k = n / 4 is "
         "above that of k = 1; otherwise does not hold.",
         rule(NAME, f"{NAME}-*", projection_checks),

@@ -53,7 +53,7 @@ Superseded = Mapping[str, Sequence[Record]]
 def earlier_verdicts(
     claim: Claim, records: Sequence[Record], scale: str, used: Iterable[str], superseded: Superseded
 ) -> Iterator[tuple[str, Record, Verdict | None]]:
-    """The verdict by today's rule on each superseded record, in place of the record that replaced it.
+    """The verdict by the current rule on each superseded record, in place of the record that replaced it.
 
     Args:
         used: identifiers of the records that the verdict uses.
@@ -89,7 +89,7 @@ def describe_earlier_verdict(name: str, earlier: Record, verdict: Verdict | None
         shown: how many numbers.
     """
     if verdict is None:
-        text = "today's rule cannot evaluate it"
+        text = "the current rule cannot evaluate it"
     else:
         text = "; ".join([f"**{verdict.outcome}**", *verdict.deciding[:shown]])
     return f"{name} ({earlier.date}; commit {describe_commit(earlier)}): {text}"

@@ -64,7 +64,7 @@ class ClaimVerdicts:
     Attributes:
         verdicts: the largest scale first; one "not measured" if there are no records.
         recorded_rules: how the rule read when the first run of a record began, where it reads differently today.
-        earlier_verdicts: today's rule on each superseded record, in a sentence.
+        earlier_verdicts: the current rule on each superseded record, in a sentence.
     """
 
     claim: Claim

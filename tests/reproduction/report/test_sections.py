@@ -245,7 +245,7 @@ def test_a_superseded_record_that_the_rule_cannot_evaluate(monkeypatch):
 
     monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], evaluate=fails_on_old),))
     found = superseded([timed({"a": 1.0})], first={"a": 9.0})
-    assert found.earlier_verdicts == ["figure-9-cpu.1 (2026-01-02; commit abc): today's rule cannot evaluate it"]
+    assert found.earlier_verdicts == ["figure-9-cpu.1 (2026-01-02; commit abc): the current rule cannot evaluate it"]
     assert found.outcome == "**holds** (cpu, n = 64; measured 2 times)"
 
 

@@ -1,4 +1,4 @@
-"""How much of a teacher's features a student keeps, on held-out text."""
+"""Explained variance of a teacher's features, on held-out text."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
 from ..distillation import Teacher
-from ..distillation.losses import SurvivingVariance
+from ..distillation.losses import ExplainedVariance
 from ..models.shapes import EMBEDDINGS, count_layers, max_positions
 from ..progress import Progress
 
 
-def measure_survival(teacher, student, data, n: int, tokens: int = 32768, split: str = "valid") -> list[float]:
-    """Share of the variance of the teacher's features that the student keeps, by layer.
+def explained_variance(teacher, student, data, n: int, tokens: int = 32768, split: str = "valid") -> list[float]:
+    """Share of the variance of the teacher's features that the student explains, by layer.
 
     Text is split into blocks of n tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode none``; nothing is
     masked. The blocks are in a random order, with seed 1. It runs on the CPU in single precision.
@@ -47,10 +47,10 @@ def measure_survival(teacher, student, data, n: int, tokens: int = 32768, split:
         raise ValueError(f"{data} has no {split}.idx; expected a folder that `prepare pretraining` wrote")
     task.load_dataset(split)
     model = build_model(checkpoint).eval()
-    measured = SurvivingVariance(teacher_model.layers, teacher_model.width)
+    measured = ExplainedVariance(teacher_model.layers, teacher_model.width)
     iterator = task.get_batch_iterator(task.dataset(split), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
     batches, num_tokens = iterator.next_epoch_itr(shuffle=False), 0
-    with Progress("surviving variance", tokens, "tokens") as progress, torch.no_grad():
+    with Progress("explained variance", tokens, "tokens") as progress, torch.no_grad():
         for sample in batches:
             inputs, target = sample["net_input"]["src_tokens"], sample["target"]
             pad = task.source_dictionary.pad()
