@@ -160,6 +160,15 @@ def finetuned():
     return lines
 
 
+def resized():
+    """Accuracies on IMDB in percent at n = 512 and at n = 1,024: medians of three seeds with their range."""
+    lines = ["| | n = 512 | n = 1,024 |", "|---|---|---|"]
+    for row, model in list(FINETUNED.items())[:2]:
+        records = [read(f"encoder-tasks-imdb-{model}{n}-encoder") for n in ("", "-n1024")]
+        lines.append(f"| {row} | {' | '.join(cell(record.find('accuracy', split='valid')) for record in records)} |")
+    return lines
+
+
 def cell(m):
     return f"{m.value:.3g}" + (f" [{m.interval[0]:.3g}, {m.interval[1]:.3g}]" if m.interval else "")
 
@@ -181,6 +190,7 @@ def tables():
         "local-window-cost": costs(),
         "encoder-perplexity": masked(),
         "encoder-tasks": finetuned(),
+        "encoder-tasks-resized": resized(),
         "distillation": distilled(),
     }
 

@@ -89,7 +89,8 @@ def accuracies(values, seeds=3):
                 configuration={
                     "n": 512,
                     "encoder": {"sha256": "1" * 64},
-                    "model": {"pretraining": {"sha256": member.model.name}},
+                    "model": {"max_positions": member.n, "pretraining": {"sha256": member.model.name}},
+                    "distilled": member.model.describe(),
                 },
                 seconds=1.0,
                 hardware={"cpu": "x"},
@@ -133,6 +134,14 @@ def test_rules(claim, model, task, holds, fails):
     records = [r for r in accuracies(lambda member: None) if f"-{model.name}-" not in r.identifier]
     assert rule.evaluate(records, "encoder").outcome == UNDECIDED
     assert rule.evaluate([], "encoder").outcome == UNMEASURED
+
+
+def test_rules_use_no_resized_models():
+    records = accuracies(lambda member: None)
+    resized = {f"{NAME}-{member.name}-encoder" for member in members(ENCODER) if member.is_resized}
+    for claim in CLAIMS:
+        used = set(claim.verdict(records, "encoder").records)
+        assert resized and used == {record.identifier for record in records} - resized
 
 
 @pytest.mark.parametrize("changed", ["encoder", "model"])
