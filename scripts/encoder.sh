@@ -22,6 +22,8 @@ encoder=${ENCODER:-sentence-transformers/all-MiniLM-L6-v2}
 text=${TEXT:-hub:Salesforce/wikitext,config=wikitext-103-raw-v1,rows=1000}
 source=${SOURCE:-hub}
 task=${TASK:-sst-2}
+updates=${UPDATES:-2000}
+positions=${MAX_POSITIONS:-512}
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [ -z "${VIRTUAL_ENV:-}" ] || ! [ -x "$VIRTUAL_ENV/bin/fairseq-linformer" ]; then
     "$root/scripts/setup.sh"
@@ -31,24 +33,30 @@ out=${1:-$root/data/encoder}
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 mkdir -p "$out"
 
-if [ -e "$out/encoder.txt" ] && [ "$(cat "$out/encoder.txt")" != "$encoder" ]; then
+if [ -e "$out/transformer" ] && [ "$(cat "$out/encoder.txt")" != "$encoder" ]; then
     echo "encoder.sh: ENCODER must be $(cat "$out/encoder.txt") in $out, got $encoder; use another folder" >&2
     exit 1
 fi
 echo "$encoder" > "$out/encoder.txt"
 # bf16 where the CPU has instructions for it.
-amp=() finetune_amp=()
+amp=() finetune_amp=() batch=(--batch-size 4)
 if python -c 'import sys; from fairseq_linformer.models.cpu_amp import has_bf16_instructions as has; sys.exit(not has())'; then
     amp=(--amp) finetune_amp=(common.amp=true)
 fi
 
+[ "$updates" != 0 ] || amp=() batch=()   # they would have no effect
+
 # Each command below writes its output completely or not at all.
 [ -e "$out/transformer" ] ||
     fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
-fairseq-linformer prepare pretraining "$out/text" --source "$text" --wordpiece "$out/transformer/tokenizer.json"
+tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
+[ -e "$out/transformer/tokenizer.json" ] || tokenizer=(--gpt2-bpe "$out/transformer")
+[ -e "$out/$task" ] ||
+    fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
+fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
-    --max-positions "${MAX_POSITIONS:-512}" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
-    --batch-size 4 --max-update "${UPDATES:-2000}" ${MINUTES:+--minutes "$MINUTES"} "${amp[@]}"
+    --max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
+    --max-update "$updates" ${MINUTES:+--minutes "$MINUTES"} "${batch[@]}" "${amp[@]}"
 [ -e "$out/linformer/report.json" ] || exit 0   # the time budget is spent
 fairseq-linformer finetune "$task" "$out/linformer/model.pt" --data "$out/$task" --source "$source" --runs "$out/runs" \
     --name "$task" --lr "${LR:-1e-4}" --max-epoch "${MAX_EPOCH:-1}" --device cpu dataset.num_workers=0 \

@@ -29,6 +29,8 @@ from .transformers_loading import (
 
 FAIRSEQ_EPSILON = 1e-5
 """Fixed epsilon of the layer norms of fairseq's RoBERTa."""
+MIN_EPSILON = 1e-15
+"""As in ``config.py``."""
 _LM_HEAD = "encoder.lm_head."
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
 """Activation in ``transformers`` -> in fairseq."""
@@ -77,6 +79,7 @@ _BERT_SETTINGS = {
     "activation_fn": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_eps": "layer_norm_eps",
 }
 _FAMILIES = {
     "bert": _Family(
@@ -183,16 +186,16 @@ def read_encoder(name: str) -> Encoder:
     if tied:
         state[OUTPUT_EMBEDDINGS] = state[EMBEDDINGS]
     options = {
+        "layer_norm_eps": BERT_EPSILON,  # DistilBERT's is fixed
         **{option: getattr(config, attribute) for option, attribute in family.settings.items()},
         "encoder_layers": config.num_hidden_layers,
         "encoder_embed_dim": config.hidden_size,
         "encoder_attention_heads": config.num_attention_heads,
         "max_positions": state[POSITIONS].size(0) - PADDING_IDX - 1,
-        "layer_norm_eps": float(getattr(config, "layer_norm_eps", BERT_EPSILON)),  # DistilBERT's is fixed
         "untie_weights_roberta": not tied,
     }
     options["activation_fn"] = _ACTIVATIONS[options["activation_fn"]]
-    source = {"name": Path(name).name, "model_type": config.model_type, "sha256": checksum}
+    source = {"name": os.path.basename(os.path.abspath(name)), "model_type": config.model_type, "sha256": checksum}
     if not os.path.isdir(name):
         source["hub"] = name
     if license := read_license(name):
@@ -264,6 +267,14 @@ def _check_supported(name: str, config: Any) -> _Family:
     activation = getattr(config, family.settings["activation_fn"])
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation of {name} must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+    epsilon = getattr(config, family.settings.get("layer_norm_eps", ""), BERT_EPSILON)
+    if not isinstance(epsilon, float | int) or not MIN_EPSILON <= epsilon < 1:
+        raise ValueError(f"layer_norm_eps of {name} must be at least {MIN_EPSILON:g} and below 1, got {epsilon!r}")
+    if config.max_position_embeddings <= family.first_position:
+        raise ValueError(
+            f"max_position_embeddings of {name} must be above {family.first_position}, got "
+            f"{config.max_position_embeddings}"
+        )
     if getattr(config, "pruned_heads", None):
         raise ValueError(f"pruned_heads of {name} must be empty, got {config.pruned_heads}")
     if model_type == "roberta" and config.pad_token_id != PADDING_IDX:

@@ -105,7 +105,7 @@ class Linearization:
         if any(update % self.measure_at[0] for update in self.measure_at):
             raise ValueError(f"measure_at must be multiples of its first update, got {self.measure_at}")
         if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr must be above 0, got {self.lr}")
+            raise ValueError(f"lr must be a finite number above 0, got {self.lr}")
         if not 0 <= self.short_seq_prob < 1:
             raise ValueError(f"short_seq_prob must be in [0, 1), got {self.short_seq_prob}")
         if not 0 <= self.seed < 1 << 32:

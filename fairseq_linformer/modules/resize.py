@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..config import POSITIONS_LIMIT
 from .linear import HeadProjections, LinearProjection, RandomProjection, read_windows
 from .pooling import Convolution
 from .projection import Projection
@@ -39,10 +40,10 @@ def resize_positions(table: Tensor, n: int, padding_idx: int) -> Tensor:
     """Resize position embeddings (padding_idx + 1 + n, d) to n' = ``n`` positions.
 
     Raises:
-        ValueError: n' is less than 1.
+        ValueError: n' is out of range.
     """
-    if n < 1:
-        raise ValueError(f"max_positions must be at least 1, got {n}")
+    if not 1 <= n <= POSITIONS_LIMIT:
+        raise ValueError(f"max_positions must be between 1 and {POSITIONS_LIMIT:,}, got {n}")
     padding, real = table[: padding_idx + 1], table[padding_idx + 1 :]
     return torch.cat([padding, real.repeat(ceil_div(n, len(real)), 1)[:n]])
 

@@ -115,6 +115,8 @@ def check_writable(folder, needs_clean: bool = False) -> None:
         ValueError: the folder is missing or not writable, a file in it is rejected, the package is not in a git
             repository, or a tracked file was changed.
     """
+    if not Path(folder).exists():
+        raise ValueError(f"--results must be an existing folder, got {folder}")
     if not os.access(folder, os.W_OK) or not Path(folder).is_dir():
         raise ValueError(f"--results must be a writable folder, got {folder}")
     read_folder(folder)

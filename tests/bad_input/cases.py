@@ -543,8 +543,8 @@ CONVERT = [
         "",
         """
         mlm/model.pt x.pt -> max_positions
-        mlm/model.pt x.pt --max-positions 0 -> max_positions must be at least 1, got 0
-        mlm/model.pt x.pt --max-positions -4 -> max_positions must be at least 1, got -4
+        mlm/model.pt x.pt --max-positions 0 -> max_positions must be between 1 and 1,048,576, got 0
+        mlm/model.pt x.pt --max-positions -4 -> max_positions must be between 1 and 1,048,576, got -4
         mlm/model.pt x.pt --max-positions 8 --projected-dim 9 -> max_positions \\(8\\), got 9
         rob/model.pt x.pt --projected-dim 4 -> projected_dim
         mlm/model.pt mlm/model.pt --max-positions 8 -> mlm/model.pt already exists
