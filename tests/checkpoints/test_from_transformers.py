@@ -224,6 +224,8 @@ BROKEN = {
     "other type": (lambda f: edit(f, model_type="mpnet"), "relative position bias"),
     "activation": (lambda f: edit(f, hidden_act="silu"), "activation"),
     "decoder": (lambda f: edit(f, is_decoder=True), "is_decoder"),
+    "epsilon": (lambda f: edit(f, layer_norm_eps=1.0), "layer_norm_eps of .* must be at least 1e-15 and below 1"),
+    "no epsilon": (lambda f: edit(f, layer_norm_eps=0.0), "layer_norm_eps of .* must be at least 1e-15 and below 1"),
     "layers": (lambda f: edit(f, num_hidden_layers=3), "is missing"),
     "width": (lambda f: edit(f, intermediate_size=24), "has another shape"),
     "no weights": (remove_weights, "has no model.safetensors"),
@@ -260,17 +262,67 @@ def test_shards_are_hashed(tmp_path):
     assert checksums[0] != checksums[1]
 
 
-@pytest.mark.parametrize("change", [dict(add_prefix_space=True), dict(use_regex=False)])
-def test_another_byte_level_bpe_is_rejected(change, tmp_path):
+def test_distilbert_has_a_fixed_epsilon(tmp_path):
+    """transformers ignores the key."""
+    folder = save_encoder(tmp_path / "encoder", "distilbert", True)
+    edit(folder, layer_norm_eps=1e-3)
+    from_transformers(str(folder), tmp_path / "out")
+    assert load(tmp_path / "out").args.layer_norm_eps == 1e-12
+
+
+def test_roberta_needs_a_position(tmp_path):
+    folder = save_encoder(tmp_path / "encoder", "roberta", True)
+    edit(folder, max_position_embeddings=2)
+    with pytest.raises(ValueError, match="max_position_embeddings of .* must be above 2, got 2"):
+        from_transformers(str(folder), tmp_path / "out")
+
+
+def rename_token(old, new):
+    def spoil(content):
+        vocab = content["model"]["vocab"]
+        vocab[new] = vocab.pop(old)
+
+    return spoil
+
+
+def add_special_token(content):
+    token = {**content["added_tokens"][0], "content": "madeupword0000"}
+    content["added_tokens"].append({**token, "id": content["model"]["vocab"]["madeupword0000"]})
+
+
+OTHER_BPE = {
+    "prefix": (lambda c: c["pre_tokenizer"].update(add_prefix_space=True), "RoBERTa's byte-level BPE"),
+    "regex": (lambda c: c["pre_tokenizer"].update(use_regex=False), "RoBERTa's byte-level BPE"),
+    "merges": (lambda c: c["model"].update(ignore_merges=True), "ignore_merges .* must be unset"),
+    "dropout": (lambda c: c["model"].update(dropout=0.5), "dropout .* must be unset"),
+    "suffix": (lambda c: c["model"].update(end_of_word_suffix="</w>"), "end_of_word_suffix .* must be unset"),
+    "panic": (lambda c: c["model"].update(continuing_subword_prefix="##"), "cannot load"),
+    "no cls": (lambda c: c.update(post_processor=None), "must add <s> before and </s> after"),
+    "added": (add_special_token, "no added tokens other than .* got 'madeupword0000'"),
+    "number": (rename_token("madeupword0000", "17"), "must be results of merges, got '17'"),
+    "byte": (rename_token("q", "qq"), "has no 'q'"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_BPE)
+def test_another_byte_level_bpe_is_rejected(name, tmp_path):
+    spoil, message = OTHER_BPE[name]
     folder = save_encoder(tmp_path / "encoder", "roberta", True)
     content = json.loads((folder / "tokenizer.json").read_text())
-    content["pre_tokenizer"] = {**content["pre_tokenizer"], **change}
+    spoil(content)
     (folder / "tokenizer.json").write_text(json.dumps(content))
     config = json.loads((folder / "tokenizer_config.json").read_text())
-    config["tokenizer_class"] = "PreTrainedTokenizerFast"
-    (folder / "tokenizer_config.json").write_text(json.dumps({**config, **change}))
-    with pytest.raises(ValueError, match="RoBERTa's byte-level BPE"):
+    config |= {"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": name == "prefix"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):
         from_transformers(str(folder), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_current_folder_has_a_name(folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(folders["bert", True])
+    new = from_transformers(".", tmp_path / "out")
+    assert new["provenance"]["imported"]["name"] == "bert-True"
 
 
 def test_no_segments(tmp_path):
