@@ -543,8 +543,8 @@ CONVERT = [
         "",
         """
         mlm/model.pt x.pt -> max_positions
-        mlm/model.pt x.pt --max-positions 0 -> max_positions must be between 1 and 1,048,576, got 0
-        mlm/model.pt x.pt --max-positions -4 -> max_positions must be between 1 and 1,048,576, got -4
+        mlm/model.pt x.pt --max-positions 0 -> max_positions must be at least 1, got 0
+        mlm/model.pt x.pt --max-positions -4 -> max_positions must be at least 1, got -4
         mlm/model.pt x.pt --max-positions 8 --projected-dim 9 -> max_positions \\(8\\), got 9
         rob/model.pt x.pt --projected-dim 4 -> projected_dim
         mlm/model.pt mlm/model.pt --max-positions 8 -> mlm/model.pt already exists
@@ -642,7 +642,7 @@ LINEARIZE = section(
     bert bad/full --text data -> bad/full must be a new or empty folder
     bert out --text data --batch-size 0 -> batch_size must be at least 1, got 0
     bert out --text data --max-update -1 -> max_update must .*-1
-    bert out --text data --lr 0 -> lr must be above 0
+    bert out --text data --lr 0 -> lr must be a finite number above 0
     bert out --text data --lr nan -> lr must .*nan
     bert out --text data --short-seq-prob 1 -> short_seq_prob must .*1
     bert out --text data --short-seq-prob nan -> short_seq_prob must .*nan
