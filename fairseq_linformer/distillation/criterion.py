@@ -18,6 +18,7 @@ from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from .losses import hidden_loss, logits_loss
@@ -221,6 +222,8 @@ class DistillationCriterion(FairseqCriterion):
 
 
 def _check_options(cfg: DistillationConfig) -> None:
+    if OmegaConf.is_config(cfg) and OmegaConf.is_missing(cfg, "teacher"):
+        raise ValueError("teacher must be a fairseq checkpoint; pass --teacher, or criterion.teacher in YAML")
     weights = {f"{name}_weight": getattr(cfg, f"{name}_weight") for name in TERMS}
     for name, value in weights.items():
         if value is not None and not 0 <= value < math.inf:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -315,6 +316,11 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
 def test_rejected_options(teacher, mlm_data, options, message):
     with pytest.raises(ValueError, match=message):
         criterion(teacher, mlm_data, **options)
+
+
+def test_missing_teacher_is_rejected():
+    with pytest.raises(ValueError, match="teacher must be a fairseq checkpoint"):
+        DistillationCriterion(OmegaConf.structured(DistillationConfig()), SimpleNamespace(target_dictionary=None))
 
 
 def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):
