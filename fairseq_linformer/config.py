@@ -43,6 +43,8 @@ PROBABILITY = {"at_least": 0, "below": 1}
 SIZE = {"at_least": 1, "deferred": True}
 POSITIONS_LIMIT = 1 << 20
 """Largest n; E and F of a layer then have 2 GiB at k = 256."""
+MIN_EPSILON = 1e-15
+"""Smallest epsilon of the layer norms."""
 LAYERS_LIMIT = 1 << 10
 """Largest number of layers, so that a foreign configuration cannot make loading take hours."""
 
@@ -178,7 +180,7 @@ class LinformerConfig:
     )
     # Deferred because fairseq turns a bool that defaults to True into a flag that disables it.
     layernorm_embedding: bool = setting(True, "add layernorm to embedding (on unless YAML says false)", deferred=True)
-    layer_norm_eps: float = setting(1e-5, "epsilon of the layer norms; BERT's is 1e-12", at_least=1e-15, below=1)
+    layer_norm_eps: float = setting(1e-5, "epsilon of the layer norms; BERT's is 1e-12", at_least=MIN_EPSILON, below=1)
 
     dropout: float = setting(0.1, "dropout probability", **PROBABILITY, transformers="hidden_dropout_prob")
     attention_dropout: float = setting(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..config import MIN_EPSILON
 from ..errors import silence_transformers
 from ..files import fingerprint, sha256
 from ..models.roberta_eps import BERT_EPSILON
@@ -29,8 +30,6 @@ from .transformers_loading import (
 
 FAIRSEQ_EPSILON = 1e-5
 """Fixed epsilon of the layer norms of fairseq's RoBERTa."""
-MIN_EPSILON = 1e-15
-"""As in ``config.py``."""
 _LM_HEAD = "encoder.lm_head."
 _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "gelu_pytorch_tanh": "gelu_accurate", "relu": "relu"}
 """Activation in ``transformers`` -> in fairseq."""
@@ -244,7 +243,7 @@ def _check_weights(name: str, family: _Family, model: Any, info: dict[str, Any])
     if model.config.tie_word_embeddings:  # the decoder is not stored
         head -= {key for key in head if key.endswith(("decoder.weight", "vocab_projector.weight"))}
     missing = set(info["missing_keys"])
-    check_loaded_weights(name, info, lambda key: key in head & missing)
+    check_loaded_weights(name, info, (head & missing).__contains__)
     if unexpected := sorted(key for key in info["unexpected_keys"] if re.search(r"layer\.\d+\.", key)):
         raise ValueError(f"the weights of {name} do not match its config.json: {unexpected[0]} is unexpected")
     if missing and missing != head:
@@ -267,7 +266,7 @@ def _check_supported(name: str, config: Any) -> _Family:
     activation = getattr(config, family.settings["activation_fn"])
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation of {name} must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
-    epsilon = getattr(config, family.settings.get("layer_norm_eps", ""), BERT_EPSILON)
+    epsilon = config.layer_norm_eps if "layer_norm_eps" in family.settings else BERT_EPSILON
     if not isinstance(epsilon, float | int) or not MIN_EPSILON <= epsilon < 1:
         raise ValueError(f"layer_norm_eps of {name} must be at least {MIN_EPSILON:g} and below 1, got {epsilon!r}")
     if config.max_position_embeddings <= family.first_position:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..corpus.tokenizer import bytes_of_symbols
 from ..corpus.tokenizer_files import GPT2_FILES, WORDPIECE_FILE
-from ..corpus.wordpiece import check_entries, normalize
+from ..corpus.wordpiece import check_added_tokens, check_entries, normalize
 from .transformers_loading import load_from_transformers
 
 END_OF_TEXT = "<|endoftext|>"
@@ -94,9 +94,8 @@ def _check_bpe(
         ValueError: the BPE has added tokens or settings that GPT-2's does not have, lacks one of its tokens, or has
             another token that looks like one of its IDs in ``dict.txt``.
     """
-    if extra := [token["content"] for token in content["added_tokens"] if token["content"] not in special]:
-        names = ", ".join(sorted(special))
-        raise ValueError(f"the tokenizer of {name} must have no added tokens other than {names}, got {extra[0]!r}")
+    added = [token["content"] for token in content["added_tokens"]]
+    check_added_tokens(added, sorted(special), f"the tokenizer of {name}")
     for setting in ("ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if content["model"].get(setting):
             raise ValueError(

@@ -6,7 +6,7 @@ its IDs those of the dictionary. Text is split as before, and ``transformers`` c
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 SPECIAL_TOKENS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": "<mask>"}
@@ -49,6 +49,12 @@ def check_entries(tokens: Sequence[str], name) -> None:
             )
 
 
+def check_added_tokens(added: Iterable[str], allowed: Collection[str], name) -> None:
+    """Raise ValueError if the tokenizer ``name`` has added tokens other than ``allowed``."""
+    if extra := [token for token in added if token not in allowed]:
+        raise ValueError(f"{name} must have no added tokens other than {', '.join(allowed)}, got {extra[0]!r}")
+
+
 def normalize(content: bytes, file) -> bytes:
     """Rewrite a ``tokenizer.json`` with fairseq's special tokens and token IDs; a normalized one is unchanged.
 
@@ -77,8 +83,7 @@ def normalize(content: bytes, file) -> bytes:
     names = {name: name for name in SPECIAL_TOKENS.values()} if "<s>" in model["vocab"] else SPECIAL_TOKENS
     if missing := [token for token in names if token not in model["vocab"]]:
         raise ValueError(f"{file} must have the special tokens {', '.join(names)}, but has no {missing[0]}")
-    if extra := [token for token in added if token not in names]:
-        raise ValueError(f"{file} must have no added tokens other than {', '.join(names)}, got {extra[0]!r}")
+    check_added_tokens(added, names, file)
     others = [token for token in tokens if token not in names]
     *first, mask = names.values()
     order = [*first, *others, mask]

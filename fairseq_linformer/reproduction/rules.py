@@ -53,17 +53,21 @@ def rule(
 
 
 def rule_on_all(
-    experiment: str, scales: Collection[str], checks_of: Callable[[Sequence[Record], str], list[Check]]
+    experiment: str,
+    scales: Collection[str],
+    checks_of: Callable[[Sequence[Record], str], list[Check]],
+    applies: Callable[[Record], object] = lambda record: True,
 ) -> Evaluate:
     """The rule of a claim that compares the records of an experiment at a scale.
 
     Args:
         scales: those of the experiment.
         checks_of: (records, scale) to checks.
+        applies: whether a record is compared.
     """
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, experiment, scale)
+        found = [record for record in select_reproduced(records, experiment, scale) if applies(record)]
         if not found or scale not in scales:
             return not_measured(f"of {experiment} at scale {scale}")
         return combine(checks_of(found, scale), found)

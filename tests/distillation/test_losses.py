@@ -46,7 +46,7 @@ def test_logits_loss(temperature):
     assert float(logits_loss(theirs, theirs, temperature)) == pytest.approx(0, abs=1e-6)
 
 
-def test_surviving_variance():
+def test_explained_variance():
     generator = torch.Generator().manual_seed(0)
     measured = ExplainedVariance(3, 4)
     rows = []

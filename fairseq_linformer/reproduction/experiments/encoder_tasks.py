@@ -161,12 +161,11 @@ def grading_helps(found: Accuracies) -> list[Check]:
 
 def accuracy_rule(checks_of: Callable[[Accuracies], list[Check]]) -> Evaluate:
     """A rule on the models at the n of their distillation, not on those resized to longer inputs."""
-    evaluate = rule_on_all(NAME, SIZES, lambda records, scale: checks_of(Accuracies(records, scale)))
-    return lambda records, scale: evaluate([r for r in records if r.experiment == NAME and not _is_resized(r)], scale)
+    return rule_on_all(NAME, SIZES, lambda records, scale: checks_of(Accuracies(records, scale)), _has_distilled_n)
 
 
-def _is_resized(record: Record) -> bool:
-    return bool(record.configuration["model"]["max_positions"] != record.configuration["distilled"]["n"])
+def _has_distilled_n(record: Record) -> bool:
+    return bool(record.configuration["model"]["max_positions"] == record.configuration["distilled"]["n"])
 
 
 _MEASURED = (
