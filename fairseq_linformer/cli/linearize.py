@@ -58,7 +58,8 @@ def add_parser(commands: Any) -> None:
 def _linearize(options: argparse.Namespace) -> str:
     import time
 
-    from ..linearization.linearize import TRAINING_OPTIONS, Linearization, linearize
+    from ..linearization.linearize import linearize
+    from ..linearization.options import TRAINING_OPTIONS, Linearization
 
     check_minutes(options.minutes)
     if not options.max_update:

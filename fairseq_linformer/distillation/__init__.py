@@ -2,5 +2,8 @@
 
 from .criterion import DistillationConfig, DistillationCriterion
 from .teacher import Teacher
+from .trainer_checks import patch_trainer
+
+patch_trainer()
 
 __all__ = ["DistillationConfig", "DistillationCriterion", "Teacher"]

@@ -26,6 +26,8 @@ from .short_blocks import draw_length, split_blocks
 from .teacher import Teacher
 
 TERMS = ("hidden", "logits", "task")
+TEACHER_KEY = "teacher_sha256"
+"""Key of the teacher's checksum in the task's state, which checkpoints hold."""
 
 
 @dataclass
@@ -87,7 +89,7 @@ class DistillationCriterion(FairseqCriterion):
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
         self.teacher = Teacher(cfg.teacher, head, getattr(task.cfg, "num_classes", None))
         self.teacher.check_task(task.source_dictionary, _get_max_positions(task), task.cfg.data)
-        task.state.merge_state_dict({"teacher_sha256": self.teacher.sha256})  # checkpoints store the task's state
+        task.state.merge_state_dict({TEACHER_KEY: self.teacher.sha256})
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """
@@ -97,7 +99,7 @@ class DistillationCriterion(FairseqCriterion):
         Raises:
             ValueError: hidden states of teacher and student have different shapes.
         """
-        weights = self._weights(model)
+        weights = self.weights_for(model)
         tokens, sample_size, options = self._choose_outputs(sample, weights)
         output, extra = model(tokens, **options)
         terms: dict[str, Tensor] = {}
@@ -172,8 +174,12 @@ class DistillationCriterion(FairseqCriterion):
         target: Tensor = sample["target"]
         return target.view(-1) if self.is_classifier else target[target.ne(self.padding_idx)]
 
-    def _weights(self, model: Any) -> dict[str, float]:
-        """The weight of each term for this student; ValueError if hidden states cannot be compared."""
+    def weights_for(self, model: Any) -> dict[str, float]:
+        """The weight of each term for a student.
+
+        Raises:
+            ValueError: it has another shape than the teacher, and the weights do not allow that.
+        """
         encoder = model.encoder.sentence_encoder
         shape = len(encoder.layers), encoder.embed_tokens.embedding_dim
         expected = self.teacher.layers, self.teacher.width

@@ -23,28 +23,33 @@ class Teacher:
         path: checkpoint of RoBERTa or a Linformer.
         head: classification head to keep; None for none.
         num_classes: its number of classes.
+        name: of the teacher in messages; None for the path.
 
     Attributes:
         sha256: checksum of the file.
         vocab_size, max_positions, layers, width: V, n, L and d.
 
     Raises:
-        ValueError: the file is missing or is not such a checkpoint, or it has no such head of so many classes.
+        ValueError: the file is missing or is not such a checkpoint, a weight is not finite, or it has no such head of
+            so many classes.
     """
 
-    def __init__(self, path: str, head: str | None = None, num_classes: int | None = None):
+    def __init__(self, path: str, head: str | None = None, num_classes: int | None = None, name: str | None = None):
         if not Path(path).is_file():
             raise ValueError(f"teacher must be a fairseq checkpoint, got {path}, which is not a file")
         checkpoint = open_checkpoint(path)
         state = checkpoint["model"]
+        self.name = name or path
+        if damaged := [key for key, weight in state.items() if not weight.isfinite().all()]:
+            raise ValueError(f"the weights of the teacher {self.name} must be finite, but {damaged[0]} is not")
         if head is not None and head not in head_names(state):
             known = ", ".join(head_names(state)) or "no classification head"
-            raise ValueError(f"teacher {path} must have the head {head!r}, but it has {known}")
+            raise ValueError(f"teacher {self.name} must have the head {head!r}, but it has {known}")
         if head is not None:
             classes = len(state[f"{CLASSIFICATION_HEADS}{head}.out_proj.bias"])
             if classes != num_classes:
                 raise ValueError(
-                    f"the head {head!r} of the teacher {path} must have {num_classes} classes, got {classes}"
+                    f"the head {head!r} of the teacher {self.name} must have {num_classes} classes, got {classes}"
                 )
         self.path, self.sha256 = Path(path), sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
@@ -64,14 +69,14 @@ class Teacher:
         """
         if len(dictionary) != self.vocab_size:
             raise ValueError(
-                f"the dictionary of {data} must be that of the teacher {self.path} ({self.vocab_size:,} entries), got "
+                f"the dictionary of {data} must be that of the teacher {self.name} ({self.vocab_size:,} entries), got "
                 f"{len(dictionary):,}"
             )
         own = self.path.parent / DICTIONARY
         if own.is_file() and (difference := describe_difference(read_masked_lm_dictionary(own), dictionary)):
-            raise ValueError(f"the dictionary of {data} must equal {own}, that of the teacher; {difference}")
+            raise ValueError(f"the dictionary of {data} must equal that of the teacher {self.name}; {difference}")
         if n > self.max_positions:
-            raise ValueError(f"the teacher {self.path} must have at least n = {n} positions, got {self.max_positions}")
+            raise ValueError(f"the teacher {self.name} must have at least n = {n} positions, got {self.max_positions}")
 
     @torch.no_grad()
     def __call__(self, tokens: Tensor, **options: Any) -> tuple[Tensor, dict[str, Any]]:

@@ -10,9 +10,7 @@ OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
 
 import json
-import math
 import shutil
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,94 +26,27 @@ from ..checkpoints.files import (
 )
 from ..checkpoints.from_transformers import MODEL, read_transformers, to_linformer, write_model
 from ..checkpoints.resize import resize
-from ..checkpoints.roberta import converted_init
-from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
-from ..files import check_can_be_written, check_new_folder, new_folder, read_json, sha256, write_lines
+from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, sha256, write_lines
 from ..finetuning.initial_checkpoint import open_initial_checkpoint
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
-from ..launching.training_job import DEVICES, TrainingJob, quote
+from ..launching.training_job import TrainingJob, quote
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
-from ..models.recorded_files import MAX_HASHED_BYTES
 from ..models.shapes import head_names, max_positions, upgrade_names
 from ..resources import CONFIGS
 from .explained_variance import explained_variance
+from .options import Linearization
+from .origin import ORIGIN, check_finished, check_unfinished, read_stored, stored_options, write_origin
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
-START, TEACHER, ORIGIN, LOG = "start.pt", "teacher", "origin.json", "distillation.txt"
+START, TEACHER, LOG = "start.pt", "teacher", "distillation.txt"
 BEFORE, REPORT = "before.json", "report.json"
 RUN = "run"
-TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
-"""Options that have no effect without updates."""
-_EARLIER_DEFAULTS = {"amp": False, "short_seq_prob": 0.0, "projection_init": "staggered", "measure_at": []}
-"""Options that the origin of an earlier version may lack."""
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
-SHORT_SEQ_PROB = 0.5
-"""Default probability that a batch is split into shorter blocks."""
-
-
-@dataclass(frozen=True)
-class Linearization:
-    """Options of ``linearize``: source, text, Linformer and training.
-
-    Attributes:
-        source: name on the hub, folder of ``transformers``, or fairseq checkpoint of a RoBERTa.
-        text: data folder of ``prepare pretraining`` (``dict.txt``, train and valid), with the source's tokenizer.
-        model: options of the Linformer, as for ``to_linformer``.
-        tokens_per_sample: tokens per block; None for the model's n.
-        batch_size: blocks of n tokens per update.
-        max_update: number of updates; 0 converts without training.
-        lr: peak learning rate; it decays linearly to 0.
-        short_seq_prob: probability that a batch is split into shorter blocks, see ``distillation/short_blocks.py``.
-        seed: seed of new parameters and of the order of the blocks.
-        device: ``cpu`` or ``cuda``.
-        amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
-        measure_at: updates after which the explained variance is measured too, ascending multiples of the first; a
-            checkpoint is kept at each multiple and at the end of each epoch.
-
-    Raises:
-        ValueError: a value is out of range.
-    """
-
-    source: str
-    text: str
-    model: dict[str, Any]
-    tokens_per_sample: int | None = None
-    batch_size: int = 16
-    max_update: int = 1000
-    lr: float = 2e-4
-    short_seq_prob: float = SHORT_SEQ_PROB
-    seed: int = 1
-    device: str = "cpu"
-    amp: bool = False
-    measure_at: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name, lowest in (("batch_size", 1), ("max_update", 0)):
-            if getattr(self, name) < lowest:
-                raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
-        if list(self.measure_at) != sorted({u for u in self.measure_at if 0 < u < self.max_update}):
-            raise ValueError(
-                f"measure_at must be ascending and between 1 and {self.max_update - 1}, got {self.measure_at}"
-            )
-        if any(update % self.measure_at[0] for update in self.measure_at):
-            raise ValueError(f"measure_at must be multiples of its first update, got {self.measure_at}")
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr must be a finite number above 0, got {self.lr}")
-        if not 0 <= self.short_seq_prob < 1:
-            raise ValueError(f"short_seq_prob must be in [0, 1), got {self.short_seq_prob}")
-        if not 0 <= self.seed < 1 << 32:
-            raise ValueError(f"seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
-        if self.device not in DEVICES:
-            raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {self.device}")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device must be cpu if PyTorch sees no GPU, got cuda")
-        if self.tokens_per_sample is not None and self.tokens_per_sample < 2:
-            raise ValueError(f"tokens_per_sample must be at least 2, got {self.tokens_per_sample}")
 
 
 def linearize(options: Linearization, out, until: float | None = None) -> dict[str, Any] | None:
@@ -135,10 +66,12 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     out = Path(out).absolute()
     if not Path(options.text).is_dir():
         raise ValueError(f"--text must be a folder that `prepare pretraining` wrote, got {options.text}")
+    check_data_path(options.text, "--text")
     if _is_finished(out):
-        _check_origin(options, out)
+        report = read_stored(out / REPORT)
+        check_finished(options, out, report.get("source", ""))
         _check_valid(options, out)
-        return _read(out / REPORT)
+        return report
     teacher = _prepare(options, out)
     n = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
     before = _measure_before(options, out, teacher, n)
@@ -154,7 +87,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     report = {
         "source": Path(options.source).name,
         "teacher_sha256": sha256(teacher),
-        "options": _stored_options(options),
+        "options": stored_options(options),
         "tokens_at_most": options.max_update * options.batch_size * n,
         "variance_before": before,
         **({"variance_at": {str(u): explained_variance(teacher, at[u], options.text, n) for u in at}} if at else {}),
@@ -168,7 +101,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
 def _measure_before(options: Linearization, out: Path, teacher: Path, n: int) -> list[float]:
     """The explained variance before training, measured once per validation split."""
     inputs = {"valid": _hash_valid(options), "n": n}
-    stored = _read(out / BEFORE) if (out / BEFORE).is_file() else {}
+    stored = read_stored(out / BEFORE) if (out / BEFORE).is_file() else {}
     if any(stored.get(key) != value for key, value in inputs.items()):
         stored = {**inputs, "shares": explained_variance(teacher, out / START, options.text, n)}
         write_lines(out / BEFORE, [json.dumps(stored)])
@@ -183,21 +116,13 @@ def _is_finished(out: Path) -> bool:
 def _check_valid(options: Linearization, out: Path) -> None:
     """Raise ValueError if the explained variance before training was measured on another validation split."""
     path = Path(options.text) / "valid.bin"
-    stored = _read(out / BEFORE) if (out / BEFORE).is_file() else {}
+    stored = read_stored(out / BEFORE) if (out / BEFORE).is_file() else {}
     if path.is_file() and stored and stored.get("valid") != sha256(path):
         raise ValueError(f"{path} is not the one that {out} was measured on; pass that text, or choose another OUT")
 
 
 def _hash_valid(options: Linearization) -> str:
     return sha256(Path(options.text) / "valid.bin")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON file of OUT; ValueError if it is missing or damaged."""
-    try:
-        return dict(read_json(path))
-    except (OSError, ValueError, TypeError):
-        raise ValueError(f"{path} is missing or damaged; choose another OUT") from None
 
 
 def _find_checkpoint(folder: Path, update: int) -> Path:
@@ -218,7 +143,7 @@ def _prepare(options: Linearization, out: Path) -> Path:
     """
     teacher = _find_teacher(options, out)
     if (out / ORIGIN).is_file():
-        _check_origin(options, out)
+        check_unfinished(options, out, teacher)
         return teacher
     check_can_be_written(out)
     check_new_folder(out)
@@ -246,11 +171,10 @@ def _prepare(options: Linearization, out: Path) -> Path:
         if vocabulary is not None:
             (folder / TEACHER).mkdir()
             write_model(folder / TEACHER, checkpoint, vocabulary)
-        frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL))
+        frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL), name=options.source)
         frozen.check_task(_read_dictionary(options.text), length, options.text)
         write_checkpoint(start, folder / START)
-        origin = {**_describe_origin(options), "teacher_sha256": frozen.sha256}
-        write_lines(folder / ORIGIN, [json.dumps(origin, indent=1)])
+        write_origin(options, frozen.sha256, folder)
     return teacher
 
 
@@ -291,69 +215,6 @@ def _check_encoder(checkpoint: dict[str, Any], name: str) -> None:
         )
     if not (Path(name).parent / DICTIONARY).is_file():
         raise ValueError(f"{name} needs its {DICTIONARY} next to it")
-
-
-def _describe_origin(options: Linearization) -> dict[str, Any]:
-    """Options and checksums of weights and training text, as JSON holds them."""
-    return {**_stored_values(options), "source": _hash_source(options), "text": _hash_text(options)}
-
-
-def _hash_source(options: Linearization) -> str:
-    return sha256(options.source) if is_fairseq_checkpoint(options.source) else hash_weights(options.source)
-
-
-def _hash_text(options: Linearization) -> dict[str, str]:
-    """SHA-256 of the files of the training text that exist and are not too large."""
-    files = [Path(options.text) / name for name in (DICTIONARY, "train.idx", "train.bin")]
-    return {path.name: sha256(path) for path in files if path.is_file() and path.stat().st_size <= MAX_HASHED_BYTES}
-
-
-def _stored_values(options: Linearization) -> dict[str, Any]:
-    """``_stored_options`` as JSON holds them."""
-    values: dict[str, Any] = json.loads(json.dumps(_stored_options(options)))
-    return values
-
-
-def _stored_options(options: Linearization) -> dict[str, Any]:
-    values = {key: value for key, value in asdict(options).items() if key not in ("source", "text")}
-    model = {key: value for key, value in options.model.items() if key != "projection_init"}
-    return {**values, "model": model, "projection_init": converted_init(options.model)}
-
-
-def _check_origin(options: Linearization, out: Path) -> None:
-    """Raise ValueError if OUT has another origin, or its teacher is needed and is missing or has changed.
-
-    Of a finished OUT, a source or text that is gone is not compared.
-    """
-    stored = {"text": {}, **_EARLIER_DEFAULTS, **_read(out / ORIGIN)}
-    current = {**_stored_values(options), "text": _hash_text(options)}
-    # An earlier version did not store the checksum of train.bin.
-    current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}
-    teacher = _find_teacher(options, out)
-    if _is_finished(out):
-        stored.pop("teacher_sha256", None)  # no longer needed
-        stored["text"] = {name: value for name, value in stored["text"].items() if name in current["text"]}
-        if Path(options.source).exists():
-            current["source"] = _hash_source(options)
-        else:
-            stored.pop("source", None)
-            if (source := _read(out / REPORT).get("source")) != Path(options.source).name:
-                raise ValueError(f"{out} was converted from {source}, got {options.source}")
-    elif not teacher.is_file():
-        raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
-    else:
-        current["source"] = _hash_source(options)
-        if "teacher_sha256" in stored:  # not in earlier versions
-            current["teacher_sha256"] = sha256(teacher)
-    paths = {"text": options.text, "source": options.source, "teacher_sha256": teacher}
-    for key in sorted({*stored, *current} - {*(() if options.max_update else TRAINING_OPTIONS)}):
-        if stored.get(key) == current.get(key):
-            continue
-        if key in paths:
-            raise ValueError(
-                f"{paths[key]} differs from the one that {out} was started with; pass that one, or choose another OUT"
-            )
-        raise ValueError(f"{key} of {out} must be {stored.get(key)}, got {current.get(key)}; choose another OUT")
 
 
 def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:

@@ -91,4 +91,4 @@ def _float(value: Any) -> Any:
 @cache
 def _warn_if_slow() -> None:
     if not has_bf16_instructions():
-        logger.warning("this CPU has no bf16 instructions: --amp is slower than single precision")
+        logger.warning("this CPU has no bf16 instructions: --amp is many times slower than single precision")

@@ -1,4 +1,4 @@
-"""Two fixes for fairseq's iterator over epochs (``EpochBatchIterator``).
+"""Three fixes for fairseq's iterator over epochs (``EpochBatchIterator``).
 
 fairseq draws new masks for a sentence in each epoch (``MaskTokensDataset.set_epoch``; RoBERTa's dynamic masking), but
 reuses the data loader's workers (``--num-workers``, 1 by default) across epochs. Their copy of the dataset stays in the
@@ -6,6 +6,9 @@ first epoch: they repeat its masks, and a resumed run differs from an uninterrup
 
 A checkpoint records how many batches of the epoch each rank has read, but not the number of ranks: resuming with a
 different number would repeat or skip a part of the epoch.
+
+fairseq drops the last batch of an epoch unless its size is a multiple of ``--required-batch-size-multiple``, 8 by
+default. If no batch is left, it fails with a traceback that says that the dataset is empty.
 """
 
 from functools import wraps
@@ -18,9 +21,11 @@ NUM_RANKS_KEY = "num_shards"
 
 
 def patch_epoch_iterator() -> None:
-    """Start new data loader workers in each epoch, and allow resuming with any number of ranks."""
+    """Start new data loader workers in each epoch, allow resuming with any number of ranks, and explain why there is no
+    batch."""
     init = EpochBatchIterator.__init__
     state_dict, load_state_dict = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
+    first_batch = EpochBatchIterator.first_batch.fget
 
     @wraps(init)
     def init_without_reuse(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -37,6 +42,15 @@ def patch_epoch_iterator() -> None:
         num_batches = state.get("iterations_in_epoch", 0) * state.get(NUM_RANKS_KEY, self.num_shards)
         load_state_dict(self, {**state, "iterations_in_epoch": num_batches // self.num_shards})
 
+    def first_batch_or_reason(self: Any) -> Any:
+        if not self.frozen_batches:
+            raise ValueError(
+                f"{len(self.dataset)} samples make no batch: all are too long, or there are fewer than "
+                "--required-batch-size-multiple; use a larger split, or pass --required-batch-size-multiple 1"
+            )
+        return first_batch(self)
+
     EpochBatchIterator.__init__ = init_without_reuse
     EpochBatchIterator.state_dict = state_dict_with_ranks
     EpochBatchIterator.load_state_dict = load_state_dict_with_ranks
+    EpochBatchIterator.first_batch = property(first_batch_or_reason)

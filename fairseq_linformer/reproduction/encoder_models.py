@@ -13,7 +13,8 @@ import torch
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
-from ..linearization.linearize import REPORT, RUN, Linearization, linearize
+from ..linearization.linearize import REPORT, RUN, linearize
+from ..linearization.options import Linearization
 from .inputs import Inputs
 from .records import Record
 from .shared_work import LOCKS, Unit, lock
@@ -102,13 +103,18 @@ def write_transformer(encoder: str, n: int, folder: Path) -> Path:
             return path / MODEL
         torch.manual_seed(1)  # of a new head of masked language modeling
         checkpoint, vocabulary = read_transformers(encoder)
-        if (positions := checkpoint["cfg"]["model"].max_positions) < n:
-            raise ValueError(f"--encoder must have at least {n} positions, got {positions}")
+        check_max_positions(checkpoint, n)
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(path) as new:
             write_model(new, checkpoint, vocabulary)
             write_lines(new / SOURCE, [f'"{weights}"'])
     return path / MODEL
+
+
+def check_max_positions(checkpoint: dict[str, Any], n: int) -> None:
+    """Raise ValueError if an encoder of ``read_transformers`` has fewer than n positions."""
+    if (positions := checkpoint["cfg"]["model"].max_positions) < n:
+        raise ValueError(f"--encoder must have at least {n} positions, got {positions}")
 
 
 @dataclass(frozen=True)

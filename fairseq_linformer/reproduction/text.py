@@ -1,11 +1,10 @@
 """A prepared text: the data folders that fairseq reads, and their checksums."""
 
-import os
 import re
 from functools import lru_cache
 from pathlib import Path
 
-from ..files import read_json, sha256
+from ..files import check_data_path, read_json, sha256
 
 _TRAINING = ("train.idx", "train.bin")
 _FIRST_SHARD = ("dict.txt", *_TRAINING, "valid.idx", "valid.bin")
@@ -17,10 +16,8 @@ def find_shards(text) -> list[Path]:
     Raises:
         ValueError: a file is missing, or fairseq or hydra would misread the path.
     """
+    check_data_path(text, "--data")
     folder = Path(text)
-    for sign, means in ((os.pathsep, "fairseq's separator of folders"), ("${", "hydra's start of an interpolation")):
-        if sign in str(folder.resolve()):
-            raise ValueError(f"--data must be a path without {sign!r}, {means}, got {text}")
     numbered = {int(path.name[5:]): path for path in folder.glob("shard*") if path.name[5:].isdecimal()}
     shards = [folder] if (folder / "dict.txt").is_file() else [numbered[i] for i in sorted(numbered)]
     for shard, name in _files(shards or [folder]):

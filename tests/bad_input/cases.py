@@ -633,12 +633,14 @@ LINEARIZE = section(
     """
     bert out -> --text
     bert out --text nowhere -> --text must be a folder.*nowhere
+    bert out --text bad/a:b -> --text must be a path without ':'.*bad/a:b
     bert out --text data -> must be that of the teacher
     rob/model.pt out --text data -> must be that of the teacher
     nowhere.pt out --text data -> nowhere.pt is not a file
     bad/half.pt out --text data -> half.pt is truncated
     bad/code.pt out --text data -> code.pt contains code
     bad/folder out --text data -> bad/folder
+    bad/nan/model.pt out --text data --max-update 0 -> weights of the teacher bad/nan/model.pt must be finite
     bert bad/full --text data -> bad/full must be a new or empty folder
     bert out --text data --batch-size 0 -> batch_size must be at least 1, got 0
     bert out --text data --max-update -1 -> max_update must .*-1

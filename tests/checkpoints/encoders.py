@@ -8,10 +8,10 @@ TEXTS = ("The lowest tide was new!", "new", "Low, newer tides: café")
 WORDS = (
     "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] ! , : the low ##est ##er new tide ##s was and told slow ##ly cafe"
 ).split()
-SIZES = dict(num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32)
+SIZES = dict(num_hidden_layers=2, num_attention_heads=4)
 
 
-def save_encoder(folder, family, head):
+def save_encoder(folder, family, head, max_positions=32):
     """Save an encoder, with or without masked LM head, and its tokenizer; returns the folder."""
     import transformers
 
@@ -20,18 +20,28 @@ def save_encoder(folder, family, head):
         _save_bpe(folder)
         vocab_size = len(json.loads((folder / "vocab.json").read_text()))
         config = transformers.RobertaConfig(
-            **{**SIZES, "max_position_embeddings": 34},
+            **SIZES,
             **dict(hidden_size=16, intermediate_size=32, vocab_size=vocab_size, type_vocab_size=1),
+            max_position_embeddings=max_positions + 2,
             layer_norm_eps=1e-5,
         )
     else:
         tokenizer = transformers.BertTokenizerFast(vocab={word: i for i, word in enumerate(WORDS)})
         tokenizer.save_pretrained(folder)
         if family == "bert":
-            config = transformers.BertConfig(**SIZES, hidden_size=16, intermediate_size=32, vocab_size=len(WORDS))
+            config = transformers.BertConfig(
+                **SIZES,
+                **dict(hidden_size=16, intermediate_size=32, vocab_size=len(WORDS)),
+                max_position_embeddings=max_positions,
+            )
         else:
             config = transformers.DistilBertConfig(
-                n_layers=2, n_heads=4, dim=16, hidden_dim=32, vocab_size=len(WORDS), max_position_embeddings=32
+                n_layers=2,
+                n_heads=4,
+                dim=16,
+                hidden_dim=32,
+                vocab_size=len(WORDS),
+                max_position_embeddings=max_positions,
             )
     model = transformers.AutoModelForMaskedLM.from_config(config)
     for name, parameter in model.named_parameters():

@@ -271,6 +271,19 @@ def test_resuming_is_bit_identical(teacher, start, mlm_data, tmp_path):
 
 
 @pytest.mark.slow
+def test_resuming_needs_the_same_teacher(teacher, mlm_data, tmp_path):
+    other, run = tmp_path / "other.pt", tmp_path / "run"
+    write_checkpoint({**read_checkpoint(teacher), "note": "another file"}, other)
+    train(mlm_data, run, *DISTILL, "--teacher", teacher, updates=1)
+    before = sha256(run / "checkpoint_last.pt")
+    with pytest.raises(SystemExit, match=r"teacher must be the one that .*checkpoint_last.pt .* got .*other.pt"):
+        train(mlm_data, run, *DISTILL, "--teacher", other, updates=2)
+    assert sha256(run / "checkpoint_last.pt") == before
+    train(mlm_data, run, *DISTILL, "--teacher", other, "--reset-optimizer", updates=1)
+    assert read_checkpoint(run / "checkpoint_last.pt")["task_state"]["teacher_sha256"] == sha256(other)
+
+
+@pytest.mark.slow
 def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     wide = ["--arch", "linformer_roberta_tiny", "--encoder-embed-dim", "24", *TINY[4:]]
     losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
@@ -279,6 +292,7 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
         SystemExit, match="hidden_weight must be 0: the student has 2 layers of 24, the teacher 2 of 16"
     ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
+    assert not list((tmp_path / "b").glob("*.pt"))  # fairseq stores crash.pt if the first update fails
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
     with pytest.raises(SystemExit, match="unmasked needs a student of the teacher's shape, .* 2 layers of 24"):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
@@ -332,5 +346,5 @@ def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):
     lines = (Path(mlm_data) / "dict.txt").read_text().splitlines()
     (tmp_path / "t.pt").write_bytes(teacher.read_bytes())
     (tmp_path / "dict.txt").write_text("\n".join(reversed(lines)) + "\n")
-    with pytest.raises(ValueError, match="must equal .*dict.txt, that of the teacher"):
+    with pytest.raises(ValueError, match="must equal that of the teacher .*t.pt; "):
         criterion(tmp_path / "t.pt", mlm_data)

@@ -1,6 +1,7 @@
-"""Masks differ between epochs, with and without data loader workers."""
+"""Masks differ between epochs, with and without data loader workers; a split without a batch has a reason."""
 
 import pytest
+from fairseq.data import EpochBatchIterator, ListDataset, data_utils
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
 import fairseq_linformer.models  # noqa: F401  (what --user-dir imports)
@@ -26,3 +27,17 @@ def test_masks_differ_between_epochs(mlm_data, workers):
     ]
     assert masked[0].keys() == masked[1].keys() and len(masked[0]) > 50
     assert sum(masked[0][i] != masked[1][i] for i in masked[0]) > 0.9 * len(masked[0])
+
+
+@pytest.mark.parametrize("samples, batches", [(7, 0), (8, 1)])
+def test_split_without_a_batch_is_explained(samples, batches):
+    """fairseq drops a batch of 7 if its size must be a multiple of 8."""
+    options = dict(max_sentences=8, required_batch_size_multiple=8)
+    sampler = data_utils.batch_by_size(range(samples), lambda i: 4, **options)
+    iterator = EpochBatchIterator(ListDataset(range(samples)), list, sampler)
+    assert len(iterator) == batches
+    if batches:
+        assert len(iterator.first_batch) == samples
+    else:
+        with pytest.raises(ValueError, match="7 samples make no batch: .* pass --required-batch-size-multiple 1"):
+            iterator.first_batch

@@ -18,7 +18,7 @@ from typing import Any, cast
 from ...checkpoints.files import read_checkpoint, training_seconds
 from ...launching.checkpoints import LAST
 from ...launching.run_folder import CHECKPOINTS
-from ...linearization.linearize import SHORT_SEQ_PROB
+from ...linearization.options import SHORT_SEQ_PROB
 from .. import scoring
 from ..claim import Claim
 from ..encoder_models import Distillation, DistilledModel, EncoderModel, plan, write_transformer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import mean
 
-from ...linearization.linearize import SHORT_SEQ_PROB
+from ...linearization.options import SHORT_SEQ_PROB
 from ..claim import Claim, EarlierRule
 from ..encoder_models import GRADED, STAGGERED, Distillation, EncoderModel
 from ..encoder_runs import Member, Sizes, members

@@ -98,6 +98,9 @@ def test_wrong_inputs_are_rejected(inputs, record, tmp_path):
             main(["reproduce", "survival", *arguments, "--results", str(tmp_path)])
     with pytest.raises(SystemExit, match="figure-3a takes no --encoder"):
         main(["reproduce", "figure-3a", "--scale", "smoke", "--data", inputs[-1], "--encoder", inputs[3]])
+    short = save_encoder(tmp_path / "short", "bert", True, max_positions=16)
+    with pytest.raises(SystemExit, match="--encoder must have at least 32 positions, got 16"):
+        main(["reproduce", "survival", *inputs[:2], "--encoder", str(short), *inputs[4:], "--results", str(tmp_path)])
     other = save_encoder(tmp_path / "other", "bert", True)
     ledger.put(record, tmp_path)
     with pytest.raises(SystemExit, match="other weights"):

@@ -1,0 +1,45 @@
+"""Checks of a distillation before its first update, where fairseq's trainer has student, criterion and checkpoint.
+
+fairseq itself would report a student that does not fit in the first update, after loading the data; and it would resume
+with any teacher, since it does not compare the task's state that its checkpoints store.
+"""
+
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from fairseq.trainer import Trainer
+
+from ..models.safe_loading import load_weights_only
+from .criterion import TEACHER_KEY, DistillationCriterion
+
+
+def patch_trainer() -> None:
+    """Let fairseq's trainer compare student and teacher when it is built, and the teacher when it resumes."""
+    init, load_checkpoint = Trainer.__init__, Trainer.load_checkpoint
+
+    @wraps(init)
+    def init_and_check(trainer: Any, *args: Any, **kwargs: Any) -> None:
+        init(trainer, *args, **kwargs)
+        if isinstance(criterion := trainer.get_criterion(), DistillationCriterion):
+            criterion.weights_for(trainer.get_model())
+
+    @wraps(load_checkpoint)
+    def check_and_load(trainer: Any, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any) -> Any:
+        criterion = trainer.get_criterion()
+        if isinstance(criterion, DistillationCriterion) and not reset_optimizer and Path(filename).is_file():
+            check_same_teacher(criterion, filename)
+        return load_checkpoint(trainer, filename, reset_optimizer, *args, **kwargs)
+
+    Trainer.__init__, Trainer.load_checkpoint = init_and_check, check_and_load
+
+
+def check_same_teacher(criterion: DistillationCriterion, checkpoint: str) -> None:
+    """Raise ValueError if a checkpoint was distilled from another teacher."""
+    state = load_weights_only(checkpoint, mmap=True)
+    stored = state["task_state"].get(TEACHER_KEY) if isinstance(state, dict) and "task_state" in state else None
+    if stored not in (None, criterion.teacher.sha256):
+        raise ValueError(
+            f"teacher must be the one that {checkpoint} was distilled from (SHA-256 {stored[:12]}), got "
+            f"{criterion.teacher.path} ({criterion.teacher.sha256[:12]}); to change the teacher, pass --reset-optimizer"
+        )
