@@ -11,6 +11,7 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from torch import nn
 
+from ..config import MIN_EPSILON
 from .hub_bpe import HubTokenizerMixin
 from .shapes import NORM_EPSILON, record_epsilon
 
@@ -53,8 +54,8 @@ class RobertaEpsModel(HubTokenizerMixin, RobertaModel):
 def _roberta_eps(args: Any) -> None:
     if getattr(args, "layer_norm_eps", None) is None:
         args.layer_norm_eps = BERT_EPSILON
-    if not 0 < args.layer_norm_eps < 1:
-        raise ValueError(f"layer_norm_eps must be above 0 and below 1, got {args.layer_norm_eps}")
+    if not MIN_EPSILON <= args.layer_norm_eps < 1:
+        raise ValueError(f"layer_norm_eps must be at least {MIN_EPSILON:g} and below 1, got {args.layer_norm_eps}")
     base_architecture(args)
 
 
