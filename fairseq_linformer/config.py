@@ -49,6 +49,16 @@ LAYERS_LIMIT = 1 << 10
 """Largest number of layers, so that a foreign configuration cannot make loading take hours."""
 
 
+def check_epsilon(value: Any, name: str) -> None:
+    """Raise ValueError unless an epsilon of layer norms is allowed.
+
+    Args:
+        name: name of the option in the message.
+    """
+    if not isinstance(value, float | int) or not MIN_EPSILON <= value < 1:
+        raise ValueError(f"{name} must be at least {MIN_EPSILON:g} and below 1, got {value!r}")
+
+
 def check_values(declared: Any, values: Any, names: Mapping[str, str] | None = None) -> None:
     """Check values against the limits of the fields.
 

@@ -4,8 +4,8 @@
 #   scripts/encoder.sh [FOLDER]         # output folder (default: data/encoder of this repository)
 #
 # Downloads the encoder, converts it to a Linformer with a local window, distills it on text, finetunes it on a task, and
-# exports it with a model card: the explained variance, the accuracy, and the encoder's license. Rerun the command
-# to resume; delete the folder to start over.
+# exports it with a model card: the explained variance, the accuracy, and the encoder's license. It trains on the CPU, in
+# bf16 if the first run finds instructions for it. Rerun the command to resume; delete the folder to start over.
 #
 #   ENCODER   encoder: name on the hub, or folder    (default: sentence-transformers/all-MiniLM-L6-v2)
 #   TEXT      text to distill on, as for `prepare pretraining --source`  (default: WikiText-103 on the hub)
@@ -38,13 +38,16 @@ if [ -e "$out/transformer" ] && [ "$(cat "$out/encoder.txt")" != "$encoder" ]; t
     exit 1
 fi
 echo "$encoder" > "$out/encoder.txt"
-# bf16 where the CPU has instructions for it.
-amp=() finetune_amp=() batch=(--batch-size 4)
-if python -c 'import sys; from fairseq_linformer.models.cpu_amp import has_bf16_instructions as has; sys.exit(not has())'; then
+# A rerun on another CPU keeps the precision of the first run.
+if ! [ -e "$out/bf16.txt" ]; then
+    python -c 'from fairseq_linformer.models.cpu_amp import has_bf16_instructions as has; print(has())' > "$out/bf16.new"
+    mv "$out/bf16.new" "$out/bf16.txt"
+fi
+amp=() finetune_amp=() training=(--batch-size 4 ${MINUTES:+--minutes "$MINUTES"})
+if [ "$(cat "$out/bf16.txt")" = True ]; then
     amp=(--amp) finetune_amp=(common.amp=true)
 fi
-
-[ "$updates" != 0 ] || amp=() batch=()   # they would have no effect
+[ "$updates" != 0 ] || amp=() training=()   # linearize rejects options without effect
 
 # Each command below writes its output completely or not at all.
 [ -e "$out/transformer" ] ||
@@ -56,7 +59,7 @@ tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
 fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
     --max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
-    --max-update "$updates" ${MINUTES:+--minutes "$MINUTES"} "${batch[@]}" "${amp[@]}"
+    --max-update "$updates" "${training[@]}" "${amp[@]}"
 [ -e "$out/linformer/report.json" ] || exit 0   # the time budget is spent
 fairseq-linformer finetune "$task" "$out/linformer/model.pt" --data "$out/$task" --source "$source" --runs "$out/runs" \
     --name "$task" --lr "${LR:-1e-4}" --max-epoch "${MAX_EPOCH:-1}" --device cpu dataset.num_workers=0 \

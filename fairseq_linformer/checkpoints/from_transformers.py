@@ -13,6 +13,7 @@ from ..files import check_can_be_written, check_new_folder, new_folder, write_li
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, NORM_EPSILON, OUTPUT_EMBEDDINGS, max_positions, record_epsilon, upgrade_names
 from .files import build_checkpoint
+from .provenance import NEW_LM_HEAD
 from .resize import resize
 from .roberta import from_roberta
 from .transformers_encoder import FAIRSEQ_EPSILON, Encoder, read_encoder
@@ -112,6 +113,6 @@ def _to_roberta(encoder: Encoder, vocabulary: Vocabulary) -> dict[str, Any]:
     provenance = {
         "fairseq": fairseq.__version__,
         "fairseq_linformer": __version__,
-        "imported": {**encoder.source, "lm_head": "imported" if encoder.has_lm_head else "new, untrained"},
+        "imported": {**encoder.source, "lm_head": "imported" if encoder.has_lm_head else NEW_LM_HEAD},
     }
     return build_checkpoint(cfg, state, provenance=provenance)

@@ -70,7 +70,7 @@ def build_model_card(
         ("imported from", imported.get("name")),
         ("license of the imported weights", imported.get("license")),
         ("masked LM head", imported.get("lm_head")),
-        ("distilled from", distilled.get("source")),
+        ("distilled from", (imported.get("name") or distilled.get("source")) if distilled else None),
         ("tokens of distillation, at most", distilled.get("tokens_at_most")),
         ("explained variance of the Transformer's last layer", _last_share(distilled)),
         *_score_rows(details.get("finetuned") or {}),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..config import MIN_EPSILON
+from ..config import check_epsilon
 from ..errors import silence_transformers
 from ..files import fingerprint, sha256
 from ..models.roberta_eps import BERT_EPSILON
@@ -267,8 +267,7 @@ def _check_supported(name: str, config: Any) -> _Family:
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation of {name} must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
     epsilon = config.layer_norm_eps if "layer_norm_eps" in family.settings else BERT_EPSILON
-    if not isinstance(epsilon, float | int) or not MIN_EPSILON <= epsilon < 1:
-        raise ValueError(f"layer_norm_eps of {name} must be at least {MIN_EPSILON:g} and below 1, got {epsilon!r}")
+    check_epsilon(epsilon, f"layer_norm_eps of {name}")
     if config.max_position_embeddings <= family.first_position:
         raise ValueError(
             f"max_position_embeddings of {name} must be above {family.first_position}, got "

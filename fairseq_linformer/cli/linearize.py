@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
         metavar="DATA-BIN",
         help="folder that `prepare pretraining` wrote, such as data/own/shard0, with the Transformer's tokenizer",
     )
-    add_minutes(parser, "then checkpoint and exit")
+    add_minutes(parser, "training then stores a checkpoint and exits")
     parser.add_argument(
         "--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)"
     )
@@ -71,7 +71,7 @@ def _linearize(options: argparse.Namespace) -> str:
     if report is None:
         return f"{options.out}: stopped at the time limit; rerun to resume"
     lines = [f"{options.out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
-    for name in ("before", "after"):
+    for name in ("before", "after") if options.max_update else ("before",):
         shares = report[f"variance_{name}"]
         lines.append(f"  {name} training: " + ", ".join(f"{share:.3f}" for share in shares))
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""Distillation of a Transformer into a Linformer. Importing it registers the criterion with fairseq."""
+"""Distillation of a Transformer into a Linformer. Importing it registers the criterion with fairseq, and adds checks to
+its trainer."""
 
 from .criterion import DistillationConfig, DistillationCriterion
 from .teacher import Teacher

@@ -18,16 +18,18 @@ from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from .losses import hidden_loss, logits_loss
+from .losses import get_hidden_states, hidden_loss, logits_loss
 from .short_blocks import draw_length, split_blocks
 from .teacher import Teacher
 
 TERMS = ("hidden", "logits", "task")
 TEACHER_KEY = "teacher_sha256"
-"""Key of the teacher's checksum in the task's state, which checkpoints hold."""
+"""Key of the teacher's checksum in the task's state, in checkpoints."""
 
 
 @dataclass
@@ -73,33 +75,42 @@ class DistillationCriterion(FairseqCriterion):
     """Weighted sum of two distillation losses and the task's loss.
 
     Raises:
-        ValueError: a weight or the temperature is out of range, or the teacher does not fit the task.
+        ValueError: an option is missing or out of range, or the teacher does not fit the task.
     """
 
     def __init__(self, cfg: DistillationConfig, task: Any):
         super().__init__(task)
         _check_options(cfg)
-        self.is_classifier = hasattr(task, "label_dictionary")
+        if not isinstance(task, (MaskedLMTask, SentencePredictionTask)):
+            raise ValueError(f"task must be masked_lm or sentence_prediction, got {type(task).__name__}")
+        self.is_classifier = isinstance(task, SentencePredictionTask)
         self.is_regression = cfg.regression_target
         if cfg.unmasked and self.is_classifier:
             raise ValueError("unmasked must be False with sentence_prediction, which has no masks, got True")
         if cfg.regression_target and not self.is_classifier:
             raise ValueError("regression_target must be False with masked_lm, whose targets are tokens, got True")
+        if cfg.short_seq_prob and task.cfg.skip_masking:
+            raise ValueError("skip_masking must be False with short_seq_prob, which draws lengths from masks, got True")
         self.cfg, self.dictionary = cfg, task.source_dictionary
         head = cfg.classification_head_name if self.is_classifier and cfg.logits_weight > 0 else None
         self.teacher = Teacher(cfg.teacher, head, getattr(task.cfg, "num_classes", None))
-        self.teacher.check_task(task.source_dictionary, _get_max_positions(task), task.cfg.data)
+        if cfg.logits_weight and not self.is_classifier and not self.teacher.has_trained_lm_head:
+            raise ValueError(
+                f"logits_weight must be 0, because the masked LM head of the teacher {cfg.teacher} is untrained, got "
+                f"{cfg.logits_weight}"
+            )
+        self.teacher.check_task(task.source_dictionary, task.max_positions(), task.cfg.data)
         task.state.merge_state_dict({TEACHER_KEY: self.teacher.sha256})
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """
         Returns:
-            Sum of the loss over the sample size; the sample size (masked tokens or sentences); and values for the log.
+            The mean loss times the sample size; the sample size (masked tokens or sentences); and values for the log.
 
         Raises:
-            ValueError: hidden states of teacher and student have different shapes.
+            ValueError: as ``choose_weights``.
         """
-        weights = self.weights_for(model)
+        weights = self.choose_weights(model)
         tokens, sample_size, options = self._choose_outputs(sample, weights)
         output, extra = model(tokens, **options)
         terms: dict[str, Tensor] = {}
@@ -108,15 +119,13 @@ class DistillationCriterion(FairseqCriterion):
                 options = {"features_only": True, "return_all_hiddens": True}
             expected, expected_extra = self.teacher(tokens, **options)
         if weights["hidden"]:
-            ours, theirs = (
-                [h.transpose(0, 1) for h in states["inner_states"][1:]] for states in (extra, expected_extra)
-            )
+            ours, theirs = get_hidden_states(extra), get_hidden_states(expected_extra)
             terms["hidden"] = hidden_loss(ours, theirs, tokens.ne(self.padding_idx))
         if weights["logits"]:
             terms["logits"] = self._logits_loss(output, expected)
         log: dict[str, Any] = {"ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         if weights["task"]:
-            targets = self._targets(sample)
+            targets = self._select_targets(sample)
             terms["task"] = self._task_loss(output, targets)
             if not self.is_classifier:
                 log["npredicted"] = len(targets)
@@ -162,19 +171,19 @@ class DistillationCriterion(FairseqCriterion):
 
     def _shorten(self, tokens: Tensor, masked: Tensor) -> Tensor:
         """Split a training batch into shorter blocks with ``short_seq_prob``."""
-        words, length = self.dictionary, tokens.size(1)
+        length = tokens.size(1)
         if self.training and self.cfg.short_seq_prob:
             length = draw_length(masked, self.cfg.short_seq_prob)
-        return (
-            tokens if length == tokens.size(1) else split_blocks(tokens, length, words.bos(), words.eos(), words.pad())
-        )
+        if length == tokens.size(1):
+            return tokens
+        return split_blocks(tokens, length, self.dictionary.bos(), self.dictionary.eos(), self.dictionary.pad())
 
-    def _targets(self, sample: dict[str, Any]) -> Tensor:
+    def _select_targets(self, sample: dict[str, Any]) -> Tensor:
         """The classes or scores (B,), or the masked tokens."""
         target: Tensor = sample["target"]
         return target.view(-1) if self.is_classifier else target[target.ne(self.padding_idx)]
 
-    def weights_for(self, model: Any) -> dict[str, float]:
+    def choose_weights(self, model: Any) -> dict[str, float]:
         """The weight of each term for a student.
 
         Raises:
@@ -183,24 +192,26 @@ class DistillationCriterion(FairseqCriterion):
         encoder = model.encoder.sentence_encoder
         shape = len(encoder.layers), encoder.embed_tokens.embedding_dim
         expected = self.teacher.layers, self.teacher.width
+        shapes = (
+            f"the student has {shape[0]} layers of width {shape[1]}, the teacher {expected[0]} of width {expected[1]}"
+        )
         hidden = self.cfg.hidden_weight
         if hidden is None:
             hidden = float(shape == expected)
         elif hidden and shape != expected:
-            raise ValueError(
-                f"hidden_weight must be 0: the student has {shape[0]} layers of {shape[1]}, the teacher "
-                f"{expected[0]} of {expected[1]}, got {hidden}"
-            )
+            raise ValueError(f"hidden_weight must be 0 for models of different shapes ({shapes}), got {hidden}")
         if hidden and (layerdrop := _get_layerdrop(encoder)):
             raise ValueError(
                 f"encoder_layerdrop must be 0 with hidden_weight above 0, which compares every layer, got {layerdrop}"
             )
         weights = {"hidden": hidden, "logits": self.cfg.logits_weight, "task": self.cfg.task_weight}
         if not any(weights.values()):
-            shapes = f"{shape[0]} layers of {shape[1]}, the teacher {expected[0]} of {expected[1]}"
             if self.cfg.unmasked:
-                raise ValueError(f"unmasked needs a student of the teacher's shape, but the student has {shapes}")
-            raise ValueError(f"logits_weight or task_weight must be above 0: the student has {shapes}, got 0 for both")
+                raise ValueError(f"unmasked needs a student of the teacher's shape, but {shapes}")
+            raise ValueError(
+                "logits_weight or task_weight must be above 0, because hidden states of different shapes are not "
+                f"compared ({shapes}), got 0 for both"
+            )
         return weights
 
     @staticmethod
@@ -233,11 +244,11 @@ def _check_options(cfg: DistillationConfig) -> None:
     weights = {f"{name}_weight": getattr(cfg, f"{name}_weight") for name in TERMS}
     for name, value in weights.items():
         if value is not None and not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be at least 0, got {value}")
+            raise ValueError(f"{name} must be a finite number, at least 0, got {value}")
     if not any(value is None or value > 0 for value in weights.values()):
         raise ValueError("hidden_weight, logits_weight or task_weight must be above 0, got 0 for all")
     if not 0 < cfg.temperature < math.inf:
-        raise ValueError(f"temperature must be above 0, got {cfg.temperature}")
+        raise ValueError(f"temperature must be a finite number above 0, got {cfg.temperature}")
     if cfg.temperature != 1 and (cfg.logits_weight == 0 or cfg.regression_target):
         raise ValueError(f"temperature must be 1 if logits_weight is 0 or the target is a score, got {cfg.temperature}")
     if not 0 <= cfg.short_seq_prob < 1:
@@ -257,8 +268,3 @@ def _get_layerdrop(encoder: Any) -> float:
     """LayerDrop of a Linformer's encoder, or of fairseq's."""
     config = getattr(encoder, "config", None)
     return float(getattr(config, "layerdrop", 0.0) if config else getattr(encoder, "encoder_layerdrop", 0.0))
-
-
-def _get_max_positions(task: Any) -> int:
-    n = task.max_positions()
-    return int(n if n is not None else task.cfg.tokens_per_sample)

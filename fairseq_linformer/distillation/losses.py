@@ -4,10 +4,16 @@ B sentences, n positions, d width, V classes or size of the dictionary, L layers
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def get_hidden_states(extra: dict[str, Any]) -> list[Tensor]:
+    """L hidden states (B, n, d) of the second output of ``RobertaModel.forward`` with ``return_all_hiddens``."""
+    return [hidden.transpose(0, 1) for hidden in extra["inner_states"][1:]]  # the first is that of the embeddings
 
 
 def hidden_loss(student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tensor) -> Tensor:
@@ -59,7 +65,7 @@ class ExplainedVariance:
             self._squares[i] += t.square().sum()
             self._residual[i] += (s - t).square().sum()
 
-    def shares(self) -> list[float]:
+    def compute_shares(self) -> list[float]:
         """The share of each layer; not finite without data or variance."""
         variance = self._squares - self._sum.square().sum(1) / max(self._count, 1)
         return (1 - self._residual / variance).tolist()

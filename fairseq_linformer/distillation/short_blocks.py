@@ -18,7 +18,7 @@ SHORTEST = 16
 """Smallest length of a block."""
 
 
-def short_lengths(n: int) -> list[int]:
+def list_short_lengths(n: int) -> list[int]:
     """n halved again and again, rounded up, while it is at least 2 * ``SHORTEST``."""
     lengths = []
     while n >= 2 * SHORTEST:
@@ -28,17 +28,17 @@ def short_lengths(n: int) -> list[int]:
 
 
 def draw_length(masked: Tensor, short_seq_prob: float) -> int:
-    """The length of the blocks of a batch: n, or with probability ``short_seq_prob`` one of ``short_lengths``.
+    """The length of the blocks of a batch: n, or with probability ``short_seq_prob`` one of ``list_short_lengths``.
 
-    It depends on the batch and its masks alone. A batch has other masks, and another length, in every epoch; resumed
-    training draws the same.
+    It depends on the masks of the batch alone. Masks change in every epoch, so each epoch draws again; resumed training
+    draws the same.
 
     Args:
         masked: (B, n), True where a token is masked.
     """
     n = masked.size(1)
     generator = random.Random(repr(masked.flatten().nonzero().flatten().tolist()))
-    lengths = short_lengths(n)
+    lengths = list_short_lengths(n)
     return generator.choice(lengths) if lengths and generator.random() < short_seq_prob else n
 
 

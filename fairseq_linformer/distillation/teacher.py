@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.models import build_model, open_checkpoint
+from ..checkpoints.provenance import NEW_LM_HEAD
 from ..corpus.tokenizer_files import DICTIONARY
 from ..files import sha256
 from ..models.dictionaries import describe_difference, read_masked_lm_dictionary
@@ -23,15 +24,16 @@ class Teacher:
         path: checkpoint of RoBERTa or a Linformer.
         head: classification head to keep; None for none.
         num_classes: its number of classes.
-        name: of the teacher in messages; None for the path.
+        name: name of the teacher in messages; None for the path.
 
     Attributes:
         sha256: checksum of the file.
         vocab_size, max_positions, layers, width: V, n, L and d.
+        has_trained_lm_head: False if it was converted from an encoder without masked LM head.
 
     Raises:
-        ValueError: the file is missing or is not such a checkpoint, a weight is not finite, or it has no such head of
-            so many classes.
+        ValueError: the file is missing or is not such a checkpoint, a weight is NaN or infinite, or it has no such head
+            of so many classes.
     """
 
     def __init__(self, path: str, head: str | None = None, num_classes: int | None = None, name: str | None = None):
@@ -54,6 +56,8 @@ class Teacher:
         self.path, self.sha256 = Path(path), sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
         self.max_positions, self.layers = max_positions(state), count_layers(state)
+        imported = checkpoint.get("provenance", {}).get("imported", {})
+        self.has_trained_lm_head = imported.get("lm_head") != NEW_LM_HEAD
         self._model = build_model(checkpoint, head).eval().requires_grad_(False)
 
     def check_task(self, dictionary: Any, n: int, data: str) -> None:

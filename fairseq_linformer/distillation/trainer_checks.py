@@ -1,7 +1,7 @@
-"""Checks of a distillation before its first update, where fairseq's trainer has student, criterion and checkpoint.
+"""Checks that need fairseq's trainer: of the student before the first update, and of the teacher before resuming.
 
-fairseq itself would report a student that does not fit in the first update, after loading the data; and it would resume
-with any teacher, since it does not compare the task's state that its checkpoints store.
+Without them, a student of another shape fails in the first update, and training resumes with any teacher: fairseq
+stores the task's state, but does not compare it.
 """
 
 from functools import wraps
@@ -22,7 +22,7 @@ def patch_trainer() -> None:
     def init_and_check(trainer: Any, *args: Any, **kwargs: Any) -> None:
         init(trainer, *args, **kwargs)
         if isinstance(criterion := trainer.get_criterion(), DistillationCriterion):
-            criterion.weights_for(trainer.get_model())
+            criterion.choose_weights(trainer.get_model())
 
     @wraps(load_checkpoint)
     def check_and_load(trainer: Any, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any) -> Any:
@@ -37,9 +37,10 @@ def patch_trainer() -> None:
 def check_same_teacher(criterion: DistillationCriterion, checkpoint: str) -> None:
     """Raise ValueError if a checkpoint was distilled from another teacher."""
     state = load_weights_only(checkpoint, mmap=True)
-    stored = state["task_state"].get(TEACHER_KEY) if isinstance(state, dict) and "task_state" in state else None
+    stored = (state.get("task_state") or {}).get(TEACHER_KEY) if isinstance(state, dict) else None
     if stored not in (None, criterion.teacher.sha256):
         raise ValueError(
-            f"teacher must be the one that {checkpoint} was distilled from (SHA-256 {stored[:12]}), got "
-            f"{criterion.teacher.path} ({criterion.teacher.sha256[:12]}); to change the teacher, pass --reset-optimizer"
+            f"teacher must be the one that {checkpoint} was distilled from (SHA-256 {str(stored)[:12]}), got "
+            f"{criterion.teacher.path} (SHA-256 {criterion.teacher.sha256[:12]}); for another teacher, choose another "
+            "--save-dir"
         )

@@ -134,7 +134,7 @@ class TrainingJob:
         """
         return {
             **{
-                key: _absolute(str(paths))
+                key: _make_absolute(key, str(paths))
                 for key in PATH_OPTIONS
                 if (paths := OmegaConf.select(self.requested_cfg, key))
             },
@@ -254,9 +254,10 @@ def _micro_batches(cfg: DictConfig) -> list[int]:
     return counts
 
 
-def _absolute(paths: str) -> str:
-    """Make the paths in a ``:``-separated list absolute."""
-    return os.pathsep.join(str(Path(part).absolute()) for part in paths.split(os.pathsep))
+def _make_absolute(key: str, paths: str) -> str:
+    """Make the path of an option absolute, or each in the ``:``-separated list of ``task.data``."""
+    parts = paths.split(os.pathsep) if key == "task.data" else [paths]
+    return os.pathsep.join(str(Path(part).absolute()) for part in parts)
 
 
 def _check_numbers(cfg: DictConfig) -> None:

@@ -1,6 +1,7 @@
 """Explained variance of a teacher's features, on held-out text."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
@@ -8,20 +9,21 @@ from omegaconf import OmegaConf
 
 from ..checkpoints.models import build_model, open_checkpoint
 from ..distillation import Teacher
-from ..distillation.losses import ExplainedVariance
+from ..distillation.losses import ExplainedVariance, get_hidden_states
 from ..models.shapes import EMBEDDINGS, count_layers, max_positions
 from ..progress import Progress
 
 
-def explained_variance(teacher, student, data, n: int, tokens: int = 32768, split: str = "valid") -> list[float]:
+def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: int = 32768) -> list[float]:
     """Share of the variance of the teacher's features that the student explains, by layer.
 
     Text is split into blocks of n tokens, as by fairseq's ``masked_lm`` with ``--sample-break-mode none``; nothing is
-    masked. The blocks are in a random order, with seed 1. It runs on the CPU in single precision.
+    masked. Blocks of equal length are in a random order, with seed 1. It runs on the CPU in single precision.
 
     Args:
         teacher, student: fairseq checkpoints of equal width and number of layers.
-        data: folder with ``dict.txt`` and the split.
+        data: folder with ``dict.txt`` and the validation split.
+        n: tokens per block.
         tokens: stop after the batch that reaches this number, padding included.
 
     Returns:
@@ -41,27 +43,27 @@ def explained_variance(teacher, student, data, n: int, tokens: int = 32768, spli
     shape, expected = (count_layers(state), state[EMBEDDINGS].size(1)), (teacher_model.layers, teacher_model.width)
     if shape != expected:
         raise ValueError(
-            f"{student} must have the teacher's {expected[0]} layers of {expected[1]}, got {shape[0]} of {shape[1]}"
+            f"{student} must have the teacher's {expected[0]} layers of width {expected[1]}, got {shape[0]} of width "
+            f"{shape[1]}"
         )
-    if not (Path(data) / f"{split}.idx").is_file():
-        raise ValueError(f"{data} has no {split}.idx; expected a folder that `prepare pretraining` wrote")
-    task.load_dataset(split)
+    if not (Path(data) / "valid.idx").is_file():
+        raise ValueError(f"{data} has no valid.idx; expected a folder that `prepare pretraining` wrote")
+    task.load_dataset("valid")
     model = build_model(checkpoint).eval()
     measured = ExplainedVariance(teacher_model.layers, teacher_model.width)
-    iterator = task.get_batch_iterator(task.dataset(split), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
-    batches, num_tokens = iterator.next_epoch_itr(shuffle=False), 0
+    iterator = task.get_batch_iterator(task.dataset("valid"), max_tokens=max(n, 4096), max_positions=n, num_workers=0)
+    batches, pad, num_tokens = iterator.next_epoch_itr(shuffle=False), task.source_dictionary.pad(), 0
     with Progress("explained variance", tokens, "tokens") as progress, torch.no_grad():
         for sample in batches:
             inputs, target = sample["net_input"]["src_tokens"], sample["target"]
-            pad = task.source_dictionary.pad()
             text = torch.where(target.ne(pad), target, inputs)
             ours, theirs = (
-                [h.transpose(0, 1) for h in run(text, features_only=True, return_all_hiddens=True)[1]["inner_states"]]
+                get_hidden_states(run(text, features_only=True, return_all_hiddens=True)[1])
                 for run in (model, teacher_model)
             )
-            measured.add(ours[1:], theirs[1:], text.ne(pad))
+            measured.add(ours, theirs, text.ne(pad))
             num_tokens += text.numel()
             progress.add(text.numel())
             if num_tokens >= tokens:
                 break
-    return measured.shares()
+    return measured.compute_shares()

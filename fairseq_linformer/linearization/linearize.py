@@ -5,7 +5,7 @@ OUT/start.pt       the Linformer before training
 OUT/run/           the run folder of the distillation, as in launching/run_folder.py
 OUT/origin.json    source, teacher, text and options; only the same ones resume
 OUT/before.json    the explained variance before training
-OUT/report.json    explained variance of the teacher's features, by layer, before and after
+OUT/report.json    explained variance of the teacher's features, by layer, before, during and after
 OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
 
@@ -25,9 +25,9 @@ from ..checkpoints.files import (
     write_checkpoint,
 )
 from ..checkpoints.from_transformers import MODEL, read_transformers, to_linformer, write_model
-from ..checkpoints.resize import resize
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
+from ..distillation.criterion import TEACHER_KEY
 from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, sha256, write_lines
 from ..finetuning.initial_checkpoint import open_initial_checkpoint
 from ..launching import local, run_folder
@@ -36,24 +36,28 @@ from ..launching.training_job import TrainingJob, quote
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.shapes import head_names, max_positions, upgrade_names
+from ..modules.windows import ceil_div
 from ..resources import CONFIGS
 from .explained_variance import explained_variance
 from .options import Linearization
-from .origin import ORIGIN, check_finished, check_unfinished, read_stored, stored_options, write_origin
+from .origin import ORIGIN, check_finished, check_unfinished, describe_options, name_source, read_stored, write_origin
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
-START, TEACHER, LOG = "start.pt", "teacher", "distillation.txt"
+START, TEACHER_FOLDER, LOG = "start.pt", "teacher", "distillation.txt"
 BEFORE, REPORT = "before.json", "report.json"
+VALID = "valid.bin"
 RUN = "run"
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
+BATCH_MULTIPLE = 8
+"""fairseq's default of ``required_batch_size_multiple``: the last batch of an epoch is dropped unless it has it."""
 
 
 def linearize(options: Linearization, out, until: float | None = None) -> dict[str, Any] | None:
     """Convert, distill and measure; rerun to resume.
 
     Args:
-        out: folder, new or of an interrupted run with the same options.
+        out: folder; new, or of an earlier run with the same options, which is resumed, or only reported if finished.
         until: value of ``time.monotonic()`` at which to stop.
 
     Returns:
@@ -62,6 +66,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     Raises:
         ValueError: an input is missing or does not fit, or ``out`` belongs to other options.
         OSError: a file cannot be read or written.
+        KeyboardInterrupt: training was stopped by a signal.
     """
     out = Path(out).absolute()
     if not Path(options.text).is_dir():
@@ -73,37 +78,40 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         _check_valid(options, out)
         return report
     teacher = _prepare(options, out)
-    n = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
-    before = _measure_before(options, out, teacher, n)
+    length = options.tokens_per_sample or int(get_cfg_section(read_checkpoint(out / START), "model")["max_positions"])
+    before = _measure_before(options, out, teacher, length)
     student = out / START
     if options.max_update:
-        training = _build_job(options, out, teacher, n)
+        training = _build_job(options, out, teacher, length)
         run_folder.is_new(training, advice="move it back, or choose another OUT")  # the run stores absolute paths
         is_done = (training.folder / run_folder.DONE).exists()
         if not is_done and not local.train(training, LOG, options.max_update, until):
             return None
         student = training.folder / run_folder.CHECKPOINTS / LAST
-    at = {update: _find_checkpoint(student.parent, update) for update in options.measure_at}
+
+    def measure(checkpoint: Path) -> list[float]:
+        return explained_variance(teacher, checkpoint, options.text, length)
+
+    at = {str(update): measure(_find_checkpoint(student.parent, update)) for update in options.measure_at}
     report = {
-        "source": Path(options.source).name,
-        "teacher_sha256": sha256(teacher),
-        "options": stored_options(options),
-        "tokens_at_most": options.max_update * options.batch_size * n,
+        "source": name_source(options),
+        TEACHER_KEY: sha256(teacher),
+        "options": describe_options(options),
+        "tokens_at_most": options.max_update * options.batch_size * length,
         "variance_before": before,
-        **({"variance_at": {str(u): explained_variance(teacher, at[u], options.text, n) for u in at}} if at else {}),
-        "variance_after": explained_variance(teacher, student, options.text, n) if options.max_update else before,
+        **({"variance_at": at} if at else {}),
+        "variance_after": measure(student) if options.max_update else before,
     }
     _write_model(out, student, teacher, report)
     write_lines(out / REPORT, [json.dumps(report, indent=1)])
     return report
 
 
-def _measure_before(options: Linearization, out: Path, teacher: Path, n: int) -> list[float]:
+def _measure_before(options: Linearization, out: Path, teacher: Path, length: int) -> list[float]:
     """The explained variance before training, measured once per validation split."""
-    inputs = {"valid": _hash_valid(options), "n": n}
-    stored = read_stored(out / BEFORE) if (out / BEFORE).is_file() else {}
-    if any(stored.get(key) != value for key, value in inputs.items()):
-        stored = {**inputs, "shares": explained_variance(teacher, out / START, options.text, n)}
+    valid, stored = sha256(Path(options.text) / VALID), _read_before(out)
+    if stored.get("valid") != valid:
+        stored = {"valid": valid, "shares": explained_variance(teacher, out / START, options.text, length)}
         write_lines(out / BEFORE, [json.dumps(stored)])
     before: list[float] = stored["shares"]
     return before
@@ -115,14 +123,14 @@ def _is_finished(out: Path) -> bool:
 
 def _check_valid(options: Linearization, out: Path) -> None:
     """Raise ValueError if the explained variance before training was measured on another validation split."""
-    path = Path(options.text) / "valid.bin"
-    stored = read_stored(out / BEFORE) if (out / BEFORE).is_file() else {}
+    path, stored = Path(options.text) / VALID, _read_before(out)
     if path.is_file() and stored and stored.get("valid") != sha256(path):
         raise ValueError(f"{path} is not the one that {out} was measured on; pass that text, or choose another OUT")
 
 
-def _hash_valid(options: Linearization) -> str:
-    return sha256(Path(options.text) / "valid.bin")
+def _read_before(out: Path) -> dict[str, Any]:
+    """``BEFORE``; empty if it does not exist."""
+    return read_stored(out / BEFORE) if (out / BEFORE).is_file() else {}
 
 
 def _find_checkpoint(folder: Path, update: int) -> Path:
@@ -148,31 +156,31 @@ def _prepare(options: Linearization, out: Path) -> Path:
     check_can_be_written(out)
     check_new_folder(out)
     if options.max_update:
-        _training_folder(options, out)  # checks its name
-    for split in ("train", "valid"):
-        open_dataset(Path(options.text) / split)
+        _ = TrainingJob(str(CONFIG), (), 1, options.device, str(out), RUN).folder  # raises if its path is not allowed
+    dictionary = _read_dictionary(options.text)
+    train, _ = (open_dataset(Path(options.text) / split, len(dictionary)) for split in ("train", "valid"))
     torch.manual_seed(options.seed)
     is_checkpoint = is_fairseq_checkpoint(options.source)
     if is_checkpoint:
         checkpoint, vocabulary = read_checkpoint(options.source), None
         _check_encoder(checkpoint, options.source)
-        _check_max_positions(checkpoint, options)
     else:
         checkpoint, vocabulary = read_transformers(options.source)
-        _check_max_positions(checkpoint, options)
-        if n := options.model.get("max_positions"):
-            checkpoint = resize(checkpoint, n)
+    _check_student_positions(checkpoint, options)
     start = to_linformer(checkpoint, **options.model)
     n = get_cfg_section(start, "model")["max_positions"]
     length = options.tokens_per_sample or n
     if not 2 <= length <= n:
         raise ValueError(f"tokens_per_sample must be between 2 and the student's {n}, got {length}")
+    blocks = ceil_div(int(train.sizes.sum()), length - 1)  # <s> is added to each
+    if options.max_update and blocks < BATCH_MULTIPLE:
+        raise ValueError(f"--text must have at least {BATCH_MULTIPLE} training blocks of {length} tokens, got {blocks}")
     with new_folder(out) as folder:
         if vocabulary is not None:
-            (folder / TEACHER).mkdir()
-            write_model(folder / TEACHER, checkpoint, vocabulary)
-        frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER / MODEL), name=options.source)
-        frozen.check_task(_read_dictionary(options.text), length, options.text)
+            (folder / TEACHER_FOLDER).mkdir()
+            write_model(folder / TEACHER_FOLDER, checkpoint, vocabulary)
+        frozen = Teacher(str(teacher if is_checkpoint else folder / TEACHER_FOLDER / MODEL), name=options.source)
+        frozen.check_task(dictionary, length, options.text)
         write_checkpoint(start, folder / START)
         write_origin(options, frozen.sha256, folder)
     return teacher
@@ -188,15 +196,10 @@ def _read_dictionary(text: str) -> Dictionary:
 
 def _find_teacher(options: Linearization, out: Path) -> Path:
     """The teacher: the source if it is a fairseq checkpoint, else the checkpoint converted from it in OUT."""
-    return Path(options.source).absolute() if is_fairseq_checkpoint(options.source) else out / TEACHER / MODEL
+    return Path(options.source).absolute() if is_fairseq_checkpoint(options.source) else out / TEACHER_FOLDER / MODEL
 
 
-def _training_folder(options: Linearization, out: Path) -> Path:
-    """The run folder of the training; ValueError if ``TrainingJob`` does not allow its name."""
-    return TrainingJob(str(CONFIG), (), 1, options.device, str(out), RUN).folder
-
-
-def _check_max_positions(checkpoint: dict[str, Any], options: Linearization) -> None:
+def _check_student_positions(checkpoint: dict[str, Any], options: Linearization) -> None:
     """Raise ValueError if the student's is larger: the teacher has no trained embeddings for those positions."""
     own, n = max_positions(upgrade_names(checkpoint["model"])), options.model.get("max_positions")
     if n is not None and n > own:
@@ -217,13 +220,13 @@ def _check_encoder(checkpoint: dict[str, Any], name: str) -> None:
         raise ValueError(f"{name} needs its {DICTIONARY} next to it")
 
 
-def _build_job(options: Linearization, out: Path, teacher: Path, n: int) -> TrainingJob:
+def _build_job(options: Linearization, out: Path, teacher: Path, length: int) -> TrainingJob:
     student = open_initial_checkpoint(out / START, out)
     overrides = (
         f"common.seed={options.seed}",
         f"common.amp={str(options.amp).lower()}",
         f"task.data={quote(str(Path(options.text).absolute()))}",
-        f"task.tokens_per_sample={n}",
+        f"task.tokens_per_sample={length}",
         f"checkpoint.finetune_from_model={quote(str(student.path))}",
         f"criterion.teacher={quote(str(teacher))}",
         f"criterion.short_seq_prob={options.short_seq_prob}",
@@ -251,7 +254,7 @@ def _write_model(out: Path, student: Path, teacher: Path, report: dict[str, Any]
     # The criterion of the checkpoint would need the teacher.
     checkpoint["cfg"] = {**checkpoint["cfg"], "criterion": {"_name": "masked_lm", "tpu": False}}
     origin = read_checkpoint(teacher).get("provenance", {})
-    checkpoint["provenance"] = {**origin, "distilled": report}
+    checkpoint["provenance"] = {**origin, **({"distilled": report} if report["tokens_at_most"] else {})}
     for name in (DICTIONARY, *TOKENIZER_FILES):
         if (teacher.parent / name).is_file():
             shutil.copyfile(teacher.parent / name, out / name)

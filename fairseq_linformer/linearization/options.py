@@ -23,7 +23,7 @@ class Linearization:
         text: data folder of ``prepare pretraining`` (``dict.txt``, train and valid), with the source's tokenizer.
         model: options of the Linformer, as for ``to_linformer``.
         tokens_per_sample: tokens per block; None for the model's n.
-        batch_size: blocks of n tokens per update.
+        batch_size: blocks per update.
         max_update: number of updates; 0 converts without training.
         lr: peak learning rate; it decays linearly to 0.
         short_seq_prob: probability that a batch is split into shorter blocks, see ``distillation/short_blocks.py``.
@@ -54,12 +54,14 @@ class Linearization:
         for name, lowest in (("batch_size", 1), ("max_update", 0)):
             if getattr(self, name) < lowest:
                 raise ValueError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
+        if self.measure_at and not self.max_update:
+            raise ValueError(f"measure_at must be empty without updates, got {self.measure_at}")
         if list(self.measure_at) != sorted({u for u in self.measure_at if 0 < u < self.max_update}):
             raise ValueError(
                 f"measure_at must be ascending and between 1 and {self.max_update - 1}, got {self.measure_at}"
             )
         if any(update % self.measure_at[0] for update in self.measure_at):
-            raise ValueError(f"measure_at must be multiples of its first update, got {self.measure_at}")
+            raise ValueError(f"measure_at must be multiples of its first value, got {self.measure_at}")
         if not 0 < self.lr < math.inf:
             raise ValueError(f"lr must be a finite number above 0, got {self.lr}")
         if not 0 <= self.short_seq_prob < 1:

@@ -8,24 +8,25 @@ A checkpoint records how many batches of the epoch each rank has read, but not t
 different number would repeat or skip a part of the epoch.
 
 fairseq drops the last batch of an epoch unless its size is a multiple of ``--required-batch-size-multiple``, 8 by
-default. If no batch is left, it fails with a traceback that says that the dataset is empty.
+default. If no batch is left, or no sample is short enough, it fails with a traceback.
 """
 
 from functools import wraps
 from typing import Any
 
+from fairseq.data import data_utils
 from fairseq.data.iterators import EpochBatchIterator
 
 NUM_RANKS_KEY = "num_shards"
-"""Key of the number of ranks in the iterator's state, which checkpoints hold."""
+"""Key of the number of ranks in the iterator's state, in checkpoints."""
 
 
 def patch_epoch_iterator() -> None:
-    """Start new data loader workers in each epoch, allow resuming with any number of ranks, and explain why there is no
+    """Start new data loader workers in each epoch, allow resuming with any number of ranks, and explain a missing
     batch."""
     init = EpochBatchIterator.__init__
     state_dict, load_state_dict = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
-    first_batch = EpochBatchIterator.first_batch.fget
+    first_batch, batch_by_size = EpochBatchIterator.first_batch.fget, data_utils.batch_by_size
 
     @wraps(init)
     def init_without_reuse(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -45,12 +46,17 @@ def patch_epoch_iterator() -> None:
     def first_batch_or_reason(self: Any) -> Any:
         if not self.frozen_batches:
             raise ValueError(
-                f"{len(self.dataset)} samples make no batch: all are too long, or there are fewer than "
-                "--required-batch-size-multiple; use a larger split, or pass --required-batch-size-multiple 1"
+                f"no batch can be formed from {len(self.dataset)} samples: all are too long, or there are fewer than "
+                "--required-batch-size-multiple"
             )
         return first_batch(self)
+
+    @wraps(batch_by_size)
+    def batch_any_number(indices: Any, *args: Any, **kwargs: Any) -> Any:
+        return batch_by_size(indices, *args, **kwargs) if len(indices) else []
 
     EpochBatchIterator.__init__ = init_without_reuse
     EpochBatchIterator.state_dict = state_dict_with_ranks
     EpochBatchIterator.load_state_dict = load_state_dict_with_ranks
     EpochBatchIterator.first_batch = property(first_batch_or_reason)
+    data_utils.batch_by_size = batch_any_number

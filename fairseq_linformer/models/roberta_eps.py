@@ -11,7 +11,7 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from torch import nn
 
-from ..config import MIN_EPSILON
+from ..config import check_epsilon
 from .hub_bpe import HubTokenizerMixin
 from .shapes import NORM_EPSILON, record_epsilon
 
@@ -35,7 +35,7 @@ class RobertaEpsModel(HubTokenizerMixin, RobertaModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "RobertaEpsModel":
-        _roberta_eps(args)
+        _set_architecture_defaults(args)
         model: RobertaEpsModel = super().build_model(args, task)
         _set_layer_norm_eps(model, args.layer_norm_eps)
         model.encoder.register_buffer(NORM_EPSILON.removeprefix("encoder."), record_epsilon(args.layer_norm_eps))
@@ -51,11 +51,10 @@ class RobertaEpsModel(HubTokenizerMixin, RobertaModel):
 
 
 @register_model_architecture(EPS_ARCHITECTURE, EPS_ARCHITECTURE)
-def _roberta_eps(args: Any) -> None:
+def _set_architecture_defaults(args: Any) -> None:
     if getattr(args, "layer_norm_eps", None) is None:
         args.layer_norm_eps = BERT_EPSILON
-    if not MIN_EPSILON <= args.layer_norm_eps < 1:
-        raise ValueError(f"layer_norm_eps must be at least {MIN_EPSILON:g} and below 1, got {args.layer_norm_eps}")
+    check_epsilon(args.layer_norm_eps, "layer_norm_eps")
     base_architecture(args)
 
 

@@ -17,7 +17,7 @@ from ..checkpoints.files import write_checkpoint
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.roberta import from_roberta
 from ..linearization.explained_variance import explained_variance
-from .encoder_models import EncoderModel, check_encoder, check_max_positions
+from .encoder_models import EncoderModel, check_encoder, check_encoder_positions
 from .experiment import check_same_plan
 from .inputs import Inputs
 from .records import Measurement, Record, significant
@@ -71,7 +71,7 @@ class ConvertedEncoders(UntrainedExperiment):
         conversions, measurements = self.conversions(scale), []
         torch.manual_seed(1)  # of a new head of masked language modeling, and of E and F
         checkpoint, vocabulary = read_transformers(str(inputs.encoder))
-        check_max_positions(checkpoint, max(each.model.n for each in conversions))
+        check_encoder_positions(checkpoint, max(each.model.n for each in conversions))
         shard = find_shards(inputs.data)[0]
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)

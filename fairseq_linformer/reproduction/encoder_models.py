@@ -103,7 +103,7 @@ def write_transformer(encoder: str, n: int, folder: Path) -> Path:
             return path / MODEL
         torch.manual_seed(1)  # of a new head of masked language modeling
         checkpoint, vocabulary = read_transformers(encoder)
-        check_max_positions(checkpoint, n)
+        check_encoder_positions(checkpoint, n)
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(path) as new:
             write_model(new, checkpoint, vocabulary)
@@ -111,7 +111,7 @@ def write_transformer(encoder: str, n: int, folder: Path) -> Path:
     return path / MODEL
 
 
-def check_max_positions(checkpoint: dict[str, Any], n: int) -> None:
+def check_encoder_positions(checkpoint: dict[str, Any], n: int) -> None:
     """Raise ValueError if an encoder of ``read_transformers`` has fewer than n positions."""
     if (positions := checkpoint["cfg"]["model"].max_positions) < n:
         raise ValueError(f"--encoder must have at least {n} positions, got {positions}")

@@ -10,13 +10,17 @@ import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
+from fairseq_linformer.checkpoints.provenance import NEW_LM_HEAD
 from fairseq_linformer.checkpoints.roberta import from_roberta
 from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, short_blocks
 from fairseq_linformer.files import sha256
+from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary
 
 from ..fairseq_commands import TINY, finetune, train
 
@@ -39,26 +43,18 @@ def start(teacher, tmp_path_factory):
     return path
 
 
-class State(dict):
-    merge_state_dict = dict.update
-
-
-class Task:
-    """The attributes of fairseq's task that the criterion reads."""
-
-    def __init__(self, data, n=16, num_classes=-1):
-        self.source_dictionary = self.target_dictionary = Dictionary.load(str(Path(data) / "dict.txt"))
-        self.source_dictionary.add_symbol("<mask>")
-        self.cfg = OmegaConf.create({"data": str(data), "tokens_per_sample": n, "num_classes": num_classes})
-        self.state = State()
-
-    def max_positions(self):
-        return None
-
-
-def criterion(teacher, data, n=16, num_classes=-1, **options):
+def criterion(teacher, data, n=16, num_classes=None, skip_masking=False, **options):
+    """The criterion of masked language modeling, or with a number of classes that of ``sentence_prediction``."""
     cfg = OmegaConf.merge(OmegaConf.structured(DistillationConfig), {"teacher": str(teacher), **options})
-    return DistillationCriterion(cfg, Task(data, n, num_classes))
+    if num_classes is None:
+        task = MaskedLMTask.setup_task(
+            MaskedLMConfig(data=str(data), tokens_per_sample=n, seed=1, skip_masking=skip_masking)
+        )
+    else:
+        dictionary = read_masked_lm_dictionary(Path(data) / "dict.txt")
+        task_cfg = SentencePredictionConfig(data=str(data), num_classes=num_classes, max_positions=n)
+        task = SentencePredictionTask(task_cfg, dictionary, Dictionary())
+    return DistillationCriterion(cfg, task)
 
 
 def sample():
@@ -112,10 +108,9 @@ def add_head(model, classes, seed):
 
 
 @pytest.mark.parametrize("is_regression", [True, False])
-def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, monkeypatch, is_regression):
+def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, is_regression):
     """Scores have squared errors, and classes divergences, cross entropies and an accuracy; written out by row."""
     classes = 1 if is_regression else 3
-    monkeypatch.setattr(Task, "label_dictionary", None, raising=False)
     student, model = add_head(build(start), classes, 1), add_head(build(teacher), classes, 2)
     write_checkpoint({**read_checkpoint(teacher), "model": model.state_dict()}, tmp_path / "teacher.pt")
     options = dict(hidden_weight=0, logits_weight=0.7, task_weight=0.2, regression_target=is_regression)
@@ -140,8 +135,7 @@ def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, monkeypatch, is
     assert log.get("ncorrect") == (None if is_regression else correct)
 
 
-def test_heads_need_the_same_classes(teacher, mlm_data, tmp_path, monkeypatch):
-    monkeypatch.setattr(Task, "label_dictionary", None, raising=False)
+def test_heads_need_the_same_classes(teacher, mlm_data, tmp_path):
     model = add_head(build(teacher), 2, 2)
     write_checkpoint({**read_checkpoint(teacher), "model": model.state_dict()}, tmp_path / "teacher.pt")
     with pytest.raises(ValueError, match="sentence_classification_head.* must have 3 classes, got 2"):
@@ -289,12 +283,13 @@ def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
     assert sum(losses[-3:]) < sum(losses[:3])
     with pytest.raises(
-        SystemExit, match="hidden_weight must be 0: the student has 2 layers of 24, the teacher 2 of 16"
+        SystemExit,
+        match=r"hidden_weight must be 0 .*student has 2 layers of width 24, the teacher 2 of width 16\), got 1",
     ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
     assert not list((tmp_path / "b").glob("*.pt"))  # fairseq stores crash.pt if the first update fails
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(SystemExit, match="unmasked needs a student of the teacher's shape, .* 2 layers of 24"):
+    with pytest.raises(SystemExit, match="unmasked needs a student of the teacher's shape, .* 2 layers of width 24"):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
@@ -316,8 +311,9 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(hidden_weight=-1), "hidden_weight must be at least 0, got -1"),
-        (dict(temperature=0), "temperature must be above 0, got 0"),
+        (dict(hidden_weight=-1), "hidden_weight must be a finite number, at least 0, got -1"),
+        (dict(logits_weight=math.inf), "logits_weight must be a finite number, at least 0, got inf"),
+        (dict(temperature=0), "temperature must be a finite number above 0, got 0"),
         (dict(hidden_weight=0, logits_weight=0, task_weight=0), "got 0 for all"),
         (dict(unmasked=True), "must be 0 with unmasked"),
         (dict(temperature=2.0, logits_weight=0), "temperature must be 1 if"),
@@ -325,6 +321,10 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
         (dict(short_seq_prob=0.5), "short_seq_prob must be 0 without unmasked"),
         (dict(regression_target=True), "regression_target must be False with masked_lm"),
         (dict(n=32), "at least n = 32 positions, got 16"),
+        (
+            dict(unmasked=True, logits_weight=0, task_weight=0, short_seq_prob=0.5, skip_masking=True),
+            "skip_masking must",
+        ),
     ],
 )
 def test_rejected_options(teacher, mlm_data, options, message):
@@ -332,9 +332,21 @@ def test_rejected_options(teacher, mlm_data, options, message):
         criterion(teacher, mlm_data, **options)
 
 
-def test_missing_teacher_is_rejected():
+def test_missing_teacher_and_other_task_are_rejected(teacher):
+    task = SimpleNamespace(target_dictionary=None)
     with pytest.raises(ValueError, match="teacher must be a fairseq checkpoint"):
-        DistillationCriterion(OmegaConf.structured(DistillationConfig()), SimpleNamespace(target_dictionary=None))
+        DistillationCriterion(OmegaConf.structured(DistillationConfig()), task)
+    with pytest.raises(ValueError, match="task must be masked_lm or sentence_prediction, got SimpleNamespace"):
+        DistillationCriterion(OmegaConf.structured(DistillationConfig(teacher=str(teacher))), task)
+
+
+def test_untrained_head_of_the_teacher_is_not_distilled(teacher, mlm_data, tmp_path):
+    write_checkpoint(
+        {**read_checkpoint(teacher), "provenance": {"imported": {"lm_head": NEW_LM_HEAD}}}, tmp_path / "t.pt"
+    )
+    with pytest.raises(ValueError, match="logits_weight must be 0, because the masked LM head of .*t.pt is untrained"):
+        criterion(tmp_path / "t.pt", mlm_data)
+    criterion(tmp_path / "t.pt", mlm_data, logits_weight=0)
 
 
 def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):

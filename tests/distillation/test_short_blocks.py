@@ -5,14 +5,14 @@ from collections import Counter
 import pytest
 import torch
 
-from fairseq_linformer.distillation.short_blocks import draw_length, short_lengths, split_blocks
+from fairseq_linformer.distillation.short_blocks import draw_length, list_short_lengths, split_blocks
 
 BOS, PAD, EOS = 0, 1, 2
 
 
 def test_lengths():
-    assert short_lengths(512) == [256, 128, 64, 32, 16] and short_lengths(100) == [50, 25]
-    assert short_lengths(127) == [64, 32, 16] and short_lengths(32) == [16] and short_lengths(31) == []
+    assert list_short_lengths(512) == [256, 128, 64, 32, 16] and list_short_lengths(100) == [50, 25]
+    assert list_short_lengths(127) == [64, 32, 16] and list_short_lengths(32) == [16] and list_short_lengths(31) == []
 
 
 def test_lengths_depend_on_the_masks_alone():

@@ -154,8 +154,20 @@ def test_the_teacher_itself_keeps_everything(encoder, text, tmp_path):
     assert explained_variance(path, path, text, 16) == [1, 1]
     with pytest.raises(ValueError, match="between 2 and the student's 16, got 17"):
         explained_variance(path, path, text, 17)
-    with pytest.raises(ValueError, match="has no test.idx"):
-        explained_variance(path, path, text, 16, split="test")
+    with pytest.raises(ValueError, match="has no valid.idx"):
+        explained_variance(path, path, shutil.copytree(text, tmp_path / "text", ignore=lambda *_: ["valid.idx"]), 16)
+
+
+def test_text_with_too_few_blocks_is_rejected(encoder, text, tmp_path):
+    """fairseq drops a last batch whose size is not a multiple of 8."""
+    lines = (text.parent.parent / "train.txt").read_text().splitlines(keepends=True)[:12]
+    (tmp_path / "few.txt").write_text("".join(lines))
+    tokenizer = ["--wordpiece", str(encoder / "tokenizer.json"), "--valid-share", "0.2"]
+    main(["prepare", "pretraining", str(tmp_path / "bin"), "--source", str(tmp_path / "few.txt"), *tokenizer])
+    with pytest.raises(SystemExit, match="--text must have at least 8 training blocks of 16 tokens, got "):
+        run(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")
+    assert not (tmp_path / "out").exists()
+    convert(encoder, tmp_path / "out", tmp_path / "bin" / "shard0")
 
 
 def test_a_missing_gpu_is_rejected(encoder, text, tmp_path):
@@ -215,6 +227,11 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     convert(source, out, text)  # is finished
     with pytest.raises(SystemExit, match="out was converted from encoder, got .*other"):
         convert(tmp_path / "other", out, text)
+    report = json.loads((out / "report.json").read_text())
+    (out / "report.json").write_text(json.dumps({**report, "source": "a/encoder"}))  # a model on the hub
+    convert("a/encoder", out, text)
+    with pytest.raises(SystemExit, match="out was converted from a/encoder, got b/encoder"):
+        convert("b/encoder", out, text)
     (out / "report.json").unlink()
     with pytest.raises(SystemExit, match="encoder is not a folder, nor a name on the hub"):
         convert(source, out, text)
@@ -223,7 +240,7 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
         patch.setattr(linearization, "explained_variance", None)
         convert(encoder, out, text)
     assert json.loads((out / "report.json").read_text())["variance_before"] == before
-    (out / "before.json").write_text(json.dumps({"valid": "another", "n": 16, "shares": [0.5]}))
+    (out / "before.json").write_text(json.dumps({"valid": "another", "shares": [0.5]}))
     (out / "report.json").unlink()
     convert(encoder, out, text)
     assert json.loads((out / "report.json").read_text())["variance_before"] == before
@@ -250,7 +267,7 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
         (lambda out, text: (text / "train.bin").write_bytes(b"0"), "differs from the one that .*out was started with"),
         (
             lambda out, text: (out / "report.json").write_text("{"),
-            "report.json is missing or damaged; choose another OUT",
+            "report.json is missing or damaged; restore it, or delete it and rerun",
         ),
     ],
     ids=["valid", "train", "report"],
@@ -285,7 +302,7 @@ def test_a_student_of_another_shape_is_rejected(encoder, text, tmp_path):
     checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if ".layers.1." not in key}
     checkpoint["cfg"]["model"] = {**get_cfg_section(checkpoint, "model"), "encoder_layers": 1}
     write_checkpoint(checkpoint, tmp_path / "t" / "small.pt")
-    with pytest.raises(ValueError, match="small.pt must have the teacher's 2 layers of 16, got 1 of 16"):
+    with pytest.raises(ValueError, match="small.pt must have the teacher's 2 layers of width 16, got 1 of width 16"):
         explained_variance(teacher, tmp_path / "t" / "small.pt", text, 16)
 
 
