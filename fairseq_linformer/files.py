@@ -162,5 +162,5 @@ def check_new_folder(path, ignore: re.Pattern | None = None) -> None:
 def check_data_path(path, option: str) -> None:
     """Raise ValueError if fairseq or hydra would misread the path of a data folder, the value of ``option``."""
     for sign, means in ((os.pathsep, "fairseq's separator of folders"), ("${", "hydra's start of an interpolation")):
-        if sign in str(Path(path).absolute()):
+        if sign in f"{Path(path).absolute()}{Path(path).resolve()}":
             raise ValueError(f"{option} must be a path without {sign!r}, {means}, got {path}")

@@ -19,6 +19,9 @@ from .transformers_loading import WEIGHTS
 ONNX_GRAPH = "model.onnx"
 """File name of the graph in a folder that ``convert to-onnx`` wrote."""
 
+NEW_LM_HEAD = "new, untrained"
+"""``provenance["imported"]["lm_head"]`` of a checkpoint converted from an encoder without masked LM head."""
+
 
 def read_checkpoint(path) -> dict[str, Any]:
     """Read a fairseq checkpoint of ``linformer_roberta``, ``roberta`` or the authors' plugin.

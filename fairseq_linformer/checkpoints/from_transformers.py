@@ -12,8 +12,7 @@ from ..corpus.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder, write_lines
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, NORM_EPSILON, OUTPUT_EMBEDDINGS, max_positions, record_epsilon, upgrade_names
-from .files import build_checkpoint
-from .provenance import NEW_LM_HEAD
+from .files import NEW_LM_HEAD, build_checkpoint
 from .resize import resize
 from .roberta import from_roberta
 from .transformers_encoder import FAIRSEQ_EPSILON, Encoder, read_encoder

@@ -25,8 +25,6 @@ _FIELDS = {
 
 ORIGINS = ("imported", "distilled")
 """Entries of a checkpoint's ``provenance`` that say where its weights come from."""
-NEW_LM_HEAD = "new, untrained"
-"""``lm_head`` of ``imported`` if the encoder had no masked LM head."""
 RESULT = "result.json"
 """In the run folder of ``finetune``."""
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checkpoints.files import NEW_LM_HEAD
 from ..checkpoints.models import build_model, open_checkpoint
-from ..checkpoints.provenance import NEW_LM_HEAD
 from ..corpus.tokenizer_files import DICTIONARY
 from ..files import sha256
 from ..models.dictionaries import describe_difference, read_masked_lm_dictionary

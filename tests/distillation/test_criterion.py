@@ -14,9 +14,8 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from omegaconf import OmegaConf
 
-from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
+from fairseq_linformer.checkpoints.files import NEW_LM_HEAD, read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
-from fairseq_linformer.checkpoints.provenance import NEW_LM_HEAD
 from fairseq_linformer.checkpoints.roberta import from_roberta
 from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, short_blocks
 from fairseq_linformer.files import sha256

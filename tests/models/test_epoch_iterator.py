@@ -39,7 +39,5 @@ def test_split_without_a_batch_is_explained(samples, batches):
     if batches:
         assert len(iterator.first_batch) == samples
     else:
-        with pytest.raises(
-            ValueError, match=f"no batch can be formed from {samples} samples: all are"
-        ):
+        with pytest.raises(ValueError, match=f"no batch can be formed from {samples} samples: all are"):
             iterator.first_batch
