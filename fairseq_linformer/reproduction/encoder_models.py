@@ -51,6 +51,16 @@ class EncoderModel:
         return TRANSFORMER if self.k is None else f"k{self.k}-{self.sharing}{window}{start}"
 
     @property
+    def label(self) -> str:
+        """
+        >>> EncoderModel(512).label, EncoderModel(512, 128, local_window=16).label
+        ('Transformer', 'k = 128, W = 16, headwise')
+        """
+        window = f", W = {self.local_window}" if self.local_window else ""
+        start = f", {self.start}" if self.start != GRADED else ""
+        return "Transformer" if self.k is None else f"k = {self.k}{window}, {self.sharing}{start}"
+
+    @property
     def options(self) -> dict[str, Any]:
         """Options of the Linformer, as for ``from_roberta``."""
         return {

@@ -43,7 +43,7 @@ def test_distilled_finetuned_and_measured_again(tmp_path, capsys, monkeypatch):
     assert resized.configuration["model"]["max_positions"] == 64
     assert resized.configuration["survival"]["options"]["model"]["local_window"] == 4
     (table, longer) = find(NAME).tables(records)
-    assert [row[0] for row in table.rows] == ["transformer", "k8-headwise-w4-graded", "k1-headwise-w4-graded"]
+    assert [row[0] for row in table.rows] == ["Transformer", "k = 8, W = 4, headwise", "k = 1, W = 4, headwise"]
     assert len(longer.rows) == 1
     capsys.readouterr()
     main(["reproduce", "--verify", f"{NAME}-imdb-k1-headwise-w4-graded-smoke", *inputs[2:], "--results", str(results)])
