@@ -33,7 +33,7 @@ class Claim:
         where: place in the paper, with its n and k where stated; or ``this project: ...``.
         statement: the claim, in a sentence.
         rule: of the verdict, in words, written before the runs. A record keeps the rules as they read then.
-        evaluate: the rule.
+        evaluate: computes the verdict by the rule.
         history: its earlier rules, the oldest first; the report shows them.
     """
 

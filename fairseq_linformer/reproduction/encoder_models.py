@@ -1,10 +1,12 @@
-"""Linformers distilled from an encoder of ``transformers``, which the experiments of the scale ``encoder`` share.
+"""Linformers converted or distilled from an encoder of ``transformers``, and the folders that experiments share.
 
 RUNS/SCALE/models/transformer/   the encoder as a fairseq checkpoint, with dictionary and tokenizer
 RUNS/SCALE/models/NAME/          a Linformer, see ``linearization/linearize.py``
 """
 
+import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import torch
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
+from ..launching.checkpoints import LAST
+from ..launching.run_folder import CHECKPOINTS
+from ..linearization.explained_variance import explained_variance
 from ..linearization.linearize import REPORT, RUN, linearize
 from ..linearization.options import Linearization
 from .inputs import Inputs
@@ -26,10 +31,10 @@ STAGGERED, GRADED = "staggered", "graded"
 
 @dataclass(frozen=True)
 class EncoderModel:
-    """The encoder itself if k is None, else a Linformer distilled from it.
+    """The encoder itself if k is None, else a Linformer made from it.
 
     Attributes:
-        n: max_positions of the distillation.
+        n: its max_positions.
         local_window: W.
         start: ``--projection-init``.
     """
@@ -117,7 +122,7 @@ def write_transformer(encoder: str, n: int, folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(path) as new:
             write_model(new, checkpoint, vocabulary)
-            write_lines(new / SOURCE, [f'"{weights}"'])
+            write_lines(new / SOURCE, [json.dumps(weights)])
     return path / MODEL
 
 
@@ -156,16 +161,31 @@ class DistilledModel:
         name, is_done = f"distill-{self.model.name}", (self.out / REPORT).is_file
         return Unit(name, is_done, self._linearize)
 
-    def report(self) -> dict[str, Any]:
-        """The report of a finished distillation; ValueError if it had other options, or another text."""
+    def report(self, again: bool = False) -> dict[str, Any]:
+        """The report of a finished distillation; ValueError if it had other options, or another text.
+
+        Args:
+            again: measure the explained variance after training again.
+        """
         report = self._linearize(None)
         assert report is not None
+        if again:
+            shares = explained_variance(self._teacher, self.run / CHECKPOINTS / LAST, self._shard, self.model.n)
+            report = {**report, "variance_after": shares}
         return report
+
+    @property
+    def _teacher(self) -> str:
+        return str(self.folder / MODELS / TRANSFORMER / MODEL)
+
+    @property
+    def _shard(self) -> str:
+        return str(find_only_shard(self.text))
 
     def _linearize(self, until: float | None) -> dict[str, Any] | None:
         options = Linearization(
-            str(self.folder / MODELS / TRANSFORMER / MODEL),
-            str(find_only_shard(self.text)),
+            self._teacher,
+            self._shard,
             self.model.options,
             batch_size=self.sizes.batch_size,
             max_update=self.sizes.updates,
@@ -183,10 +203,16 @@ def check_encoder(record: Record, inputs: Inputs) -> None:
         ValueError: the record is of an encoder with other weights than ``--encoder``.
     """
     encoder = record.configuration["encoder"]
-    if encoder["sha256"] != hash_weights(str(inputs.encoder)):
+    if encoder["sha256"] != _hash_weights(str(inputs.encoder)):
         raise ValueError(
             f"{record.identifier} was measured on {encoder['name']}; --encoder has other weights; use another --results"
         )
+
+
+@lru_cache
+def _hash_weights(encoder: str) -> str:
+    """``hash_weights``, once per process."""
+    return hash_weights(encoder)
 
 
 def plan(sizes: Distillation, text_checksums: dict[str, str]) -> dict[str, Any]:

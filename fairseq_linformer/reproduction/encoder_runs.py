@@ -77,7 +77,7 @@ class Member:
 
 
 def members(sizes: Sizes) -> list[Member]:
-    """Those of another n come last, since no claim needs them."""
+    """All members; resized ones come last, since no claim needs them."""
     every = [Member(task, model, sizes.n) for model in sizes.models for task in sizes.recipes]
     return every + [Member(LONGER_TASK, model, 2 * sizes.n) for model in sizes.longer if LONGER_TASK in sizes.recipes]
 

@@ -21,7 +21,7 @@ class Unfinished(Exception):
     """The time budget is spent. The message names what is left; rerunning the command resumes.
 
     Attributes:
-        records: of what is finished.
+        records: those of finished members.
     """
 
     def __init__(self, message: str, records: Sequence[Record] = ()):
@@ -67,14 +67,15 @@ class Experiment(ABC):
     Attributes:
         name: for ``fairseq-linformer reproduce NAME``.
         title: of its section in the report.
-        claims: tested by it.
+        claims: the claims it tests.
         scales: at which it can be run, some of ``scales.NAMES``.
         reads: options it needs: ``data``, ``tasks``, ``encoder``, ``source``.
         shows: other experiments whose records its section shows too.
         paper_scale: how Slurm trains it at the paper's scale; None if it does not.
         has_run_folders: whether it writes runs or cells, which a rerun resumes.
         resumes_from_records: whether it measures only what has no record yet, so that hours of work can be spread over
-            machines that share the ledger but not the runs. Each of its records is of one model.
+            machines that share the ledger but not the runs. Each of its records is of one member: a
+            model, or a model on a task.
     """
 
     name: str
@@ -213,7 +214,8 @@ class Experiment(ABC):
             finished = left.records if replace is None else []  # earlier records are replaced by all new ones, or none
             return "\n".join([*(f"ledger: {ledger.put(record, folder)}" for record in finished), str(left)])
         text = self.publish(found, scale, folder, replace)
-        superseded.end(runs, self.name)
+        if replace is not None:
+            superseded.end(runs, self.name)
         return text
 
     def publish(self, found: Sequence[Record], scale: str, folder, replace: str | None = None) -> str:

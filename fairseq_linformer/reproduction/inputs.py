@@ -40,7 +40,7 @@ class Inputs:
     recorded: tuple[Record, ...] = ()
 
     def with_recorded(self, records: Iterable[Record]) -> "Inputs":
-        """These inputs, without a measurement of these records."""
+        """These inputs, with records whose members are not measured again."""
         return replace(self, recorded=tuple(records))
 
     @property

@@ -151,10 +151,12 @@ class MaskedRuns:
         return FinishedRun(self.folder / _name(model, seed), self.sizes.n, self.sizes.updates, self.write_start(model))
 
     def _is_done(self, model: EncoderModel, seed: int) -> bool:
-        return (self.folder / _name(model, seed) / run_folder.DONE).exists()
+        """Whether its run is finished and scored."""
+        folder = self.folder / _name(model, seed)
+        return (folder / run_folder.DONE).exists() and (folder / scoring.PERPLEXITY).exists()
 
     def _write_head(self, until: float | None) -> None:
-        """Takes minutes, so ``until`` is ignored."""
+        """Train and write the head; ``until`` is ignored, because this takes minutes."""
         checkpoint = train_head(read_checkpoint(self.transformer), find_only_shard(self.text), self.sizes.head)
         self.folder.mkdir(parents=True, exist_ok=True)
         replace_checkpoint(checkpoint, self.head)  # a process may have been killed before it wrote the origin
@@ -171,8 +173,10 @@ class MaskedRuns:
         return {**inputs, "transformer": digest(self.transformer), "head": digest(self.head)}
 
     def _train(self, model: EncoderModel, seed: int, until: float | None) -> None:
-        if local.train(self._job(model, seed), LOG, self.sizes.updates, until):
-            scoring.perplexity(self._run(model, seed), self.text, "cpu")
+        training = self._job(model, seed)
+        is_trained = (training.folder / run_folder.DONE).exists()  # a process may have been killed before it scored it
+        if is_trained or local.train(training, LOG, self.sizes.updates, until):
+            scoring.measure_perplexity(self._run(model, seed), self.text, "cpu")
 
     def _job(self, model: EncoderModel, seed: int) -> TrainingJob:
         sizes, start = self.sizes, open_initial_checkpoint(self.write_start(model), self.folder)

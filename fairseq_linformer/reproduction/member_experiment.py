@@ -1,4 +1,4 @@
-"""Experiments on an encoder with a record per member, such as a model, which machines that share a ledger divide."""
+"""Experiments on an encoder with a record per member, so that machines that share a ledger can split the work."""
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
@@ -19,7 +19,7 @@ class MemberExperiment(Experiment, Generic[M]):
 
     @abstractmethod
     def members(self, scale: str) -> Sequence[M]:
-        """In the order of their runs."""
+        """All members, in the order in which they run."""
 
     @abstractmethod
     def identifier(self, scale: str, member: M) -> str:
@@ -75,8 +75,4 @@ class MemberExperiment(Experiment, Generic[M]):
         member = self.member(record)
         done = self.are_finished(record.scale, member, inputs)
         records = self.measure_members(record.scale, inputs, record.command, [member], again=True)
-        return self.describe_reuse(done), records
-
-    def describe_reuse(self, done: Sequence[bool]) -> str:
-        """What ``measure_again`` reused, by whether each run was finished before."""
-        return describe_reuse(done)
+        return describe_reuse(done), records

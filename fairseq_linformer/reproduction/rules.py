@@ -6,7 +6,7 @@ from dataclasses import replace
 from ..benchmark import grouping
 from .claim import EarlierRule
 from .records import Record, select_reproduced
-from .statistics import UNDECIDED, Check, Evaluate, Verdict, combine, combine_records, decide, not_measured
+from .statistics import FAILS, UNDECIDED, Check, Evaluate, Verdict, combine, combine_records, decide, not_measured
 
 OTHER_SIZES = EarlierRule(
     "The same rule, on records of any width and k.", "2026-11-22", True, "The paper's models are of base size."
@@ -57,6 +57,7 @@ def rule_on_all(
     scales: Collection[str],
     checks_of: Callable[[Sequence[Record], str], list[Check]],
     applies: Callable[[Record], object] = lambda record: True,
+    needs_all: bool = False,
 ) -> Evaluate:
     """The rule of a claim that compares the records of an experiment at a scale.
 
@@ -64,13 +65,15 @@ def rule_on_all(
         scales: those of the experiment.
         checks_of: (records, scale) to checks.
         applies: whether a record is compared.
+        needs_all: whether nothing is decided while a check has not enough evidence; otherwise one failure decides.
     """
+    order = (UNDECIDED, FAILS) if needs_all else (FAILS, UNDECIDED)
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
         found = [record for record in select_reproduced(records, experiment, scale) if applies(record)]
         if not found or scale not in scales:
             return not_measured(f"of {experiment} at scale {scale}")
-        return combine(checks_of(found, scale), found)
+        return combine(checks_of(found, scale), found, order=order)
 
     return evaluate
 

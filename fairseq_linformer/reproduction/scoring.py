@@ -2,8 +2,9 @@
 
 Files:
 
-    RUN/perplexity.json               of the last checkpoint, measured once
-    RUNS/SCALE/rules/EXPERIMENT.json  the rules of its claims, from before its first run
+    RUN/perplexity.json                     of the last checkpoint, measured once
+    RUNS/SCALE/rules/EXPERIMENT.json        the rules of its claims, from before its first run
+    RUNS/SCALE/rules/EXPERIMENT-MODEL.json  the same, if each model has its own record
 """
 
 import json
@@ -61,7 +62,7 @@ class FinishedRun:
         return (self.folder / PERPLEXITY).exists()
 
 
-def perplexity(run: FinishedRun, text, device: str, again: bool = False) -> dict[str, Any]:
+def measure_perplexity(run: FinishedRun, text, device: str, again: bool = False) -> dict[str, Any]:
     """``evaluation.perplexity`` of the last checkpoint on the validation split, with the masks of one seed.
 
     Args:
@@ -83,7 +84,7 @@ def perplexity(run: FinishedRun, text, device: str, again: bool = False) -> dict
 
 
 def read_perplexity(run: FinishedRun, text) -> dict[str, Any]:
-    """Read the file that ``perplexity`` wrote.
+    """Read the file that ``measure_perplexity`` wrote.
 
     Raises:
         ValueError: it is damaged, or of another text or checkpoint.
@@ -91,7 +92,9 @@ def read_perplexity(run: FinishedRun, text) -> dict[str, Any]:
     path = run.folder / PERPLEXITY
     found = read_scores(path, _depends_on(run, text), ("perplexity", "bits"))
     if not all(isinstance(found[name], float) and math.isfinite(found[name]) for name in ("perplexity", "bits")):
-        raise ValueError(f"{path} is missing, edited or damaged; {_ADVICE}")
+        raise ValueError(
+            f"{path} must have finite perplexity and bits, got {found['perplexity']} and {found['bits']}; {_ADVICE}"
+        )
     return found
 
 

@@ -70,11 +70,11 @@ def _wait_for_result(units: Sequence[Unit], folder: Path, until: float | None) -
     Returns:
         Whether there was such a unit, and it ended before ``until``.
     """
-    running = next((unit for unit in units if not unit.is_done() and unit.is_ready()), None)
-    while running and not is_past(until):
-        with lock(folder / LOCKS / running.name) as has_ended:
-            if has_ended:
-                return True
+    while (running := [unit for unit in units if not unit.is_done() and unit.is_ready()]) and not is_past(until):
+        for unit in running:
+            with lock(folder / LOCKS / unit.name) as has_ended:
+                if has_ended:
+                    return True
         time.sleep(POLL_SECONDS)
     return False
 
@@ -82,8 +82,8 @@ def _wait_for_result(units: Sequence[Unit], folder: Path, until: float | None) -
 def describe_unfinished(unfinished: Sequence[str], units: Sequence[Unit]) -> str:
     """A sentence on the units that ``work_through`` returned."""
     return (
-        f"{len(unfinished)} of {len(units)} runs are left, some perhaps running in another process; the next is "
-        f"{unfinished[0]}; rerun the command to resume"
+        f"{len(unfinished)} of {len(units)} runs are left, {unfinished[0]} first; other processes may be running some; "
+        "rerun the command to resume"
     )
 
 
@@ -91,7 +91,7 @@ def describe_unfinished(unfinished: Sequence[str], units: Sequence[Unit]) -> str
 def lock(path: Path, wait: bool = False) -> Iterator[bool]:
     """Lock a file while in the block, unless another process has locked it; yields whether it is locked here.
 
-    The lock ends with the process. The file stays.
+    The lock is released when the block or the process ends; the file stays.
 
     Args:
         wait: for the other process.

@@ -74,11 +74,16 @@ Evaluate = Callable[[Sequence[Record], str], Verdict]
 """(records, scale) to the verdict of a claim."""
 
 
-def combine(checks: Sequence[Check], records: Iterable[Record], remarks: Sequence[str] = ()) -> Verdict:
-    """The verdict: all checks must hold, and one failure decides."""
+def combine(
+    checks: Sequence[Check],
+    records: Iterable[Record],
+    remarks: Sequence[str] = (),
+    order: Sequence[str] = (FAILS, UNDECIDED),
+) -> Verdict:
+    """The verdict: all checks must hold; of other outcomes, the first of ``order`` decides."""
     checks = list(checks) or [Check(UNDECIDED, "the record has none of the numbers that the rule needs")]
     outcomes = {check.outcome for check in checks}
-    outcome = next((each for each in (FAILS, UNDECIDED) if each in outcomes), HOLDS)
+    outcome = next((each for each in order if each in outcomes), HOLDS)
     return Verdict(outcome, checks, [record.identifier for record in records], list(remarks))
 
 

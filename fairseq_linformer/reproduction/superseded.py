@@ -55,6 +55,8 @@ def supersede(record: Record, reason: str, results) -> Path:
         raise ValueError(f"--replace needs an earlier record, but {path} does not exist")
     old = ledger.read(path)
     if (old.measurements, old.commit) == (record.measurements, record.commit):
+        if old.supersedes is not None and old.supersedes.reason == reason:  # by another process, or a stopped call
+            return path
         raise ValueError(f"{path} has the same measurements of the same commit, {old.commit}: nothing to replace")
     earlier = read_superseded(results).get(record.identifier, [])
     if not earlier or earlier[-1].seal != old.seal:  # else an earlier call was stopped in between
@@ -131,8 +133,7 @@ def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None,
         runs: folder of the runs of a scale; None for an experiment that has none.
 
     Raises:
-        ValueError: there are no records, runs are finished without a mark, or the mark is of records that have been
-            replaced.
+        ValueError: there are no records, runs are finished without a mark, or the mark is of other records.
     """
     if not records:
         raise ValueError(f"--replace needs earlier records of {experiment} at this scale, but there are none")
@@ -140,7 +141,10 @@ def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None,
         return
     seals, mark = {record.identifier: record.seal for record in records}, _mark(runs, experiment)
     if mark.exists():
-        if (marked := read_json(mark)) != seals:
+        marked = read_json(mark)
+        # A stopped call may have replaced some of them.
+        earlier = {r.identifier: r.supersedes.seal if r.supersedes else r.seal for r in records}
+        if marked.keys() != seals.keys() or any(marked[name] not in (seals[name], earlier[name]) for name in marked):
             raise ValueError(f"{mark} is of other records, {', '.join(marked)}; use another --runs")
     elif finished:
         raise ValueError(

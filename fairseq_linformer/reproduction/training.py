@@ -126,7 +126,7 @@ class TrainingExperiment(Experiment):
             if i and is_past(until):
                 left = f"{len(unscored) - i} trained models are left to score"
                 raise Unfinished(f"{self.name}: the time budget is spent; {left}; rerun the command to resume")
-            scoring.perplexity(finished_run(folder), inputs.data, folder.scale.device)
+            scoring.measure_perplexity(finished_run(folder), inputs.data, folder.scale.device)
 
     def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
         """The record of runs that are all trained.
@@ -180,7 +180,7 @@ class TrainingExperiment(Experiment):
         curves: list[Curve] = []
         for model, seed_runs in models.items():
             at = {"model": model, "n": seed_runs[0].n, **_model_places(configuration, model)}
-            found = [scoring.perplexity(run, text, device, again) for run in seed_runs]
+            found = [scoring.measure_perplexity(run, text, device, again) for run in seed_runs]
             measurements += scoring.perplexity_measurements(found, range(1, len(found) + 1), **at)
             curves += [scoring.bits_curve(run, model, seed) for seed, run in enumerate(seed_runs, 1)]
         for n in sorted({seed_runs[0].n for seed_runs in models.values()}):

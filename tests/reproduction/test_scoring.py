@@ -61,32 +61,32 @@ def test_perplexity_is_measured_once(run, text, measured, device, expected):
     """On the first shard's validation split, with the masks of one seed for all runs."""
     (run.folder / "perplexity.json").unlink()
     assert not run.is_scored
-    found = scoring.perplexity(run, text, device)
+    found = scoring.measure_perplexity(run, text, device)
     assert measured == [(run.last_checkpoint, find_shards(text)[0], {"seed": 1, "device": expected})]
     assert (
         found["bits"] == 3.0 and found["checkpoint"] == digest(run.last_checkpoint) and found["text"] == checksums(text)
     )
-    assert run.is_scored and scoring.perplexity(run, text, device) == found and len(measured) == 1
+    assert run.is_scored and scoring.measure_perplexity(run, text, device) == found and len(measured) == 1
 
 
 def test_all_shards_are_scored_on_the_split_of_the_first(run, two_shards, measured):
     """Only of that one a score keeps the checksum."""
     (run.folder / "perplexity.json").unlink()
-    found = scoring.perplexity(run, two_shards, "cpu")
+    found = scoring.measure_perplexity(run, two_shards, "cpu")
     assert [call[:2] for call in measured] == [(run.last_checkpoint, two_shards / "shard0")]
     assert "shard0/valid.bin" in found["text"] and "shard1/valid.bin" not in found["text"]
 
 
 def test_scored_again(run, text, measured):
     before = (run.folder / "perplexity.json").read_bytes()
-    assert scoring.perplexity(run, text, "cpu", again=True)["bits"] == 3.0
+    assert scoring.measure_perplexity(run, text, "cpu", again=True)["bits"] == 3.0
     assert len(measured) == 1 and (run.folder / "perplexity.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", "{}", "[" * 100_000])
 def test_a_damaged_score_is_rejected(run, text, broken):
     (run.folder / "perplexity.json").write_text(broken)
-    for check in (lambda: scoring.perplexity(run, text, "cpu"), lambda: scoring.check_finished_run(run, text)):
+    for check in (lambda: scoring.measure_perplexity(run, text, "cpu"), lambda: scoring.check_finished_run(run, text)):
         with pytest.raises(ValueError, match="perplexity.json"):
             check()
 
@@ -131,7 +131,7 @@ def test_the_last_checkpoint_of_another_run(run, runs, text, measured):
     scoring.check_last_checkpoint(run)
     shutil.copy(runs / "smoke/roberta-n16-continued/seed1/checkpoints/checkpoint_last.pt", run.last_checkpoint)
     (run.folder / "perplexity.json").unlink()
-    for check in (lambda: scoring.check_finished_run(run, text), lambda: scoring.perplexity(run, text, "cpu")):
+    for check in (lambda: scoring.check_finished_run(run, text), lambda: scoring.measure_perplexity(run, text, "cpu")):
         with pytest.raises(ValueError, match=f"{run.last_checkpoint} .*model.projected_dim.* 8.* None"):
             check()
     assert not measured

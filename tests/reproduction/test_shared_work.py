@@ -70,6 +70,14 @@ def test_the_result_of_another_process_is_awaited(tmp_path, monkeypatch):
         assert work_through(units, tmp_path, None) == [] and ran == ["b"]
 
 
+def test_the_first_result_of_other_processes_is_awaited(tmp_path, monkeypatch):
+    ran: list[str] = []
+    units = build_units(tmp_path, {"a": "", "b": "", "c": "b"}, ran)
+    with lock(tmp_path / LOCKS / "a"), ExitStack() as other:
+        monkeypatch.setattr(shared_work.time, "sleep", play_the_other(tmp_path, "b", other))
+        assert work_through(units, tmp_path, None) == ["a"] and ran == ["c"]
+
+
 def test_the_last_unit_of_another_process_is_awaited_on_request(tmp_path, monkeypatch):
     ran: list[str] = []
     units = build_units(tmp_path, {"a": ""}, ran)

@@ -6,6 +6,7 @@ import pytest
 
 from fairseq_linformer.reproduction import ledger, superseded
 from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.records import Superseded
 from fairseq_linformer.reproduction.superseded import (
     FOLDER,
     begin,
@@ -57,6 +58,16 @@ def test_a_call_that_was_stopped_in_between_is_repeated(results, monkeypatch):
     supersede(measured(2.0), "why", results)
     assert [path.name for path in (results / FOLDER).iterdir()] == ["thing.1.json"]
     assert ledger.read(results / "thing.json").measurements[0].value == 2.0
+
+
+def test_a_record_that_another_process_replaced_stays(results):
+    new = measured(2.0, commit="second")
+    supersede(new, "why", results)
+    before = (results / "thing.json").read_bytes()
+    supersede(new, "why", results)
+    assert (results / "thing.json").read_bytes() == before and len([*(results / FOLDER).iterdir()]) == 1
+    with pytest.raises(ValueError, match="nothing to replace"):
+        supersede(new, "another reason", results)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +189,8 @@ def test_finished_runs_are_not_measured_again_by_reusing_them(tmp_path):
         begin([old], ["roberta", "k=4"], tmp_path, "figure-9")
     begin([old], [], tmp_path, "figure-9")
     begin([old], ["roberta"], tmp_path, "figure-9")  # resumed
+    replaced = record(seal="2", supersedes=Superseded(name="thing.1", seal="1", reason="why"))
+    begin([replaced], ["roberta"], tmp_path, "figure-9")  # stopped after it was replaced
     with pytest.raises(ValueError, match="figure-9.json.*thing"):
         begin([record(seal="2")], ["roberta"], tmp_path, "figure-9")
     end(tmp_path, "figure-9")

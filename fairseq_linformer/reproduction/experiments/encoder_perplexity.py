@@ -59,8 +59,9 @@ def _rule(compare: Callable[[Record, Sizes], Comparison]) -> Evaluate:
     """A comparison of the models of all records."""
 
     def evaluate(records: Sequence[Record], scale: str) -> Verdict:
-        found = select_reproduced(records, NAME, scale)
-        if not found or scale not in SIZES:
+        identifiers = [identifier(scale, model) for model in SIZES[scale].models] if scale in SIZES else []
+        found = [record for record in select_reproduced(records, NAME, scale) if record.identifier in identifiers]
+        if not found:
             return not_measured(f"of {NAME} at scale {scale}")
         record = join_records(found, scale)
         verdict = compare_trained(record, compare(record, SIZES[scale]))
@@ -109,13 +110,13 @@ def _projections_help(record: Record, sizes: Sizes) -> Comparison:
     return Comparison([model, control], [perplexity_at_most(record, model, control)], at_equal_updates=True)
 
 
-_DATE = (
+_ENDING = (
     "Nothing is decided between models of different heads. (Written before a Linformer was measured; the number of "
     "updates and the learning rate were chosen on the Transformer.)"
 )
 _N = SIZES["encoder"].n
 CLAIMS = tuple(
-    Claim(f"{NAME}-{part}", f"{where}; n = 512", statement, f"{condition} {EQUAL_UPDATES} {_DATE}", _rule(compare))
+    Claim(f"{NAME}-{part}", f"{where}; n = 512", statement, f"{condition} {EQUAL_UPDATES} {_ENDING}", _rule(compare))
     for part, where, statement, condition, compare in (
         (
             "k",
@@ -249,7 +250,7 @@ def _record(
 ) -> Record:
     sizes, start, text = masked.sizes, masked.write_start(model), find_shards(inputs.data)[0]
     runs = masked.runs(model)
-    scores = [scoring.perplexity(run, inputs.data, "cpu", again) for run in runs]
+    scores = [scoring.measure_perplexity(run, inputs.data, "cpu", again) for run in runs]
     at: dict[str, Any] = {"model": label(model), "n": sizes.n, "k": model.k}
     measurements = [*scoring.perplexity_measurements(scores, sizes.seeds, **at)]
     before = significant(compute_perplexity(start, text).bits)

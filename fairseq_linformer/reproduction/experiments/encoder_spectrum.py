@@ -24,7 +24,7 @@ from ...analysis.spectrum_result import Spectrum
 from ..claim import Claim
 from ..experiment import check_same_plan
 from ..inputs import Inputs
-from ..records import Curve, Measurement, Paper, Record
+from ..records import Curve, Measurement, Paper, Record, as_json
 from ..report.charts import Chart, Heat
 from ..report.tables import Table
 from ..rules import rule
@@ -50,7 +50,7 @@ SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
 
 
 def read_sentences(source: str, model: AttentionModel, n: int) -> Sentences:
-    """Plain text packed, rows one by one."""
+    """The sentences of a source: plain text in blocks of n tokens, or one row at a time."""
     sentences = Sentences([source], model.tokenizer, n, "packed", "skip", model.bos, model.eos)
     if all(chunk.format == "text" for chunk in sentences.plan.chunks):
         return sentences
@@ -100,9 +100,11 @@ class EncoderSpectrum(UntrainedExperiment):
         super().check_ledger(scale, inputs, mine)
 
     def check_same(self, record: Record, inputs: Inputs) -> None:
-        n, _ = SIZES[record.scale]
-        model = load_model(inputs.encoder)
-        check_same_plan(record, _identify(model, [read_sentences(source, model, n) for source in inputs.source or ()]))
+        size, model = SIZES[record.scale], load_model(inputs.encoder)
+        sentences = [read_sentences(source, model, size[0]) for source in inputs.source or ()]
+        sizes = [(facts["n"], facts["sentences"]) for facts in record.configuration["runs"].values()]
+        plan = {**_identify(model, sentences), "sizes": [size] * len(sentences)}
+        check_same_plan(record, plan, stored={**record.configuration, **as_json({"sizes": sizes})})
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         started, (n, num_sentences) = time.monotonic(), SIZES[scale]
@@ -165,7 +167,7 @@ def _identifier(encoder: str, scale: str) -> str:
 
 
 def _describe(files: Sequence[dict[str, Any]]) -> str:
-    """Names and checksums of the sources, of the hub's only the names."""
+    """Names and checksums of the sources; of sources on the hub, only names."""
     sums = [f"{file['location']} {' '.join(checksum[:12] for checksum in file['sha256'])}".strip() for file in files]
     return f"sha256: {', '.join(sums)}"
 

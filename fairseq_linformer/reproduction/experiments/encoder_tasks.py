@@ -67,8 +67,8 @@ SIZES: dict[str, Sizes] = {
 }
 
 
-class Accuracies:
-    """Accuracies in percent, by task and model."""
+class EncoderAccuracies:
+    """EncoderAccuracies in percent, by task and model."""
 
     def __init__(self, records: Sequence[Record], scale: str):
         self.records, self.sizes = select_reproduced(records, NAME, scale), SIZES[scale]
@@ -99,7 +99,7 @@ class Accuracies:
         return Estimate(value, low, high, model.label)
 
 
-def accuracy_kept(found: Accuracies, model: EncoderModel, bound: float) -> list[Check]:
+def accuracy_kept(found: EncoderAccuracies, model: EncoderModel, bound: float) -> list[Check]:
     """The model's mean accuracy over the encoder's, by medians. The interval divides the mean of the lowest accuracies
     by the mean of the highest, and vice versa."""
 
@@ -111,23 +111,23 @@ def accuracy_kept(found: Accuracies, model: EncoderModel, bound: float) -> list[
     return compare(found.average(model), found.average(found.sizes.models[0]), check)
 
 
-def half_keeps(found: Accuracies) -> list[Check]:
+def half_keeps(found: EncoderAccuracies) -> list[Check]:
     models = [m for m in found.sizes.models if m.k == found.sizes.n // 2]
     return [check for model in models for check in accuracy_kept(found, model, HALF_KEEPS)]
 
 
-def quarter_keeps(found: Accuracies) -> list[Check]:
+def quarter_keeps(found: EncoderAccuracies) -> list[Check]:
     models = [m for m in found.sizes.models if m.k == found.sizes.n // 4 and not m.local_window]
     return [check for model in models for check in accuracy_kept(found, model, QUARTER_KEEPS)]
 
 
-def _windowed_quarter(found: Accuracies) -> EncoderModel:
+def _windowed_quarter(found: EncoderAccuracies) -> EncoderModel:
     """The graded model of k = n / 4 with the local window."""
     sizes = found.sizes
     return next(m for m in sizes.models if m.k == sizes.n // 4 and m.local_window and m.start == GRADED)
 
 
-def window_keeps(found: Accuracies) -> list[Check]:
+def window_keeps(found: EncoderAccuracies) -> list[Check]:
     quarter = _windowed_quarter(found)
     accuracy = found.accuracy("sst-2", quarter)
     if isinstance(accuracy, Check):
@@ -136,7 +136,7 @@ def window_keeps(found: Accuracies) -> list[Check]:
     return [*accuracy_kept(found, quarter, WINDOW_KEEPS), decide(accuracy.value >= SST_2, text)]
 
 
-def _every_run_above(found: Accuracies, task: str, other: EncoderModel) -> list[Check]:
+def _every_run_above(found: EncoderAccuracies, task: str, other: EncoderModel) -> list[Check]:
     """On a task, every run of graded k = n / 4 with the local window is above every run of another model."""
 
     def check(ours: Estimate, theirs: Estimate) -> Check:
@@ -145,12 +145,12 @@ def _every_run_above(found: Accuracies, task: str, other: EncoderModel) -> list[
     return compare(found.accuracy(task, _windowed_quarter(found)), found.accuracy(task, other), check)
 
 
-def projections_help(found: Accuracies) -> list[Check]:
+def projections_help(found: EncoderAccuracies) -> list[Check]:
     """IMDB has the longest inputs."""
     return _every_run_above(found, "imdb", next(m for m in found.sizes.models if m.k == 1 and m.start == GRADED))
 
 
-def grading_helps(found: Accuracies) -> list[Check]:
+def grading_helps(found: EncoderAccuracies) -> list[Check]:
     """QNLI has short inputs, whose halves must be compared."""
     quarter = _windowed_quarter(found)
     other = replace(quarter, start=STAGGERED)
@@ -159,9 +159,13 @@ def grading_helps(found: Accuracies) -> list[Check]:
     return _every_run_above(found, "qnli", other)
 
 
-def accuracy_rule(checks_of: Callable[[Accuracies], list[Check]]) -> Evaluate:
+def accuracy_rule(checks_of: Callable[[EncoderAccuracies], list[Check]]) -> Evaluate:
     """A rule on the models at the n of their distillation, not on those resized to longer inputs."""
-    return rule_on_all(NAME, SIZES, lambda records, scale: checks_of(Accuracies(records, scale)), _has_distilled_n)
+
+    def checks(records: Sequence[Record], scale: str) -> list[Check]:
+        return checks_of(EncoderAccuracies(records, scale))
+
+    return rule_on_all(NAME, SIZES, checks, _has_distilled_n, needs_all=True)
 
 
 def _has_distilled_n(record: Record) -> bool:
@@ -174,7 +178,7 @@ _MEASURED = (
 )
 
 
-def _claim(identifier: str, statement: str, rule: str, checks_of: Callable[[Accuracies], list[Check]]) -> Claim:
+def _claim(identifier: str, statement: str, rule: str, checks_of: Callable[[EncoderAccuracies], list[Check]]) -> Claim:
     where = "this project: linearize, then finetune; Table 2's models"
     earlier = EarlierRule(
         f"{rule}{_MEASURED}(Written before the first measurement.)",
@@ -236,7 +240,7 @@ class EncoderTable(EncoderTasks):
 
 
 def _tables(records: Sequence[Record], scale: str) -> list[Table]:
-    found, sizes = Accuracies(records, scale), SIZES[scale]
+    found, sizes = EncoderAccuracies(records, scale), SIZES[scale]
     rows = []
     for model in sizes.models:
         cells = [_cell(found, Member(task, model, sizes.n)) for task in sizes.recipes]
@@ -263,7 +267,7 @@ def _tables(records: Sequence[Record], scale: str) -> list[Table]:
     return tables
 
 
-def _cell(found: Accuracies, member: Member) -> str:
+def _cell(found: EncoderAccuracies, member: Member) -> str:
     record = found.by_name.get(member.name)
     m = record.find("accuracy", split="valid") if record else None
     if record is None or m is None:

@@ -4,8 +4,8 @@ Usage:
 
     fairseq-linformer reproduce int8 --scale encoder --encoder NAME --data TEXT --tasks TASKS
 
-The models are those of ``encoder-tasks`` with k = n / 4 and a local window; finetunings that are missing are run. Rows
-are batched as ``fairseq-linformer evaluate`` does.
+The model is the staggered one of ``encoder-tasks`` with k = n / 4 and a local window; missing finetunings are run. Rows
+are batched as by ``fairseq-linformer evaluate``.
 """
 
 from collections.abc import Sequence
@@ -104,7 +104,8 @@ CLAIMS = (
 def _members(scale: str) -> list[Member]:
     sizes = encoder_tasks.SIZES[scale]
     quarters = [model for model in sizes.models if model.local_window and model.k == sizes.n // 4]
-    quarter = next((model for model in quarters if model.start == STAGGERED), quarters[0])  # as in the records
+    # The existing records are of the staggered model.
+    quarter = next((model for model in quarters if model.start == STAGGERED), quarters[0])
     return [Member(task, quarter, sizes.n) for task in TASK_NAMES if task in sizes.recipes]
 
 

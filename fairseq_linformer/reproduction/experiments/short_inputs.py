@@ -147,10 +147,10 @@ class ShortInputs(ConvertedEncoders):
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """Shares of the last layer: a row per length."""
-        return [_table(record) for record in records if record.scale in SIZES]
+        return [_table(record) for record in records]
 
     def charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [_chart(record, self.title) for record in records if record.scale in SIZES]
+        return [_chart(record, self.title) for record in records]
 
 
 def _models(sizes: Sizes) -> list[tuple[str, int]]:

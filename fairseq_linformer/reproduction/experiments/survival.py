@@ -31,8 +31,9 @@ def last_shares(record: Record, n: int, k: int) -> dict[int, float]:
     """Share of the last layer by W, for one n and k."""
     found = {}
     for local_window in LOCAL_WINDOWS:
-        if record.select(METRIC, n=n, k=k, model=label(k, local_window)):
-            found[local_window] = last_share(record, n=n, k=k, model=label(k, local_window))
+        at = {"n": n, "k": k, "model": label(k, local_window)}
+        if record.select(METRIC, **at):
+            found[local_window] = last_share(record, **at)
     return found
 
 
@@ -46,7 +47,7 @@ def window_checks(record: Record) -> list[Check]:
     for n in lengths_of(record):
         for k in (n // divisor for divisor in K_DIVISORS):
             shares = last_shares(record, n, k)
-            text = f"n = {n}, k = {k}, last layer: W = 4 keeps {shares[4]:.3f}; needs above W = 0, {shares[0]:.3f}"
+            text = f"n = {n}, k = {k}, last layer: W = 4 keeps {shares[4]:.3f}; needs > {shares[0]:.3f}, W = 0"
             checks.append(decide(shares[4] > shares[0], text))
     return checks
 

@@ -20,7 +20,7 @@ def count_changes(claim: Claim) -> str:
 
 
 def describe_earlier(earlier: EarlierRule) -> str:
-    """An earlier rule, and the date of and reason for its change."""
+    """An earlier rule, with the date and the reason of its change."""
     known = "data were known" if earlier.data_known else "no data were known"
     return f"Until {earlier.until}: {earlier.rule} Changed when {known}: {earlier.reason}"
 
@@ -46,12 +46,12 @@ def describe_recorded(claim: Claim, used: Iterable[Record]) -> list[str]:
     ]
 
 
-Superseded = Mapping[str, Sequence[Record]]
+SupersededRecords = Mapping[str, Sequence[Record]]
 """Superseded records by identifier, the oldest first."""
 
 
 def earlier_verdicts(
-    claim: Claim, records: Sequence[Record], scale: str, used: Iterable[str], superseded: Superseded
+    claim: Claim, records: Sequence[Record], scale: str, used: Iterable[str], superseded: SupersededRecords
 ) -> Iterator[tuple[str, Record, Verdict | None]]:
     """The verdict by the current rule on each superseded record, in place of the record that replaced it.
 
@@ -71,7 +71,7 @@ def earlier_verdicts(
             yield f"{identifier}.{number}", earlier, verdict
 
 
-def describe_measurements(identifier: str, records: Sequence[Record], superseded: Superseded) -> list[str]:
+def describe_measurements(identifier: str, records: Sequence[Record], superseded: SupersededRecords) -> list[str]:
     """Each superseded record of an identifier in a sentence: when and where it was measured, and why again."""
     earlier = list(superseded.get(identifier, ()))
     newer = [*earlier[1:], *(record for record in records if record.identifier == identifier)]

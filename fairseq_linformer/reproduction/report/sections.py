@@ -12,7 +12,7 @@ from ..scales import NAMES
 from ..statistics import UNDECIDED, UNMEASURED, Verdict, not_measured
 from .charts import Chart, Heat
 from .history import (
-    Superseded,
+    SupersededRecords,
     count_changes,
     describe_earlier,
     describe_earlier_verdict,
@@ -115,7 +115,7 @@ class Section:
 
 
 def sections_of(
-    records: Sequence[Record], experiments: Iterable[Experiment], superseded: Superseded | None = None
+    records: Sequence[Record], experiments: Iterable[Experiment], superseded: SupersededRecords | None = None
 ) -> list[Section]:
     """A section per experiment, in their order.
 
@@ -128,7 +128,7 @@ def sections_of(
     return [_section(records, experiment, superseded or {}) for experiment in experiments]
 
 
-def _section(records: Sequence[Record], experiment: Experiment, superseded: Superseded) -> Section:
+def _section(records: Sequence[Record], experiment: Experiment, superseded: SupersededRecords) -> Section:
     mine = [record for record in records if record.experiment == experiment.name]
     try:
         claims = [_verdicts(claim, records, superseded) for claim in experiment.claims]
@@ -151,7 +151,7 @@ def _section(records: Sequence[Record], experiment: Experiment, superseded: Supe
         ) from error
 
 
-def _verdicts(claim: Claim, records: Sequence[Record], superseded: Superseded) -> ClaimVerdicts:
+def _verdicts(claim: Claim, records: Sequence[Record], superseded: SupersededRecords) -> ClaimVerdicts:
     found: list[ScaleVerdict] = []
     all_used: set[str] = set()
     earlier_notes: list[str] = []

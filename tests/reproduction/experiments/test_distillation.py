@@ -43,7 +43,7 @@ def test_record(tmp_path, capsys):
     capsys.readouterr()
     verify = ["reproduce", "--verify", identifier("smoke", models[0]), *inputs, "--results", str(results)]
     main(verify)
-    assert "all are within their tolerance" in capsys.readouterr().out
+    assert "scored again" in (printed := capsys.readouterr().out) and "all are within their tolerance" in printed
 
     # On another machine, with the records but not the runs, only the model without a record is distilled.
     (results / f"{identifier('smoke', models[1])}.json").unlink()
@@ -111,6 +111,10 @@ def test_rules(part, changed):
     ]
     assert claim.evaluate(without, "encoder").outcome == UNDECIDED
     assert claim.evaluate([], "encoder").outcome == UNMEASURED
+    failing = synthetic(lambda model: [0.5, 0.4, 0.3, 0.2])
+    assert claim.evaluate(failing, "encoder").outcome == FAILS
+    some = [failed for failed in failing if failed.identifier in {record.identifier for record in without}]
+    assert claim.evaluate(some, "encoder").outcome == UNDECIDED
 
 
 def test_points_are_those_of_the_last_layer():

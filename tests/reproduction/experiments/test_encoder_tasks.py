@@ -136,6 +136,14 @@ def test_rules(claim, model, task, holds, fails):
     assert rule.evaluate([], "encoder").outcome == UNMEASURED
 
 
+def test_nothing_is_decided_while_a_model_is_missing():
+    rule = next(each for each in CLAIMS if each.identifier == f"{NAME}-half")
+    records = accuracies(lambda member: 80 if member.model == HALF else None)
+    assert rule.evaluate(records, "encoder").outcome == FAILS
+    other = next(model for model in ENCODER.models if model.k == HALF.k and model != HALF)
+    assert rule.evaluate([r for r in records if f"-{other.name}-" not in r.identifier], "encoder").outcome == UNDECIDED
+
+
 def test_rules_use_no_resized_models():
     records = accuracies(lambda member: None)
     resized = {f"{NAME}-{member.name}-encoder" for member in members(ENCODER) if member.is_resized}

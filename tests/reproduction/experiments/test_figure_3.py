@@ -254,7 +254,7 @@ def scored(monkeypatch):
             "date": "2026-01-01",
         }
 
-    monkeypatch.setattr(scoring, "perplexity", perplexity)
+    monkeypatch.setattr(scoring, "measure_perplexity", perplexity)
     monkeypatch.setattr(scoring, "provenance", provenance)
     monkeypatch.setattr(scoring, "validation_curve", lambda folder, updates: [(updates, 1.23456)])
     monkeypatch.setattr(
