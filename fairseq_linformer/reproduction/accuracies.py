@@ -6,7 +6,7 @@ from functools import cached_property
 from statistics import mean
 
 from . import paper
-from .finetuning_experiment import SIZES
+from .finetuning_plan import SIZES
 from .records import Record, select_reproduced
 from .statistics import MIN_SEEDS, UNDECIDED, Check, Estimate, wilson
 

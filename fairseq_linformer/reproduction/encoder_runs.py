@@ -21,9 +21,9 @@ from ..launching.run_folder import CHECKPOINTS
 from ..launching.training_job import TrainingJob
 from ..task_data.tasks import TASKS
 from .encoder_models import MODELS, Distillation, DistilledModel, EncoderModel, write_transformer
-from .finetuning_experiment import check_task
 from .inputs import Inputs
 from .shared_work import Unit, describe_unfinished, work_through
+from .task_checks import check_task
 
 FOLDER = "encoder-tasks"
 NO_DROPOUT = ("model.dropout=0.0", "model.attention_dropout=0.0")

@@ -10,12 +10,13 @@ from .claim import Claim
 from .encoder_models import MODELS, plan
 from .encoder_runs import FOLDER, EncoderRuns, Member, Sizes, are_finished, members
 from .experiment import Unfinished, check_same_plan
-from .finetuning_experiment import TOLERANCE, check_task
+from .finetuning_experiment import TOLERANCE
 from .finetuning_records import paper_cell, paper_row, record_of
 from .inputs import Inputs
 from .member_experiment import MemberExperiment
 from .records import TRAINING, Record
 from .scoring import provenance, rules_before_runs
+from .task_checks import check_task
 from .text import checksums, describe_text
 from .training_options import pack, training_options
 

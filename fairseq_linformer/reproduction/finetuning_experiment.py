@@ -8,133 +8,33 @@ A Linformer with twice the n is converted from a RoBERTa that was grown to that 
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..corpus.tokenizer_files import DICTIONARY
-from ..evaluation.encoded_rows import is_prepared
 from ..finetuning import data, finetune, single_run
 from ..finetuning.recipe import Recipe
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS
-from ..models.dictionaries import describe_difference, read_dictionary
-from ..task_data.tasks import TASKS, Task
 from . import scoring
 from .claim import Claim
 from .experiment import Experiment, PaperScale, Unfinished, describe_reuse
+from .finetuning_plan import SIZES, Member, Sizes, members, pretrainings
 from .finetuning_records import PREFIX, paper_cell, paper_row, record_of
 from .inputs import Inputs, is_past
 from .paper_scale import SCALE
 from .records import TRAINING, Record
 from .run_folders import RunFolder, check_clean_runs, check_folders, train, training_of
-from .runs import Model, Run, in_training_order
+from .runs import Run, in_training_order
 from .scales import SCALES, Scale
-from .text import describe_text, find_shards
+from .task_checks import check_task
+from .text import describe_text
 from .training import check_same_runs, sizes_of
 from .training_options import pack, training_options, unpack
 
 FINETUNED = "finetuned"
-FROM_SCRATCH = ("linformer", "roberta")
-"""Models that are also finetuned from scratch."""
 TOLERANCE = {"%": 0.03, "1": 0.05, "rows": 0.0}
 """Relative tolerance by unit, for finetuning on a processor that rounds differently."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of one pretrained RoBERTa, of the Linformers converted from it, and of their finetuning.
-
-    Attributes:
-        stages: (n, updates), from scratch and then growing; the last n is RoBERTa's.
-        last: updates of each model after the stages, with the learning rate decaying to zero.
-        lr: of pretraining.
-        linformers: (n, k, sharing); n is RoBERTa's or twice it. The first one and RoBERTa are also finetuned from
-            scratch.
-        rate, batch_size, epochs: of finetuning; epochs by task.
-    """
-
-    stages: tuple[tuple[int, int], ...]
-    last: int
-    lr: float
-    linformers: tuple[tuple[int, int, str], ...]
-    rate: float
-    batch_size: int
-    epochs: dict[str, int]
-
-
-def _linformers(n: int, ks: tuple[int, int], longer_k: int) -> tuple[tuple[int, int, str], ...]:
-    """The paper's models: two k with each sharing, and one model of twice the n."""
-    return (
-        *((n, k, sharing) for k in ks for sharing in ("headwise", "key-value", "layerwise")),
-        (2 * n, longer_k, "headwise"),
-    )
-
-
-SIZES: dict[str, Sizes] = {
-    "smoke": Sizes(
-        ((8, 3), (16, 3)), 4, 1e-3, ((16, 8, "headwise"),), 1e-3, 8, {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 1}
-    ),
-    "cpu": Sizes(
-        ((16, 2000), (32, 400), (64, 4000), (128, 5000)),
-        1500,
-        2e-3,
-        _linformers(128, (64, 32), 64),
-        5e-4,
-        32,
-        {"sst-2": 1, "imdb": 1, "qnli": 1, "qqp": 2},
-    ),
-    "gpu": Sizes(
-        ((128, 20000), (256, 1000), (512, 4000)),
-        2000,
-        5e-4,
-        _linformers(512, (256, 128), 256),
-        2e-5,
-        32,
-        {"sst-2": 3, "imdb": 3, "qnli": 3, "qqp": 3},
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Member:
-    """A model that is finetuned on a task, with each seed."""
-
-    task: Task
-    model: str
-    from_scratch: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.task.name}-{self.model}" + "-from-scratch" * self.from_scratch
-
-
-def pretrainings(scale: Scale, sizes: Sizes) -> dict[str, Run]:
-    """The pretrained models by name. Those of one n have the same number of updates; E and F have the default
-    initialization.
-
-    Pretraining has one seed; the seeds of a record are of finetuning.
-    """
-    seed, (n, updates), *growth = scale.seeds[0], *sizes.stages
-    base = Run(Model(n), seed, "scratch", updates)
-    for n, updates in growth:
-        base = Run(Model(n), seed, "grown", updates, base)
-    runs = {"roberta": Run(base.model, seed, "continued", sizes.last, base, decays=True)}
-    for n, k, sharing in sizes.linformers:
-        start = base if n == base.model.n else Run(Model(n), seed, "grown", scale.grown, base)
-        name = f"linformer-n{n}-k{k}-{sharing}" if "linformer" in runs else "linformer"
-        runs[name] = Run(Model(n, k, sharing, start=None), seed, "converted", sizes.last, start, decays=True)
-    return runs
-
-
-def members(scale: Scale, sizes: Sizes) -> list[Member]:
-    """All finetunings; those of the two models that are also finetuned from scratch come first."""
-    tasks = [TASKS[name] for name in sizes.epochs]
-    both = [
-        Member(task, model, from_scratch) for model in FROM_SCRATCH for task in tasks for from_scratch in (False, True)
-    ]
-    others = [model for model in pretrainings(scale, sizes) if model not in FROM_SCRATCH]
-    return both + [Member(task, model, False) for model in others for task in tasks]
 
 
 class FinetuningExperiment(Experiment):
@@ -309,28 +209,6 @@ def _member_name(record: Record) -> str:
 
 def _data(task: str, text: str) -> str:
     return f"{task}; pretrained on: {text}"
-
-
-def check_task(name: str, n: int, tasks, text) -> None:
-    """Check a task before anything is trained.
-
-    Raises:
-        ValueError: ``tasks`` lacks the task, its inputs are too long for a model of n, or its dictionary is not that
-            of ``text``.
-    """
-    dictionary, folder = find_shards(text)[0] / DICTIONARY, data.task_folder(tasks, name, n)
-    if not is_prepared(folder):
-        raise ValueError(f"--tasks {tasks} has no {folder.name}; `fairseq-linformer prepare {name}` writes it")
-    try:
-        data.check_folder(TASKS[name], folder, n)
-    except ValueError as error:
-        raise ValueError(f"{error}; a model of n = {n} reads {Path(tasks) / f'{name}-n{n}'} if it exists") from None
-    path = folder / "input0" / DICTIONARY
-    if difference := describe_difference(read_dictionary(dictionary), read_dictionary(path)):
-        raise ValueError(
-            f"{path} must equal the dictionary of --data, {dictionary}; {difference}; "
-            f"prepare {name} again with the tokenizer of the text"
-        )
 
 
 def _jobs(

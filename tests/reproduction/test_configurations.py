@@ -4,7 +4,7 @@
 import pytest
 
 from fairseq_linformer.reproduction.experiments import table_2
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES, pretrainings
+from fairseq_linformer.reproduction.finetuning_plan import SIZES, pretrainings
 from fairseq_linformer.reproduction.registry import experiments, find
 from fairseq_linformer.reproduction.run_folders import RunFolder
 from fairseq_linformer.reproduction.runs import Model, Run, compared_run, in_training_order, run_from_scratch

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_linformer.reproduction.experiment import Unfinished
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES, check_task
+from fairseq_linformer.reproduction.finetuning_plan import SIZES
 from fairseq_linformer.reproduction.inputs import Inputs
+from fairseq_linformer.reproduction.task_checks import check_task
 
 from .trainer import trainer  # noqa: F401
 from .tuner import inputs, measure, small, table, tasks, tuner  # noqa: F401

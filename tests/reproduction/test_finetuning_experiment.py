@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from fairseq_linformer.finetuning import data
 from fairseq_linformer.reproduction.experiment import Unfinished
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES, members, pretrainings
+from fairseq_linformer.reproduction.finetuning_plan import SIZES, members, pretrainings
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import describe_text
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.comparisons import newest_record, plan_number
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES
+from fairseq_linformer.reproduction.finetuning_plan import SIZES
 from fairseq_linformer.reproduction.registry import experiments, find
 from fairseq_linformer.reproduction.runs import WINDOWS
 from fairseq_linformer.reproduction.scales import NAMES, SCALES, scale_of

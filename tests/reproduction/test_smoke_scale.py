@@ -11,7 +11,7 @@ import torch
 from fairseq_linformer.cli import main
 from fairseq_linformer.files import fingerprint
 from fairseq_linformer.finetuning.finetune import finetune
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES
+from fairseq_linformer.reproduction.finetuning_plan import SIZES
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.ledger import read, write
 from fairseq_linformer.reproduction.paper_table_2 import PaperTable2

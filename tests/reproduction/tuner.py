@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction import finetuning_experiment
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES
+from fairseq_linformer.reproduction.finetuning_plan import SIZES
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.registry import find
 

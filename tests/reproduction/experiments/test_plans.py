@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_linformer.reproduction.experiments.figure_3 import OWN_START, SHARINGS
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES, members, pretrainings
+from fairseq_linformer.reproduction.finetuning_plan import SIZES, members, pretrainings
 from fairseq_linformer.reproduction.records import as_json
 from fairseq_linformer.reproduction.registry import experiments, find
 from fairseq_linformer.reproduction.runs import AUTHORS, Model, as_authors, default_start, in_training_order

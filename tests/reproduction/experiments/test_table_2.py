@@ -5,7 +5,8 @@ import pytest
 from fairseq_linformer.reproduction import accuracies, paper, table_2_claims
 from fairseq_linformer.reproduction.accuracies import Accuracies, Model
 from fairseq_linformer.reproduction.experiments import table_2
-from fairseq_linformer.reproduction.finetuning_experiment import SIZES, _paper
+from fairseq_linformer.reproduction.finetuning_experiment import _paper
+from fairseq_linformer.reproduction.finetuning_plan import SIZES
 from fairseq_linformer.reproduction.registry import claims, find
 from fairseq_linformer.reproduction.report.tables import MISSING
 from fairseq_linformer.reproduction.runs import WINDOWS
