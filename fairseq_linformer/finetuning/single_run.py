@@ -57,7 +57,7 @@ def finetune(
         return result
     record_origin(training, fields)
     if not (training.folder / run_folder.DONE).exists():
-        updates = training.cfg.lr_scheduler.total_num_update
+        updates = int(training.cfg.lr_scheduler.total_num_update)  # a float in fairseq
         if not local.train(training, LOG, updates, until):
             return None
     _copy_companions(Path(training.cfg.task.data), training.folder / run_folder.CHECKPOINTS)
