@@ -43,6 +43,7 @@ def build_model_card(
     cfg = details.get("cfg", {})
     task, dataset, optimization = (cfg.get(name, {}) for name in ("task", "dataset", "optimization"))
     imported, distilled, versions = (details.get(name) or {} for name in ("imported", "distilled", "versions"))
+    metric = cfg.get("checkpoint", {}).get("best_checkpoint_metric", "loss")  # fairseq stores its value as val_loss
     rows = [
         *(onnx.rows if onnx else ()),
         ("architecture", cfg.get("model", {}).get("_name")),
@@ -57,8 +58,8 @@ def build_model_card(
         ("data", task.get("data")),
         ("updates", details.get("num_updates")),
         ("epoch", details.get("epoch")),
-        ("validation loss", details.get("val_loss")),
-        (f"best {cfg.get('checkpoint', {}).get('best_checkpoint_metric', 'value')}", details.get("best")),
+        (f"validation {metric}", details.get("val_loss")),
+        (f"best {metric}", details.get("best")),
         ("optimizer", cfg.get("optimizer", {}).get("_name")),
         ("learning rate", optimization.get("lr")),
         ("schedule", cfg.get("lr_scheduler", {}).get("_name")),

@@ -11,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from fairseq_linformer.checkpoints.huggingface import from_huggingface, to_huggingface
+from fairseq_linformer.checkpoints.model_card import build_model_card
+from fairseq_linformer.config import LinformerConfig
 from fairseq_linformer.huggingface import LinformerForMaskedLM, LinformerPreTrainedConfig
 from fairseq_linformer.models import LinformerRobertaModel
 
@@ -246,6 +248,9 @@ def test_model_card(classifier, classifier_folder, tmp_path):
     ):
         assert row in card
     assert "pipeline_tag: text-classification" in card
+    details = {"cfg": {"checkpoint": {"best_checkpoint_metric": "accuracy"}}, "val_loss": 89.2, "best": 90.1}
+    card = build_model_card(details, LinformerConfig(vocab_size=9), None, [], None)
+    assert "| validation accuracy | 89.2 |" in card and "| best accuracy | 90.1 |" in card
     # No file mentions this machine.
     for path in classifier_folder.iterdir():
         if path.suffix in (".json", ".md"):
