@@ -249,8 +249,8 @@ def test_model_card(classifier, classifier_folder, tmp_path):
         assert row in card
     assert "pipeline_tag: text-classification" in card
     details = {"cfg": {"checkpoint": {"best_checkpoint_metric": "accuracy"}}, "val_loss": 89.2, "best": 90.1}
-    card = build_model_card(details, LinformerConfig(vocab_size=9), None, [], None)
-    assert "| validation accuracy | 89.2 |" in card and "| best accuracy | 90.1 |" in card
+    other = build_model_card(details, LinformerConfig(vocab_size=9), None, [], None)
+    assert "| validation accuracy | 89.2 |" in other and "| best accuracy | 90.1 |" in other
     # No file mentions this machine.
     for path in classifier_folder.iterdir():
         if path.suffix in (".json", ".md"):
