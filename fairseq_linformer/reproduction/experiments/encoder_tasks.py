@@ -68,7 +68,7 @@ SIZES: dict[str, Sizes] = {
 
 
 class EncoderAccuracies:
-    """EncoderAccuracies in percent, by task and model."""
+    """Accuracies in percent, by task and model."""
 
     def __init__(self, records: Sequence[Record], scale: str):
         self.records, self.sizes = select_reproduced(records, NAME, scale), SIZES[scale]
