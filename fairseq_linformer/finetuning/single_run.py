@@ -56,10 +56,9 @@ def finetune(
         _check_origin(training, {key: _identify(result[key]) for key in _ORIGIN_FIELDS}, fields)
         return result
     record_origin(training, fields)
-    if not (training.folder / run_folder.DONE).exists():
-        updates = int(training.cfg.lr_scheduler.total_num_update)  # a float in fairseq
-        if not local.train(training, LOG, updates, until):
-            return None
+    updates = int(training.cfg.lr_scheduler.total_num_update)  # a float in fairseq
+    if not local.train(training, LOG, updates, until):
+        return None
     _copy_companions(Path(training.cfg.task.data), training.folder / run_folder.CHECKPOINTS)
     found, last = evaluate_best(task, training), training.folder / run_folder.CHECKPOINTS / LAST
     if not last.is_file():  # deleted after an earlier evaluation

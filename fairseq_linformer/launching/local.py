@@ -25,6 +25,8 @@ _FIRST_UPDATE = "Start iterating over samples"
 def train(training: TrainingJob, log: str, updates: int, until: float | None = None) -> bool:
     """Start or resume training in its run folder, and mark the folder when training is complete.
 
+    Nothing happens if it is marked; callers who allow only the same configuration call ``run_folder.is_new`` first.
+
     Args:
         log: file in the folder's ``logs`` that the worker's output is appended to.
         updates: total number of updates.
@@ -38,6 +40,8 @@ def train(training: TrainingJob, log: str, updates: int, until: float | None = N
         KeyboardInterrupt: this process received a signal to stop, or its worker did and there is no ``until``; call
             again to resume.
     """
+    if (training.folder / run_folder.DONE).exists():
+        return True
     for line in run_folder.create_or_resume(training):
         print(f"{training.name}: {line}", file=sys.stderr)
     path = training.folder / run_folder.LOGS / log

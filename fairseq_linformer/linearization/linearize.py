@@ -84,8 +84,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     if options.max_update:
         training = _build_job(options, out, teacher, length)
         run_folder.is_new(training, advice="move it back, or choose another OUT")  # the run stores absolute paths
-        is_done = (training.folder / run_folder.DONE).exists()
-        if not is_done and not local.train(training, LOG, options.max_update, until):
+        if not local.train(training, LOG, options.max_update, until):
             return None
         student = training.folder / run_folder.CHECKPOINTS / LAST
 

@@ -173,9 +173,7 @@ class MaskedRuns:
         return {**inputs, "transformer": digest(self.transformer), "head": digest(self.head)}
 
     def _train(self, model: EncoderModel, seed: int, until: float | None) -> None:
-        training = self._job(model, seed)
-        is_trained = (training.folder / run_folder.DONE).exists()  # a process may have been killed before it scored it
-        if is_trained or local.train(training, LOG, self.sizes.updates, until):
+        if local.train(self._job(model, seed), LOG, self.sizes.updates, until):
             scoring.measure_perplexity(self._run(model, seed), self.text, "cpu")
 
     def _job(self, model: EncoderModel, seed: int) -> TrainingJob:

@@ -202,8 +202,6 @@ class RunFolder:
         """
         self.write_initial_checkpoint()
         self._check_configuration()
-        if self.is_done:
-            return True
         if not self._is_configured:
             # Replaces the origin of a run on another text that was stopped before its first update.
             with open_atomic(self.path / ORIGIN) as file:
