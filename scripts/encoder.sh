@@ -49,6 +49,10 @@ if [ "$(cat "$out/bf16.txt")" = True ]; then
 fi
 [ "$updates" != 0 ] || amp=() training=()   # linearize rejects options without effect
 
+finetuning=(--data "$out/$task" --source "$source" --runs "$out/runs" --lr "${LR:-1e-4}" --max-epoch "${MAX_EPOCH:-1}"
+    --device cpu dataset.num_workers=0 optimizer._name=fused_adam model.dropout=0.0 model.attention_dropout=0.0
+    "${finetune_amp[@]}")
+
 # Each command below writes its output completely or not at all.
 [ -e "$out/transformer" ] ||
     fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
@@ -56,14 +60,14 @@ tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
 [ -e "$out/transformer/tokenizer.json" ] || tokenizer=(--gpt2-bpe "$out/transformer")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
+# Checks the options of finetuning, which comes last.
+fairseq-linformer finetune "$task" "$out/transformer/model.pt" "${finetuning[@]}" --name check --dry-run > /dev/null
 fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
     --max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \
     --max-update "$updates" "${training[@]}" "${amp[@]}"
 [ -e "$out/linformer/report.json" ] || exit 0   # the time budget is spent
-fairseq-linformer finetune "$task" "$out/linformer/model.pt" --data "$out/$task" --source "$source" --runs "$out/runs" \
-    --name "$task" --lr "${LR:-1e-4}" --max-epoch "${MAX_EPOCH:-1}" --device cpu dataset.num_workers=0 \
-    optimizer._name=fused_adam model.dropout=0.0 model.attention_dropout=0.0 "${finetune_amp[@]}"
+fairseq-linformer finetune "$task" "$out/linformer/model.pt" "${finetuning[@]}" --name "$task"
 scored=$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["checkpoint"])' "$out/runs/$task/result.json")
 [ -e "$out/export-$task" ] || fairseq-linformer convert to-huggingface "$out/runs/$task/$scored" "$out/export-$task"
 echo "$out/export-$task: the model, with its card in README.md; open it with"

@@ -89,8 +89,10 @@ def add_parser(commands) -> None:
     grid.add_argument(
         "--slurm", action="store_true", help="submit the grid as a Slurm array; rerun without --slurm to report"
     )
-    grid.add_argument(
-        "--dry-run", action="store_true", help="with --slurm: check and print the command, but write and submit nothing"
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check everything, but write nothing and train nothing; with --slurm, print the command of sbatch",
     )
     add_results(parser, None, " to write a record to (default: write none)")
     parser.set_defaults(run=_finetune, accepts_unparsed=True)
@@ -115,7 +117,7 @@ def _finetune(options: argparse.Namespace) -> str:
     from ..checkpoints.files import is_fairseq_checkpoint
     from ..finetuning import recipe
     from ..finetuning.data import DataOptions
-    from ..finetuning.finetune import FinetuningJob, default_name, finetune, submit
+    from ..finetuning.finetune import FinetuningJob, default_name, dry_run, finetune, submit
 
     task, words = TASKS[options.task], [*options.overrides, *options.unparsed]
     overrides = [word for word in words if not word.startswith("-")]
@@ -159,6 +161,8 @@ def _finetune(options: argparse.Namespace) -> str:
         )
         if options.slurm:
             return submit(job, sbatch_options, options.dry_run)
+        if options.dry_run:
+            return dry_run(job)
         results = finetune(job)
     report = _report(task, results, Path(options.runs) / name, recipes)
     if options.results:
@@ -224,8 +228,8 @@ def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_opt
     if options.slurm and not options.grid:
         single = "fairseq-linformer submit --config=configs/finetune/base.yaml"
         raise ValueError(f"--slurm needs --grid; use `{single}` for a single job")
-    if options.dry_run and not options.slurm:
-        raise ValueError("--dry-run needs --slurm")
+    if options.dry_run and options.results:
+        raise ValueError("--results cannot be used with --dry-run, which writes nothing")
     if options.slurm and options.results:
         raise ValueError("--results cannot be used with --slurm; rerun without --slurm to report and write the record")
     for name in ("lr", "batch_size", "seed"):
@@ -234,6 +238,6 @@ def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_opt
 
 
 def _reject_for_transformers(options: argparse.Namespace, overrides: list[str]) -> None:
-    names = ("data", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation", "from_scratch", "slurm")
+    names = ("data", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation", "from_scratch", "slurm", "dry_run")
     if unused := [*(flag_of(name) for name in names if getattr(options, name)), *overrides]:
         raise ValueError(f"{unused[0]} needs a fairseq checkpoint, got {options.checkpoint}")

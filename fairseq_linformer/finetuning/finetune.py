@@ -55,9 +55,12 @@ class FinetuningJob:
         """Open the checkpoint and prepare the data.
 
         Raises:
-            ValueError, OSError: as ``open_initial_checkpoint`` and ``prepare_data``.
+            ValueError, OSError: as ``open_initial_checkpoint`` and ``prepare_data``; or a dry run would prepare data.
         """
         check_run_name(self.name, self.runs)
+        if dry_run and not is_prepared(self.data):
+            command = f"fairseq-linformer prepare {self.task.name}"
+            raise ValueError(f"{self.data} is not prepared, and --dry-run writes nothing; run `{command}` first")
         checkpoint = open_initial_checkpoint(self.checkpoint, self.runs, self.max_positions, dry_run)
         if not is_prepared(self.data):  # which may take an hour
             self._check_overrides(checkpoint)
@@ -111,17 +114,7 @@ def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, A
     Raises:
         ValueError, OSError, KeyboardInterrupt: as ``single_run.finetune``.
     """
-    untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
-    if untrained and job.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"{len(untrained)} of {len(job.recipes)} runs of {job.name} are untrained, and PyTorch finds no GPU; wait "
-            "for their Slurm jobs, or use --device cpu"
-        )
-    checkpoint = job.prepare()
-    trainings = job.build_trainings(checkpoint)
-    for training in trainings:
-        if not (training.folder / single_run.RESULT).exists():
-            check_run(training)
+    checkpoint, trainings = _check(job)
     results = []
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         if len(trainings) > 1:
@@ -132,6 +125,33 @@ def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, A
     return results
 
 
+def dry_run(job: FinetuningJob) -> str:
+    """Check everything that ``finetune`` checks before the first run starts, but write nothing.
+
+    Raises:
+        ValueError, OSError: as ``finetune``; or it would prepare data or store a checkpoint.
+    """
+    _, trainings = _check(job, dry_run=True)
+    unfinished = sum(not single_run.is_finished(training.folder) for training in trainings)
+    return f"{job.name}: valid; {unfinished} of {len(trainings)} runs are unfinished; nothing was written"
+
+
+def _check(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
+    """Prepare a job and check all its runs."""
+    untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
+    if untrained and job.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"{len(untrained)} of {len(job.recipes)} runs of {job.name} are untrained, and PyTorch finds no GPU; wait "
+            "for their Slurm jobs, or use --device cpu"
+        )
+    checkpoint = job.prepare(dry_run)
+    trainings = job.build_trainings(checkpoint)
+    for training in trainings:
+        if not single_run.is_finished(training.folder):
+            check_run(training)
+    return checkpoint, trainings
+
+
 def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> str:
     """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them.
 
@@ -139,9 +159,6 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
         ValueError: as ``launching.slurm.submit_array``; all runs are trained; or a dry run would prepare data or store
             a checkpoint.
     """
-    if dry_run and not is_prepared(job.data):
-        command = f"fairseq-linformer prepare {job.task.name}"
-        raise ValueError(f"{job.data} is not prepared, and --dry-run writes nothing; run `{command}` first")
     checkpoint = job.prepare(dry_run)
     pairs = [pair for pair in zip(job.recipes, job.build_trainings(checkpoint)) if not (pair[1].folder / DONE).exists()]
     if not pairs:

@@ -194,7 +194,9 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
 @pytest.mark.slow
 def test_grid(finetune, masked_lm, tmp_path):
     words = (*SHORT[2:], "--max-epoch", 1, "--grid", "--lr", "1e-3,5e-3", "--seed", "1", "--name", "grid")
-    output = finetune(masked_lm / "checkpoint_last.pt", *words)
+    checkpoint = masked_lm / "checkpoint_last.pt"
+    assert "is not prepared" in finetune(checkpoint, *words, "--dry-run") and not (tmp_path / "data").exists()
+    output = finetune(checkpoint, *words)
     assert re.search(
         r"seed 1:\nsst-2 valid: accuracy .* to .*; 12 rows\n.* best epoch: .*checkpoint_best.pt", output
     ), output
@@ -203,8 +205,14 @@ def test_grid(finetune, masked_lm, tmp_path):
         "lr0.005-batch4-seed1",
     }
     assert re.search(r"sst-2: accuracy \d+\.\d\d %, median over one seed, lr 0.00[15], batch size 4", output)
-    dry = finetune(masked_lm / "checkpoint_last.pt", *words, "--slurm", "--dry-run", "--partition=gpu")
+    dry = finetune(checkpoint, *words, "--slurm", "--dry-run", "--partition=gpu")
     assert "all runs of grid are trained" in dry
+    files = sorted(tmp_path.rglob("*"))
+    with_results = ("--dry-run", "--results", tmp_path)
+    assert "grid: valid; 2 of 4 runs are unfinished" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
+    assert "--lr must be above 0" in finetune(checkpoint, *words, "--lr", 0, "--dry-run")
+    assert "--results cannot be used with --dry-run" in finetune(checkpoint, *words, *with_results)
+    assert sorted(tmp_path.rglob("*")) == files
 
 
 @pytest.mark.slow
