@@ -61,7 +61,8 @@ tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
 # Checks the options of finetuning, which comes last.
-fairseq-linformer finetune "$task" "$out/transformer/model.pt" "${finetuning[@]}" --name check --dry-run > /dev/null
+fairseq-linformer finetune "$task" "$out/transformer/model.pt" "${finetuning[@]}" --name check \
+    --max-positions "$positions" --dry-run > /dev/null
 fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"
 fairseq-linformer linearize "$out/transformer/model.pt" "$out/linformer" --text "$out/text/shard0" \
     --max-positions "$positions" --projected-dim "${PROJECTED_DIM:-128}" --local-window "${LOCAL_WINDOW:-16}" \

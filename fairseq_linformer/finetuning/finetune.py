@@ -129,7 +129,7 @@ def dry_run(job: FinetuningJob) -> str:
     """Check everything that ``finetune`` checks before the first run starts, but write nothing.
 
     Raises:
-        ValueError, OSError: as ``finetune``; or it would prepare data or store a checkpoint.
+        ValueError, OSError: as ``finetune``; or the data are not prepared.
     """
     _, trainings = _check(job, dry_run=True)
     unfinished = sum(not single_run.is_finished(training.folder) for training in trainings)
@@ -156,8 +156,7 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
     """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them.
 
     Raises:
-        ValueError: as ``launching.slurm.submit_array``; all runs are trained; or a dry run would prepare data or store
-            a checkpoint.
+        ValueError: as ``launching.slurm.submit_array``; all runs are trained; or a dry run would prepare data.
     """
     checkpoint = job.prepare(dry_run)
     pairs = [pair for pair in zip(job.recipes, job.build_trainings(checkpoint)) if not (pair[1].folder / DONE).exists()]

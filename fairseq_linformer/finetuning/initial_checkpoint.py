@@ -66,10 +66,10 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
         checkpoint: path of the checkpoint.
         runs: folder that contains the run folders.
         n: n to finetune with; None for the checkpoint's.
-        dry_run: write nothing.
+        dry_run: store nothing; ``path`` of the result is then the checkpoint, unless the new one exists.
 
     Raises:
-        ValueError: as ``read_checkpoint`` and ``resize``; n is out of range; or a dry run would store a checkpoint.
+        ValueError: as ``read_checkpoint`` and ``resize``; or n is out of range.
         OSError: a file cannot be written.
     """
     if n is not None and not 1 <= n <= POSITIONS_LIMIT:
@@ -91,11 +91,10 @@ def _open_version(original: Path, runs: Path, n: int | None, dry_run: bool, vers
         path = runs / "starts" / f"{original.stem}-{digest[:12]}-n{max_positions(state)}.pt"
         if not path.exists():
             if dry_run:
-                raise ValueError(
-                    f"{original} must be converted to {path}, and --dry-run writes nothing; omit --dry-run"
-                )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_checkpoint(data, path)  # another process may write the same
+                path = original
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                replace_checkpoint(data, path)  # another process may write the same
     is_linformer = bool(group_projections(state))
     options = {
         key: value

@@ -210,6 +210,7 @@ def test_grid(finetune, masked_lm, tmp_path):
     files = sorted(tmp_path.rglob("*"))
     with_results = ("--dry-run", "--results", tmp_path)
     assert "grid: valid; 2 of 4 runs are unfinished" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
+    assert "has 8 rows truncated to n = 16" in finetune(checkpoint, *words, "--max-positions", 32, "--dry-run")
     assert "--lr must be above 0" in finetune(checkpoint, *words, "--lr", 0, "--dry-run")
     assert "--results cannot be used with --dry-run" in finetune(checkpoint, *words, *with_results)
     assert sorted(tmp_path.rglob("*")) == files
@@ -242,5 +243,10 @@ def test_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
         and "nothing was submitted" in output
     )
     assert "--nodes=2 cannot be passed to sbatch" in finetune(*words, "--nodes=2")
-    assert "checkpoint_last.pt must be converted" in finetune(*words, "--max-positions", 8)
+    resized = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "runs", 8, dry_run=True)
+    prepare_data(TASKS["sst-2"], tmp_path / "short", resized, DataOptions(str(glue)))
+    short = {"folder": tmp_path / "short"}
+    assert finetune(*words, "--max-positions", 8, **short).count("starts at update 0") == 4
+    single = (masked_lm / "checkpoint_last.pt", "--max-positions", 8, "--name", "s", "--dry-run")
+    assert "s: valid; 1 of 1 runs" in finetune(*single, **short)
     assert not (tmp_path / "runs").exists()
