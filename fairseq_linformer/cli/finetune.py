@@ -117,7 +117,7 @@ def _finetune(options: argparse.Namespace) -> str:
     from ..checkpoints.files import is_fairseq_checkpoint
     from ..finetuning import recipe
     from ..finetuning.data import DataOptions
-    from ..finetuning.finetune import FinetuningJob, default_name, dry_run, finetune, submit
+    from ..finetuning.finetune import FinetuningJob, check, default_name, finetune, submit
 
     task, words = TASKS[options.task], [*options.overrides, *options.unparsed]
     overrides = [word for word in words if not word.startswith("-")]
@@ -162,7 +162,7 @@ def _finetune(options: argparse.Namespace) -> str:
         if options.slurm:
             return submit(job, sbatch_options, options.dry_run)
         if options.dry_run:
-            return dry_run(job)
+            return check(job)
         results = finetune(job)
     report = _report(task, results, Path(options.runs) / name, recipes)
     if options.results:

@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
         help="probability that a batch is split into blocks of n/2, n/4, ... tokens, at least 16, to learn short "
         "inputs too; blocks of fewer than 32 tokens are not split (default: 0.5)",
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to train on")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="device to train on (default: cpu)")
     parser.add_argument(
         "--amp",
         action="store_true",
@@ -63,7 +63,7 @@ def _linearize(options: argparse.Namespace) -> str:
 
     check_minutes(options.minutes)
     if not options.max_update:
-        reject_options(options, (*TRAINING_OPTIONS, "minutes"), "has no effect with --max-update 0")
+        reject_options(options, (*TRAINING_OPTIONS, "device", "minutes"), "has no effect with --max-update 0")
     model = explicit_options(options, MODEL_OPTIONS)
     values = explicit_options(options, (*TRAINING_OPTIONS, "tokens_per_sample", "max_update", "seed", "device"))
     until = None if options.minutes is None else time.monotonic() + 60 * options.minutes

@@ -1,5 +1,5 @@
-"""Distillation of a Transformer into a Linformer. Importing it registers the criterion with fairseq, and adds checks to
-its trainer."""
+"""Distillation of a Transformer into a Linformer. Importing it registers the criterion, and adds checks to fairseq's
+trainer."""
 
 from .criterion import DistillationConfig, DistillationCriterion
 from .teacher import Teacher

@@ -42,7 +42,9 @@ class Teacher:
         checkpoint = open_checkpoint(path)
         state = checkpoint["model"]
         self.name = name or path
-        if damaged := [key for key, weight in state.items() if not weight.isfinite().all()]:
+        if damaged := [
+            key for key, weight in state.items() if isinstance(weight, Tensor) and not weight.isfinite().all()
+        ]:
             raise ValueError(f"the weights of the teacher {self.name} must be finite, but {damaged[0]} is not")
         if head is not None and head not in head_names(state):
             known = ", ".join(head_names(state)) or "no classification head"
@@ -56,7 +58,7 @@ class Teacher:
         self.path, self.sha256 = Path(path), sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
         self.max_positions, self.layers = max_positions(state), count_layers(state)
-        imported = checkpoint.get("provenance", {}).get("imported", {})
+        imported = (checkpoint.get("provenance") or {}).get("imported") or {}
         self.has_trained_lm_head = imported.get("lm_head") != NEW_LM_HEAD
         self._model = build_model(checkpoint, head).eval().requires_grad_(False)
 

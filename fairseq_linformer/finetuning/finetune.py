@@ -11,7 +11,7 @@ import torch
 
 from ..evaluation.encoded_rows import is_prepared
 from ..launching.arguments import BASE, COLLECTIVE_TIMEOUT, check_run_name
-from ..launching.run_folder import DONE, check_run
+from ..launching.run_folder import DONE
 from ..launching.slurm import submit_array
 from ..launching.training_job import TrainingJob, check_buildable
 from ..task_data.tasks import Task
@@ -125,7 +125,7 @@ def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, A
     return results
 
 
-def dry_run(job: FinetuningJob) -> str:
+def check(job: FinetuningJob) -> str:
     """Check everything that ``finetune`` checks before the first run starts, but write nothing.
 
     Raises:
@@ -133,7 +133,7 @@ def dry_run(job: FinetuningJob) -> str:
     """
     _, trainings = _check(job, dry_run=True)
     unfinished = sum(not single_run.is_finished(training.folder) for training in trainings)
-    return f"{job.name}: valid; {unfinished} of {len(trainings)} runs are unfinished; nothing was written"
+    return f"{job.name}: valid; unfinished runs: {unfinished} of {len(trainings)}; nothing was written"
 
 
 def _check(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
@@ -146,9 +146,8 @@ def _check(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint
         )
     checkpoint = job.prepare(dry_run)
     trainings = job.build_trainings(checkpoint)
-    for training in trainings:
-        if not single_run.is_finished(training.folder):
-            check_run(training)
+    for recipe, training in zip(job.recipes, trainings):
+        single_run.check(training, job.result_fields(recipe, checkpoint))
     return checkpoint, trainings
 
 

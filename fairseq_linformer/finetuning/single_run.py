@@ -51,10 +51,8 @@ def finetune(
     """
     path = training.folder / RESULT
     if path.exists():
-        run_folder.is_new(training)  # raises if the configuration differs
-        result = read_result(path)
-        _check_origin(training, {key: _identify(result[key]) for key in _ORIGIN_FIELDS}, fields)
-        return result
+        check(training, fields)
+        return read_result(path)
     record_origin(training, fields)
     updates = int(training.cfg.lr_scheduler.total_num_update)  # a float in fairseq
     if not local.train(training, LOG, updates, until):
@@ -79,23 +77,39 @@ def is_finished(folder: Path) -> bool:
     return (folder / RESULT).exists()
 
 
-def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
-    """Store the origin of a run, or check it if it is stored.
+def check(training: TrainingJob, fields: Mapping[str, Any]) -> None:
+    """Check that a run can start, resume, or be reported, without writing anything.
 
     Raises:
-        ValueError: the run started from different content under the same names, or with another configuration.
+        ValueError, OSError: as ``run_folder.check_run``; or the run started from different content under the same
+            names, or with another configuration.
     """
-    path = training.folder / ORIGIN
-    if run_folder.is_new(training):  # an earlier submission may have been rejected
-        write_lines(path, [json.dumps({key: _identify(fields[key]) for key in _ORIGIN_FIELDS})])
-    elif path.exists():
-        _check_origin(training, read_json(path), fields)
-
-
-def _check_origin(training: TrainingJob, origin: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    if is_finished(training.folder):
+        run_folder.is_new(training)  # raises if the configuration differs
+        result = read_result(training.folder / RESULT)
+        origin = {key: _identify(result[key]) for key in _ORIGIN_FIELDS}
+    else:
+        run_folder.check_run(training)
+        path = training.folder / ORIGIN
+        if run_folder.is_new(training) or not path.exists():
+            return
+        origin = read_json(path)
     for key in _ORIGIN_FIELDS:
         if origin[key] != _identify(fields[key]):
             raise ValueError(f"{training.folder} started from a different {key}; choose another --name")
+
+
+def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
+    """Store the origin of a new run, or check that of another.
+
+    Raises:
+        ValueError, OSError: as ``check``.
+    """
+    if run_folder.is_new(training):  # an earlier submission may have been rejected
+        path = training.folder / ORIGIN
+        write_lines(path, [json.dumps({key: _identify(fields[key]) for key in _ORIGIN_FIELDS})])
+    else:
+        check(training, fields)
 
 
 def _identify(field: Any) -> Any:

@@ -50,7 +50,8 @@ RUN = "run"
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
 BATCH_MULTIPLE = 8
-"""fairseq's default of ``required_batch_size_multiple``: the last batch of an epoch is dropped unless it has it."""
+"""fairseq's default of ``required_batch_size_multiple``: it may drop the last batch of an epoch unless the size of that
+batch is a multiple."""
 
 
 def linearize(options: Linearization, out, until: float | None = None) -> dict[str, Any] | None:
@@ -199,7 +200,7 @@ def _find_teacher(options: Linearization, out: Path) -> Path:
 
 
 def _check_student_positions(checkpoint: dict[str, Any], options: Linearization) -> None:
-    """Raise ValueError if the student's is larger: the teacher has no trained embeddings for those positions."""
+    """Raise ValueError if the student has more positions than the teacher, which has no trained embeddings for them."""
     own, n = max_positions(upgrade_names(checkpoint["model"])), options.model.get("max_positions")
     if n is not None and n > own:
         raise ValueError(

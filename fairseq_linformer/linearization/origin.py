@@ -27,16 +27,16 @@ def write_origin(options: Linearization, teacher_sha256: str, folder: Path) -> N
 def check_unfinished(options: Linearization, out: Path, teacher: Path) -> None:
     """Raise ValueError if OUT has another origin, or its teacher is missing or has changed."""
     stored = _read_origin(out)
+    current = {**_describe_inputs(options), "source": _hash_source(options)}
+    # An earlier version did not store the checksum of train.bin.
+    current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}
+    _compare(stored, current, options, out)
     if not teacher.is_file():
         raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
     if stored.get(TEACHER_KEY) not in (None, sha256(teacher)):  # an earlier version did not store it
         raise ValueError(
             f"the teacher {teacher} differs from the one that {out} was started with; restore it, or choose another OUT"
         )
-    current = {**_describe_inputs(options), "source": _hash_source(options)}
-    # An earlier version did not store the checksum of train.bin.
-    current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}
-    _compare(stored, current, options, out)
 
 
 def check_finished(options: Linearization, out: Path, source: str) -> None:
@@ -107,7 +107,7 @@ def _compare(stored: dict[str, Any], current: dict[str, Any], options: Lineariza
             )
     stored, current = ({**origin, **origin["model"]} for origin in (stored, current))
     ignored = {"source", "text", "model", TEACHER_KEY, *(() if options.max_update else (*TRAINING_OPTIONS, "device"))}
-    for key in sorted({*stored, *current} - ignored):
+    for key in sorted({*stored, *current} - ignored, key=lambda key: (key != "max_update", key)):
         expected, value = ("unset" if each.get(key) is None else each[key] for each in (stored, current))
         if expected != value:
             raise ValueError(f"{key} of {out} must be {expected}, got {value}; choose another OUT")

@@ -14,6 +14,7 @@ default. If no batch is left, or no sample is short enough, it fails with a trac
 from functools import wraps
 from typing import Any
 
+import numpy as np
 from fairseq.data import data_utils
 from fairseq.data.iterators import EpochBatchIterator
 
@@ -53,6 +54,7 @@ def patch_epoch_iterator() -> None:
 
     @wraps(batch_by_size)
     def batch_any_number(indices: Any, *args: Any, **kwargs: Any) -> Any:
+        indices = indices if isinstance(indices, np.ndarray) else np.fromiter(indices, np.int64)
         return batch_by_size(indices, *args, **kwargs) if len(indices) else []
 
     EpochBatchIterator.__init__ = init_without_reuse

@@ -47,7 +47,8 @@ class EncoderModel:
 
     @property
     def name(self) -> str:
-        """
+        """For folders and records, whose names omit ``staggered``, the first start.
+
         >>> EncoderModel(512).name, EncoderModel(512, 128, local_window=16).name
         ('transformer', 'k128-headwise-w16-graded')
         """
@@ -56,9 +57,10 @@ class EncoderModel:
         return TRANSFORMER if self.k is None else f"k{self.k}-{self.sharing}{window}{start}"
 
     @property
-    def label(self) -> str:
-        """
-        >>> EncoderModel(512).label, EncoderModel(512, 128, local_window=16).label
+    def title(self) -> str:
+        """For tables and verdicts, which name the start only if it is not the default of conversions.
+
+        >>> EncoderModel(512).title, EncoderModel(512, 128, local_window=16).title
         ('Transformer', 'k = 128, W = 16, headwise')
         """
         window = f", W = {self.local_window}" if self.local_window else ""

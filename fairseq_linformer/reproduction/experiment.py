@@ -74,8 +74,8 @@ class Experiment(ABC):
         paper_scale: how Slurm trains it at the paper's scale; None if it does not.
         has_run_folders: whether it writes runs or cells, which a rerun resumes.
         resumes_from_records: whether it measures only what has no record yet, so that hours of work can be spread over
-            machines that share the ledger but not the runs. Each of its records is of one member: a
-            model, or a model on a task.
+            machines that share the ledger but not the runs. Each of its records is of one member: a model, or a model
+            on a task.
     """
 
     name: str
@@ -206,7 +206,7 @@ class Experiment(ABC):
             if self.resumes_from_records:
                 inputs = inputs.with_recorded(earlier)
         else:
-            superseded.begin(earlier, self.finished_runs(scale, inputs), runs, self.name)
+            superseded.begin(earlier, self.finished_runs(scale, inputs), runs, self.name, replace)
         check_can_be_written(inputs.folder)
         try:
             found = self.measure(scale, inputs, command)
@@ -295,7 +295,7 @@ def describe_reuse(done: Sequence[bool]) -> str:
     if not any(done):
         return "trained again"
     retrained = f", and {done.count(False)} runs trained again" if not all(done) else ""
-    return f"from {sum(done)} finished runs, scored again{retrained}"
+    return f"from {sum(done)} finished run{'s' * (sum(done) > 1)}, scored again{retrained}"
 
 
 def is_without_verdict(record: Record) -> bool:

@@ -136,12 +136,12 @@ class MaskedRuns:
         return str(stored["weights"])
 
     def check_finished(self, models: Sequence[EncoderModel]) -> None:
-        """Raise ValueError if a finished run had another configuration, or started from another head."""
+        """Raise ValueError if a trained run had another configuration, or started from another head."""
         advice = "move it away, or use another --runs"
         for model, seed in product(models, self.sizes.seeds):
-            if not self._is_done(model, seed):
-                continue
             training = self._job(model, seed)
+            if not (training.folder / run_folder.DONE).exists():
+                continue
             run_folder.is_new(training, PATH_OPTIONS, advice)
             started = Path(run_folder.read_config(training.folder).checkpoint.finetune_from_model).name
             if started != self.write_start(model).name:

@@ -1,6 +1,7 @@
 """Verdicts: outcomes, checks and intervals. ``comparisons.py`` applies them to trained models.
 
-A rule is a list of checks. A claim holds if all checks hold, does not hold if one fails, and otherwise lacks evidence.
+A rule is a list of checks. A claim holds if all checks hold, does not hold if one fails, and otherwise lacks evidence;
+with ``rule_on_all(needs_all=True)`` it also lacks evidence if one fails while another is undecided.
 """
 
 import math

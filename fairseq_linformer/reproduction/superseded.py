@@ -2,7 +2,7 @@
 
 RESULTS/IDENTIFIER.json                          the newest
 RESULTS/archive/superseded/IDENTIFIER.N.json     the earlier ones, the first with N = 1, with their seals
-RUNS/SCALE/replacing/EXPERIMENT.json             while records are measured again: which, with their seals
+RUNS/SCALE/replacing/EXPERIMENT.json             while records are measured again: the reason, and their seals
 """
 
 import json
@@ -45,9 +45,11 @@ def read_superseded(results) -> dict[str, list[Record]]:
 def supersede(record: Record, reason: str, results) -> Path:
     """Write a record in place of the one with its identifier, which moves to the archive with its seal.
 
+    Nothing is written if the same measurements have replaced another record for this reason already.
+
     Raises:
-        ValueError: there is no such record, it has the same measurements of the same commit, or the new one has no
-            clean commit.
+        ValueError: there is no such record, it has the same measurements of the same commit for another reason, or the
+            new one has no clean commit.
     """
     path = Path(results) / f"{record.identifier}.json"
     ledger.check_clean(record)
@@ -122,7 +124,7 @@ def check_new(record: Record, reason: str, results, needs: str) -> None:
             raise ValueError(f"--replace needs {needs}, which has the measurements of {path}")
 
 
-def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None, experiment: str) -> None:
+def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None, experiment: str, reason: str) -> None:
     """Check, before hours of work, that records can be replaced, and mark the folder of runs as measuring them again.
 
     Only runs that begin after the mark count as measured again; with the mark, rerunning the command resumes.
@@ -133,18 +135,26 @@ def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None,
         runs: folder of the runs of a scale; None for an experiment that has none.
 
     Raises:
-        ValueError: there are no records, runs are finished without a mark, or the mark is of other records.
+        ValueError: there are no records, runs are finished without a mark, or the mark is of other records or of
+            another reason.
     """
     if not records:
         raise ValueError(f"--replace needs earlier records of {experiment} at this scale, but there are none")
     if runs is None:
         return
-    seals, mark = {record.identifier: record.seal for record in records}, _mark(runs, experiment)
+    mark = _mark(runs, experiment)
     if mark.exists():
-        marked = read_json(mark)
-        # A stopped call may have replaced some of them.
-        earlier = {r.identifier: r.supersedes.seal if r.supersedes else r.seal for r in records}
-        if marked.keys() != seals.keys() or any(marked[name] not in (seals[name], earlier[name]) for name in marked):
+        stored = read_json(mark)
+        if stored.get("reason") != reason:
+            raise ValueError(
+                f"{mark} is of another reason, {stored.get('reason')!r}; pass that one, or use another --runs"
+            )
+        seals = {record.identifier: {record.seal} for record in records}
+        for record in records:  # a stopped call may have replaced some of them
+            if record.supersedes is not None and record.supersedes.reason == reason:
+                seals[record.identifier].add(record.supersedes.seal)
+        marked = stored["records"]
+        if marked.keys() != seals.keys() or any(marked[name] not in seals[name] for name in marked):
             raise ValueError(f"{mark} is of other records, {', '.join(marked)}; use another --runs")
     elif finished:
         raise ValueError(
@@ -153,7 +163,8 @@ def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None,
         )
     else:
         with open_atomic(mark) as file:
-            json.dump(seals, file, indent=1)
+            marked = {record.identifier: record.seal for record in records}
+            json.dump({"reason": reason, "records": marked}, file, indent=1)
 
 
 def end(runs: Path | None, experiment: str) -> None:

@@ -652,6 +652,7 @@ LINEARIZE = section(
     bert out --text data --minutes -1 -> --minutes must .*-1
     bert out --text data --minutes nan -> --minutes must .*nan
     bert out --text data --max-update 0 --lr 1e-4 -> --lr has no effect with --max-update 0
+    bert out --text data --max-update 0 --device cpu -> --device has no effect with --max-update 0
     bert out --text data --max-update 0 --minutes 3 -> --minutes has no effect with --max-update 0
     bert out --text data --tokens-per-sample 1 -> tokens_per_sample must .*1
     bert out --text data --projected-dim 99 -> projected_dim .*99

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from fairseq_linformer.checkpoints.files import NEW_LM_HEAD, read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
-from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, short_blocks
+from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, Teacher, short_blocks
 from fairseq_linformer.files import sha256
 from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary
 
@@ -329,6 +329,15 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
 def test_rejected_options(teacher, mlm_data, options, message):
     with pytest.raises(ValueError, match=message):
         criterion(teacher, mlm_data, **options)
+
+
+def test_teacher_with_nan_is_rejected(teacher, tmp_path):
+    checkpoint = {**read_checkpoint(teacher), "provenance": None}
+    checkpoint["model"]["note"] = "not a tensor"
+    checkpoint["model"]["encoder.lm_head.bias"][0] = math.nan
+    write_checkpoint(checkpoint, tmp_path / "nan.pt")
+    with pytest.raises(ValueError, match="must be finite, but encoder.lm_head.bias is not"):
+        Teacher(str(tmp_path / "nan.pt"))
 
 
 def test_missing_teacher_and_other_task_are_rejected(teacher):

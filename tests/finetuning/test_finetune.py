@@ -76,6 +76,7 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     manifest = tmp_path / "data/manifest.json"
     manifest.write_text(manifest.read_text().replace('"written": 24', '"written": 23'))
     assert "cats started from a different data" in finetune(*words)
+    assert "cats started from a different data" in finetune(*words, "--dry-run")
     other = finetune(masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 1e-3, "--name", "cats")
     assert re.search(r"optimization.lr must be \[0.005\], got \[0.001\]", other)
 
@@ -209,7 +210,7 @@ def test_grid(finetune, masked_lm, tmp_path):
     assert "all runs of grid are trained" in dry
     files = sorted(tmp_path.rglob("*"))
     with_results = ("--dry-run", "--results", tmp_path)
-    assert "grid: valid; 2 of 4 runs are unfinished" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
+    assert "grid: valid; unfinished runs: 2 of 4" in finetune(checkpoint, *words, "--seed", "1,2", "--dry-run")
     assert "has 8 rows truncated to n = 16" in finetune(checkpoint, *words, "--max-positions", 32, "--dry-run")
     assert "--lr must be above 0" in finetune(checkpoint, *words, "--lr", 0, "--dry-run")
     assert "--results cannot be used with --dry-run" in finetune(checkpoint, *words, *with_results)
@@ -248,5 +249,5 @@ def test_grid_through_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
     short = {"folder": tmp_path / "short"}
     assert finetune(*words, "--max-positions", 8, **short).count("starts at update 0") == 4
     single = (masked_lm / "checkpoint_last.pt", "--max-positions", 8, "--name", "s", "--dry-run")
-    assert "s: valid; 1 of 1 runs" in finetune(*single, **short)
+    assert "s: valid; unfinished runs: 1 of 1" in finetune(*single, **short)
     assert not (tmp_path / "runs").exists()

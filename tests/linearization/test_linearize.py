@@ -246,6 +246,8 @@ def test_only_the_same_inputs_resume(encoder, text, tmp_path, monkeypatch):
     assert json.loads((out / "report.json").read_text())["variance_before"] == before
     (out / "report.json").unlink()
     teacher = out / "teacher" / "model.pt"
+    with pytest.raises(SystemExit, match="teacher/model.pt differs from the one that .*out was started with; pass"):
+        convert(teacher, out, text)  # as SOURCE
     checkpoint = read_checkpoint(teacher)
     checkpoint["model"]["encoder.lm_head.bias"] += 1
     teacher.unlink()

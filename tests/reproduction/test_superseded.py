@@ -184,23 +184,28 @@ def test_cells_of_the_record_itself_do_not_replace_it(tmp_path):
 def test_finished_runs_are_not_measured_again_by_reusing_them(tmp_path):
     old = record(seal="1")
     with pytest.raises(ValueError, match="earlier records of figure-9"):
-        begin([], [], tmp_path, "figure-9")
+        begin([], [], tmp_path, "figure-9", "why")
     with pytest.raises(ValueError, match=f"{tmp_path}.*roberta"):
-        begin([old], ["roberta", "k=4"], tmp_path, "figure-9")
-    begin([old], [], tmp_path, "figure-9")
-    begin([old], ["roberta"], tmp_path, "figure-9")  # resumed
+        begin([old], ["roberta", "k=4"], tmp_path, "figure-9", "why")
+    begin([old], [], tmp_path, "figure-9", "why")
+    begin([old], ["roberta"], tmp_path, "figure-9", "why")  # resumed
     replaced = record(seal="2", supersedes=Superseded(name="thing.1", seal="1", reason="why"))
-    begin([replaced], ["roberta"], tmp_path, "figure-9")  # stopped after it was replaced
+    begin([replaced], ["roberta"], tmp_path, "figure-9", "why")  # stopped after it was replaced
+    with pytest.raises(ValueError, match="figure-9.json is of another reason, 'why'"):
+        begin([old], ["roberta"], tmp_path, "figure-9", "another")
+    by_another = record(seal="2", supersedes=Superseded(name="thing.1", seal="1", reason="another"))
+    with pytest.raises(ValueError, match="figure-9.json is of other records"):
+        begin([by_another], ["roberta"], tmp_path, "figure-9", "why")
     with pytest.raises(ValueError, match="figure-9.json.*thing"):
-        begin([record(seal="2")], ["roberta"], tmp_path, "figure-9")
+        begin([record(seal="2")], ["roberta"], tmp_path, "figure-9", "why")
     end(tmp_path, "figure-9")
     with pytest.raises(ValueError, match="roberta"):
-        begin([old], ["roberta"], tmp_path, "figure-9")
+        begin([old], ["roberta"], tmp_path, "figure-9", "why")
 
 
 def test_an_experiment_without_run_folders_leaves_no_mark(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    begin([record()], [], None, "figure-9")
+    begin([record()], [], None, "figure-9", "why")
     end(None, "figure-9")
     assert not [*tmp_path.iterdir()]
 

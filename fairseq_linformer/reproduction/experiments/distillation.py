@@ -137,7 +137,7 @@ def projections_help(records: Sequence[Record], scale: str) -> list[Check]:
                 checks += missing
                 continue
             ours, other = cast(list[float], pair)
-            text = f"{label(model)}: {ours:.3f}; needs > {other:.3f}, k = 1"
+            text = f"{label(model)}: {ours:.3f}; needs > {other:.3f} (k = 1)"
             checks.append(decide(ours > other, text))
     return list(dict.fromkeys(checks))
 

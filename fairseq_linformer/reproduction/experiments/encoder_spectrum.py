@@ -102,7 +102,8 @@ class EncoderSpectrum(UntrainedExperiment):
     def check_same(self, record: Record, inputs: Inputs) -> None:
         size, model = SIZES[record.scale], load_model(inputs.encoder)
         sentences = [read_sentences(source, model, size[0]) for source in inputs.source or ()]
-        sizes = [(facts["n"], facts["sentences"]) for facts in record.configuration["runs"].values()]
+        runs = record.configuration["runs"].values()
+        sizes = [(facts["n"], max(facts["sentences"], size[1])) for facts in runs]  # a source may have fewer
         plan = {**_identify(model, sentences), "sizes": [size] * len(sentences)}
         check_same_plan(record, plan, stored={**record.configuration, **as_json({"sizes": sizes})})
 

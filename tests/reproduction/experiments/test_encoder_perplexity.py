@@ -12,7 +12,8 @@ pytest.importorskip("transformers")
 from fairseq_linformer.checkpoints.files import read_checkpoint
 from fairseq_linformer.cli import main
 from fairseq_linformer.evaluation.perplexity import compute_perplexity
-from fairseq_linformer.reproduction import ledger, shared_work
+from fairseq_linformer.launching.run_folder import CONFIG
+from fairseq_linformer.reproduction import ledger, scoring, shared_work
 from fairseq_linformer.reproduction.experiments.encoder_perplexity import NAME, SIZES, identifier, join_records, label
 from fairseq_linformer.reproduction.experiments.figure_3 import NEARLY
 from fairseq_linformer.reproduction.masked_head import PREFIX, TIED, HeadTraining, train_head
@@ -66,6 +67,19 @@ def test_records(results, inputs, capsys):
     capsys.readouterr()
     main(["reproduce", "--verify", identifier("smoke", SMOKE.models[1]), *inputs[2:], "--results", str(results)])
     assert "all are within their tolerance" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_trained_run_of_other_options_is_rejected_although_it_is_not_scored(results, inputs, tmp_path):
+    run = Path(inputs[-1]) / "smoke" / NAME / f"{SMOKE.models[1].name}-seed1"
+    kept = {path: path.read_text() for path in (run / scoring.PERPLEXITY, run / CONFIG)}
+    (run / scoring.PERPLEXITY).unlink()
+    (run / CONFIG).write_text(kept[run / CONFIG].replace("max_update: ", "max_update: 1"))
+    with pytest.raises(SystemExit, match="seed1 has a different configuration: optimization.max_update must be 1"):
+        main(["reproduce", NAME, *inputs, "--results", str(tmp_path)])
+    for path, text in kept.items():
+        path.write_text(text)
 
 
 @pytest.mark.slow

@@ -55,13 +55,23 @@ def test_record(record, inputs, tmp_path, capsys):
     assert len(find(NAME).charts([record])) == 2
 
 
-def test_a_second_encoder_has_its_own_record(inputs, tmp_path):
+def write_short(folder):
+    """A source of a single sentence, fewer than the plan has."""
+    path = folder / "short.jsonl"
+    path.write_text(json.dumps({"text": "new " * 24}) + "\n")
+    return path
+
+
+def test_a_second_encoder_has_its_own_record(inputs, tmp_path, capsys):
     """The sources of the first one's record do not matter."""
     other = save_encoder(tmp_path / "other", "bert", False)
     results = tmp_path / "results"
     results.mkdir()
     main(["reproduce", NAME, *inputs[:4], *inputs[4:6], "--results", str(results)])
-    main(["reproduce", NAME, "--scale", "smoke", "--encoder", str(other), *inputs[6:], "--results", str(results)])
+    options = ["--encoder", str(other), "--source", str(write_short(tmp_path))]
+    main(["reproduce", NAME, "--scale", "smoke", *options, "--results", str(results)])
+    main(["reproduce", "--verify", "spectrum-other-smoke", *options, "--results", str(results)])
+    assert "all are within their tolerance" in capsys.readouterr().out
     names = {"spectrum-tiny-bert-smoke", "spectrum-other-smoke"}
     assert {path.stem for path in results.glob("*.json")} == names
 
