@@ -107,6 +107,8 @@ def test_a_worker_that_was_stopped_without_a_time_limit_interrupts_the_command(w
         local.train(training, "log.txt", 9)
     assert local.train(training, "log.txt", 9, time.monotonic()) is False
     assert not (tmp_path / run_folder.DONE).exists()
+    (tmp_path / run_folder.DONE).touch()
+    assert local.train(training, "log.txt", 9) is True  # no worker starts
 
 
 @pytest.mark.slow

@@ -88,6 +88,8 @@ class Trainer:
         return self.now
 
     def __call__(self, job, log, updates, until=None) -> bool:
+        if (job.folder / run_folder.DONE).exists():
+            return True
         self.before(job)
         run_folder.create_or_resume(job)
         self.trained.append(job.name)
