@@ -299,7 +299,8 @@ FINETUNE = [
         --seed 99999999999 -> --seed must .*4294967295.*99999999999
         --grid --seed 1,1 -> --seed.*1, 1
         --slurm -> --slurm.*--grid
-        --dry-run -> --dry-run.*--slurm
+        --dry-run -> task is not prepared, and --dry-run writes nothing
+        --dry-run --results results -> --results cannot be used with --dry-run
         --partition=gpu -> --partition=gpu.*--slurm
         --batch 3 -> unknown option --batch
         --name ../up -> --name must .*\\.\\./up
