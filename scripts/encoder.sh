@@ -60,7 +60,7 @@ tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
 [ -e "$out/transformer/tokenizer.json" ] || tokenizer=(--gpt2-bpe "$out/transformer")
 [ -e "$out/$task" ] ||
     fairseq-linformer prepare "$task" "$out/$task" --source "$source" --max-positions "$positions" "${tokenizer[@]}"
-# Checks the options of finetuning, which comes last.
+# Rejects wrong options of finetuning now, not after hours of distillation; the Linformer does not exist yet.
 fairseq-linformer finetune "$task" "$out/transformer/model.pt" "${finetuning[@]}" --name check \
     --max-positions "$positions" --dry-run > /dev/null
 fairseq-linformer prepare pretraining "$out/text" --source "$text" "${tokenizer[@]}"

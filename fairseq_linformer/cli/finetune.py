@@ -92,7 +92,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="check everything, but write nothing and train nothing; with --slurm, print the command of sbatch",
+        help="check checkpoint, data and options, but write and train nothing; with --slurm, print the sbatch command",
     )
     add_results(parser, None, " to write a record to (default: write none)")
     parser.set_defaults(run=_finetune, accepts_unparsed=True)

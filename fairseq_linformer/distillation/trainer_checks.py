@@ -41,6 +41,6 @@ def check_same_teacher(criterion: DistillationCriterion, checkpoint: str) -> Non
     if stored not in (None, criterion.teacher.sha256):
         raise ValueError(
             f"teacher must be the one that {checkpoint} was distilled from (SHA-256 {str(stored)[:12]}), got "
-            f"{criterion.teacher.path} (SHA-256 {criterion.teacher.sha256[:12]}); to change the teacher, start from "
-            "this checkpoint with --finetune-from-model, or pass --reset-optimizer"
+            f"{criterion.teacher.path} (SHA-256 {criterion.teacher.sha256[:12]}); to change the teacher, pass "
+            "--reset-optimizer, or pass this checkpoint as --finetune-from-model with another --save-dir"
         )

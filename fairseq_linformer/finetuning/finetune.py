@@ -59,7 +59,7 @@ class FinetuningJob:
         """
         check_run_name(self.name, self.runs)
         if dry_run and not is_prepared(self.data):
-            command = f"fairseq-linformer prepare {self.task.name}"
+            command = f"fairseq-linformer prepare {self.task.name} {self.data}"
             raise ValueError(f"{self.data} is not prepared, and --dry-run writes nothing; run `{command}` first")
         checkpoint = open_initial_checkpoint(self.checkpoint, self.runs, self.max_positions, dry_run)
         if not is_prepared(self.data):  # which may take an hour
@@ -114,7 +114,7 @@ def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, A
     Raises:
         ValueError, OSError, KeyboardInterrupt: as ``single_run.finetune``.
     """
-    checkpoint, trainings = _check(job)
+    checkpoint, trainings = _prepare_and_check(job)
     results = []
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         if len(trainings) > 1:
@@ -128,15 +128,18 @@ def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, A
 def check(job: FinetuningJob) -> str:
     """Check everything that ``finetune`` checks before the first run starts, but write nothing.
 
+    Returns:
+        A line with the number of unfinished runs.
+
     Raises:
         ValueError, OSError: as ``finetune``; or the data are not prepared.
     """
-    _, trainings = _check(job, dry_run=True)
+    _, trainings = _prepare_and_check(job, dry_run=True)
     unfinished = sum(not single_run.is_finished(training.folder) for training in trainings)
     return f"{job.name}: valid; unfinished runs: {unfinished} of {len(trainings)}; nothing was written"
 
 
-def _check(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
+def _prepare_and_check(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
     """Prepare a job and check all its runs."""
     untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
     if untrained and job.device == "cuda" and not torch.cuda.is_available():
@@ -163,8 +166,8 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
         raise ValueError(f"all runs of {job.name} are trained; rerun without --slurm to report them")
     members = []
     for recipe, training in pairs:
-        if not dry_run:
-            single_run.record_origin(training, job.result_fields(recipe, checkpoint))
+        check_or_record = single_run.check if dry_run else single_run.record_origin
+        check_or_record(training, job.result_fields(recipe, checkpoint))
         members.append([f"--config={training.config}", f"--name={training.name}", *training.overrides])
     options = argparse.Namespace(
         config=BASE,

@@ -66,7 +66,7 @@ def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: boo
         checkpoint: path of the checkpoint.
         runs: folder that contains the run folders.
         n: n to finetune with; None for the checkpoint's.
-        dry_run: store nothing; ``path`` of the result is then the checkpoint, unless the new one exists.
+        dry_run: write nothing; if ``RUNS/starts`` lacks the new checkpoint, ``path`` is that of ``checkpoint``.
 
     Raises:
         ValueError: as ``read_checkpoint`` and ``resize``; or n is out of range.

@@ -84,16 +84,19 @@ def check(training: TrainingJob, fields: Mapping[str, Any]) -> None:
         ValueError, OSError: as ``run_folder.check_run``; or the run started from different content under the same
             names, or with another configuration.
     """
+    run_folder.check_run(training)
+    if not run_folder.is_new(training):
+        _check_origin(training, fields)
+
+
+def _check_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
     if is_finished(training.folder):
-        run_folder.is_new(training)  # raises if the configuration differs
         result = read_result(training.folder / RESULT)
         origin = {key: _identify(result[key]) for key in _ORIGIN_FIELDS}
-    else:
-        run_folder.check_run(training)
-        path = training.folder / ORIGIN
-        if run_folder.is_new(training) or not path.exists():
-            return
+    elif (path := training.folder / ORIGIN).exists():
         origin = read_json(path)
+    else:
+        return
     for key in _ORIGIN_FIELDS:
         if origin[key] != _identify(fields[key]):
             raise ValueError(f"{training.folder} started from a different {key}; choose another --name")
@@ -103,13 +106,13 @@ def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
     """Store the origin of a new run, or check that of another.
 
     Raises:
-        ValueError, OSError: as ``check``.
+        ValueError: as ``check``.
     """
     if run_folder.is_new(training):  # an earlier submission may have been rejected
         path = training.folder / ORIGIN
         write_lines(path, [json.dumps({key: _identify(fields[key]) for key in _ORIGIN_FIELDS})])
     else:
-        check(training, fields)
+        _check_origin(training, fields)
 
 
 def _identify(field: Any) -> Any:

@@ -25,15 +25,14 @@ _FIRST_UPDATE = "Start iterating over samples"
 def train(training: TrainingJob, log: str, updates: int, until: float | None = None) -> bool:
     """Start or resume training in its run folder, and mark the folder when training is complete.
 
-    Nothing happens if it is marked; callers who allow only the same configuration call ``run_folder.is_new`` first.
-
     Args:
         log: file in the folder's ``logs`` that the worker's output is appended to.
         updates: total number of updates.
         until: value of ``time.monotonic()`` at which to stop.
 
     Returns:
-        Whether training is complete. If not, it was stopped after ``until`` and saved; call again to resume.
+        Whether training is complete: True at once if the folder is marked, without comparing its configuration, as
+        ``run_folder.is_new`` does. If not, it was stopped after ``until`` and saved; call again to resume.
 
     Raises:
         ValueError: as ``run_folder.create_or_resume``; or training failed.

@@ -50,8 +50,8 @@ RUN = "run"
 WARMUP = 0.05
 """Share of the updates with learning rate warmup."""
 BATCH_MULTIPLE = 8
-"""fairseq's default of ``required_batch_size_multiple``: it may drop the last batch of an epoch unless the size of that
-batch is a multiple."""
+"""fairseq's default of ``required_batch_size_multiple``. It may drop the last batch of an epoch if the size is not a
+multiple, so fewer blocks could leave none."""
 
 
 def linearize(options: Linearization, out, until: float | None = None) -> dict[str, Any] | None:

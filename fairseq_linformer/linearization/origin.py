@@ -107,6 +107,7 @@ def _compare(stored: dict[str, Any], current: dict[str, Any], options: Lineariza
             )
     stored, current = ({**origin, **origin["model"]} for origin in (stored, current))
     ignored = {"source", "text", "model", TEACHER_KEY, *(() if options.max_update else (*TRAINING_OPTIONS, "device"))}
+    # First, because another max_update also changes which options are compared.
     for key in sorted({*stored, *current} - ignored, key=lambda key: (key != "max_update", key)):
         expected, value = ("unset" if each.get(key) is None else each[key] for each in (stored, current))
         if expected != value:

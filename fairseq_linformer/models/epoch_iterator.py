@@ -54,7 +54,8 @@ def patch_epoch_iterator() -> None:
 
     @wraps(batch_by_size)
     def batch_any_number(indices: Any, *args: Any, **kwargs: Any) -> Any:
-        indices = indices if isinstance(indices, np.ndarray) else np.fromiter(indices, np.int64)
+        if not isinstance(indices, np.ndarray):
+            indices = np.fromiter(indices, np.int64)  # an iterator has no length
         return batch_by_size(indices, *args, **kwargs) if len(indices) else []
 
     EpochBatchIterator.__init__ = init_without_reuse

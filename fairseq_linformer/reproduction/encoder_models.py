@@ -47,7 +47,7 @@ class EncoderModel:
 
     @property
     def name(self) -> str:
-        """For folders and records, whose names omit ``staggered``, the first start.
+        """Name of its folder and in records, without ``staggered``, since the first records had no other start.
 
         >>> EncoderModel(512).name, EncoderModel(512, 128, local_window=16).name
         ('transformer', 'k128-headwise-w16-graded')
@@ -57,10 +57,10 @@ class EncoderModel:
         return TRANSFORMER if self.k is None else f"k{self.k}-{self.sharing}{window}{start}"
 
     @property
-    def title(self) -> str:
-        """For tables and verdicts, which name the start only if it is not the default of conversions.
+    def label(self) -> str:
+        """As in tables and verdicts: the start is named unless it is ``graded``, the default of conversions.
 
-        >>> EncoderModel(512).title, EncoderModel(512, 128, local_window=16).title
+        >>> EncoderModel(512).label, EncoderModel(512, 128, local_window=16).label
         ('Transformer', 'k = 128, W = 16, headwise')
         """
         window = f", W = {self.local_window}" if self.local_window else ""

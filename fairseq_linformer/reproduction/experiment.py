@@ -294,7 +294,7 @@ def describe_reuse(done: Sequence[bool]) -> str:
     """
     if not any(done):
         return "trained again"
-    retrained = f", and {done.count(False)} runs trained again" if not all(done) else ""
+    retrained = f", and {done.count(False)} trained again" if not all(done) else ""
     return f"from {sum(done)} finished run{'s' * (sum(done) > 1)}, scored again{retrained}"
 
 

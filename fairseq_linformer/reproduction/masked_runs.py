@@ -105,8 +105,8 @@ class MaskedRuns:
         return [self._is_done(model, seed) for seed in self.sizes.seeds]
 
     def runs(self, model: EncoderModel) -> list[FinishedRun]:
-        """The run of each seed. Raises as ``check_finished``."""
-        self.check_finished([model])
+        """The run of each seed. Raises as ``check_trained``."""
+        self.check_trained([model])
         return [self._run(model, seed) for seed in self.sizes.seeds]
 
     def write_start(self, model: EncoderModel) -> Path:
@@ -135,7 +135,7 @@ class MaskedRuns:
             )
         return str(stored["weights"])
 
-    def check_finished(self, models: Sequence[EncoderModel]) -> None:
+    def check_trained(self, models: Sequence[EncoderModel]) -> None:
         """Raise ValueError if a trained run had another configuration, or started from another head."""
         advice = "move it away, or use another --runs"
         for model, seed in product(models, self.sizes.seeds):

@@ -48,8 +48,8 @@ def supersede(record: Record, reason: str, results) -> Path:
     Nothing is written if the same measurements have replaced another record for this reason already.
 
     Raises:
-        ValueError: there is no such record, it has the same measurements of the same commit for another reason, or the
-            new one has no clean commit.
+        ValueError: there is no such record, it has the same measurements and commit and was not written for this
+            reason, or the new one has no clean commit.
     """
     path = Path(results) / f"{record.identifier}.json"
     ledger.check_clean(record)
@@ -145,15 +145,15 @@ def begin(records: Sequence[Record], finished: Sequence[str], runs: Path | None,
     mark = _mark(runs, experiment)
     if mark.exists():
         stored = read_json(mark)
-        if stored.get("reason") != reason:
+        marked, expected = stored.get("records", {}), stored.get("reason", reason)
+        if expected != reason:
             raise ValueError(
-                f"{mark} is of another reason, {stored.get('reason')!r}; pass that one, or use another --runs"
+                f"--replace must be {expected!r}, the reason in {mark}, got {reason!r}; or use another --runs"
             )
         seals = {record.identifier: {record.seal} for record in records}
         for record in records:  # a stopped call may have replaced some of them
             if record.supersedes is not None and record.supersedes.reason == reason:
                 seals[record.identifier].add(record.supersedes.seal)
-        marked = stored["records"]
         if marked.keys() != seals.keys() or any(marked[name] not in seals[name] for name in marked):
             raise ValueError(f"{mark} is of other records, {', '.join(marked)}; use another --runs")
     elif finished:

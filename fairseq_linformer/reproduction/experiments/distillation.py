@@ -163,7 +163,7 @@ CLAIMS = tuple(
         ),
         (
             "quarter",
-            "After 4 million tokens k = n / 4 with a local window of 4 explains nearly all of the variance.",
+            "After 4 million tokens k = n / 4 with a local window of 4 explains at least 90 % of the variance.",
             f"Holds if it keeps at least {KEEPS:g} at n = 128 and at n = 512; otherwise does not hold.",
             quarter_keeps,
         ),
@@ -301,10 +301,11 @@ def _table(records: Sequence[Record], scale: str) -> Table:
     sizes, rows = SIZES[scale], []
     updates = sizes.tokens // sizes.tokens_per_update
     counts = [update * sizes.tokens_per_update for update in (0, updates // 4, updates // 2, updates)]
-    for model in sizes.models:
+    for model in sorted(sizes.models, key=lambda model: (model.n, model.k, model.local_window)):
         shares = dict(points(records, model, scale) or [])
-        rows.append([label(model), *(f"{shares[count]:.3f}" if count in shares else MISSING for count in counts)])
-    heads = ["model", *(f"{count / 1e6:.1f} M tokens" for count in counts)]
+        cells = [f"{shares[count]:.3f}" if count in shares else MISSING for count in counts]
+        rows.append([f"{model.n:,}", str(model.k), str(model.local_window), *cells])
+    heads = ["n", "k", "W", *(f"{count:,} tokens" for count in counts)]
     return Table(heads, rows, f"{NAME}-{scale}: share of the last layer's variance, by tokens of distillation")
 
 

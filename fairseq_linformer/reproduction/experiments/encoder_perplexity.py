@@ -193,7 +193,7 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         head, *units = runs.units(members)
         if not work_through([head], runs.folder, until, wait=True):
             _check_recorded_head(runs, inputs.recorded)
-            runs.check_finished(members)
+            runs.check_trained(members)
             work_through(units, runs.folder, until)
         records = [
             _record(scale, model, inputs, command, rules, runs, self.configuration(scale, model, inputs), again)

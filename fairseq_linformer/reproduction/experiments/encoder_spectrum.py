@@ -103,7 +103,8 @@ class EncoderSpectrum(UntrainedExperiment):
         size, model = SIZES[record.scale], load_model(inputs.encoder)
         sentences = [read_sentences(source, model, size[0]) for source in inputs.source or ()]
         runs = record.configuration["runs"].values()
-        sizes = [(facts["n"], max(facts["sentences"], size[1])) for facts in runs]  # a source may have fewer
+        # A source with fewer sentences than planned is read whole, which is no difference.
+        sizes = [(facts["n"], max(facts["sentences"], size[1])) for facts in runs]
         plan = {**_identify(model, sentences), "sizes": [size] * len(sentences)}
         check_same_plan(record, plan, stored={**record.configuration, **as_json({"sizes": sizes})})
 

@@ -77,12 +77,12 @@ class EncoderAccuracies:
     def accuracy(self, task: str, model: EncoderModel) -> Estimate | Check:
         record = self.by_name.get(Member(task, model, self.sizes.n).name)
         if record is None:
-            return Check(UNDECIDED, f"{task}: {model.title} is not measured")
+            return Check(UNDECIDED, f"{task}: {model.label} is not measured")
         m = record.find("accuracy", split="valid")
         if m is None or m.repetitions < MIN_SEEDS:
             seeds = 0 if m is None else m.repetitions
-            return Check(UNDECIDED, f"{task}: {model.title} has {seeds} seeds; needs {MIN_SEEDS}")
-        return Estimate(m.value, m.low, m.high, f"{task}: {model.title}")
+            return Check(UNDECIDED, f"{task}: {model.label} has {seeds} seeds; needs {MIN_SEEDS}")
+        return Estimate(m.value, m.low, m.high, f"{task}: {model.label}")
 
     def average(self, model: EncoderModel) -> Estimate | list[Check]:
         """The mean over the tasks, of the medians, of the lowest and of the highest; or what is missing."""
@@ -94,9 +94,9 @@ class EncoderAccuracies:
             return [Check(UNDECIDED, "the records are of different encoders")]
         weights = {record.configuration["model"]["pretraining"]["sha256"] for record in model_records}
         if model.k is not None and len(weights) > 1:
-            return [Check(UNDECIDED, f"{model.title} was distilled more than once")]
+            return [Check(UNDECIDED, f"{model.label} was distilled more than once")]
         value, low, high = (mean(getattr(each, name) for each in found) for name in ("value", "low", "high"))
-        return Estimate(value, low, high, model.title)
+        return Estimate(value, low, high, model.label)
 
 
 def accuracy_kept(found: EncoderAccuracies, model: EncoderModel, bound: float) -> list[Check]:
@@ -104,7 +104,7 @@ def accuracy_kept(found: EncoderAccuracies, model: EncoderModel, bound: float) -
     by the mean of the highest, and vice versa."""
 
     def check(ours: Estimate, theirs: Estimate) -> Check:
-        share = ratio_of_extremes(ours, theirs, f"{model.title} / {theirs.text}")
+        share = ratio_of_extremes(ours, theirs, f"{model.label} / {theirs.text}")
         text = f"{share.text}: {share.value:.4f} [{share.low:.4f}, {share.high:.4f}]; needs ≥ {bound:g}"
         return decide(share.value >= bound, text)
 
@@ -155,7 +155,7 @@ def grading_helps(found: EncoderAccuracies) -> list[Check]:
     quarter = _windowed_quarter(found)
     other = replace(quarter, start=STAGGERED)
     if other not in found.sizes.models:
-        return [Check(UNDECIDED, f"{other.title} is not in the plan")]
+        return [Check(UNDECIDED, f"{other.label} is not in the plan")]
     return _every_run_above(found, "qnli", other)
 
 
@@ -250,7 +250,7 @@ def _tables(records: Sequence[Record], scale: str) -> list[Table]:
             whole = [f"{average.value:.2f}", ""]
             if isinstance(full, Estimate):
                 whole[1] = f"{100 * average.value / full.value:.1f} %"
-        rows.append([model.title, *cells, *whole])
+        rows.append([model.label, *cells, *whole])
     caption = (
         f"{NAME}-{scale}: accuracy in percent, median over finetuning seeds (lowest to highest); in brackets the "
         "paper's, of base size; kept: share of the encoder's mean"
@@ -261,7 +261,7 @@ def _tables(records: Sequence[Record], scale: str) -> list[Table]:
         rows = []
         for member in longer:
             short = Member(member.task, member.model, sizes.n)
-            rows.append([member.model.title, member.task, _cell(found, short), _cell(found, member)])
+            rows.append([member.model.label, member.task, _cell(found, short), _cell(found, member)])
         heads = ["model", "task", f"n = {sizes.n}", f"n = {2 * sizes.n}, resized"]
         tables.append(Table(heads, rows, f"{NAME}-{scale}: longer inputs, accuracy in percent"))
     return tables

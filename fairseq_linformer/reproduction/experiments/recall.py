@@ -299,8 +299,8 @@ class RecallExperiment(Experiment):
         found = self.measure(record.scale, inputs, record.command)
         if not reused:
             return "trained again", found
-        retrained = f", and {total - reused} runs trained again" if reused < total else ""
-        return f"from {reused} finished runs, not scored again{retrained}", found
+        retrained = f", and {total - reused} trained again" if reused < total else ""
+        return f"from {reused} finished run{'s' * (reused > 1)}, not scored again{retrained}", found
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [accuracy_table(record, n) for record in records for n in lengths_of(record)]

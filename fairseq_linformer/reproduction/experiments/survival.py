@@ -47,7 +47,7 @@ def window_checks(record: Record) -> list[Check]:
     for n in lengths_of(record):
         for k in (n // divisor for divisor in K_DIVISORS):
             shares = last_shares(record, n, k)
-            text = f"n = {n}, k = {k}, last layer: W = 4 keeps {shares[4]:.3f}; needs > {shares[0]:.3f} (W = 0)"
+            text = f"n = {n}, k = {k}, last layer: W = 4 explains {shares[4]:.3f}; needs > {shares[0]:.3f} (W = 0)"
             checks.append(decide(shares[4] > shares[0], text))
     return checks
 
@@ -57,7 +57,7 @@ def near_checks(record: Record) -> list[Check]:
     checks = []
     for n in lengths_of(record):
         share = last_shares(record, n, n // 4)[WIDEST]
-        text = f"n = {n}, k = {n // 4}, W = {WIDEST}, last layer keeps {share:.3f}; needs ≥ {MIN_SHARE:g}"
+        text = f"n = {n}, k = {n // 4}, W = {WIDEST}, last layer explains {share:.3f}; needs ≥ {MIN_SHARE:g}"
         checks.append(decide(share >= MIN_SHARE, text))
     return checks
 
@@ -68,7 +68,9 @@ def projection_checks(record: Record) -> list[Check]:
     for n in lengths_of(record):
         ours, control = (last_shares(record, n, k) for k in (n // 4, 1))
         for w in LOCAL_WINDOWS[1:]:
-            text = f"n = {n}, W = {w}, last layer: k = {n // 4} keeps {ours[w]:.3f}; needs > {control[w]:.3f} (k = 1)"
+            text = (
+                f"n = {n}, W = {w}, last layer: k = {n // 4} explains {ours[w]:.3f}; needs > {control[w]:.3f} (k = 1)"
+            )
             checks.append(decide(ours[w] > control[w], text))
     return checks
 
