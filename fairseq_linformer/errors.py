@@ -9,8 +9,10 @@ PACKAGE = Path(__file__).parent
 
 
 def first_line(message) -> str:
-    """The first line of an error or of a program's output; empty if there is none."""
-    return (str(message).strip().splitlines() or [""])[0]
+    """The first line of an error or of a program's output, with the next one if it ends in a colon; empty if there is
+    none."""
+    first, *rest = str(message).strip().splitlines() or [""]
+    return f"{first} {rest[0].strip()}" if first.endswith(":") and rest else first
 
 
 def root_cause(error: BaseException) -> BaseException:

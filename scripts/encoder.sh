@@ -56,6 +56,12 @@ finetuning=(--data "$out/$task" --source "$source" --runs "$out/runs" --lr "${LR
 # Each command below writes its output completely or not at all.
 [ -e "$out/transformer" ] ||
     fairseq-linformer convert from-transformers "$encoder" "$out/transformer" --arch roberta
+largest=$(python -c 'import sys; from fairseq_linformer.checkpoints import files
+print(files.get_cfg_section(files.read_checkpoint(sys.argv[1]), "model")["max_positions"])' "$out/transformer/model.pt")
+if [ "$positions" -gt "$largest" ]; then
+    echo "encoder.sh: MAX_POSITIONS must be at most the $largest of $encoder, got $positions" >&2
+    exit 1
+fi
 tokenizer=(--wordpiece "$out/transformer/tokenizer.json")
 [ -e "$out/transformer/tokenizer.json" ] || tokenizer=(--gpt2-bpe "$out/transformer")
 [ -e "$out/$task" ] ||

@@ -8,7 +8,15 @@ from fairseq_linformer.errors import first_line
 
 
 @pytest.mark.parametrize(
-    "message, line", [("one\ntwo", "one"), ("\n one \n", "one"), ("", ""), (ValueError(), ""), (OSError("a\nb"), "a")]
+    "message, line",
+    [
+        ("one\ntwo", "one"),
+        ("\n one \n", "one"),
+        ("Errors:\n\tone\n\ttwo", "Errors: one"),
+        ("", ""),
+        (ValueError(), ""),
+        (OSError("a\nb"), "a"),
+    ],
 )
 def test_first_line(message, line):
     assert first_line(message) == line

@@ -41,6 +41,9 @@ def read_checkpoint(path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
         raise ValueError(f"{path} has no 'model'; expected a fairseq checkpoint")
     check_settings(path, checkpoint)
+    provenance = checkpoint.get("provenance") or {}
+    if not isinstance(provenance, dict) or not isinstance(provenance.get("imported") or {}, dict):
+        raise ValueError(f"the provenance of {path} must be a dictionary, or there must be none")
     if isinstance(checkpoint.get("args"), Namespace):
         checkpoint = _with_cfg(checkpoint)
     cfg = checkpoint.get("cfg")

@@ -9,6 +9,7 @@ from ..corpus.tokenizer import Tokenizer, load_tokenizer
 from ..corpus.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 from ..files import read_json
+from ..models.datasets import check_dataset
 from ..models.recorded_files import compare_with_manifest
 from ..task_data.prepare import prepare_task
 from ..task_data.task_source import open_source
@@ -94,7 +95,7 @@ def _num_truncated(manifest: dict[str, Any]) -> int:
 
 
 def check_complete(task: Task, folder: Path) -> None:
-    """Raise ValueError if a file of a prepared folder is missing."""
+    """Raise ValueError if a file of a prepared folder is missing, or a dataset is damaged."""
     binarized = [DICTIONARY, *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))]
     labels = binarized if task.classes else [f"{split}.label" for split in task.splits]
     for part, names in {"label": labels, **{f"input{i}": binarized for i in range(task.num_inputs)}}.items():
@@ -102,6 +103,8 @@ def check_complete(task: Task, folder: Path) -> None:
             if not (folder / part / name).is_file():
                 command = f"fairseq-linformer prepare {task.name}"
                 raise ValueError(f"{folder / part / name} is missing; run `{command}` with another folder")
+            if name.endswith(".idx"):
+                check_dataset((folder / part / name).with_suffix(""))
 
 
 def _check_options(

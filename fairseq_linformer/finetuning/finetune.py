@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..evaluation.encoded_rows import is_prepared
+from ..files import check_can_be_written
 from ..launching.arguments import BASE, COLLECTIVE_TIMEOUT, check_run_name
 from ..launching.run_folder import DONE
 from ..launching.slurm import submit_array
@@ -58,6 +59,7 @@ class FinetuningJob:
             ValueError, OSError: as ``open_initial_checkpoint`` and ``prepare_data``; or a dry run would prepare data.
         """
         check_run_name(self.name, self.runs)
+        check_can_be_written(self.runs)
         if dry_run and not is_prepared(self.data):
             command = f"fairseq-linformer prepare {self.task.name} {self.data}"
             raise ValueError(f"{self.data} is not prepared, and --dry-run writes nothing; run `{command}` first")

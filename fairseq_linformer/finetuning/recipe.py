@@ -33,7 +33,8 @@ FIXED_KEYS = """
     model._name lr_scheduler.total_num_update lr_scheduler.warmup_updates optimization.max_update
     optimization.update_freq lr_scheduler._name distributed_training.distributed_world_size dataset.max_tokens
     model.resize_checkpoint dataset.disable_validation checkpoint.best_checkpoint_metric
-    checkpoint.maximize_best_checkpoint_metric
+    checkpoint.maximize_best_checkpoint_metric checkpoint.save_interval dataset.validate_interval dataset.train_subset
+    dataset.valid_subset task.num_classes task.classification_head_name
 """.split()
 """Keys that overrides must not set, because results are attributed to the recipe."""
 _SECTIONS = {key.partition(".")[0] for key in (*OPTION_BY_KEY, *FIXED_KEYS)} - {"task"}

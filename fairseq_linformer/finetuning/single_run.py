@@ -94,7 +94,10 @@ def _check_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
         result = read_result(training.folder / RESULT)
         origin = {key: _identify(result[key]) for key in _ORIGIN_FIELDS}
     elif (path := training.folder / ORIGIN).exists():
-        origin = read_json(path)
+        try:
+            origin = {key: read_json(path)[key] for key in _ORIGIN_FIELDS}
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} is damaged; choose another --name") from None
     else:
         return
     for key in _ORIGIN_FIELDS:

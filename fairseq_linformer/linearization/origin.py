@@ -94,7 +94,11 @@ def _describe_inputs(options: Linearization) -> dict[str, Any]:
 
 
 def _hash_source(options: Linearization) -> str:
-    return sha256(options.source) if is_fairseq_checkpoint(options.source) else hash_weights(options.source)
+    if not is_fairseq_checkpoint(options.source):
+        return hash_weights(options.source)
+    if not Path(options.source).is_file():
+        raise ValueError(f"{options.source} is missing; restore it, or choose another OUT")
+    return sha256(options.source)
 
 
 def _compare(stored: dict[str, Any], current: dict[str, Any], options: Linearization, out: Path) -> None:

@@ -338,6 +338,9 @@ def test_teacher_with_nan_is_rejected(teacher, tmp_path):
     write_checkpoint(checkpoint, tmp_path / "nan.pt")
     with pytest.raises(ValueError, match="must be finite, but encoder.lm_head.bias is not"):
         Teacher(str(tmp_path / "nan.pt"))
+    write_checkpoint({**checkpoint, "provenance": {"imported": "bert"}}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="provenance of .*other.pt must be a dictionary"):
+        Teacher(str(tmp_path / "other.pt"))
 
 
 def test_missing_teacher_and_other_task_are_rejected(teacher):

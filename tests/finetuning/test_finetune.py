@@ -157,6 +157,12 @@ def test_run_resumes_only_from_the_same_origin(masked_lm, glue, tmp_path):
         assert run_folder.is_new(training)
     run_folder.create_or_resume(training)
     single_run.record_origin(training, fields)
+    origin = training.folder / single_run.ORIGIN
+    kept = origin.read_text()
+    origin.write_text("[]")
+    with pytest.raises(ValueError, match="origin.json is damaged; choose another --name"):
+        single_run.check(training, fields)
+    origin.write_text(kept)
     with open(checkpoint, "ab") as file:
         file.write(b"more")
     with pytest.raises(ValueError, match="r started from a different model"):

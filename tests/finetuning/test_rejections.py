@@ -35,6 +35,13 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
         masked_lm / "checkpoint_last.pt", folder=ready
     )
     (ready / "manifest.json").unlink()
+    (ready / "runs").touch()
+    words = (masked_lm / "checkpoint_last.pt", "--dry-run")
+    assert "runs is not a folder" in finetune(*words, "--runs", ready / "runs", folder=ready)
+    intact = (ready / "label/valid.bin").read_bytes()
+    (ready / "label/valid.bin").write_bytes(intact[:-1])
+    assert "label/valid.bin must have" in finetune(*words, folder=ready)
+    (ready / "label/valid.bin").write_bytes(intact)
     assert "input0/dict.txt must have " in finetune(train_checkpoint() / "checkpoint_last.pt", folder=ready)
     lines = (ready / "input0/dict.txt").read_text().splitlines()
     (ready / "input0/dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
@@ -48,7 +55,7 @@ def test_rejects_options_for_data_without_a_manifest(finetune, masked_lm, pieces
 DAMAGED = {
     "input0/train.idx": DAMAGE,
     "input0/train.bin": ["truncated", "changed"],
-    "input0/valid.bin": ["changed"],  # this one and the labels are found by the worker
+    "input0/valid.bin": ["changed"],
     "input0/dict.txt": DAMAGE,
     "label/train.bin": ["truncated"],
     "label/dict.txt": ["empty"],

@@ -52,6 +52,7 @@ def test_from_an_encoder_to_an_export(tmp_path):
     out = tmp_path / "out"
     assert "not a folder" in run(out, tmp_path, status=1, **{**options, "ENCODER": "./another"})
     assert "nowhere" in run(out, tmp_path, status=1, **{**options, "SOURCE": "nowhere"}) and not (out / "text").exists()
+    assert "must be at most the" in run(out, tmp_path, status=1, **{**options, "MAX_POSITIONS": 9999})
     assert "--lr must be above 0" in run(out, tmp_path, status=1, LR=0, **options) and not (out / "text").exists()
     assert "rerun to resume" in run(out, tmp_path, MINUTES=1e-9, **options) and not (out / "runs").exists()
     assert "pipeline" in run(out, tmp_path, **options)
