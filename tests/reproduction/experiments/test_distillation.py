@@ -38,7 +38,7 @@ def test_record(tmp_path, capsys):
         for curve, m in zip(record.curves, record.select(METRIC)):
             assert [tokens for tokens, _ in curve.points] == [0, 128, 256, 512] and curve.points[-1][1] == m.value
     (table,) = find(NAME).tables(records)
-    assert [row[0] for row in table.rows] == ["n=32, k=8, W=4", "n=32, k=1, W=4"] and "not measured" not in str(table)
+    assert [row[:3] for row in table.rows] == [["32", "1", "4"], ["32", "8", "4"]] and "not measured" not in str(table)
     assert len(find(NAME).charts(records)[0].series) == 2
     capsys.readouterr()
     verify = ["reproduce", "--verify", identifier("smoke", models[0]), *inputs, "--results", str(results)]
