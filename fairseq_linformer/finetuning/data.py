@@ -103,7 +103,7 @@ def check_complete(task: Task, folder: Path) -> None:
             if not (folder / part / name).is_file():
                 command = f"fairseq-linformer prepare {task.name}"
                 raise ValueError(f"{folder / part / name} is missing; run `{command}` with another folder")
-            if name.endswith(".idx"):
+            if name.endswith(".bin"):  # its index, which precedes it, exists
                 check_dataset((folder / part / name).with_suffix(""))
 
 

@@ -41,6 +41,8 @@ def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_che
     intact = (ready / "label/valid.bin").read_bytes()
     (ready / "label/valid.bin").write_bytes(intact[:-1])
     assert "label/valid.bin must have" in finetune(*words, folder=ready)
+    (ready / "label/valid.bin").unlink()
+    assert "label/valid.bin is missing; run" in finetune(*words, folder=ready)
     (ready / "label/valid.bin").write_bytes(intact)
     assert "input0/dict.txt must have " in finetune(train_checkpoint() / "checkpoint_last.pt", folder=ready)
     lines = (ready / "input0/dict.txt").read_text().splitlines()
