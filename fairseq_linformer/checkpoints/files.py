@@ -44,6 +44,8 @@ def read_checkpoint(path) -> dict[str, Any]:
     provenance = checkpoint.get("provenance") or {}
     if not isinstance(provenance, dict) or not isinstance(provenance.get("imported") or {}, dict):
         raise ValueError(f"the provenance of {path} must be a dictionary, or there must be none")
+    if "provenance" in checkpoint:
+        checkpoint["provenance"] = provenance
     if isinstance(checkpoint.get("args"), Namespace):
         checkpoint = _with_cfg(checkpoint)
     cfg = checkpoint.get("cfg")

@@ -58,7 +58,7 @@ class Teacher:
         self.path, self.sha256 = Path(path), sha256(path)
         self.vocab_size, self.width = state[EMBEDDINGS].shape
         self.max_positions, self.layers = max_positions(state), count_layers(state)
-        imported = (checkpoint.get("provenance") or {}).get("imported") or {}
+        imported = checkpoint.get("provenance", {}).get("imported") or {}
         self.has_trained_lm_head = imported.get("lm_head") != NEW_LM_HEAD
         self._model = build_model(checkpoint, head).eval().requires_grad_(False)
 

@@ -116,12 +116,11 @@ def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, A
     Raises:
         ValueError, OSError, KeyboardInterrupt: as ``single_run.finetune``.
     """
-    checkpoint, trainings = _prepare_and_check(job)
-    results = []
-    for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
-        if len(trainings) > 1:
-            print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-        if (result := single_run.finetune(job.task, training, job.result_fields(recipe, checkpoint), until)) is None:
+    runs, results = _prepare_and_check(job), []
+    for i, (recipe, (training, fields)) in enumerate(zip(job.recipes, runs), 1):
+        if len(runs) > 1:
+            print(f"run {i} of {len(runs)}: {recipe.name}", file=sys.stderr)
+        if (result := single_run.finetune(job.task, training, fields, until)) is None:
             break
         results.append(result)
     return results
@@ -136,13 +135,13 @@ def check(job: FinetuningJob) -> str:
     Raises:
         ValueError, OSError: as ``finetune``; or the data are not prepared.
     """
-    _, trainings = _prepare_and_check(job, dry_run=True)
-    unfinished = sum(not single_run.is_finished(training.folder) for training in trainings)
-    return f"{job.name}: valid; unfinished runs: {unfinished} of {len(trainings)}; nothing was written"
+    runs = _prepare_and_check(job, dry_run=True)
+    unfinished = sum(not single_run.is_finished(training.folder) for training, _ in runs)
+    return f"{job.name}: valid; unfinished runs: {unfinished} of {len(runs)}; nothing was written"
 
 
-def _prepare_and_check(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
-    """Prepare a job and check all its runs."""
+def _prepare_and_check(job: FinetuningJob, dry_run: bool = False) -> list[tuple[TrainingJob, dict[str, Any]]]:
+    """Prepare a job and check all its runs; returns the training and the fields of the result of each."""
     untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
     if untrained and job.device == "cuda" and not torch.cuda.is_available():
         raise ValueError(
@@ -151,9 +150,10 @@ def _prepare_and_check(job: FinetuningJob, dry_run: bool = False) -> tuple[Initi
         )
     checkpoint = job.prepare(dry_run)
     trainings = job.build_trainings(checkpoint)
-    for recipe, training in zip(job.recipes, trainings):
-        single_run.check(training, job.result_fields(recipe, checkpoint))
-    return checkpoint, trainings
+    runs = [(training, job.result_fields(recipe, checkpoint)) for recipe, training in zip(job.recipes, trainings)]
+    for run in runs:
+        single_run.check(*run)
+    return runs
 
 
 def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> str:

@@ -49,11 +49,10 @@ def finetune(
         ValueError, OSError, KeyboardInterrupt: as ``launching.local.train``; or the run started from another checkpoint
             or other data.
     """
+    record_origin(training, fields)
     path = training.folder / RESULT
     if path.exists():
-        check(training, fields)
         return read_result(path)
-    record_origin(training, fields)
     updates = int(training.cfg.lr_scheduler.total_num_update)  # a float in fairseq
     if not local.train(training, LOG, updates, until):
         return None
@@ -85,7 +84,7 @@ def check(training: TrainingJob, fields: Mapping[str, Any]) -> None:
             names, or with another configuration.
     """
     run_folder.check_run(training)
-    if not run_folder.is_new(training):
+    if (training.folder / run_folder.CONFIG).exists():  # else a rejected submission may have left its origin
         _check_origin(training, fields)
 
 

@@ -253,7 +253,7 @@ def _write_model(out: Path, student: Path, teacher: Path, report: dict[str, Any]
     checkpoint.pop("last_optimizer_state", None)
     # The criterion of the checkpoint would need the teacher.
     checkpoint["cfg"] = {**checkpoint["cfg"], "criterion": {"_name": "masked_lm", "tpu": False}}
-    origin = read_checkpoint(teacher).get("provenance") or {}
+    origin = read_checkpoint(teacher).get("provenance", {})
     checkpoint["provenance"] = {**origin, **({"distilled": report} if report["tokens_at_most"] else {})}
     for name in (DICTIONARY, *TOKENIZER_FILES):
         if (teacher.parent / name).is_file():

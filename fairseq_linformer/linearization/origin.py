@@ -31,6 +31,8 @@ def check_unfinished(options: Linearization, out: Path, teacher: Path) -> None:
     # An earlier version did not store the checksum of train.bin.
     current["text"] = {name: value for name, value in current["text"].items() if name in stored["text"]}
     _compare(stored, current, options, out)
+    if is_fairseq_checkpoint(options.source):  # the source itself is the teacher
+        return
     if not teacher.is_file():
         raise ValueError(f"the teacher {teacher} is missing; restore it, or choose another OUT")
     if stored.get(TEACHER_KEY) not in (None, sha256(teacher)):  # an earlier version did not store it

@@ -286,16 +286,17 @@ def check_same_plan(
         )
 
 
-def describe_reuse(done: Sequence[bool]) -> str:
+def describe_reuse(done: Sequence[bool], how: str = "scored again") -> str:
     """What ``measure_again`` reused.
 
     Args:
         done: whether each run was finished before.
+        how: what happened to these.
     """
     if not any(done):
         return "trained again"
     retrained = f", and {done.count(False)} trained again" if not all(done) else ""
-    return f"from {sum(done)} finished run{'s' * (sum(done) > 1)}, scored again{retrained}"
+    return f"from {sum(done)} finished run{'s' * (sum(done) > 1)}, {how}{retrained}"
 
 
 def is_without_verdict(record: Record) -> bool:

@@ -79,7 +79,7 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
             schedule.step()
             progress.add(1)
     state = {**checkpoint["model"], **{name: p.detach().clone() for name, p in trained.items()}}
-    provenance = checkpoint.get("provenance") or {}
+    provenance = checkpoint.get("provenance", {})
     imported = {**provenance.get("imported", {}), "lm_head": f"trained for {options.updates:,} updates, encoder frozen"}
     return {**checkpoint, "model": state, "provenance": {**provenance, "imported": imported}}
 

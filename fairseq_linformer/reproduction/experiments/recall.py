@@ -21,7 +21,7 @@ import torch
 from ...files import write_sealed
 from ...machine import current_commit
 from ..claim import Claim
-from ..experiment import Experiment, Unfinished, check_same_plan
+from ..experiment import Experiment, Unfinished, check_same_plan, describe_reuse
 from ..inputs import Inputs
 from ..recall_runs import (
     EVALUATION_SEED,
@@ -297,10 +297,8 @@ class RecallExperiment(Experiment):
         self.check_same(record, inputs)
         reused, total = len(self.finished_runs(record.scale, inputs)), len(plan_runs(self.sizes[record.scale]))
         found = self.measure(record.scale, inputs, record.command)
-        if not reused:
-            return "trained again", found
-        retrained = f", and {total - reused} trained again" if reused < total else ""
-        return f"from {reused} finished run{'s' * (reused > 1)}, not scored again{retrained}", found
+        done = [True] * reused + [False] * (total - reused)
+        return describe_reuse(done, "not scored again"), found
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [accuracy_table(record, n) for record in records for n in lengths_of(record)]
