@@ -11,20 +11,39 @@ Equation (7):
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
+from .fused import MASKED, align_mask
 from .linear import LinearProjection
-from .local_window import attend_locally, attend_locally_at, gathers_outputs
+from .local_window import Neighbors, attend_locally, attend_locally_at, attention_dtype, find_neighbors, gathers_outputs
 from .order import Order, cheapest_order, exported_order
 from .projection import Projection
 
 LinearFactory = Callable[[int, int], nn.Linear]
 """Builds a linear layer with bias from (in_features, out_features)."""
 Reduce = Callable[[Tensor], Tensor]
+
+
+class Masks(NamedTuple):
+    """What attention needs that depends on the lengths of the sentences, not on their tokens, so that layers with the
+    same windows share it.
+
+    Attributes:
+        bias: added to the scores, see ``Projection.bias``.
+        E_scale, F_scale: see ``Projection.row_scale``.
+        neighbors: how to attend to the keys in reach of all positions; None without a local window, and if the window
+            of each query is gathered instead.
+    """
+
+    bias: Tensor | None
+    E_scale: Any
+    F_scale: Any
+    neighbors: Neighbors | None
 
 
 class LinearMultiheadAttention(nn.Module):
@@ -84,6 +103,42 @@ class LinearMultiheadAttention(nn.Module):
         E = self.E or self._shared[0]
         return E, self.F or E
 
+    def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[Any, ...]:
+        """What ``masks`` depend on besides the input: n positions, of which ``positions`` are read."""
+        E, F_ = self.projections
+        gathers_windows = self.local_window > 0 and not self._attends_at_all(n, positions)
+        has_dropout = self.training and self.dropout > 0
+        return E.geometry, F_.geometry, self.local_window, gathers_windows, has_dropout
+
+    def _attends_at_all(self, n: int, positions: Tensor | None, need_weights: bool = False) -> bool:
+        """Whether to attend with a local window at all positions, also if only some are read."""
+        return not need_weights and (positions is None or gathers_outputs(positions.size(1), n, self.local_window))
+
+    def masks(
+        self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None, need_weights: bool = False
+    ) -> Masks:
+        """The masks of an input; arguments as for ``forward``, ``x`` is read only for its shape, dtype and device."""
+        E, F_ = self.projections
+        n, reach = x.size(1), self.local_window
+        E_scale = E.row_scale(x, padding_mask)
+        scales = E_scale, E_scale if F_ is E else F_.row_scale(x, padding_mask)
+        dtype = _query_dtype(x)
+        if not reach:
+            bias = E.bias(x, padding_mask)
+            return Masks(None if bias is None else bias.to(dtype), *scales, None)
+        attends_at_all = self._attends_at_all(n, positions, need_weights)
+        queries = torch.arange(n, device=x.device).unsqueeze(0) if positions is None or attends_at_all else positions
+        bias = E.bias(x, padding_mask, reach, queries)
+        if bias is None:
+            bias = x.new_zeros(1, 1, 1, E.num_reached(n))
+        dtype = attention_dtype(x.device, dtype)
+        bias = align_mask(bias.clamp(min=MASKED).to(dtype))
+        if not attends_at_all:
+            return Masks(bias, *scales, None)
+        dropout = self.dropout if self.training else 0.0
+        neighbors = find_neighbors(x, padding_mask, reach, self.head_dim, dtype, dropout)
+        return Masks(bias, *scales, neighbors)
+
     def forward(
         self,
         x: Tensor,
@@ -92,6 +147,7 @@ class LinearMultiheadAttention(nn.Module):
         positions: Tensor | None = None,
         need_weights: bool = False,
         order: Order | None = None,
+        masks: Masks | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """
         Args:
@@ -102,6 +158,7 @@ class LinearMultiheadAttention(nn.Module):
             need_weights: also return the attention weights.
             order: order of multiplication; None for the cheapest. It changes the run time, and the result only by
                 rounding.
+            masks: those of a layer with the same ``mask_key``; None to compute them.
 
         Returns:
             (B, m, d), and the weights (B, H, m, k') or None. With a local window they are (B, H, m, k' + 2 w + 1):
@@ -113,8 +170,10 @@ class LinearMultiheadAttention(nn.Module):
         """
         n = x.size(1)
         E, F_ = self.projections
+        if masks is None:
+            masks = self.masks(x, padding_mask, positions, need_weights)
         outputs = None
-        if positions is not None and not need_weights and gathers_outputs(positions.size(1), n, self.local_window):
+        if masks.neighbors is not None:
             positions, outputs = None, positions
         E_value: Tensor | None = E() if self.E is not None else projection
         F_value: Tensor | None = E_value if F_ is E else F_()
@@ -140,20 +199,22 @@ class LinearMultiheadAttention(nn.Module):
             context, weights = self._attend_through_scores(
                 q,
                 x,
-                (E_value[..., :num_reached, :n], E.row_scale(x, padding_mask)),
-                (F_value[..., :num_reached, :n], F_.row_scale(x, padding_mask)),
-                E.bias(x, padding_mask),
+                (E_value[..., :num_reached, :n], masks.E_scale),
+                (F_value[..., :num_reached, :n], masks.F_scale),
+                masks.bias,
             )
         else:
-            reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask)
-            reduce_values = None if F_ is E else partial(F_.reduce, value=F_value, padding_mask=padding_mask)
+            reduce_keys = partial(E.reduce, value=E_value, padding_mask=padding_mask, scale=masks.E_scale)
+            reduce_values: Reduce | None = None
+            if F_ is not E:
+                reduce_values = partial(F_.reduce, value=F_value, padding_mask=padding_mask, scale=masks.F_scale)
             if self.local_window:
                 context, weights = self._attend_with_neighbors(
-                    q, x, E, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, need_weights
+                    q, x, reduce_keys, reduce_values or reduce_keys, padding_mask, positions, masks
                 )
             else:
                 keys, values = self._project(x, reduce_keys, reduce_values, order)
-                context, weights = self._attend(q, keys, values, E.bias(x, padding_mask), need_weights)
+                context, weights = self._attend(q, keys, values, masks.bias, need_weights)
         context = context.transpose(1, 2).flatten(2)
         context = self.out_proj(context if outputs is None else gather_positions(context, outputs))
         return context, weights if need_weights else None
@@ -187,29 +248,27 @@ class LinearMultiheadAttention(nn.Module):
         self,
         q: Tensor,
         x: Tensor,
-        E: Projection,
         reduce_keys: Reduce,
         reduce_values: Reduce,
         padding_mask: Tensor | None,
         positions: Tensor | None,
-        need_weights: bool,
+        masks: Masks,
     ) -> tuple[Tensor, Tensor | None]:
         """Like ``_attend``, with the exact keys and values in reach."""
         keys, values = linear_without_bias(self.k_proj, x), linear_without_bias(self.v_proj, x)  # (B, n, d)
-        # The key bias cancels in the softmax. Adding zero times it gives it a gradient, zero, as in every order.
-        cancelled = self.k_proj.bias - self.k_proj.bias
-        projected = (
-            self._split_heads(reduce_keys(keys) + cancelled),
-            self._split_heads(reduce_values(values) + self.v_proj.bias),
-        )
-        exact = self._split_heads(keys), self._split_heads(values)
+        projected_keys, projected_values = reduce_keys(keys), reduce_values(values) + self.v_proj.bias
+        if torch.is_grad_enabled():
+            # The key bias cancels in the softmax. Adding zero times it gives it a gradient, zero, as in every order.
+            projected_keys = projected_keys + (self.k_proj.bias - self.k_proj.bias)
+        projected = self._split_heads(projected_keys), self._split_heads(projected_values)
+        exact = self._split_heads(keys), self._split_heads(values + self.v_proj.bias)
         p = self.dropout if self.training else 0.0
-        queries = torch.arange(x.size(1), device=x.device).unsqueeze(0) if positions is None else positions
-        bias = E.bias(x, padding_mask, self.local_window, queries)
-        parts = (q, projected, exact, self._head_bias(self.v_proj), bias, padding_mask, self.local_window, p)
-        if positions is None and not need_weights:
-            return attend_locally(*parts), None
-        return attend_locally_at(queries, *parts)
+        assert masks.bias is not None
+        if masks.neighbors is not None:
+            return attend_locally(q, projected, exact, masks.bias, masks.neighbors, p), None
+        if positions is None:
+            positions = torch.arange(x.size(1), device=x.device).unsqueeze(0)
+        return attend_locally_at(positions, q, projected, exact, masks.bias, padding_mask, self.local_window, p)
 
     def _attend_through_scores(
         self,
@@ -257,6 +316,14 @@ class LinearMultiheadAttention(nn.Module):
 def _scale_columns(scores: Tensor, scale: Tensor | None) -> Tensor:
     """Multiply the columns of (B, H, m, k') by the factors of rows of E or F, (B or 1, k' or 1, 1), or None."""
     return scores if scale is None else scores * scale.transpose(-2, -1).unsqueeze(1)
+
+
+def _query_dtype(x: Tensor) -> torch.dtype:
+    """The dtype of queries, which is that of autocast if it is enabled."""
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return x.dtype
 
 
 def linear_without_bias(linear: nn.Linear, x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ B sentences, n positions, m positions whose output is needed, d width
 
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, gather_positions
+from .attention import LinearFactory, Masks, gather_positions
 from .dropout import Dropout
 from .encoder_layer import LayerNormFactory, LinformerEncoderLayer, build_projection
 from .length_groups import Group, count_group_positions, group_by_length
@@ -107,12 +108,9 @@ class LinformerEncoder(nn.Module):
         if groups and padding_mask is not None:
             x = self._run_in_groups(groups, layers, x, padding_mask, projection, positions)
         else:
-            for i, layer in enumerate(layers, start=1):
-                x = self._run(layer, x, padding_mask, projection, positions if i == len(layers) else None)
-                if return_all_hiddens:
-                    hiddens.append(x)
-            if positions is not None and not layers:
-                x = gather_positions(x, positions)
+            x = self._run_layers(
+                layers, x, padding_mask, projection, positions, hiddens if return_all_hiddens else None
+            )
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return x, hiddens if return_all_hiddens else None
@@ -163,12 +161,33 @@ class LinformerEncoder(nn.Module):
             group_positions = None if positions is None else positions.expand(len(x), -1)[rows].clamp(max=length - 1)
             group_mask = mask if mask.any() else None
             y = part[:, :length]
-            for i, layer in enumerate(layers, start=1):
-                y = self._run(layer, y, group_mask, projection, group_positions if i == len(layers) else None)
+            y = self._run_layers(layers, y, group_mask, projection, group_positions)
             outputs.append(F.pad(y, (0, 0, 0, x.size(1) - length)) if positions is None else y)
         return torch.cat(outputs).index_select(0, order.argsort())
 
-    def _run(self, layer: nn.Module, x: Tensor, *inputs: Tensor | None) -> Tensor:
+    def _run_layers(
+        self,
+        layers: list[nn.Module],
+        x: Tensor,
+        padding_mask: Tensor | None,
+        projection: Tensor | None,
+        positions: Tensor | None,
+        hiddens: list[Tensor] | None = None,
+    ) -> Tensor:
+        """Run the layers, (B, n, d) to (B, m or n, d), and append the output of each to ``hiddens``."""
+        masks: dict[tuple[Any, ...], Masks] = {}
+        for i, layer in enumerate(layers, start=1):
+            read = positions if i == len(layers) else None
+            attention: Any = layer.self_attn
+            key = attention.mask_key(x.size(1), read)
+            if key not in masks:
+                masks[key] = attention.masks(x, padding_mask, read)
+            x = self._run(layer, x, padding_mask, projection, read, masks[key])
+            if hiddens is not None:
+                hiddens.append(x)
+        return x if positions is None or layers else gather_positions(x, positions)
+
+    def _run(self, layer: nn.Module, x: Tensor, *inputs: Any) -> Tensor:
         output: Tensor
         if not (self.config.checkpoint_activations and self.training and torch.is_grad_enabled()):
             output = layer(x, *inputs)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from .attention import LinearFactory, LinearMultiheadAttention, gather_positions
+from .attention import LinearFactory, LinearMultiheadAttention, Masks, gather_positions
 from .dropout import Dropout
 from .linear import HeadProjections, LinearProjection, RandomProjection
 from .pooling import Convolution, MaxPool, MeanPool
@@ -79,6 +79,7 @@ class LinformerEncoderLayer(nn.Module):
         padding_mask: Tensor | None = None,
         projection: Tensor | None = None,
         positions: Tensor | None = None,
+        masks: Masks | None = None,
     ) -> Tensor:
         """
         Args:
@@ -86,6 +87,7 @@ class LinformerEncoderLayer(nn.Module):
             padding_mask: (B, n), True at padding, or None.
             projection: matrix or kernel of the E that all layers share.
             positions: (B, m), the positions whose output is needed; None for all.
+            masks: see ``LinearMultiheadAttention.forward``.
 
         Returns:
             (B, m, d), or (B, n, d) without ``positions``.
@@ -93,7 +95,7 @@ class LinformerEncoderLayer(nn.Module):
         residual = x if positions is None else gather_positions(x, positions)
         if self.normalize_before:
             x = self.self_attn_layer_norm(x)
-        x, _ = self.self_attn(x, padding_mask, projection, positions)
+        x, _ = self.self_attn(x, padding_mask, projection, positions, masks=masks)
         x = residual + self.dropout_module(x)
         if not self.normalize_before:
             x = self.self_attn_layer_norm(x)

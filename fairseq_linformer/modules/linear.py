@@ -92,7 +92,11 @@ class LinearProjection(LearnedProjection):
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, {self.layout or 'no windows'}"
 
-    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None) -> Tensor:
+    @property
+    def geometry(self) -> tuple[Any, ...]:
+        return *super().geometry, self.overlaps
+
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None, scale: Any = None) -> Tensor:
         assert value is not None
         E = value[..., : self.num_reached(x.size(1)), : x.size(1)]
         if self.heads is None:
@@ -101,16 +105,11 @@ class LinearProjection(LearnedProjection):
         else:
             heads: Tensor = x.unflatten(-1, (self.heads, -1))
             reduced = (E @ heads.transpose(1, 2)).transpose(1, 2).flatten(2)
-        scale = self.row_scale(x, padding_mask)
+        if scale is None:
+            scale = self.row_scale(x, padding_mask)
         return reduced if scale is None else reduced * scale
 
     def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
-        """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1.
-
-        Args:
-            x: (B, n, d), read only for n, the dtype and the device.
-            padding_mask: (B, n), True at padding, or None.
-        """
         n = x.size(1)
         if not self.fills or (padding_mask is None and n == self.n):
             return None
@@ -169,10 +168,21 @@ class HeadProjections(Projection):
             biases.append(F.pad(bias, (0, max_reached - bias.size(-1)), value=-math.inf))
         return torch.cat(torch.broadcast_tensors(*biases), 1)  # (B or 1, H, m or 1, k')
 
-    def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
+    @property
+    def geometry(self) -> tuple[Any, ...]:
+        return tuple(head.geometry for head in self.heads)
+
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> list[Tensor | None]:
+        """That of each head."""
+        return [head.row_scale(x, padding_mask) for head in self.heads]
+
+    def reduce(
+        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
+    ) -> Tensor:
         max_reached = self.num_reached(x.size(1))
         parts = x.chunk(len(self.heads), -1)  # (B, n, d_h) each
-        reduced = [head.reduce(part, head(), padding_mask) for head, part in zip(self.heads, parts)]
+        scales = scale or self.row_scale(x, padding_mask)
+        reduced = [head.reduce(part, head(), padding_mask, s) for head, part, s in zip(self.heads, parts, scales)]
         return torch.cat([F.pad(r, (0, 0, 0, max_reached - r.size(1))) for r in reduced], -1)
 
 

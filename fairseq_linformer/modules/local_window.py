@@ -7,11 +7,17 @@ A query attends to the k' projected positions and to the keys at most w position
 blurs. Longformer (Beltagy et al. 2020) has such a local window, and Transformer-LS (Zhu et al. 2021, section 3.3)
 combines it with a low-rank projection in one softmax.
 
-Time and memory are O(n (k + w)): chunks of C consecutive queries share the S keys around them, so there is no n x n
-matrix. Scores of keys out of reach are masked. Training stores the keys and values once; what chunks copy is copied
-again in the backward pass.
+The two kinds of keys are attended to separately, each with a softmax of its own, and merged exactly. With l_1 and l_2
+the log-sum-exp of a query's scores in each part,
 
-The bias of the keys shifts all scores of a query alike and cancels in the softmax, so keys come without it.
+    l = log(exp(l_1) + exp(l_2)),    output = exp(l_1 - l) output_1 + exp(l_2 - l) output_2
+
+A key's weight in the union is exp(score - l), so the backward pass of each part is that of its kernel, with l and the
+merged output instead of its own (``fused.py``).
+
+Time and memory are O(n (k + w)). On a GPU, unpadded input in half precision is attended to by flash attention with a
+window. Otherwise chunks of C consecutive queries share the S keys around them, and scores of keys out of reach are
+masked; the copies of keys and values in chunks are made again in the backward pass.
 """
 
 import math
@@ -21,61 +27,96 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.utils.checkpoint import checkpoint
 
+from . import fused
+from .dropout import dropped_product
 from .windows import ceil_div
 
-CHUNK, MAX_CHUNK = 32, 128
-"""C, and its limit in fused attention, where larger chunks copy the projected keys less often."""
-BACKWARD_WEIGHTS = 2**19
-"""Attention weights of the sentences that the backward pass computes at a time, if it is not fused."""
+CHUNK = 64
+"""C"""
+
+
+class Neighbors(NamedTuple):
+    """How queries find the keys in reach; the same in all layers.
+
+    Attributes:
+        reach: w.
+        is_fused: use fused attention, which does not keep the weights in memory.
+        positions: (c S,), the positions around each chunk, those outside the input clamped; None for flash attention.
+        mask: (B or 1, 1, c, C, S), ``MASKED`` at keys out of reach, outside the input or at padding; None for flash
+            attention.
+    """
+
+    reach: int
+    is_fused: bool
+    positions: Tensor | None = None
+    mask: Tensor | None = None
+
+
+def find_neighbors(
+    x: Tensor, padding_mask: Tensor | None, reach: int, head_dim: int, dtype: torch.dtype, dropout: float
+) -> Neighbors:
+    """
+    Args:
+        x: (B, n, d), read only for its shape and device.
+        padding_mask: (B, n), True at padding, or None.
+        dtype: that of the queries.
+        dropout: attention dropout probability.
+    """
+    (B, n, _), device = x.shape, x.device
+    # Kernels reject empty batches.
+    is_fused = B > 0 and fused.is_supported(device, dtype, head_dim, dropout)
+    if is_fused and padding_mask is None and fused.supports_windows(device, dtype, head_dim):
+        return Neighbors(reach, is_fused)
+    # An exported graph has no branches, hence no single chunk of n.
+    is_single = n <= CHUNK and not torch.compiler.is_exporting()
+    C, c, margin = (n, 1, 0) if is_single else (CHUNK, ceil_div(n, CHUNK), reach)
+    # Queries after the end, whose output is discarded, repeat the last one.
+    queries = torch.arange(c * C, device=device).clamp(max=n - 1).view(c, C, 1)
+    keys = (torch.arange(c, device=device) * C - margin).view(c, 1, 1) + torch.arange(C + 2 * margin, device=device)
+    is_masked = ((keys - queries).abs() > reach) | (keys < 0) | (keys >= n)  # (c, C, S)
+    is_masked = is_masked.unsqueeze(0)
+    positions = keys.clamp(0, n - 1)  # (c, 1, S)
+    if padding_mask is not None:
+        is_masked = is_masked | padding_mask[:, positions]
+    mask = torch.zeros((), dtype=dtype, device=device).masked_fill(is_masked, fused.MASKED).unsqueeze(1)
+    if is_fused:  # its chunks are a batch of B c
+        mask = fused.align_mask(mask.expand(B, -1, -1, -1, -1))
+    return Neighbors(reach, is_fused, positions.flatten(), mask)
 
 
 def attend_locally(
     q: Tensor,
     projected: tuple[Tensor, Tensor],
     exact: tuple[Tensor, Tensor],
-    value_bias: Tensor,
-    bias: Tensor | None,
-    padding_mask: Tensor | None,
-    reach: int,
+    bias: Tensor,
+    neighbors: Neighbors,
     dropout: float = 0.0,
 ) -> Tensor:
     """softmax(q [projected keys, keys in reach]^T / sqrt(d_h)) [projected values, values in reach] at all positions.
 
     Args:
         q: (B, H, n, d_h)
-        projected: keys without and values with their bias, (B, H, k', d_h) each.
-        exact: keys and values without their biases, (B, H, n, d_h) each.
-        value_bias: (H, 1, d_h)
-        bias: added to the scores of projected keys, (B or 1, 1 or H, n or 1, k'), without gradient; None for no bias.
-        padding_mask: (B, n), True at padding, or None.
-        reach: w.
+        projected: keys and values, (B, H, k', d_h) each. The bias of the keys shifts all scores of a query alike and
+            cancels in the softmax, so it may be left out here and in ``exact``.
+        exact: keys and values, (B, H, n, d_h) each.
+        bias: added to the scores of projected keys, (B or 1, 1 or H, n or 1, k'), without gradient.
+        neighbors: of ``find_neighbors``.
         dropout: attention dropout probability.
 
     Returns:
         (B, H, n, d_h)
     """
-    tensors = [x.to(q.dtype) for x in (q, *projected, *exact, value_bias)]
-    context: Tensor
-    if torch.compiler.is_exporting():  # ONNX has no fused attention, for which chunks would copy the projected keys
-        q, projected_keys, projected_values, keys, values, value_bias = tensors
-        # An exported graph has no branches, hence no single chunk of n.
-        chunks = Chunks(CHUNK, ceil_div(q.size(2), CHUNK), reach)
-        mask = _neighbor_mask(padding_mask, q, chunks, reach)
-        weights = _unfused_weights(q, projected_keys, keys, bias, mask, chunks)
-        context = _unfused_context(weights, projected_values, values, value_bias, chunks)
-    elif dropout > 0 and q.device.type == "cpu":  # not fused there: see attention.py
-        chunks = plan_chunks(q.size(2), projected[0].size(2), reach, fused=False)
-        mask = _neighbor_mask(padding_mask, q, chunks, reach)
-        context = _UnfusedAttention.apply(*tensors, bias, mask, chunks, dropout)  # type: ignore[no-untyped-call]
-    else:
-        arguments: Any = (*tensors, bias, padding_mask, reach, dropout)
-        if torch.is_grad_enabled():
-            context = checkpoint(_attend_in_chunks, *arguments, use_reentrant=False)
-        else:
-            context = _attend_in_chunks(*arguments)
-    return context
+    dtype = attention_dtype(q.device, q.dtype)
+    attend: Any = _MergedAttention.apply if neighbors.is_fused else _attend_unfused
+    output: Tensor = attend(*(x.to(dtype) for x in (q, *projected, *exact, bias)), neighbors, dropout)
+    return output.to(q.dtype)
+
+
+def attention_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which attention of queries of ``dtype`` is computed: at least single precision on a CPU, where half
+    precision is slower."""
+    return torch.promote_types(dtype, torch.float32) if device.type == "cpu" else dtype
 
 
 def attend_locally_at(
@@ -83,8 +124,7 @@ def attend_locally_at(
     q: Tensor,
     projected: tuple[Tensor, Tensor],
     exact: tuple[Tensor, Tensor],
-    value_bias: Tensor,
-    bias: Tensor | None,
+    bias: Tensor,
     padding_mask: Tensor | None,
     reach: int,
     dropout: float = 0.0,
@@ -94,7 +134,9 @@ def attend_locally_at(
     Args:
         positions: (B or 1, m)
         q: (B, H, m, d_h)
-        bias: (B or 1, 1 or H, m or 1, k') or None.
+        bias: (B or 1, 1 or H, m or 1, k')
+        padding_mask: (B, n), True at padding, or None.
+        reach: w.
 
     Returns:
         (B, H, m, d_h), and the weights (B, H, m, k' + 2 w + 1): those of the projected positions, then those of the
@@ -110,13 +152,12 @@ def attend_locally_at(
     index = neighbors[:, None, :, None].expand(-1, H, -1, d_h)
     keys, values = (x.gather(2, index).unflatten(2, (m, span)) for x in exact)  # (B, H, m, 2 w + 1, d_h)
     q = q / math.sqrt(d_h)
-    scores = q @ projected[0].transpose(-2, -1)
-    near = (q.unsqueeze(-2) @ keys.transpose(-2, -1)).squeeze(-2).masked_fill(is_masked.unsqueeze(1), -math.inf)
-    weights = torch.softmax(torch.cat([scores if bias is None else scores + bias.to(q.dtype), near], -1), -1)
+    far = q @ projected[0].transpose(-2, -1) + bias.to(q.dtype)
+    near = (q.unsqueeze(-2) @ keys.transpose(-2, -1)).squeeze(-2).masked_fill(is_masked.unsqueeze(1), fused.MASKED)
+    weights = torch.softmax(torch.cat([far, near], -1), -1)
     dropped = torch.dropout(weights, dropout, dropout > 0).to(q.dtype)
     far, near = dropped.split((num_projected, span), -1)
-    context = far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2)
-    return context + near.sum(-1, keepdim=True) * value_bias, weights
+    return far @ projected[1] + (near.unsqueeze(-2) @ values).squeeze(-2), weights
 
 
 def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
@@ -127,94 +168,7 @@ def gathers_outputs(num_positions: int, n: int, reach: int) -> bool:
     return num_positions * (2 * reach + 1) > 2 * n
 
 
-class Chunks(NamedTuple):
-    """Split of n queries into c chunks of C."""
-
-    C: int
-    c: int
-    margin: int
-    """Positions on each side of a chunk that belong to its neighbors: w, or 0 for a single chunk."""
-
-    @property
-    def S(self) -> int:
-        return self.C + 2 * self.margin
-
-
-def plan_chunks(n: int, num_projected: int, reach: int, fused: bool = True) -> Chunks:
-    """One chunk without margins if n <= C. C is 32; in fused attention about half of k', a multiple of 32 from 32 to
-    128."""
-    C = min(MAX_CHUNK, max(CHUNK, num_projected // 64 * 32)) if fused else CHUNK
-    return Chunks(n, 1, 0) if n <= C else Chunks(C, ceil_div(n, C), reach)
-
-
-def _attend_in_chunks(
-    q: Tensor,
-    projected_keys: Tensor,
-    projected_values: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    value_bias: Tensor,
-    bias: Tensor | None,
-    padding_mask: Tensor | None,
-    reach: int,
-    dropout: float,
-) -> Tensor:
-    """Fused attention: each chunk has a copy of the projected keys and values."""
-    B, _, n, _ = q.shape
-    num_projected = projected_keys.size(2)
-    chunks = plan_chunks(n, num_projected, reach)
-    C, c = chunks.C, chunks.c
-    near = _neighbor_mask(padding_mask, q, chunks, reach)  # (B or 1, 1, c, C, S)
-    if bias is None:
-        bias = q.new_zeros(1, 1, 1, num_projected)
-    # (B or 1, 1 or H, n or 1, k') to (B or 1, 1 or H, c, C, k'); queries after the end repeat the last one
-    rows = torch.arange(c * C, device=q.device).clamp(max=n - 1)
-    far = bias.to(q.dtype).expand(-1, -1, n, -1)[:, :, rows].unflatten(2, (c, C))
-    mask = torch.cat([far.expand(B, -1, -1, -1, -1), near.expand(B, far.size(1), -1, -1, -1)], -1)
-
-    def with_projected(x: Tensor, projected: Tensor) -> Tensor:
-        """(B, H, c, k' + S, d_h)"""
-        return torch.cat([projected.unsqueeze(2).expand(-1, -1, c, -1, -1), _to_neighbors(x, chunks)], -2)
-
-    q, keys, values, mask = (
-        x.transpose(1, 2).flatten(0, 1)  # (B c, H, ...)
-        for x in (
-            _to_chunks(q, chunks),
-            with_projected(keys, projected_keys),
-            with_projected(values + value_bias, projected_values),
-            mask,
-        )
-    )
-    context: Tensor = F.scaled_dot_product_attention(q, keys, values, mask, dropout).unflatten(0, (B, c))
-    return _from_chunks(context.transpose(1, 2), n)
-
-
-def _unfused_weights(
-    q: Tensor, projected_keys: Tensor, keys: Tensor, bias: Tensor | None, mask: Tensor, chunks: Chunks
-) -> Tensor:
-    """The weights of the k' projected positions and of the S neighbors of a chunk, (B, H, n, k' + S)."""
-    scaled = q / math.sqrt(q.size(-1))
-    far = scaled @ projected_keys.transpose(-2, -1)  # (B, H, n, k')
-    if bias is not None:
-        far += bias
-    near = _to_chunks(scaled, chunks) @ _to_neighbors(keys, chunks).transpose(-2, -1)
-    near += mask  # (B, H, c, C, S)
-    return torch.softmax(torch.cat([far, _from_chunks(near, q.size(2))], -1), -1)
-
-
-def _unfused_context(
-    weights: Tensor, projected_values: Tensor, values: Tensor, value_bias: Tensor, chunks: Chunks
-) -> Tensor:
-    """The context, (B, H, n, d_h), of the weights of ``_unfused_weights``."""
-    far, near = weights.split((projected_values.size(2), chunks.S), -1)
-    context = _to_chunks(near, chunks) @ (_to_neighbors(values, chunks) + value_bias.unsqueeze(1))
-    result: Tensor = far @ projected_values + _from_chunks(context, values.size(2))
-    return result
-
-
-class _UnfusedAttention(torch.autograd.Function):
-    """Attention that stores all weights (4 bytes, and 1 for dropout), and no copies of keys or values."""
-
+class _MergedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -223,117 +177,138 @@ class _UnfusedAttention(torch.autograd.Function):
         projected_values: Tensor,
         keys: Tensor,
         values: Tensor,
-        value_bias: Tensor,
-        bias: Tensor | None,
-        mask: Tensor,
-        chunks: Chunks,
+        bias: Tensor,
+        neighbors: Neighbors,
         dropout: float,
     ) -> Tensor:
-        with torch.autocast(q.device.type, enabled=False):
-            weights = _unfused_weights(q, projected_keys, keys, bias, mask, chunks)
-            dropped, kept = torch.native_dropout(weights, dropout, True)
-            result = _unfused_context(dropped, projected_values, values, value_bias, chunks)
-        ctx.save_for_backward(value_bias, q, projected_keys, projected_values, keys, values, weights, kept)
-        ctx.chunks, ctx.scale = chunks, 1 / (1 - dropout)
-        ctx.sentences = max(1, BACKWARD_WEIGHTS // max(1, weights.shape[1:].numel()))
-        return result
+        far = fused.attend(q, projected_keys, projected_values, bias, dropout)
+        near = _attend_near(q, keys, values, neighbors, dropout)
+        share = torch.sigmoid(far.lse - near.lse).unsqueeze(-1).to(q.dtype)
+        output = torch.lerp(near.output, far.output, share)
+        inputs = (q, projected_keys, projected_values, keys, values, bias)
+        ctx.save_for_backward(*inputs, output, far.lse, near.lse, *far.dropout_state, *near.dropout_state)
+        ctx.neighbors, ctx.dropout = neighbors, dropout
+        return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        # A few sentences at a time: together, copies and gradients of weights are larger than what is stored.
-        value_bias, *tensors = ctx.saved_tensors
-        parts = zip(*(x.split(ctx.sentences) for x in (gradient, *tensors)))
-        *by_sentence, d_value_bias = zip(*(_UnfusedAttention._backward_part(ctx, value_bias, *part) for part in parts))
-        return *map(torch.cat, by_sentence), torch.stack(d_value_bias).sum(0), None, None, None, None
-
-    @staticmethod
-    def _backward_part(
-        ctx: Any,
-        value_bias: Tensor,
-        gradient: Tensor,
-        q: Tensor,
-        projected_keys: Tensor,
-        projected_values: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        weights: Tensor,
-        kept: Tensor,
-    ) -> tuple[Tensor, ...]:
-        chunks: Chunks = ctx.chunks
-        n, num_projected = q.size(2), projected_keys.size(2)
-        sizes = (num_projected, weights.size(-1) - num_projected)
-        by_chunk = _to_chunks(gradient, chunks)
-
-        far, near = (weights * kept).mul_(ctx.scale).split(sizes, -1)
-        d_projected_values = far.transpose(-2, -1) @ gradient
-        d_near_values = _to_chunks(near, chunks).transpose(-2, -1) @ by_chunk
-        d_values = _add_neighbors(d_near_values, n, chunks)
-        d_value_bias = d_near_values.sum((0, 2, 3)).unsqueeze(1)
-
-        far = gradient @ projected_values.transpose(-2, -1)
-        near_values = _to_neighbors(values, chunks) + value_bias.unsqueeze(1)
-        near = _from_chunks(by_chunk @ near_values.transpose(-2, -1), n)
-        d_weights = torch.cat([far, near], -1).mul_(kept).mul_(ctx.scale)
-        d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype).div_(math.sqrt(q.size(-1)))
-        far, near = d_scores.split(sizes, -1)
-        near = _to_chunks(near, chunks)
-        d_q = far @ projected_keys + _from_chunks(near @ _to_neighbors(keys, chunks), n)
-        d_keys = _add_neighbors(near.transpose(-2, -1) @ _to_chunks(q, chunks), n, chunks)
-        return d_q, far.transpose(-2, -1) @ q, d_projected_values, d_keys, d_values, d_value_bias
+        tensors, states, dropout = ctx.saved_tensors[:9], ctx.saved_tensors[9:], ctx.dropout
+        q, projected_keys, projected_values, keys, values, bias, output, far_lse, near_lse = tensors
+        # Kernels read the heads of a position in a row.
+        gradient, output = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (gradient, output))
+        lse = torch.logaddexp(far_lse, near_lse)
+        far, near = fused.Attended(output, lse, states[:2]), fused.Attended(output, lse, states[2:])
+        d_q, *d_projected = fused.attend_backward(gradient, q, projected_keys, projected_values, bias, far, dropout)
+        d_q_near, *d_exact = _attend_near_backward(gradient, q, keys, values, ctx.neighbors, near, dropout)
+        return d_q + d_q_near, *d_projected, *d_exact, None, None, None
 
 
-def _to_chunks(x: Tensor, chunks: Chunks) -> Tensor:
+def _attend_near(q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, dropout: float) -> fused.Attended:
+    """Attention to the keys in reach alone."""
+    if neighbors.mask is None:
+        return fused.attend_in_window(q, keys, values, neighbors.reach, dropout)
+    n = q.size(2)
+    q, mask = _to_batch(_to_chunks(q, neighbors)), _to_batch(neighbors.mask)
+    keys, values = (_to_batch(_to_neighbors(x, neighbors)) for x in (keys, values))
+    near = fused.attend(q, keys, values, mask, dropout)
+    output, lse = (_from_chunks(_from_batch(x, neighbors), n) for x in near[:2])
+    return fused.Attended(output, lse, near.dropout_state)
+
+
+def _attend_near_backward(
+    gradient: Tensor,
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    neighbors: Neighbors,
+    attended: fused.Attended,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if neighbors.mask is None:
+        return fused.attend_in_window_backward(gradient, q, keys, values, neighbors.reach, attended, dropout)
+    n, mask = q.size(2), _to_batch(neighbors.mask)
+    lse = _to_batch(_to_chunks(attended.lse.unsqueeze(-1), neighbors)).squeeze(-1)
+    gradient, q, output = (_to_batch(_to_chunks(x, neighbors)) for x in (gradient, q, attended.output))
+    keys, values = (_to_batch(_to_neighbors(x, neighbors)) for x in (keys, values))
+    attended = fused.Attended(output, lse, attended.dropout_state)
+    gradients = fused.attend_backward(gradient, q, keys, values, mask, attended, dropout)
+    d_q, d_keys, d_values = (_from_batch(x, neighbors) for x in gradients)
+    return _from_chunks(d_q, n), _add_neighbors(d_keys, n, neighbors), _add_neighbors(d_values, n, neighbors)
+
+
+def _attend_unfused(
+    q: Tensor,
+    projected_keys: Tensor,
+    projected_values: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    neighbors: Neighbors,
+    dropout: float,
+) -> Tensor:
+    """Attention with all weights in memory: for dropout on a CPU, exported graphs, and what no kernel supports."""
+    mask, n, num_projected = _mask_of(neighbors), q.size(2), projected_keys.size(2)
+    q = q / math.sqrt(q.size(-1))
+    far = q @ projected_keys.transpose(-2, -1) + bias  # (B, H, n, k')
+    near = _to_chunks(q, neighbors) @ _to_neighbors(keys, neighbors).transpose(-2, -1) + mask
+    weights = torch.softmax(torch.cat([far, _from_chunks(near, n)], -1), -1)
+    far, near = weights.split((num_projected, mask.size(-1)), -1)
+    near_values = _to_neighbors(values, neighbors)
+    context = dropped_product(_to_chunks(near, neighbors), near_values, dropout)
+    return dropped_product(far, projected_values, dropout) + _from_chunks(context, n)
+
+
+def _to_chunks(x: Tensor, neighbors: Neighbors) -> Tensor:
     """(B, H, n, width) to (B, H, c, C, width), with zeros after the end."""
-    C, c, margin = chunks
-    padded = F.pad(x, (0, 0, 0, c * C - x.size(2))) if margin else x  # F.pad copies even without padding
-    result: Tensor = padded.unflatten(2, (c, C))
-    return result
+    c, C = _mask_of(neighbors).shape[2:4]
+    missing = c * C - x.size(2)
+    # F.pad copies even without padding. An exported graph has no branches.
+    padded = F.pad(x, (0, 0, 0, missing)) if torch.compiler.is_exporting() or missing else x
+    chunks: Tensor = padded.unflatten(2, (c, C))
+    return chunks
 
 
 def _from_chunks(x: Tensor, n: int) -> Tensor:
-    """The inverse of ``_to_chunks``."""
+    """The inverse of ``_to_chunks``, also for log-sum-exps without a width."""
     return x.flatten(2, 3)[:, :, :n]
 
 
-def _to_neighbors(x: Tensor, chunks: Chunks) -> Tensor:
-    """The S positions around each chunk, zero outside the input: (B, H, n, d_h) to (B, H, c, S, d_h)."""
-    C, c, margin = chunks
-    if margin == 0:
+def _to_neighbors(x: Tensor, neighbors: Neighbors) -> Tensor:
+    """The S positions around each chunk: (B, H, n, d_h) to (B, H, c, S, d_h). Those outside the input are masked."""
+    c, C, S = _mask_of(neighbors).shape[2:]
+    if C == S:
         return x.unsqueeze(2)
-    padded = F.pad(x, (0, 0, margin, c * C - x.size(2) + margin))
-    if torch.compiler.is_exporting():  # unfold needs a fixed length there
-        starts, offsets = torch.arange(c, device=x.device) * C, torch.arange(chunks.S, device=x.device)
-        index = (starts.unsqueeze(1) + offsets).flatten()
-        neighbors: Tensor = padded.index_select(2, index).unflatten(2, (c, chunks.S))
-        return neighbors  # padded[:, :, index] would be transposed twice
-    return padded.unfold(2, chunks.S, C).transpose(-2, -1)
+    assert neighbors.positions is not None
+    chunks: Tensor = x.transpose(1, 2).index_select(1, neighbors.positions).unflatten(1, (c, S))
+    return chunks.permute(0, 3, 1, 2, 4)
 
 
-def _add_neighbors(x: Tensor, n: int, chunks: Chunks) -> Tensor:
+def _add_neighbors(x: Tensor, n: int, neighbors: Neighbors) -> Tensor:
     """The transpose of ``_to_neighbors``: the sum of the chunks' gradients of each position, (B, H, n, d_h)."""
-    C, c, margin = chunks
-    if margin == 0:
+    B, H, c, S, d_h = x.shape
+    C = _mask_of(neighbors).size(3)
+    if C == S:
         return x.squeeze(2)
-    B, H, _, S, d_h = x.shape
     parts = ceil_div(S, C)
-    total = x.new_zeros(B, H, c + parts - 1, C, d_h)
+    total = x.new_zeros(B, c + parts - 1, C, H, d_h).permute(0, 3, 1, 2, 4)
     for i in range(parts):
         part = x[..., i * C : (i + 1) * C, :]
         total[:, :, i : i + c, : part.size(-2)] += part
-    return total.flatten(2, 3)[:, :, margin : margin + n]
+    return total.flatten(2, 3)[:, :, neighbors.reach : neighbors.reach + n]
 
 
-def _neighbor_mask(padding_mask: Tensor | None, q: Tensor, chunks: Chunks, reach: int) -> Tensor:
-    """Minus infinity at keys out of reach, outside the input or at padding: (B or 1, 1, c, C, S) in the dtype of ``q``.
+def _to_batch(x: Tensor) -> Tensor:
+    """(B, H, c, ...) to (B c, H, ...)"""
+    return x.transpose(1, 2).flatten(0, 1)
 
-    Queries after the end, whose output is discarded, repeat the last one, so that no softmax is empty.
-    """
-    n, (C, c, margin) = q.size(2), chunks
-    queries = torch.arange(c * C, device=q.device).clamp(max=n - 1).view(c, C, 1)
-    keys = (torch.arange(c, device=q.device) * C - margin).view(c, 1, 1) + torch.arange(chunks.S, device=q.device)
-    is_masked = ((keys - queries).abs() > reach) | (keys < 0) | (keys >= n)  # (c, C, S)
-    is_masked = is_masked.unsqueeze(0)
-    if padding_mask is not None:
-        is_masked = is_masked | padding_mask[:, keys.clamp(0, n - 1)]
-    return q.new_zeros(()).masked_fill(is_masked, -math.inf).unsqueeze(1)
+
+def _from_batch(x: Tensor, neighbors: Neighbors) -> Tensor:
+    """The inverse of ``_to_batch``."""
+    chunks: Tensor = x.unflatten(0, (-1, _mask_of(neighbors).size(2)))
+    return chunks.transpose(1, 2)
+
+
+def _mask_of(neighbors: Neighbors) -> Tensor:
+    assert neighbors.mask is not None
+    return neighbors.mask

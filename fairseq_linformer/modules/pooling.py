@@ -7,6 +7,8 @@ Each window (windows.py) becomes one projected position. Averages and maxima are
 reads padding, positions after the input and the missing position of a shorter window as zero.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -34,9 +36,18 @@ class MeanPool(WindowedProjection):
         # The state dict has no weight: the name of this buffer records the kind, and its shape k.
         self.register_buffer("mean_pool", torch.empty(k, 0))
 
-    def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         counts = self.layout.counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)  # (B or 1, k', 1)
-        return self.layout.merge(self.layout.split(x).sum(2)) / counts
+        scale: Tensor = counts.to(x.dtype).reciprocal()
+        return scale
+
+    def reduce(
+        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
+    ) -> Tensor:
+        if scale is None:
+            scale = self.row_scale(x, padding_mask)
+        reduced: Tensor = self.layout.merge(self.layout.split(x).sum(2)) * scale
+        return reduced
 
 
 class MaxPool(WindowedProjection):
@@ -52,7 +63,9 @@ class MaxPool(WindowedProjection):
         super().__init__(n, k, Windows(k, n, 0, int(separate_first)), proportional)
         self.register_buffer("max_pool", torch.empty(k, 0))
 
-    def reduce(self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None) -> Tensor:
+    def reduce(
+        self, x: Tensor, value: Tensor | None = None, padding_mask: Tensor | None = None, scale: Any = None
+    ) -> Tensor:
         inside = self.layout.split_mask(x.size(1), padding_mask, x.device).unsqueeze(-1)  # (B or 1, rows, W, 1)
         lowest = torch.finfo(x.dtype).min
         highest = self.layout.split(x).masked_fill(~inside, lowest).amax(2)
@@ -97,7 +110,13 @@ class Convolution(LearnedProjection):
         is_average = init == "average"
         self.set_(torch.full(shape, 1 / windows.width) if is_average else nn.init.normal_(torch.empty(shape), std=0.02))
 
-    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None) -> Tensor:
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+        if not self.fills:
+            return None
+        counts = self.layout.counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)
+        return self.layout.width / counts.to(x.dtype)
+
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None, scale: Any = None) -> Tensor:
         assert value is not None
         rows = self.layout.split(x)  # (B, rows, W, d)
         channels = value.size(-2) * (self.heads or 1)
@@ -106,7 +125,6 @@ class Convolution(LearnedProjection):
             rows = rows.unflatten(-1, (-1, channels))  # (B, rows, W, H, d_h)
             kernel = kernel.unsqueeze(1)
         reduced = self.layout.merge((rows * kernel).sum(2).flatten(2))
-        if not self.fills:
-            return reduced
-        counts = self.layout.counts(x.size(1), padding_mask, x.device).clamp(min=1).unsqueeze(-1)
-        return reduced * (self.layout.width / counts.to(x.dtype))
+        if scale is None:
+            scale = self.row_scale(x, padding_mask)
+        return reduced if scale is None else reduced * scale

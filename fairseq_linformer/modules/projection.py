@@ -47,6 +47,20 @@ class Projection(nn.Module):
         """k', the number of projected positions that an input of n positions reaches."""
         raise NotImplementedError
 
+    @property
+    def geometry(self) -> tuple[Any, ...]:
+        """What ``bias`` and ``row_scale`` depend on besides the input: equal ones have equal masks."""
+        raise NotImplementedError
+
+    def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> Any:
+        """The factor of each row that compensates for missing tokens, (B or 1, k' or 1, 1); None for 1.
+
+        Args:
+            x: (B, n, d), read only for n, the dtype and the device.
+            padding_mask: (B, n), True at padding, or None.
+        """
+        return None
+
     def bias(
         self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
     ) -> Tensor | None:
@@ -62,13 +76,14 @@ class Projection(nn.Module):
         """
         raise NotImplementedError
 
-    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None) -> Tensor:
+    def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None, scale: Any = None) -> Tensor:
         """Project positions: (B, n, d) to (B, k', d).
 
         Args:
             x: input, zero at padding.
             value: the return value of ``forward``.
             padding_mask: (B, n), True at padding, or None.
+            scale: the return value of ``row_scale``; None to compute it.
         """
         raise NotImplementedError
 
@@ -139,6 +154,12 @@ class WindowedProjection(Projection):
 
     def num_reached(self, n: int) -> int:
         return self.k if self.layout is None else self.layout.num_reached(n)
+
+    @property
+    def geometry(self) -> tuple[Any, ...]:
+        # Numbers, because PyTorch's compiler does not hash other objects.
+        windows = () if self.layout is None else (self.layout.offset, self.layout.singletons)
+        return type(self).__name__, self.n, self.k, windows, self.fills, self.proportional
 
     def bias(
         self, x: Tensor, padding_mask: Tensor | None, reach: int = 0, positions: Tensor | None = None
@@ -213,7 +234,8 @@ class LearnedProjection(WindowedProjection):
         if self.delta is None:
             return self.parameter
         delta = self.delta.detach()
-        return self.start + self.scale * delta + (self.delta - delta)  # the gradient of E is that of delta
+        E = torch.addcmul(self.start, self.scale, delta)
+        return E + (self.delta - delta) if torch.is_grad_enabled() else E  # the gradient of E is that of delta
 
     def set_(self, value: Tensor) -> None:
         """Set the matrix or kernel, of each head, to ``value``, from which it learns."""

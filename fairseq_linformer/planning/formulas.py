@@ -22,9 +22,10 @@ import torch
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from ..modules.linear import HeadProjections, LinearProjection
-from ..modules.local_window import gathers_outputs, plan_chunks
+from ..modules.local_window import CHUNK, gathers_outputs
 from ..modules.order import Order, cheapest_order, count_multiplications
 from ..modules.projection import Projection, learned_projections
+from ..modules.windows import ceil_div
 
 
 @dataclass(frozen=True)
@@ -107,16 +108,25 @@ class AttentionShape:
     separate_values: bool = True
     local_window: int = 0
 
-    def num_scores(self, fused: bool = True) -> int:
+    @property
+    def num_scores(self) -> int:
         """Scores of a head and sentence. With a local window (``modules/local_window.py``) they include the neighbors
-        of whole chunks; in fused attention the last of several chunks is filled up with queries."""
+        of whole chunks."""
         if not self.local_window:
             return self.queries * self.max_reached
         if self.is_gathered:
             return self.queries * (self.max_reached + 2 * self.local_window + 1)
-        chunks = plan_chunks(self.queries, self.max_reached, self.local_window, fused)
-        filled = chunks.c * chunks.C
-        return (filled if fused else self.queries) * self.max_reached + filled * chunks.S
+        near = self.queries**2 if self.queries <= CHUNK else self.num_chunks * CHUNK * self.num_neighbors
+        return self.queries * self.max_reached + near
+
+    @property
+    def num_chunks(self) -> int:
+        return ceil_div(self.queries, CHUNK)
+
+    @property
+    def num_neighbors(self) -> int:
+        """S, of several chunks."""
+        return CHUNK + 2 * self.local_window
 
     @property
     def max_reached(self) -> int:
@@ -187,12 +197,12 @@ def head_flops(model: PlannedModel, batch: Batch) -> Flops:
 
 def layer_flops(model: PlannedModel, batch: Batch, layer: int, fused: bool = True) -> Flops:
     """One layer. The backward pass is twice the forward pass [kaplan], but a frozen E has no gradient, and fused
-    attention recomputes the scores [flash], with a local window after another forward pass."""
+    attention recomputes the scores [flash]."""
     c, a, n, d = model.shape, plan_attention(model, batch, layer), batch.positions, model.shape.embed_dim
     maps = a.queries * d**2 + a.m * (d**2 + 2 * d * c.ffn_embed_dim)  # W^Q, W^O and feed-forward
     mapped = 2 * (a.max_reached if a.order is Order.INPUT else n) * d**2  # W^K, W^V
     # Scores, and weights times values.
-    attended = 2 * d * (a.queries * n if a.order is Order.SCORES else a.num_scores(fused))
+    attended = 2 * d * (a.queries * n if a.order is Order.SCORES else a.num_scores)
     projected = 0.0
     if a.uses_matrices:
         total = count_multiplications(a.order, a.queries, n, a.max_reached, d, c.attention_heads, a.separate_values)
@@ -200,6 +210,6 @@ def layer_flops(model: PlannedModel, batch: Batch, layer: int, fused: bool = Tru
         projected = (total - others) * sum(a.num_reached) / (len(a.num_reached) * a.max_reached)
     recomputed = 0.0
     if fused and a.order is not Order.SCORES and not (a.local_window and a.is_gathered):
-        recomputed = attended * (1.5 if a.local_window else 0.5)
+        recomputed = attended * 0.5
     forward = 2 * batch.sentences * (maps + mapped + projected + attended)
     return Flops(forward, 2 * forward + 2 * batch.sentences * (recomputed - (0 if a.is_trainable else projected)))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from ..modules.local_window import plan_chunks
+from ..modules.local_window import CHUNK
 from ..modules.order import Order
 from ..modules.pooling import Convolution, MaxPool
 from ..modules.projection import learned_projections
@@ -151,26 +151,26 @@ class _Layer:
         return gathered + (3 * a.m + 2 * n) * self.row + 2 * scores * n * self.element + self._matrices() + weights
 
     def _saved_with_neighbors(self) -> int:
-        """Queries, all keys and values, projected ones, output, and the bias of a batch without padding; for gathered
-        queries also the queries again, the neighbors, and weights."""
-        a = self.attention
-        rows = a.queries + a.m + 2 * (a.max_reached + self.batch.positions)
+        """Queries, all keys and values, those again with their bias, projected ones, output, the log-sum-exp of two
+        parts, and the masks of a batch without padding, which even and odd layers have; for gathered queries also the
+        queries again, the neighbors, and weights."""
+        a, B = self.attention, self.batch.sentences
+        rows = a.queries + a.m + 2 * a.max_reached + 3 * self.batch.positions
         if not a.is_gathered:
-            return rows * self.row + a.queries * a.max_reached * FP32_BYTES
+            outputs = a.queries * (a.m < a.queries)  # those of which some are gathered
+            statistics = 2 * B * a.queries * self.shape.attention_heads * FP32_BYTES
+            masks = a.queries * a.max_reached + B * (a.num_scores - a.queries * a.max_reached)
+            return (rows + outputs) * self.row + statistics + masks * FP32_BYTES * (self.index < 2)
         near = 2 * a.local_window + 1
         weights = self.queries * self.shape.attention_heads * (a.max_reached + near) * self.element
         return (rows + a.m + 2 * a.m * near) * self.row + weights
 
     def _gradients_with_neighbors(self) -> int:
-        """Copies of the keys, values and queries of each chunk, which the backward pass makes again, their gradients,
-        and the mask."""
+        """Copies of the keys and values around each chunk, which the backward pass makes again, and their gradients."""
         a = self.attention
-        if not a.local_window or a.is_gathered:
+        if not a.local_window or a.is_gathered or a.queries <= CHUNK:
             return 0
-        chunks = plan_chunks(a.queries, a.max_reached, a.local_window)
-        keys = a.max_reached + chunks.S
-        mask = self.batch.sentences * chunks.c * chunks.C * keys * self.element
-        return (4 * keys + 3 * chunks.C) * chunks.c * self.row + mask
+        return 4 * a.num_neighbors * a.num_chunks * self.row
 
     def _saved_by_projections(self) -> int:
         """E and F, their inputs, and their outputs if W^K and W^V follow."""
