@@ -116,8 +116,8 @@ class AttentionShape:
             return self.queries * self.max_reached
         if self.is_gathered:
             return self.queries * (self.max_reached + 2 * self.local_window + 1)
-        near = self.queries**2 if self.queries <= CHUNK else self.num_chunks * CHUNK * self.num_neighbors
-        return self.queries * self.max_reached + near
+        filled = self.queries if self.queries <= CHUNK else self.num_chunks * CHUNK
+        return self.queries * self.max_reached + filled * self.num_neighbors
 
     @property
     def num_chunks(self) -> int:
@@ -125,8 +125,8 @@ class AttentionShape:
 
     @property
     def num_neighbors(self) -> int:
-        """S, of several chunks."""
-        return CHUNK + 2 * self.local_window
+        """S"""
+        return self.queries if self.queries <= CHUNK else CHUNK + 2 * self.local_window
 
     @property
     def max_reached(self) -> int:

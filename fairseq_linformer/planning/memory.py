@@ -21,6 +21,7 @@ from ..modules.local_window import CHUNK
 from ..modules.order import Order
 from ..modules.pooling import Convolution, MaxPool
 from ..modules.projection import learned_projections
+from ..modules.windows import ceil_div
 from .formulas import Batch, PlannedModel, count_parameters, plan_attention
 
 INDEX_BYTES, STATISTIC_BYTES = 8, 4
@@ -159,18 +160,20 @@ class _Layer:
         if not a.is_gathered:
             outputs = a.queries * (a.m < a.queries)  # those of which some are gathered
             statistics = 2 * B * a.queries * self.shape.attention_heads * FP32_BYTES
-            masks = a.queries * a.max_reached + B * (a.num_scores - a.queries * a.max_reached)
+            filled = a.queries if a.queries <= CHUNK else a.num_chunks * CHUNK
+            masks = a.queries * _align(a.max_reached) + B * filled * _align(a.num_neighbors)
             return (rows + outputs) * self.row + statistics + masks * FP32_BYTES * (self.index < 2)
         near = 2 * a.local_window + 1
         weights = self.queries * self.shape.attention_heads * (a.max_reached + near) * self.element
         return (rows + a.m + 2 * a.m * near) * self.row + weights
 
     def _gradients_with_neighbors(self) -> int:
-        """Copies of the keys and values around each chunk, which the backward pass makes again, and their gradients."""
+        """Copies of the keys and values around each chunk, which the backward pass makes again, and their gradients;
+        those of the output, of the queries in both parts, and of the keys."""
         a = self.attention
         if not a.local_window or a.is_gathered or a.queries <= CHUNK:
             return 0
-        return 4 * a.num_neighbors * a.num_chunks * self.row
+        return 4 * (a.num_neighbors * a.num_chunks + a.queries) * self.row
 
     def _saved_by_projections(self) -> int:
         """E and F, their inputs, and their outputs if W^K and W^V follow."""
@@ -212,6 +215,11 @@ class _Layer:
         weights = self.queries * c.attention_heads * self.batch.positions * self.element
         scores = weights * (a.order is Order.SCORES)
         return max(ffn, scores, self._matrices() // 2 * a.is_per_head, self._gradients_with_neighbors())
+
+
+def _align(width: int) -> int:
+    """The width of a mask in memory, a multiple of 16."""
+    return ceil_div(width, 16) * 16
 
 
 # ---- total memory of a GPU
