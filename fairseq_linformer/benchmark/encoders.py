@@ -39,11 +39,22 @@ class FullAttention(nn.Module):
         self.num_heads, self.dropout, self.kind = num_heads, dropout, kind
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
 
+    def mask_key(self, n: int, positions: Tensor | None = None) -> tuple[()]:
+        return ()
+
+    def masks(self, x: Tensor, padding_mask: Tensor | None = None, positions: Tensor | None = None) -> None:
+        """Full attention has no windows."""
+
     def forward(
-        self, x: Tensor, padding_mask: Tensor | None = None, projection=None, positions: Tensor | None = None
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+        projection: Tensor | None = None,
+        positions: Tensor | None = None,
+        masks: None = None,
     ) -> tuple[Tensor, None]:
         """(B, n, d) to (B, m, d), with ``padding_mask`` (B, n) and ``positions`` (B, m) as in
-        ``LinearMultiheadAttention``; ``projection`` is ignored."""
+        ``LinearMultiheadAttention``; ``projection`` and ``masks`` are ignored."""
         queries = x if positions is None else gather_positions(x, positions)
         q, k, v = (
             f(y).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

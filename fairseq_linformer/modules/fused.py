@@ -63,6 +63,8 @@ def _has_flash_attention(device: torch.device) -> bool:
 
 def align_mask(mask: Tensor) -> Tensor:
     """The mask in memory that the kernels of a GPU can read: the stride of its rows is a multiple of 16."""
+    if torch.compiler.is_exporting():  # an exported graph has no branches
+        return mask
     s = mask.size(-1)
     return mask.contiguous() if s % 16 == 0 else F.pad(mask, (0, -s % 16))[..., :s]
 

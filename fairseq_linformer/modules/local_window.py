@@ -28,8 +28,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import fused
 from .dropout import dropped_product
+from .fused import (
+    MASKED,
+    Attended,
+    align_mask,
+    attend,
+    attend_backward,
+    attend_in_window,
+    attend_in_window_backward,
+    is_supported,
+    supports_windows,
+)
 from .windows import ceil_div
 
 CHUNK = 64
@@ -65,11 +75,11 @@ def find_neighbors(
     """
     (B, n, _), device = x.shape, x.device
     # Kernels reject empty batches.
-    is_fused = B > 0 and fused.is_supported(device, dtype, head_dim, dropout)
-    if is_fused and padding_mask is None and fused.supports_windows(device, dtype, head_dim):
+    is_fused = B > 0 and is_supported(device, dtype, head_dim, dropout)
+    if is_fused and padding_mask is None and supports_windows(device, dtype, head_dim):
         return Neighbors(reach, is_fused)
     # An exported graph has no branches, hence no single chunk of n.
-    is_single = n <= CHUNK and not torch.compiler.is_exporting()
+    is_single = not torch.compiler.is_exporting() and n <= CHUNK
     C, c, margin = (n, 1, 0) if is_single else (CHUNK, ceil_div(n, CHUNK), reach)
     # Queries after the end, whose output is discarded, repeat the last one.
     queries = torch.arange(c * C, device=device).clamp(max=n - 1).view(c, C, 1)
@@ -79,9 +89,9 @@ def find_neighbors(
     positions = keys.clamp(0, n - 1)  # (c, 1, S)
     if padding_mask is not None:
         is_masked = is_masked | padding_mask[:, positions]
-    mask = torch.zeros((), dtype=dtype, device=device).masked_fill(is_masked, fused.MASKED).unsqueeze(1)
+    mask = torch.zeros((), dtype=dtype, device=device).masked_fill(is_masked, MASKED).unsqueeze(1)
     if is_fused:  # its chunks are a batch of B c
-        mask = fused.align_mask(mask.expand(B, -1, -1, -1, -1))
+        mask = align_mask(mask.expand(B, -1, -1, -1, -1))
     return Neighbors(reach, is_fused, positions.flatten(), mask)
 
 
@@ -108,8 +118,8 @@ def attend_locally(
         (B, H, n, d_h)
     """
     dtype = attention_dtype(q.device, q.dtype)
-    attend: Any = _MergedAttention.apply if neighbors.is_fused else _attend_unfused
-    output: Tensor = attend(*(x.to(dtype) for x in (q, *projected, *exact, bias)), neighbors, dropout)
+    function: Any = _MergedAttention.apply if neighbors.is_fused else _attend_unfused
+    output: Tensor = function(*(x.to(dtype) for x in (q, *projected, *exact, bias)), neighbors, dropout)
     return output.to(q.dtype)
 
 
@@ -153,7 +163,7 @@ def attend_locally_at(
     keys, values = (x.gather(2, index).unflatten(2, (m, span)) for x in exact)  # (B, H, m, 2 w + 1, d_h)
     q = q / math.sqrt(d_h)
     far = q @ projected[0].transpose(-2, -1) + bias.to(q.dtype)
-    near = (q.unsqueeze(-2) @ keys.transpose(-2, -1)).squeeze(-2).masked_fill(is_masked.unsqueeze(1), fused.MASKED)
+    near = (q.unsqueeze(-2) @ keys.transpose(-2, -1)).squeeze(-2).masked_fill(is_masked.unsqueeze(1), MASKED)
     weights = torch.softmax(torch.cat([far, near], -1), -1)
     dropped = torch.dropout(weights, dropout, dropout > 0).to(q.dtype)
     far, near = dropped.split((num_projected, span), -1)
@@ -181,7 +191,7 @@ class _MergedAttention(torch.autograd.Function):
         neighbors: Neighbors,
         dropout: float,
     ) -> Tensor:
-        far = fused.attend(q, projected_keys, projected_values, bias, dropout)
+        far = attend(q, projected_keys, projected_values, bias, dropout)
         near = _attend_near(q, keys, values, neighbors, dropout)
         share = torch.sigmoid(far.lse - near.lse).unsqueeze(-1).to(q.dtype)
         output = torch.lerp(near.output, far.output, share)
@@ -198,41 +208,35 @@ class _MergedAttention(torch.autograd.Function):
         # Kernels read the heads of a position in a row.
         gradient, output = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (gradient, output))
         lse = torch.logaddexp(far_lse, near_lse)
-        far, near = fused.Attended(output, lse, states[:2]), fused.Attended(output, lse, states[2:])
-        d_q, *d_projected = fused.attend_backward(gradient, q, projected_keys, projected_values, bias, far, dropout)
+        far, near = Attended(output, lse, states[:2]), Attended(output, lse, states[2:])
+        d_q, *d_projected = attend_backward(gradient, q, projected_keys, projected_values, bias, far, dropout)
         d_q_near, *d_exact = _attend_near_backward(gradient, q, keys, values, ctx.neighbors, near, dropout)
         return d_q + d_q_near, *d_projected, *d_exact, None, None, None
 
 
-def _attend_near(q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, dropout: float) -> fused.Attended:
+def _attend_near(q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, dropout: float) -> Attended:
     """Attention to the keys in reach alone."""
     if neighbors.mask is None:
-        return fused.attend_in_window(q, keys, values, neighbors.reach, dropout)
+        return attend_in_window(q, keys, values, neighbors.reach, dropout)
     n = q.size(2)
     q, mask = _to_batch(_to_chunks(q, neighbors)), _to_batch(neighbors.mask)
     keys, values = (_to_batch(_to_neighbors(x, neighbors)) for x in (keys, values))
-    near = fused.attend(q, keys, values, mask, dropout)
+    near = attend(q, keys, values, mask, dropout)
     output, lse = (_from_chunks(_from_batch(x, neighbors), n) for x in near[:2])
-    return fused.Attended(output, lse, near.dropout_state)
+    return Attended(output, lse, near.dropout_state)
 
 
 def _attend_near_backward(
-    gradient: Tensor,
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    neighbors: Neighbors,
-    attended: fused.Attended,
-    dropout: float,
+    gradient: Tensor, q: Tensor, keys: Tensor, values: Tensor, neighbors: Neighbors, attended: Attended, dropout: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     if neighbors.mask is None:
-        return fused.attend_in_window_backward(gradient, q, keys, values, neighbors.reach, attended, dropout)
+        return attend_in_window_backward(gradient, q, keys, values, neighbors.reach, attended, dropout)
     n, mask = q.size(2), _to_batch(neighbors.mask)
     lse = _to_batch(_to_chunks(attended.lse.unsqueeze(-1), neighbors)).squeeze(-1)
     gradient, q, output = (_to_batch(_to_chunks(x, neighbors)) for x in (gradient, q, attended.output))
     keys, values = (_to_batch(_to_neighbors(x, neighbors)) for x in (keys, values))
-    attended = fused.Attended(output, lse, attended.dropout_state)
-    gradients = fused.attend_backward(gradient, q, keys, values, mask, attended, dropout)
+    attended = Attended(output, lse, attended.dropout_state)
+    gradients = attend_backward(gradient, q, keys, values, mask, attended, dropout)
     d_q, d_keys, d_values = (_from_batch(x, neighbors) for x in gradients)
     return _from_chunks(d_q, n), _add_neighbors(d_keys, n, neighbors), _add_neighbors(d_values, n, neighbors)
 

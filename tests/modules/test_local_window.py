@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_linformer.config import LinformerConfig
-from fairseq_linformer.modules import LinformerEncoder, fused
+from fairseq_linformer.modules import LinformerEncoder, fused, local_window
 from fairseq_linformer.modules.local_window import Neighbors, attend_locally, find_neighbors
 
 B, H, D = 2, 2, 3
@@ -190,7 +190,7 @@ class SlowKernels:
 def slow_gpu(monkeypatch):
     """Operators of a GPU on a CPU, in double precision."""
     monkeypatch.setattr(fused, "aten", SlowKernels)
-    monkeypatch.setattr(fused, "is_supported", lambda *_: True)
+    monkeypatch.setattr(local_window, "is_supported", lambda *_: True)
     monkeypatch.setattr(fused, "_is_cpu", lambda device: False)
     return monkeypatch
 
@@ -198,7 +198,7 @@ def slow_gpu(monkeypatch):
 @pytest.mark.parametrize("n, num_projected, reach", SIZES)
 @pytest.mark.parametrize("has_flash, padding", [(True, "none"), (True, "right"), (False, "none")])
 def test_kernels_of_a_gpu_are_merged_to_one_softmax(slow_gpu, n, num_projected, reach, has_flash, padding):
-    slow_gpu.setattr(fused, "supports_windows", lambda *_: has_flash)
+    slow_gpu.setattr(local_window, "supports_windows", lambda *_: has_flash)
     tensors, bias = random_inputs(n, num_projected)
     padding_mask = padding_of(n, padding)
     assert (neighbors_of(tensors[0], padding_mask, reach).mask is None) == (has_flash and padding == "none")
