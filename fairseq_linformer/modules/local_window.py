@@ -42,8 +42,8 @@ from .fused import (
 )
 from .windows import ceil_div
 
-CHUNK = 64
-"""C"""
+CHUNK, GPU_CHUNK = 32, 64
+"""C on a CPU, and on a GPU, whose kernel computes blocks of 64 queries."""
 
 
 class Neighbors(NamedTuple):
@@ -79,8 +79,9 @@ def find_neighbors(
     if is_fused and padding_mask is None and supports_windows(device, dtype, head_dim):
         return Neighbors(reach, is_fused)
     # An exported graph has no branches, hence no single chunk of n.
-    is_single = not torch.compiler.is_exporting() and n <= CHUNK
-    C, c, margin = (n, 1, 0) if is_single else (CHUNK, ceil_div(n, CHUNK), reach)
+    C = CHUNK if device.type == "cpu" else GPU_CHUNK
+    is_single = not torch.compiler.is_exporting() and n <= C
+    C, c, margin = (n, 1, 0) if is_single else (C, ceil_div(n, C), reach)
     # Queries after the end, whose output is discarded, repeat the last one.
     queries = torch.arange(c * C, device=device).clamp(max=n - 1).view(c, C, 1)
     keys = (torch.arange(c, device=device) * C - margin).view(c, 1, 1) + torch.arange(C + 2 * margin, device=device)

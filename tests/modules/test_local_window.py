@@ -13,7 +13,7 @@ from fairseq_linformer.modules import LinformerEncoder, fused, local_window
 from fairseq_linformer.modules.local_window import Neighbors, attend_locally, find_neighbors
 
 B, H, D = 2, 2, 3
-SIZES = [(5, 2, 1), (64, 3, 4), (65, 3, 4), (150, 200, 33), (130, 4, 129)]
+SIZES = [(5, 2, 1), (32, 3, 4), (65, 3, 4), (150, 200, 33), (130, 4, 129)]
 """n, k' and w: one chunk, or several, with and without a rest; windows within a chunk, and over several."""
 
 
