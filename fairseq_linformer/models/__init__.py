@@ -14,6 +14,7 @@ from .cpu_amp import patch_amp
 from .datasets import patch_dataset_loading
 from .dictionaries import patch_dictionaries
 from .epoch_iterator import patch_epoch_iterator
+from .fairseq_fixes import fix_half_precision
 from .fully_sharded import patch_fully_sharded
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .non_finite import patch_training_step, patch_validation
@@ -56,6 +57,7 @@ patch_dataset_loading()
 patch_eval()
 patch_training_step()
 patch_validation()
+fix_half_precision()
 patch_error_reports()
 
 __all__ = [
