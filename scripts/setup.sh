@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh                           # with the first suitable python3, python3.13, python3.12 or python3.11
 #   PYTHON=/path/to/python scripts/setup.sh
+#   TORCH=2.11.0 scripts/setup.sh               # another PyTorch, from 2.9 on; the default is the newest that is tested
 #   PIP_CONSTRAINT=scripts/slurm/constraints-v100.txt ... scripts/setup.sh      # for V100; see that file
 #
 # Requires Python 3.11 to 3.13, a C++ compiler and a package index. Takes 3 to 5 minutes.
@@ -13,7 +14,9 @@ python=${PYTHON:-}
 case $python in */*) python=$(realpath "$python") ;; esac
 cd "$(dirname "$0")/.."
 
-marker=.venv/.installed-$(cat setup.py scripts/setup.sh ${PIP_CONSTRAINT:+"$PIP_CONSTRAINT"} | cksum | cut -d' ' -f1)
+torch=torch==${TORCH:-2.13.0}
+if grep -q '^torch[=<>~]' "${PIP_CONSTRAINT:-/dev/null}"; then torch=torch; fi
+marker=.venv/.installed-$({ cat setup.py scripts/setup.sh ${PIP_CONSTRAINT:+"$PIP_CONSTRAINT"}; echo "$torch"; } | cksum | cut -d' ' -f1)
 if [ -e "$marker" ] && { [ -z "$python" ] || [ "$(.venv/bin/python --version)" = "$("$python" --version)" ]; }; then
     exit 0
 fi
@@ -36,7 +39,7 @@ pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 # fairseq is built from source against the installed torch and numpy: without build isolation, which would download
 # another torch, and without dependencies (see setup.py). It is installed last, so that pip does not report the missing
 # torchaudio.
-pip install torch==2.13.0 numpy 'setuptools<81' wheel cython
+pip install "$torch" numpy 'setuptools<81' wheel cython
 pip install --no-build-isolation --editable '.[text,curves,huggingface,onnx,test,lint,docs]'
 pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1
 .venv/bin/python -c 'import fairseq_linformer.models' 2>/dev/null || {

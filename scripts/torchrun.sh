@@ -11,7 +11,8 @@
 # Arguments and the variables CONFIG, DEVICE, RUNS, NAME, COLLECTIVE_TIMEOUT and PYTHON are as in
 # scripts/slurm/train.sbatch. NPROC_PER_NODE is the number of processes per node (default: the number of GPUs). Output
 # goes to RUNS/NAME, which all nodes must share. On INT, TERM, HUP or USR1 the current update is finished, a checkpoint is
-# saved, and the exit status is 75, within SHUTDOWN_TIMEOUT (600) seconds. Rerun the command to resume.
+# saved, and the exit status is 75, within SHUTDOWN_TIMEOUT (600) seconds, or 30 with torchrun before PyTorch 2.13. Rerun
+# the command to resume.
 set -euo pipefail
 root=$(dirname "$0")/..
 [ ! -d "$root/fairseq_linformer" ] || cd "$root" # in a source tree; an installed script stays in the current folder
@@ -59,9 +60,9 @@ logs=$run/logs/torchrun-$(date +%Y%m%d-%H%M%S)-node$node_rank
 mkdir -p "$logs"
 echo "$processes_here of $processes processes on $(hostname), run folder $run"
 
+export PET_SHUTDOWN_TIMEOUT=${SHUTDOWN_TIMEOUT:-600} # the option of a torchrun that has it; before PyTorch 2.13 it waits 30 seconds
 "$python" -m fairseq_linformer.launching.rendezvous --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
     --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --log-dir "$logs" --redirects 3 --tee 0:3 \
-    --shutdown-timeout "${SHUTDOWN_TIMEOUT:-600}" \
     -m fairseq_linformer.launching.worker --processes "$processes" "$@" 2>"$logs/torchrun.txt" &
 launcher=$!
 trap 'kill -TERM "$launcher" 2>/dev/null || true' INT TERM HUP USR1

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
+from fairseq_linformer.models import fairseq_fixes
 from fairseq_linformer.models.fully_sharded import ShardedModel, check_sharding
 from fairseq_linformer.models.stub_task import StubTask
 from fairseq_linformer.planning.configs import compose_config
@@ -61,6 +62,7 @@ def test_sharded_processes_equal_one_with_twice_the_batch(mlm_data, tmp_path, va
 def test_flat_parameters_of_fp16_equal_those_of_other_backends(mlm_data, tmp_path, monkeypatch):
     """Resumed. fp16 has one flat copy of all parameters, for which fairseq needs no more of a GPU than its index."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # the index of a CPU
+    monkeypatch.setattr(fairseq_fixes, "check_half_precision", lambda common: None)
     for backend in ("legacy_ddp", "fully_sharded"):
         for updates in (2, 4):
             options = ["--fp16", "--batch-size", 4, "--clip-norm", 0.5]

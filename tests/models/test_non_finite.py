@@ -11,7 +11,7 @@ import pytest
 import torch
 from fairseq.criterions.masked_lm import MaskedLmLoss
 
-from fairseq_linformer.models import non_finite
+from fairseq_linformer.models import fairseq_fixes, non_finite
 
 from ..fairseq_commands import load, train
 from ..fault_seeds import SEEDS
@@ -68,6 +68,7 @@ def test_log_names_each_update_that_fp16_skips(spoil, mlm_data, tmp_path, monkey
     # All that fairseq needs of a GPU. A CPU has no index.
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(fairseq_fixes, "check_half_precision", lambda common: None)
     read = spoil(float("inf"), [2, 4, 5])
     options = ["--fp16", "--fp16-init-scale", 4, "--fp16-scale-tolerance", 0, "--min-loss-scale", 0.5]
     with caplog.at_level(logging.WARNING), pytest.raises(SystemExit) as end:

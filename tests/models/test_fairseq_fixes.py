@@ -1,0 +1,47 @@
+"""Fixes of fairseq for everybody."""
+
+import sys
+
+import pytest
+import torch
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.distributed import utils as distributed_utils
+from omegaconf import OmegaConf
+
+from fairseq_linformer.models.fairseq_fixes import check_half_precision
+
+
+def configure(**common):
+    cfg = OmegaConf.structured(FairseqConfig)
+    OmegaConf.update(cfg, "common", common)
+    cfg.distributed_training.distributed_world_size = 1
+    return cfg
+
+
+@pytest.mark.parametrize("is_validation", [False, True])
+@pytest.mark.parametrize("words, tpu", [([], False), (["--tpu"], True)])
+def test_bf16_is_for_a_gpu(monkeypatch, is_validation, words, tpu):
+    """As fairseq's parser leaves it: ``--bf16`` has set ``tpu``. Only fairseq-validate runs in autocast, because
+    fairseq-train converts the model."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(sys, "argv", ["fairseq-train", "data", "--bf16", *words])
+    seen = {}
+
+    def main(cfg, **kwargs):
+        seen.update(tpu=cfg.common.tpu, bf16=cfg.common.bf16, autocast=torch.is_autocast_enabled("cuda"))
+
+    options = dict(override_args=None) if is_validation else {}
+    distributed_utils.call_main(configure(bf16=True, tpu=True), main, **options)
+    assert seen == dict(tpu=tpu, bf16=True, autocast=is_validation)
+
+
+@pytest.mark.parametrize("has_gpu, cpu, reason", [(False, False, "PyTorch finds none"), (True, True, "--cpu is set")])
+@pytest.mark.parametrize("flag", ["bf16", "fp16", "memory_efficient_bf16", "memory_efficient_fp16"])
+def test_half_precision_needs_a_gpu(monkeypatch, has_gpu, cpu, reason, flag):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    with pytest.raises(ValueError, match=f"--{flag.replace('_', '-')} needs a GPU, but {reason}; .*--amp"):
+        check_half_precision(configure(**{flag: True}, cpu=cpu).common)
+    check_half_precision(configure(cpu=cpu, amp=True).common)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    check_half_precision(configure(**{flag: True}).common)
