@@ -143,7 +143,7 @@ def test_another_model_leaves_the_others(measure, monkeypatch, small, inputs, tr
 
 def test_pretraining_stops_in_time(measure, trainer, tuner):
     trainer.notices = False
-    with pytest.raises(Unfinished, match="2 runs"):
+    with pytest.raises(Unfinished, match="2 of 4 runs"):
         measure(0.25)
     assert len(trainer.trained) == 2 and not tuner.jobs
 

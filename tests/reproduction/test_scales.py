@@ -37,19 +37,25 @@ def test_every_length_is_a_doubling_and_divides_an_update(name):
     assert scale.grown < scale.base and scale.validate <= scale.grown  # a run has a point of its curve
 
 
-@pytest.mark.parametrize("name", ["cpu", "gpu"])
-def test_scales_from_which_verdicts_follow_have_enough_seeds(name):
-    assert SCALES[name].seeds == (1, 2, 3) and len(SCALES[name].seeds) >= MIN_SEEDS
+def test_the_scale_from_which_verdicts_follow_has_enough_seeds():
+    assert SCALES["cpu"].seeds == (1, 2, 3) and len(SCALES["cpu"].seeds) >= MIN_SEEDS
 
 
-def test_the_gpu_scale_has_the_sizes_of_the_paper():
+def test_the_gpu_scale_has_n_and_k_of_the_paper():
     gpu = SCALES["gpu"]
-    assert (gpu.layers, gpu.width, gpu.heads, gpu.compared_n) == (12, 768, 12, 512)
-    assert (gpu.lengths, gpu.fixed_k) == ((512, 1024, 2048, 4096), 256)
+    assert (gpu.compared_n, gpu.lengths, gpu.fixed_k) == (512, (512, 1024, 2048, 4096), 256)
     assert (gpu.device, gpu.precision) == ("cuda", "bf16")
-    assert (gpu.n, gpu.tokens, gpu.lr, gpu.warmup, gpu.validate) == (128, 32768, 5e-4, 500, 250)
-    assert (gpu.base, gpu.grown, gpu.compared) == (10000, 1000, 2000)
     assert {SCALES[name].device for name in ("smoke", "cpu")} == {"cpu"}
+
+
+def test_figure_3a_at_the_gpu_scale_is_estimated_at_two_calls_of_nine_minutes():
+    """The numbers of the comment in ``scales.py``: tokens over the rates that an H100 reached."""
+    gpu = SCALES["gpu"]
+    compared = [run for (run,) in find("figure-3a").plan(gpu).values()]
+    grown = sum(run.updates for run in compared[0].predecessor.history) * gpu.tokens / 240_000
+    side_by_side = sum(run.updates for run in compared) * gpu.tokens / 720_000
+    assert (round(grown), round(side_by_side), len(compared)) == (328, 455, 5)
+    assert grown + side_by_side + 215 < 2 * 9 * 60
 
 
 def test_published_records_are_of_the_current_plan():

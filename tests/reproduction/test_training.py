@@ -13,6 +13,7 @@ from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.runs import Model, Run, fill_defaults
 from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.reproduction.shared_work import LOCKS, lock
 from fairseq_linformer.reproduction.text import describe_text
 from fairseq_linformer.reproduction.training import TrainingExperiment
 
@@ -177,19 +178,27 @@ def test_no_run_begins_after_the_time_budget(measure, trainer, minutes, done):
     with pytest.raises(Unfinished) as left:
         measure(minutes)
     assert trainer.trained == ORDER[:done]
-    assert f"{5 - done} runs" in str(left.value) and ORDER[done] in str(left.value)
-    assert f"{sum((6, 4, 4, 6, 4)[done:])} updates" in str(left.value)
+    assert f"{5 - done} of 5 runs" in str(left.value) and ORDER[done] in str(left.value)
     measure()
     assert trainer.trained == ORDER
 
 
 def test_a_run_is_stopped_in_time(measure, trainer, tmp_path):
-    with pytest.raises(Unfinished, match=f"5 runs.*{ROBERTA}"):
+    with pytest.raises(Unfinished, match=f"5 of 5 runs.*{ROBERTA}"):
         measure(0.0)
     assert trainer.trained == [ROBERTA] and (tmp_path / f"runs/smoke/{ROBERTA}/stopped").exists()
-    with pytest.raises(Unfinished, match=f"4 runs.*{CONTINUED}"):
+    with pytest.raises(Unfinished, match=f"4 of 5 runs.*{CONTINUED}"):
         measure(0.01)
     assert trainer.trained == [ROBERTA, ROBERTA]
+
+
+def test_processes_share_the_runs(measure, trainer, tmp_path):
+    """Another process is training the converted model; this one trains the rest and leaves that one to it."""
+    with lock(tmp_path / "runs/smoke" / LOCKS / ORDER[2]), pytest.raises(Unfinished, match=f"1 of 5 runs.*{ORDER[2]}"):
+        measure()
+    assert trainer.trained == [*ORDER[:2], *ORDER[3:]]
+    measure()
+    assert sorted(trainer.trained) == sorted(ORDER)
 
 
 def test_a_large_budget_changes_nothing(measure, trainer):

@@ -87,7 +87,7 @@ def test_rules_are_those_from_before_the_runs(figure, measure, trainer, tmp_path
     path = tmp_path / "runs/smoke/rules/figure-1.json"
     trainer.before = lambda job: seen.append(json.loads(path.read_text()))
     trainer.notices = False
-    with pytest.raises(Unfinished, match=f"1 runs.*{RUNS[1]}"):
+    with pytest.raises(Unfinished, match=f"1 of 2 runs.*{RUNS[1]}"):
         measure(1e-6)
     assert seen == [{claim.identifier: claim.rule for claim in figure.claims}]
     monkeypatch.setattr(figure, "claims", [replace(claim, rule="later") for claim in figure.claims], raising=False)

@@ -73,6 +73,13 @@ def test_par_is_of_a_quarter_of_n():
     assert outcome("figure-3a-par", by_k(changed={"k=32": 9.0, "k=16": 5.0})) == HOLDS
 
 
+def test_a_local_window_is_reported_and_decides_nothing():
+    found = verdict("figure-3a-par", by_k(changed={"k=16": 5.0, "k=16, W=16": 6.0}))
+    assert found.outcome == HOLDS
+    assert any(remark.startswith("k=16, W=16 / roberta perplexity: 2 ") for remark in found.remarks)
+    assert len(verdict("figure-3a", by_k(changed={"k=16, W=16": 9.0})).checks) == 4
+
+
 @pytest.mark.parametrize("panel", "ab")
 def test_the_authors_start_is_reported(panel):
     """Its verdict is a remark: ours holds and theirs does not, or the other way round."""

@@ -1,5 +1,7 @@
 """Compared models have the same data, seeds, updates and schedule, and each is trained once."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairseq_linformer.reproduction.experiments.figure_3 import OWN_START, SHARINGS
@@ -101,6 +103,17 @@ def test_figure_3a():
     assert list(longer)[1:6] == ["k=8", "k=16", "k=32", "k=64", "k=128"]
     grown = longer["k=32"][0].predecessor
     assert grown.name == "roberta-n128-grown/seed1" and grown.predecessor == every[2]
+
+
+def test_figure_3a_on_a_gpu():
+    """The paper's k, one model with a local window, and no authors' initialization."""
+    quarter = Model(512, 128)
+    assert linformers(plan("figure-3a", "gpu")) == {
+        "k=64": Model(512, 64),
+        "k=128": quarter,
+        "k=256": Model(512, 256),
+        "k=128, W=16": replace(quarter, local_window=16),
+    }
 
 
 def test_figure_3c_has_the_same_start_for_every_sharing():

@@ -84,6 +84,14 @@ def test_other_cells_and_baselines_do_not_count():
         assert verdict("table-3-time", ratios(FASTER, identifier="a"), other).records == ["a"]
 
 
+def test_the_ratio_to_sdpa_is_a_remark():
+    fused = ratios({(512, 128): (0.8, 1.0), (1024, 128): (1.0, 1.2), (1024, 256): (0.1, 0.2)}, baseline="sdpa")
+    both = ratios(FASTER)
+    found = verdict("table-3-time", both.copy_with(measurements=[*both.measurements, *fused.measurements]))
+    assert found.outcome == HOLDS
+    assert found.remarks == ["against SDPA, k = 128: 1.1x at n = 1,024, 0.9x at n = 512; not part of the verdict"]
+
+
 def test_cells_in_the_order_of_the_paper():
     found = table_3.measured_cells(ratios(FASTER), "time")
     assert list(found) == [(512, 128), (512, 256), (1024, 128), (1024, 256)]

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Figure 3 (a) on one GPU: RoBERTa, k = 64, 128 and 256, and k = 128 with a local window, trained side by side.
+#
+#   scripts/gpu_figure_3.sh OUT      # without a GPU: prepare the text; with one: train for 9 minutes; rerun to resume
+#
+# Run it once where the text is, copy OUT to the GPU, which needs no network, and run it there, in a git checkout with
+# the package's requirements. By the estimate in fairseq_linformer/reproduction/scales.py an H100 takes two calls (not
+# run yet). The record is written to OUT/results.
+#
+#   TEXT      as for `prepare pretraining --source`   (default: WikiText-103 on the hub)
+#   SCALE     gpu, or smoke to try it on a CPU        (default: gpu)
+#   MINUTES   time budget of a call                   (default: 9)
+set -euo pipefail
+[[ $# -eq 1 && $1 != -* ]] || { echo "usage: scripts/gpu_figure_3.sh OUT" >&2; exit 2; }
+out=$(realpath -m "$1") scale=${SCALE:-gpu}
+text=${TEXT:-hub:Salesforce/wikitext,config=wikitext-103-raw-v1,rows=1000}
+[ ! -e "$text" ] || text=$(realpath "$text")
+cd "$(dirname "$0")/.."
+linformer=(python3 -m fairseq_linformer.cli)
+export OMP_NUM_THREADS=1
+
+if ! [ -e "$out/text/manifest.json" ]; then
+    "${linformer[@]}" prepare sentencepiece "$out/spm" --source "$text" --vocab-size 8000 --fold-case
+    "${linformer[@]}" prepare pretraining "$out/text" --source "$text" --sentencepiece-model "$out/spm/spm.model"
+fi
+if [ "$scale" = gpu ] && ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+    echo "$out/text is ready; copy $out to a machine with a GPU and rerun"
+    exit
+fi
+mkdir -p "$out/results"
+for i in 1 2 3 4 5; do  # each trains what no other one is training
+    "${linformer[@]}" reproduce figure-3a --scale "$scale" --data "$out/text" --runs "$out/runs" \
+        --results "$out/results" --minutes "${MINUTES:-9}" &>> "$out/process$i.txt" &
+    processes[i]=$!
+done
+for process in "${processes[@]}"; do wait "$process" || status=$?; done
+tail -n 8 "$out"/process?.txt
+exit "${status:-0}"
