@@ -108,9 +108,14 @@ class LinformerEncoder(nn.Module):
         if groups and padding_mask is not None:
             x = self._run_in_groups(groups, layers, x, padding_mask, projection, positions)
         else:
-            x = self._run_layers(
-                layers, x, padding_mask, projection, positions, hiddens if return_all_hiddens else None
-            )
+            masks: dict[tuple[Any, ...], Masks] = {}
+            for i, layer in enumerate(layers, start=1):
+                read = positions if i == len(layers) else None
+                x = self._run(layer, x, padding_mask, projection, read, _masks_of(layer, x, padding_mask, read, masks))
+                if return_all_hiddens:
+                    hiddens.append(x)
+            if positions is not None and not layers:
+                x = gather_positions(x, positions)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return x, hiddens if return_all_hiddens else None
@@ -161,31 +166,12 @@ class LinformerEncoder(nn.Module):
             group_positions = None if positions is None else positions.expand(len(x), -1)[rows].clamp(max=length - 1)
             group_mask = mask if mask.any() else None
             y = part[:, :length]
-            y = self._run_layers(layers, y, group_mask, projection, group_positions)
+            masks: dict[tuple[Any, ...], Masks] = {}
+            for i, layer in enumerate(layers, start=1):
+                read = group_positions if i == len(layers) else None
+                y = self._run(layer, y, group_mask, projection, read, _masks_of(layer, y, group_mask, read, masks))
             outputs.append(F.pad(y, (0, 0, 0, x.size(1) - length)) if positions is None else y)
         return torch.cat(outputs).index_select(0, order.argsort())
-
-    def _run_layers(
-        self,
-        layers: list[nn.Module],
-        x: Tensor,
-        padding_mask: Tensor | None,
-        projection: Tensor | None,
-        positions: Tensor | None,
-        hiddens: list[Tensor] | None = None,
-    ) -> Tensor:
-        """Run the layers, (B, n, d) to (B, m or n, d), and append the output of each to ``hiddens``."""
-        masks: dict[tuple[Any, ...], Masks] = {}
-        for i, layer in enumerate(layers, start=1):
-            read = positions if i == len(layers) else None
-            attention: Any = layer.self_attn
-            key = attention.mask_key(x.size(1), read)
-            if key not in masks:
-                masks[key] = attention.masks(x, padding_mask, read)
-            x = self._run(layer, x, padding_mask, projection, read, masks[key])
-            if hiddens is not None:
-                hiddens.append(x)
-        return x if positions is None or layers else gather_positions(x, positions)
 
     def _run(self, layer: nn.Module, x: Tensor, *inputs: Any) -> Tensor:
         output: Tensor
@@ -197,6 +183,16 @@ class LinformerEncoder(nn.Module):
             with offload if self.config.offload_activations else nullcontext():
                 output = checkpoint(lambda x: layer(x, *inputs), x, use_reentrant=False)
         return output
+
+
+def _masks_of(
+    layer: Any, x: Tensor, padding_mask: Tensor | None, positions: Tensor | None, computed: dict[tuple[Any, ...], Masks]
+) -> Masks:
+    """The masks of a layer, added to ``computed`` unless another layer has the same."""
+    key = layer.self_attn.mask_key(x.size(1), positions)
+    if key not in computed:
+        computed[key] = layer.self_attn.masks(x, padding_mask, positions)
+    return computed[key]
 
 
 def _can_run_in_groups(x: Tensor) -> bool:
