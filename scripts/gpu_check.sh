@@ -14,7 +14,7 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
-[ ! -x .venv/bin/python ] || python=$PWD/.venv/bin/python
+[ -n "${PYTHON:-}" ] || [ ! -x .venv/bin/python ] || python=$PWD/.venv/bin/python
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 if [ "${1:-}" = --prepare ]; then

@@ -8,6 +8,7 @@ Each step writes OUT/STEP.json; a rerun repeats only steps that failed or are mi
 import argparse
 import itertools
 import json
+import math
 import os
 import re
 import statistics
@@ -35,6 +36,8 @@ BOUNDS = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 2e-2}
 """Relative errors of the features of a small encoder, and of its gradients."""
 FORWARD_BAR, STEP_BAR = 1.35, 1.3
 """How much longer a forward pass and a training step with a local window may take from n = 1,024 on."""
+PROGRAM_SECONDS = 180
+"""A program that takes longer is stopped, and has failed; torchrun ends its workers."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,8 @@ def check_variants(sizes: Sizes) -> dict[str, Any]:
         )
         for sharing, projection, window in itertools.product(SHARING, PROJECTIONS, (0, 16))
     ]
-    worst = {name: max(row[name] for row in rows if name in row) for name in rows[0] if name != "variant"}
+    names = [name for name in rows[0] if name != "variant"]
+    worst = {name: max((row[name] for row in rows), key=lambda error: (math.isnan(error), error)) for name in names}
     bounds = {str(dtype).removeprefix("torch."): bound for dtype, bound in BOUNDS.items()}
     ok = all(error <= bounds.get(name.split()[0], BOUNDS[torch.float32]) for name, error in worst.items())
     return {"ok": ok, "summary": ", ".join(f"{name} {error:.1e}" for name, error in worst.items()), "rows": rows}
@@ -237,10 +241,11 @@ def run_program(words: list[str], must_log: str = "", environment: dict[str, str
     """Run a program; it fails if its status is not 0 or its log lacks ``must_log``."""
     start = time.perf_counter()
     variables = {**os.environ, **(environment or {})}
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=variables)
-    losses = re.findall(r'"(?:train_|valid_)?loss": "([\d.]+)"', done.stdout)
+    limited = ["timeout", "--kill-after=10", str(PROGRAM_SECONDS), *words]
+    done = subprocess.run(limited, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=variables)
+    losses = re.findall(r'"(?:train_|valid_)?loss": "([\d.]+|nan|inf)"', done.stdout)
     rates = [float(rate) for rate in re.findall(r'"wps": "([\d.]+)"', done.stdout)][1:]  # the first starts the GPU
-    ok = done.returncode == 0 and must_log in done.stdout
+    ok = done.returncode == 0 and must_log in done.stdout and not {"nan", "inf"} & {*losses}
     result: dict[str, Any] = {"ok": ok, "command": " ".join(words), "wall": time.perf_counter() - start}
     result |= {"loss": losses[-1:], "tokens_per_second": statistics.median(rates) if rates else None}
     result["summary"] = f"loss {losses[-1] if losses else '-'}, {statistics.median(rates or [0]):,.0f} tokens/s"
@@ -252,7 +257,8 @@ def run_program(words: list[str], must_log: str = "", environment: dict[str, str
 def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, Any]]]:
     """fairseq's programs on the data of ``gpu_check.sh OUT --prepare``."""
     text, task = out / "data" / "bin" / "text", out / "data" / "bin" / "task"
-    python, checkpoint = sys.executable, out / "runs" / "fp16" / "checkpoint_last.pt"
+    runs = out / f"runs-{sizes.device}"
+    python, checkpoint = sys.executable, runs / "fp16" / "checkpoint_last.pt"
     plugin = ["--user-dir", str(ROOT / "fairseq_linformer")]
     cpu = ["--cpu"] if sizes.device == "cpu" else []
     batch = ["--batch-size", str(sizes.batch), "--required-batch-size-multiple", "1", "--num-workers", "0"]
@@ -260,17 +266,18 @@ def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, A
         "--optimizer adam --lr 1e-4 --clip-norm 1 --log-format json --log-interval 5 --data-buffer-size 0 --seed 1"
     )
     model = ["--arch", f"linformer_roberta_{sizes.arch}", "--projected-dim", str(sizes.k), "--sharing", "layerwise"]
-    model += ["--max-positions", str(sizes.n)]
+    model += ["--max-positions", str(sizes.n), "--local-window", str(sizes.window)]
     masked = ["--task", "masked_lm", "--criterion", "masked_lm", "--tokens-per-sample", str(sizes.n)]
 
     def train(name: str, data: Path, *words: str, updates: int = sizes.updates, must_log: str = "") -> dict[str, Any]:
-        fixed = [*batch, *optimizer.split(), *cpu, "--save-dir", str(out / "runs" / name), "--no-epoch-checkpoints"]
+        fixed = [*batch, *optimizer.split(), *cpu, "--save-dir", str(runs / name), "--no-epoch-checkpoints"]
         program = [python, "-m", "fairseq_cli.train", str(data), "--max-update", str(updates), "--disable-validation"]
         return run_program([*program, *fixed, *words], must_log)
 
     def validate(*words: str) -> dict[str, Any]:
         program = [python, "-m", "fairseq_cli.validate", str(text), *plugin, "--task", "masked_lm"]
-        return run_program([*program, "--path", str(checkpoint), *batch, *cpu, "--log-format", "json", *words], "valid")
+        program += ["--path", str(checkpoint), "--log-format", "json"]
+        return run_program([*program, *batch, *cpu, *words], "| valid |")
 
     half = [] if sizes.device == "cpu" else ["--fp16"]
     pretrain = [*plugin, *masked, *model]
@@ -286,18 +293,20 @@ def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, A
     classify = "--task sentence_prediction --criterion sentence_prediction --num-classes 8 --init-token 0"
     classify += f" --classification-head-name packages --shorten-method truncate --finetune-from-model {checkpoint}"
     steps["finetune"] = partial(train, "finetune", task, *plugin, *model, *classify.split(), *half, "--no-save")
-    launch = dict(PYTHON=python, RUNS=str(out / "runs"), NAME="torchrun", DEVICE=sizes.device, NPROC_PER_NODE="1")
+    launch = dict(PYTHON=python, RUNS=str(runs), NAME="torchrun", DEVICE=sizes.device, NPROC_PER_NODE="1")
     overrides = [f"task.data={text}", f"task.tokens_per_sample={sizes.n}"]
     overrides += [f"optimization.max_update={sizes.updates}", f"dataset.batch_size={sizes.batch}"]
-    overrides += [f"model.projected_dim={sizes.k}", "dataset.disable_validation=true"]
+    overrides += [f"model.projected_dim={sizes.k}", "dataset.disable_validation=true", "optimization.update_freq=[1]"]
     run = "n512-k128-layerwise" if sizes.arch == "base" else "tiny"
     words = ["bash", str(ROOT / "scripts" / "torchrun.sh"), f"+run={run}", *overrides]
     steps["torchrun"] = partial(run_program, words, "", launch)
     roberta = ["--arch", "roberta_base" if sizes.arch == "base" else "roberta", "--max-positions", str(sizes.n)]
     if sizes.arch != "base":
         roberta += "--encoder-layers 1 --encoder-embed-dim 32 --encoder-attention-heads 2".split()
-    steps["speed of RoBERTa"] = partial(train, "roberta", text, *masked, *roberta, *half, "--no-save", updates=twice)
-    steps["speed of Linformer"] = partial(train, "linformer", text, *pretrain, *half, "--no-save", updates=twice)
+    fast = [*half, "--no-save", "--num-workers", "2"]  # one process masks fewer tokens than a GPU reads
+    steps["speed of RoBERTa"] = partial(train, "roberta", text, *masked, *roberta, *fast, updates=twice)
+    plain = [*pretrain, "--local-window", "0"]
+    steps["speed of Linformer"] = partial(train, "linformer", text, *plain, *fast, updates=twice)
     return steps
 
 
@@ -319,12 +328,13 @@ def main(arguments: list[str] | None = None) -> int:
     results = {}
     for name, run in steps.items():
         path = out / f"{name.replace(' ', '-')}.json"
-        if not (path.exists() and json.loads(path.read_text())["ok"]):
+        done = json.loads(path.read_text()) if path.exists() else {}
+        if not (done.get("ok") and done["device"] == sizes.device):  # --smoke leaves files in OUT, too
             if time.monotonic() - start > 60 * options.minutes:
                 continue
             result = run_step(run)
             with open_atomic(path) as file:
-                json.dump({**result, **provenance()}, file, indent=1)
+                json.dump({**result, "device": sizes.device, **provenance()}, file, indent=1)
         results[name] = json.loads(path.read_text())
         print(name, "ok" if results[name]["ok"] else "FAILED", results[name]["summary"], flush=True)
     with open_atomic(out / "table.md") as file:

@@ -61,3 +61,24 @@ def test_without_a_gpu(tmp_path, capsys):
     with pytest.raises(SystemExit):
         gpu_check.main([str(tmp_path)])
     assert "PyTorch finds no GPU; --smoke" in capsys.readouterr().err
+
+
+def test_nan_in_one_variant_is_an_error(monkeypatch):
+    check_variant = gpu_check.check_variant
+
+    def fail_with_window(sizes, config):
+        row = check_variant(sizes, config)
+        return {**row, "bfloat16": float("nan")} if config.local_window else row
+
+    monkeypatch.setattr(gpu_check, "check_variant", fail_with_window)
+    monkeypatch.setattr(gpu_check, "SHARING", ("headwise",))
+    monkeypatch.setattr(gpu_check, "PROJECTIONS", ("linear",))
+    assert not gpu_check.check_variants(gpu_check.SMOKE)["ok"]
+
+
+def test_results_of_a_cpu_are_not_those_of_a_gpu(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu_check, "run_step", lambda run: {"ok": True, "seconds": 0.0, "summary": "measured"})
+    for device, options in (("cpu", ["--smoke"]), ("cuda", [])):
+        assert gpu_check.main([str(tmp_path), *options]) == 0
+        assert json.loads((tmp_path / "variants.json").read_text())["device"] == device
