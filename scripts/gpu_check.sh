@@ -35,7 +35,7 @@ if [ "${1:-}" = --prepare ]; then
     [ -z "${NO_WHEELS:-}" ] || exit 0
     wheel=(--no-deps --dest "$out/wheels")
     "$python" -m pip download "${wheel[@]}" --no-binary :all: --no-build-isolation fairseq-fixed==0.12.3.1
-    "$python" -m pip download "${wheel[@]}" --only-binary :all: --python-version "${TARGET:-3.12}" --platform manylinux2014_x86_64 bitarray cffi hydra-core==1.3.2 omegaconf==2.3.0 pydantic pydantic-core
+    "$python" -m pip download "${wheel[@]}" --only-binary :all: --python-version "${TARGET:-3.12}" --platform manylinux2014_x86_64 hydra-core==1.3.2 omegaconf==2.3.0
     exec "$python" -m pip wheel --no-deps --wheel-dir "$out/wheels" antlr4-python3-runtime==4.9.3
 fi
 

@@ -119,8 +119,8 @@ SMOKE = Sizes(
 
 
 def check_variants(sizes: Sizes) -> dict[str, Any]:
-    """Features and gradients of every variant against double precision on the CPU, in each dtype; a padded batch
-    against its sentences alone, and some positions against all, in single precision."""
+    """Features and gradients of every variant against double precision on the CPU, in each dtype, with padding and
+    without; a sentence alone against its padded batch, and some positions against all, in single precision."""
     rows = [
         check_variant(
             sizes,
@@ -154,25 +154,28 @@ def check_variant(sizes: Sizes, config: LinformerConfig) -> dict[str, Any]:
     tokens = torch.randint(5, 100, (2, config.max_positions))
     tokens[1, 90:] = config.padding_idx
     is_real = tokens.ne(config.padding_idx)
-    weights = torch.randn(*tokens.shape, config.embed_dim, dtype=torch.float64) * is_real.unsqueeze(-1)
+    full = tokens.masked_fill(~is_real, 5)
+    weights = torch.randn(*tokens.shape, config.embed_dim, dtype=torch.float64)
 
     def run(dtype: torch.dtype, device: str, tokens: Tensor = tokens) -> tuple[Tensor, Tensor]:
         model = LinformerEncoder(config).to(device, dtype).eval()
         model.load_state_dict(encoder.state_dict())
-        features = model(tokens.to(device))[0]
+        is_real = tokens.ne(config.padding_idx).unsqueeze(-1)
+        features = model(tokens.to(device))[0] * is_real.to(device)
         (features * weights[: len(tokens), : tokens.size(1)].to(device, dtype)).sum().backward()
         gradients = [p.grad.flatten().double().cpu() for p in model.parameters() if p.grad is not None]
         return features.detach().double().cpu(), torch.cat(gradients)
 
-    expected = run(torch.float64, "cpu")
+    expected, expected_full = run(torch.float64, "cpu"), run(torch.float64, "cpu", full)
     row: dict[str, Any] = {"variant": f"{config.sharing}, {config.projection}, W = {config.local_window}"}
     for dtype in sizes.dtypes:
-        features, gradients = run(dtype, sizes.device)
         name = str(dtype).removeprefix("torch.")
-        row[name] = relative_error(features[is_real], expected[0][is_real])
-        row[f"{name} gradients"] = relative_error(gradients, expected[1])
+        for batch, right, kind in ((full, expected_full, name), (tokens, expected, f"{name} padded")):
+            features, gradients = run(dtype, sizes.device, batch)
+            row[kind] = relative_error(features, right[0])
+            row[f"{kind} gradients"] = relative_error(gradients, right[1])
     alone = run(torch.float32, sizes.device, tokens[1:, :90])[0]
-    row["padding"] = relative_error(alone[0], expected[0][1, :90])
+    row["alone"] = relative_error(alone[0], expected[0][1, :90])
     model = encoder.to(sizes.device)
     positions = torch.tensor([[0, 7, 100], [0, 7, 80]], device=sizes.device)
     with torch.no_grad():
@@ -323,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
     if sizes.device == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch finds no GPU; --smoke runs on the CPU")
     steps: dict[str, Callable[[], dict[str, Any]]] = {"variants": partial(check_variants, sizes)}
-    steps |= {f"n={n}": partial(time_models, sizes, n) for n in sizes.lengths}
+    steps |= {f"n{n}": partial(time_models, sizes, n) for n in sizes.lengths}
     steps |= program_steps(sizes, out)
     results = {}
     for name, run in steps.items():

@@ -29,16 +29,16 @@ def test_all_steps_run_and_only_missing_ones_again(tmp_path):
     results = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
     assert len(results) == 11 and all(result["ok"] and result["versions"]["torch"] for result in results.values())
     assert len(results["variants"]["rows"]) == 40
-    assert set(results["n=64"]["milliseconds"]["step"]) == {"sdpa", "W=0", "W=2"}
+    assert set(results["n64"]["milliseconds"]["step"]) == {"sdpa", "W=0", "W=2"}
     assert results["fp16"]["loss"] != results["resume"]["loss"]
     table = (tmp_path / "table.md").read_text()
     assert table.count("| ok |") == 11 and "FAILED" not in table and table in done.stdout
 
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
-    (tmp_path / "n=32.json").unlink()
+    (tmp_path / "n32.json").unlink()
     assert run(tmp_path, "--smoke").returncode == 0
     changed = {path.name for path, time in before.items() if path.stat().st_mtime_ns != time}
-    assert changed == {"n=32.json"}
+    assert changed == {"n32.json"}
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_a_wrong_variant_and_a_failing_program_are_reported(monkeypatch, tmp_pat
     monkeypatch.setattr(gpu_check, "program_steps", lambda sizes, out: failing)
     assert gpu_check.main([str(tmp_path), "--smoke"]) == 1
     results = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
-    assert not results["variants"]["ok"] and results["n=32"]["ok"]
+    assert not results["variants"]["ok"] and results["n32"]["ok"]
     assert (results["program"]["status"], results["program"]["log"]) == (3, "reason\n")
     assert capsys.readouterr().out.count("| FAILED |") == 2
 
