@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout, dropped_product
-from .fused import MASKED, align_mask
+from .fused import align_mask, masked_score
 from .linear import LinearProjection
 from .local_window import Neighbors, attend_locally, attend_locally_at, attention_dtype, find_neighbors, gathers_outputs
 from .order import Order, cheapest_order, exported_order
@@ -108,7 +108,7 @@ class LinearMultiheadAttention(nn.Module):
         E, F_ = self.projections
         gathers_windows = self.local_window > 0 and not self._attends_at_all(n, positions)
         has_dropout = self.training and self.dropout > 0
-        return E.geometry, F_.geometry, self.local_window, gathers_windows, has_dropout
+        return E.geometry(), F_.geometry(), self.local_window, gathers_windows, has_dropout
 
     def _attends_at_all(self, n: int, positions: Tensor | None, need_weights: bool = False) -> bool:
         """Whether to attend with a local window at all positions, also if only some are read."""
@@ -132,7 +132,7 @@ class LinearMultiheadAttention(nn.Module):
         if bias is None:
             bias = x.new_zeros(1, 1, 1, E.num_reached(n))
         dtype = attention_dtype(x.device, dtype)
-        bias = align_mask(bias.clamp(min=MASKED).to(dtype))
+        bias = align_mask(bias.to(dtype).clamp(min=masked_score(dtype)))
         if not attends_at_all:
             return Masks(bias, *scales, None)
         dropout = self.dropout if self.training else 0.0
@@ -170,7 +170,7 @@ class LinearMultiheadAttention(nn.Module):
         """
         n = x.size(1)
         E, F_ = self.projections
-        if masks is None:
+        if masks is None or (need_weights and masks.neighbors is not None):
             masks = self.masks(x, padding_mask, positions, need_weights)
         outputs = None
         if masks.neighbors is not None:

@@ -18,9 +18,6 @@ from torch import Tensor
 
 aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
-MASKED = -30_000.0
-"""Added to the score of a masked key. Unlike minus infinity, it leaves the log-sum-exp of a query finite whose keys are
-all masked in one part. Half precision represents it."""
 
 
 class Attended(NamedTuple):
@@ -31,6 +28,12 @@ class Attended(NamedTuple):
     lse: Tensor
     """log-sum-exp of the scores, (B, H, n) in single precision."""
     dropout_state: tuple[Tensor, ...]
+
+
+def masked_score(dtype: torch.dtype) -> float:
+    """What is added to the score of a masked key: half of the lowest number. Unlike minus infinity, it leaves the
+    log-sum-exp of a query finite whose keys are all masked in one part."""
+    return torch.finfo(dtype).min / 2
 
 
 def is_supported(device: torch.device, dtype: torch.dtype, head_dim: int, dropout: float) -> bool:

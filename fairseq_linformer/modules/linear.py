@@ -92,9 +92,8 @@ class LinearProjection(LearnedProjection):
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, {self.layout or 'no windows'}"
 
-    @property
     def geometry(self) -> tuple[Any, ...]:
-        return *super().geometry, self.overlaps
+        return *super().geometry(), self.overlaps
 
     def reduce(self, x: Tensor, value: Tensor | None, padding_mask: Tensor | None = None, scale: Any = None) -> Tensor:
         assert value is not None
@@ -168,9 +167,8 @@ class HeadProjections(Projection):
             biases.append(F.pad(bias, (0, max_reached - bias.size(-1)), value=-math.inf))
         return torch.cat(torch.broadcast_tensors(*biases), 1)  # (B or 1, H, m or 1, k')
 
-    @property
     def geometry(self) -> tuple[Any, ...]:
-        return tuple(head.geometry for head in self.heads)
+        return tuple(head.geometry() for head in self.heads)
 
     def row_scale(self, x: Tensor, padding_mask: Tensor | None) -> list[Tensor | None]:
         """That of each head."""

@@ -26,11 +26,9 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .dropout import dropped_product
 from .fused import (
-    MASKED,
     Attended,
     align_mask,
     attend,
@@ -38,6 +36,7 @@ from .fused import (
     attend_in_window,
     attend_in_window_backward,
     is_supported,
+    masked_score,
     supports_windows,
 )
 from .windows import ceil_div
@@ -53,8 +52,8 @@ class Neighbors(NamedTuple):
         reach: w.
         is_fused: use fused attention, which does not keep the weights in memory.
         positions: (c S,), the positions around each chunk, those outside the input clamped; None for flash attention.
-        mask: (B or 1, 1, c, C, S), ``MASKED`` at keys out of reach, outside the input or at padding; None for flash
-            attention.
+        mask: (B or 1, 1, c, C, S), ``masked_score`` at keys out of reach, outside the input or at padding, else 0; None
+            for flash attention.
     """
 
     reach: int
@@ -74,8 +73,8 @@ def find_neighbors(
         dropout: attention dropout probability.
     """
     (B, n, _), device = x.shape, x.device
-    # Kernels reject empty batches.
-    is_fused = B > 0 and is_supported(device, dtype, head_dim, dropout)
+    # Kernels reject empty batches and inputs.
+    is_fused = is_supported(device, dtype, head_dim, dropout) and B > 0 and n > 0
     if is_fused and padding_mask is None and supports_windows(device, dtype, head_dim):
         return Neighbors(reach, is_fused)
     # An exported graph has no branches, hence no single chunk of n.
@@ -90,7 +89,7 @@ def find_neighbors(
     positions = keys.clamp(0, n - 1)  # (c, 1, S)
     if padding_mask is not None:
         is_masked = is_masked | padding_mask[:, positions]
-    mask = torch.zeros((), dtype=dtype, device=device).masked_fill(is_masked, MASKED).unsqueeze(1)
+    mask = torch.zeros((), dtype=dtype, device=device).masked_fill(is_masked, masked_score(dtype)).unsqueeze(1)
     if is_fused:  # its chunks are a batch of B c
         mask = align_mask(mask.expand(B, -1, -1, -1, -1))
     return Neighbors(reach, is_fused, positions.flatten(), mask)
@@ -164,7 +163,11 @@ def attend_locally_at(
     keys, values = (x.gather(2, index).unflatten(2, (m, span)) for x in exact)  # (B, H, m, 2 w + 1, d_h)
     q = q / math.sqrt(d_h)
     far = q @ projected[0].transpose(-2, -1) + bias.to(q.dtype)
-    near = (q.unsqueeze(-2) @ keys.transpose(-2, -1)).squeeze(-2).masked_fill(is_masked.unsqueeze(1), MASKED)
+    near = (
+        (q.unsqueeze(-2) @ keys.transpose(-2, -1))
+        .squeeze(-2)
+        .masked_fill(is_masked.unsqueeze(1), masked_score(q.dtype))
+    )
     weights = torch.softmax(torch.cat([far, near], -1), -1)
     dropped = torch.dropout(weights, dropout, dropout > 0).to(q.dtype)
     far, near = dropped.split((num_projected, span), -1)
@@ -202,14 +205,15 @@ class _MergedAttention(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        tensors, states, dropout = ctx.saved_tensors[:9], ctx.saved_tensors[9:], ctx.dropout
-        q, projected_keys, projected_values, keys, values, bias, output, far_lse, near_lse = tensors
+        if torch.is_grad_enabled():
+            raise NotImplementedError("fused attention with a local window cannot be differentiated twice")
+        q, projected_keys, projected_values, keys, values, bias, output, far_lse, near_lse, *states = ctx.saved_tensors
+        dropout = ctx.dropout
         # Kernels read the heads of a position in a row.
         gradient, output = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (gradient, output))
         lse = torch.logaddexp(far_lse, near_lse)
-        far, near = Attended(output, lse, states[:2]), Attended(output, lse, states[2:])
+        far, near = Attended(output, lse, tuple(states[:2])), Attended(output, lse, tuple(states[2:]))
         d_q, *d_projected = attend_backward(gradient, q, projected_keys, projected_values, bias, far, dropout)
         d_q_near, *d_exact = _attend_near_backward(gradient, q, keys, values, ctx.neighbors, near, dropout)
         return d_q + d_q_near, *d_projected, *d_exact, None, None, None

@@ -47,7 +47,6 @@ class Projection(nn.Module):
         """k', the number of projected positions that an input of n positions reaches."""
         raise NotImplementedError
 
-    @property
     def geometry(self) -> tuple[Any, ...]:
         """What ``bias`` and ``row_scale`` depend on besides the input: equal ones have equal masks."""
         raise NotImplementedError
@@ -155,7 +154,6 @@ class WindowedProjection(Projection):
     def num_reached(self, n: int) -> int:
         return self.k if self.layout is None else self.layout.num_reached(n)
 
-    @property
     def geometry(self) -> tuple[Any, ...]:
         # Numbers, because PyTorch's compiler does not hash other objects.
         windows = () if self.layout is None else (self.layout.offset, self.layout.singletons)

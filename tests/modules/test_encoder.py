@@ -194,3 +194,26 @@ def test_training_under_autocast(projection, sharing, k):
         features, _ = encoder(torch.randint(4, 20, (3, 12)))
     features.float().square().mean().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize("local_window", [0, 3])
+def test_checkpointed_activations_have_the_same_gradients(local_window):
+    gradients = []
+    for checkpoint_activations in (False, True):
+        torch.manual_seed(0)
+        encoder = build(
+            local_window=local_window, checkpoint_activations=checkpoint_activations, dropout=0, attention_dropout=0
+        )
+        encoder(torch.randint(5, 20, (2, 8)))[0].square().sum().backward()
+        gradients.append([p.grad for p in encoder.parameters() if p.grad is not None])
+    assert all(map(torch.equal, *gradients))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("local_window", [0, 3])
+def test_it_compiles_to_one_graph(local_window):
+    encoder = build(local_window=local_window).eval()
+    tokens = torch.randint(5, 20, (2, 8))
+    compiled = torch.compile(encoder, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(tokens, padded=False)[0], encoder(tokens, padded=False)[0])

@@ -26,7 +26,7 @@ def random_inputs(n, num_projected, dtype=torch.float64):
     q, keys, values = (random(B, H, n, D) for _ in range(3))
     projected = random(B, H, num_projected, D), random(B, H, num_projected, D)
     bias = torch.randn(B, 1, n, num_projected, generator=generator, dtype=dtype)
-    bias[:, :, 0] = fused.MASKED  # a query whose projected keys are all masked
+    bias[:, :, :1] = fused.masked_score(dtype)  # a query whose projected keys are all masked
     return [q, *projected, keys, values], bias
 
 
@@ -96,6 +96,24 @@ def test_half_precision_on_a_cpu_is_computed_in_single():
     y = attend_locally(q, (projected_keys, projected_values), (keys, values), bias, neighbors)
     expected = attend([x.float() for x in tensors], bias.float(), None, 3)
     assert y.dtype == torch.bfloat16 and torch.equal(y, expected.bfloat16())
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e4])
+def test_large_scores(scale):
+    """A masked key is not attended to, however large the scores of the others are."""
+    (q, *others), bias = random_inputs(70, 4)
+    assert_equals_reference([(scale * q).detach().requires_grad_(), *others], bias, padding_of(70, "right"), 3)
+
+
+def test_input_without_positions():
+    tensors, bias = random_inputs(0, 2)
+    assert attend(tensors, bias, None, 2, is_fused=False).shape == (B, H, 0, D)
+
+
+def test_it_cannot_be_differentiated_twice():
+    tensors, bias = random_inputs(40, 3)
+    with pytest.raises(NotImplementedError, match="differentiated twice"):
+        torch.autograd.grad(attend(tensors, bias, None, 2).sum(), tensors, create_graph=True)
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def test_converted_models_are_scored_and_not_trained(text, tmp_path):
     for minutes in (1e-4, 1e-4, None):
         inputs = Inputs(tmp_path / "runs", text, minutes=minutes)
         report = find("conversion").reproduce("smoke", inputs, tmp_path / "ledger", "the command")
-        assert ("budget is spent" in report) == (minutes is not None)
+        assert ("rerun the command to resume" in report) == (minutes is not None)
     record = read(tmp_path / "ledger" / "conversion-smoke.json")
     bits = {m.model: m.value for m in record.select("bits", seed=1)}
     assert set(bits) == {"roberta", *(label(k, local_window) for k in (1, 2, 4, 8, 16) for local_window in (0, 4))}
