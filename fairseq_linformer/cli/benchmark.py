@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ..benchmark.arguments import parse_ints, parse_ints_or_none, parse_names, parse_positive_int
 from .benchmark_cells import BUILDERS, PARTS
-from .parsers import add_command, add_minutes, add_replace, add_results, add_subcommands, check_minutes
+from .parsers import add_command, add_minutes, add_results, add_subcommands, check_minutes
 
-NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes", "replace")
+NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes")
 """Options that are omitted from the recorded command: folders and the time budget."""
 MAX_TOKENS = {"inference": "4096, on cuda 32768", "training": "2048, on cuda 32768", "scaling": "the longest n"}
 """Defaults of ``--max-tokens``, for help texts."""
@@ -52,7 +52,6 @@ def add_parser(commands) -> None:
 def _add_folders(parser, help: str) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help=help)
     add_results(parser)
-    add_replace(parser)
 
 
 def _add_kind(parser, kind: str) -> None:
@@ -181,30 +180,17 @@ def _measure(options: argparse.Namespace) -> str:
     commit = clean_commit()
     options.results = Path(options.results)
     check_can_be_written(options.results)
-    _check_replace(options)
     remaining = measure_cells(cells, options.out, Provenance(commit, words), options.minutes)
     text = f"{len(remaining)} of {len(cells)} measurements remain; rerun to resume"
-    if remaining and options.replace is not None:
-        return f"{text}; records are replaced when all are measured"
     return _report(options) + f"\n{text}" * bool(remaining)
-
-
-def _check_replace(options: argparse.Namespace) -> None:
-    """Raise ValueError if OUT has the measurements of a record to replace."""
-    from ..reproduction.cells import records_in
-    from ..reproduction.superseded import check_new
-
-    if options.replace is not None:
-        for record in records_in(options.out):
-            check_new(record, options.replace, options.results, f"a new OUT, got {options.out}")
 
 
 def _report(options: argparse.Namespace) -> str:
     from ..reproduction.cells import failures_in, records_in
-    from ..reproduction.superseded import put_cells
+    from ..reproduction.ledger import put
 
     found, failures = records_in(options.out), failures_in(options.out)
     if not found:
         raise ValueError(f"{options.out} has no successful measurement" + f": {'; '.join(failures)}" * bool(failures))
-    lines = [str(put_cells(record, Path(options.results), options.replace)) for record in found]
+    lines = [str(put(record, options.results)) for record in found]
     return "\n".join(lines + [f"not measured: {failure}" for failure in failures])

@@ -159,24 +159,6 @@ def add_results(parser: Any, default: str | None = "results", note: str = "") ->
     parser.add_argument("--results", default=default, metavar="FOLDER", help=f"folder of records{note}")
 
 
-def add_replace(parser: Any) -> None:
-    """Add ``--replace``."""
-    parser.add_argument(
-        "--replace",
-        type=parse_reason,
-        metavar="REASON",
-        help="measure existing records again, and move them to archive/superseded in --results; the new record stores "
-        "REASON, which the report shows",
-    )
-
-
-def parse_reason(text: str) -> str:
-    """Reduce a reason to one line; ArgumentTypeError if it is empty."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError("must be a reason in words, got an empty string")
-    return " ".join(text.split())
-
-
 def add_minutes(parser: Any, note: str) -> None:
     """Add ``--minutes``."""
     parser.add_argument(

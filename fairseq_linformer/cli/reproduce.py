@@ -4,7 +4,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from .parsers import add_command, add_minutes, add_replace, add_results, add_runs, check_minutes, reject_options
+from .parsers import add_command, add_minutes, add_results, add_runs, check_minutes, reject_options
 
 
 def add_parser(commands) -> None:
@@ -15,9 +15,7 @@ def add_parser(commands) -> None:
         "reproduce a table, figure or theorem of the paper",
         """reproduce list
         reproduce figure-3a --scale cpu --data data/wiki --minutes 30
-        reproduce figure-3a --scale paper --data data/wiki --dry-run
-        reproduce figure-3a --data data/wiki --runs again --replace 'trained at a commit that is gone'
-        reproduce --verify figure-3a-cpu-plan2 --data data/wiki --runs again""",
+        reproduce figure-3a --scale paper --data data/wiki --dry-run""",
         description="Rerun to resume.",
     )
     parser.add_argument(
@@ -51,10 +49,6 @@ def add_parser(commands) -> None:
         action="store_true",
         help="with --scale paper: check and print the command, but write and submit nothing",
     )
-    add_replace(parser)
-    parser.add_argument(
-        "--verify", metavar="ID", help="repeat the measurements of a record and compare within its tolerance"
-    )
     parser.set_defaults(run=_reproduce)
 
 
@@ -66,26 +60,12 @@ def _reproduce(options: argparse.Namespace) -> str:
     check_minutes(options.minutes)
     source = None if options.source is None else tuple(options.source)
     inputs = Inputs(options.runs, options.data, options.tasks, options.minutes, options.encoder, source)
-    if options.verify is not None:
-        from ..reproduction.verify import verify
-
-        if options.experiment is not None:
-            raise ValueError(
-                f"an experiment cannot be used with --verify {options.verify}: the record has its own, got "
-                f"{options.experiment}"
-            )
-        reject_options(
-            options,
-            ("scale", "dry_run", "replace"),
-            f"cannot be used with --verify {options.verify}: the record has its own",
-        )
-        return verify(options.verify, options.results, inputs)
     if options.experiment is None:
         raise ValueError("reproduce needs an experiment; `fairseq-linformer reproduce list` shows all of them")
     if options.experiment == "list":
         reject_options(
             options,
-            ("scale", "data", "encoder", "source", "minutes", "tasks", "runs", "dry_run", "replace"),
+            ("scale", "data", "encoder", "source", "minutes", "tasks", "runs", "dry_run"),
             "cannot be used with list, which measures nothing",
         )
         return "\n".join(listing(options.results))
@@ -96,7 +76,7 @@ def _reproduce(options: argparse.Namespace) -> str:
     reject_options(options, ("dry_run",), "needs --scale paper")
     experiment.check(options.scale, inputs)
     check_writable(options.results, needs_clean=options.scale != "smoke")
-    return experiment.reproduce(options.scale, inputs, options.results, _command(options), options.replace)
+    return experiment.reproduce(options.scale, inputs, options.results, _command(options))
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -123,7 +103,6 @@ def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
         names = ", ".join(each.name for each in experiments() if each.paper_scale)
         raise ValueError(f"{experiment.name} has no --scale paper; choose from {names}")
     reject_options(options, ("minutes",), "cannot be used with --scale paper, whose jobs have Slurm's --time")
-    reject_options(options, ("replace",), "cannot be used with --scale paper; use another --results")
     experiment.check_paper_inputs(inputs)
     check_writable(options.results, needs_clean=not options.dry_run)
     runs = str(inputs.folder)

@@ -44,7 +44,7 @@ def add_parser(commands) -> None:
 
 def _submit(options: argparse.Namespace) -> str:
     from ..launching.slurm import submit, submit_array
-    from ..reproduction.paper_scale import array_members, save_rules
+    from ..reproduction.paper_scale import array_members
 
     options.overrides += [word for word in options.unparsed if not word.startswith("-")]
     sbatch_options = [word for word in options.unparsed if word.startswith("-")]
@@ -53,7 +53,4 @@ def _submit(options: argparse.Namespace) -> str:
             raise ValueError("--tasks needs --array table-2")
         return submit(options, sbatch_options)
     members = array_members(options.array, options.runs, options.tasks, options.device)
-    report = submit_array(options, members, sbatch_options)
-    if not options.dry_run:
-        save_rules(options.array, options.runs)
-    return report
+    return submit_array(options, members, sbatch_options)

@@ -169,13 +169,6 @@ class CellExperiment(Experiment):
     def cost(self, scale: str) -> str:
         return "trains nothing"
 
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return len(self.finished_runs(record.scale, inputs)) == len(self.cells_at[record.scale]())
-
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        folder = self._folder(scale, inputs)
-        return [cell.name for cell in self.cells_at[scale]() if (folder / f"{cell.name}.json").exists()]
-
     def _folder(self, scale: str, inputs: Inputs) -> Path:
         return inputs.folder / scale / self.name / "cells"
 
@@ -201,23 +194,6 @@ class CellExperiment(Experiment):
             )
             for record in found
         ]
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        return "measured again", measure_in_temporary_folder(self, record, inputs)
-
-
-def measure_in_temporary_folder(experiment: Experiment, record: Record, inputs: Inputs) -> list[Record]:
-    """Measure an experiment that trains nothing in a temporary folder.
-
-    Raises:
-        ValueError: ``inputs`` sets a folder of runs or a time budget.
-    """
-    from tempfile import TemporaryDirectory
-
-    inputs.reject(("runs", "minutes"), f"verifying {experiment.name}", "it runs in one go, in a temporary folder")
-    experiment.check(record.scale, inputs)
-    with TemporaryDirectory() as folder:
-        return experiment.measure(record.scale, Inputs(runs=folder), record.command)
 
 
 def kinds() -> dict[str, tuple[CellKind, str]]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .claim import EarlierRule
 from .records import Curve, Measurement, Record, select_reproduced
 from .statistics import (
     MIN_SEEDS,
@@ -49,25 +48,6 @@ EQUAL_UPDATES = (
     f"model is {MODEL_BITS:g} bit below. The claim is about equally many updates: models need not have converged."
 )
 KNOWN = "(Written when earlier measurements of these models were known.)"
-
-EARLIER_RATIO = "the 95 % interval over seeds of the ratio of perplexities"
-EARLIER_GROUNDS = (
-    " Not enough evidence with fewer than 3 seeds, or a RoBERTa less than 2 bits below a model without context."
-)
-EARLIER_KNOWN = " (Written when earlier entries on the same kind of text, at other sizes, were known.)"
-"""Parts of the rules until 2026-11-23."""
-CONVERGENCE_ADDED = (
-    "The claim is about models that have converged, but only RoBERTa had to have learned: verdicts were reached on "
-    "models that were as bad as one without context, or still improved quickly."
-)
-EQUAL_UPDATES_ADDED = (
-    "The claim now says that it is about equally many updates, and at least one model must have learned."
-)
-
-
-def replaced_rule(rule: str, reason: str) -> EarlierRule:
-    """A rule that was replaced on 2026-11-23, when the records of the first plans were known."""
-    return EarlierRule(rule, "2026-11-23", True, reason)
 
 
 @dataclass(frozen=True)

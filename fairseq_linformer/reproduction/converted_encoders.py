@@ -17,8 +17,7 @@ from ..checkpoints.files import write_checkpoint
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.roberta import from_roberta
 from ..linearization.explained_variance import explained_variance
-from .encoder_models import EncoderModel, check_encoder, check_encoder_positions
-from .experiment import check_same_plan
+from .encoder_models import EncoderModel, check_encoder_positions
 from .inputs import Inputs
 from .records import Measurement, Record, significant
 from .text import checksums, describe_text, find_shards
@@ -94,7 +93,3 @@ class ConvertedEncoders(UntrainedExperiment):
     def configuration(self, scale: str, inputs: Inputs, encoder: dict[str, Any]) -> dict[str, Any]:
         """All that the numbers depend on."""
         return {**self.sizes(scale), "encoder": encoder, "text": checksums(inputs.data)}
-
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_encoder(record, inputs)
-        check_same_plan(record, self.configuration(record.scale, inputs, record.configuration["encoder"]))

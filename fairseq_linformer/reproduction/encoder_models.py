@@ -6,7 +6,6 @@ RUNS/SCALE/models/NAME/          a Linformer, see ``linearization/linearize.py``
 
 import json
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,8 @@ import torch
 from ..checkpoints.from_transformers import MODEL, read_transformers, write_model
 from ..checkpoints.transformers_encoder import hash_weights
 from ..files import new_folder, read_json, write_lines
-from ..launching.checkpoints import LAST
-from ..launching.run_folder import CHECKPOINTS
-from ..linearization.explained_variance import explained_variance
 from ..linearization.linearize import REPORT, RUN, linearize
 from ..linearization.options import Linearization
-from .inputs import Inputs
-from .records import Record
 from .shared_work import LOCKS, Unit, lock
 from .text import find_only_shard
 
@@ -163,31 +157,16 @@ class DistilledModel:
         name, is_done = f"distill-{self.model.name}", (self.out / REPORT).is_file
         return Unit(name, is_done, self._linearize)
 
-    def report(self, again: bool = False) -> dict[str, Any]:
-        """The report of a finished distillation; ValueError if it had other options, or another text.
-
-        Args:
-            again: measure the explained variance after training again.
-        """
+    def report(self) -> dict[str, Any]:
+        """The report of a finished distillation; ValueError if it had other options, or another text."""
         report = self._linearize(None)
         assert report is not None
-        if again:
-            shares = explained_variance(self._teacher, self.run / CHECKPOINTS / LAST, self._shard, self.model.n)
-            report = {**report, "variance_after": shares}
         return report
-
-    @property
-    def _teacher(self) -> str:
-        return str(self.folder / MODELS / TRANSFORMER / MODEL)
-
-    @property
-    def _shard(self) -> str:
-        return str(find_only_shard(self.text))
 
     def _linearize(self, until: float | None) -> dict[str, Any] | None:
         options = Linearization(
-            self._teacher,
-            self._shard,
+            str(self.folder / MODELS / TRANSFORMER / MODEL),
+            str(find_only_shard(self.text)),
             self.model.options,
             batch_size=self.sizes.batch_size,
             max_update=self.sizes.updates,
@@ -197,24 +176,6 @@ class DistilledModel:
             measure_at=self.sizes.measure_at,
         )
         return linearize(options, self.out, until)
-
-
-def check_encoder(record: Record, inputs: Inputs) -> None:
-    """
-    Raises:
-        ValueError: the record is of an encoder with other weights than ``--encoder``.
-    """
-    encoder = record.configuration["encoder"]
-    if encoder["sha256"] != _hash_weights(str(inputs.encoder)):
-        raise ValueError(
-            f"{record.identifier} was measured on {encoder['name']}; --encoder has other weights; use another --results"
-        )
-
-
-@lru_cache
-def _hash_weights(encoder: str) -> str:
-    """``hash_weights``, once per process."""
-    return hash_weights(encoder)
 
 
 def plan(sizes: Distillation, text_checksums: dict[str, str]) -> dict[str, Any]:

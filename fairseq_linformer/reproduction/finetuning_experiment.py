@@ -18,9 +18,9 @@ from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS
 from . import scoring
 from .claim import Claim
-from .experiment import Experiment, PaperScale, Unfinished, describe_reuse
+from .experiment import Experiment, PaperScale, Unfinished
 from .finetuning_plan import SIZES, Member, Sizes, members, pretrainings
-from .finetuning_records import PREFIX, paper_cell, paper_row, record_of
+from .finetuning_records import paper_cell, paper_row, record_of
 from .inputs import Inputs, is_past
 from .paper_scale import SCALE
 from .records import TRAINING, Record
@@ -29,7 +29,7 @@ from .runs import Run, in_training_order
 from .scales import SCALES, Scale
 from .task_checks import check_task
 from .text import describe_text
-from .training import check_same_runs, sizes_of
+from .training import sizes_of
 from .training_options import pack, training_options, unpack
 
 FINETUNED = "finetuned"
@@ -65,92 +65,21 @@ class FinetuningExperiment(Experiment):
         runs = {model: pretrainings(SCALES[scale], SIZES[scale])[model].plan()}
         return {"sizes": sizes, "seeds": SCALES[scale].seeds, "runs": runs}
 
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        name = _member_name(record)
-        member = next((m for m in members(SCALES[record.scale], SIZES[record.scale]) if m.name == name), None)
-        if member is None:
-            raise ValueError(
-                f"{record.identifier} has a model or task that {self.name} no longer has at scale {record.scale}; "
-                f"check out its commit, {record.commit}, or use another --results"
-            )
-        task, n = record.configuration["task"], record.configuration["model"]["max_positions"]
-        check_task(task, n, inputs.tasks, inputs.data)
-        here = _data(
-            f"{task}: {data.describe_data(data.task_folder(inputs.tasks, task, n))}", describe_text(inputs.data)
-        )
-        check_same_runs(record, self.configuration(member.model, record.scale), here)
-
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return all(self._finished(record, inputs))
-
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        folder, scale_sizes = inputs.folder / scale / self.name, SCALES[scale]
-        every = in_training_order({name: [run] for name, run in pretrainings(scale_sizes, SIZES[scale]).items()})
-        pretrained = [run.name for run in every if RunFolder(run, scale_sizes, folder, inputs.data).is_done]
-        return pretrained + [path.parent.name for path in sorted((folder / FINETUNED).glob(f"*/{single_run.RESULT}"))]
-
-    def _finished(self, record: Record, inputs: Inputs) -> list[bool]:
-        """Whether the model is pretrained and finetuned, per seed."""
-        folder = inputs.folder / record.scale / self.name
-        (model,) = record.configuration["runs"]
-        scale_sizes = SCALES[record.scale]
-        history = pretrainings(scale_sizes, SIZES[record.scale])[model].history
-        pretrained = all(RunFolder(each, scale_sizes, folder, inputs.data).is_done for each in history)
-        return [
-            pretrained and single_run.is_finished(folder / FINETUNED / f"{_member_name(record)}-seed{seed}")
-            for seed in scale_sizes.seeds
-        ]
-
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        return self._measure(scale, inputs, command, members(SCALES[scale], SIZES[scale]))
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        """Measure only the record's model and task again."""
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        done = self._finished(record, inputs)
-        only = [m for m in members(SCALES[record.scale], SIZES[record.scale]) if m.name == _member_name(record)]
-        return describe_reuse(done), self._measure(record.scale, inputs, record.command, only, again=True)
-
-    def _measure(
-        self, scale: str, inputs: Inputs, command: str, chosen: Sequence[Member], again: bool = False
-    ) -> list[Record]:
-        """
-        Args:
-            again: score finished finetunings again.
-
-        Raises:
-            Unfinished: the time budget is spent.
-            ValueError: a task is missing or tokenized with another dictionary; or a training failed.
-        """
         scale_sizes, until = SCALES[scale], inputs.deadline()
         folder = inputs.folder / scale / self.name
-        models = {
-            name: run
-            for name, run in pretrainings(scale_sizes, SIZES[scale]).items()
-            if name in {m.model for m in chosen}
-        }
+        models, chosen = pretrainings(scale_sizes, SIZES[scale]), members(scale_sizes, SIZES[scale])
         for task, n in dict.fromkeys((m.task.name, models[m.model].model.n) for m in chosen):
             check_task(task, n, inputs.tasks, inputs.data)
         pretraining = replace(scale_sizes, lr=SIZES[scale].lr)
         every = in_training_order({name: [run] for name, run in models.items()})
         folders = [RunFolder(each, pretraining, folder, inputs.data) for each in every]
         check_folders(folders, inputs.data)
-        if not again:
-            check_clean_runs(folders, scale)
-        rules = {model: scoring.rules_before_runs(self.name, self.claims, folder.parent, model) for model in models}
+        check_clean_runs(folders, scale)
         train(folders, f"{self.name}, pretraining", until)
         assert inputs.tasks is not None  # ``check`` requires it
         jobs = list(_jobs(scale_sizes, SIZES[scale], chosen, models, folder, Path(inputs.tasks)))
         results = self._finetune(jobs, folder, until)
-        if again:
-            results = {
-                job.name: {
-                    **results[job.name],
-                    **single_run.evaluate_best(job.task, job.build_trainings(job.prepare())[0]),
-                }
-                for _, job in jobs
-            }
         pretrained = {
             model: scoring.provenance([folder / each.name for each in run.history]) for model, run in models.items()
         }
@@ -176,7 +105,6 @@ class FinetuningExperiment(Experiment):
                     paper=_paper(record, SIZES[scale]),
                     data=_data(record.data, describe_text(inputs.data)),
                     configuration={**record.configuration, **plan},
-                    rules=rules[member.model],
                     tolerance=TOLERANCE,
                 )
             )
@@ -201,10 +129,6 @@ class FinetuningExperiment(Experiment):
                 )
             results[job.name] = found[0]
         return results
-
-
-def _member_name(record: Record) -> str:
-    return record.identifier.removeprefix(PREFIX).removesuffix(f"-{record.scale}")
 
 
 def _data(task: str, text: str) -> str:

@@ -1,11 +1,9 @@
 """The inputs of a measurement, and its time budget."""
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from .records import Record
 
 RUNS = "runs/reproduce"
 _KINDS = {
@@ -28,7 +26,6 @@ class Inputs:
         minutes: time budget; None for no limit.
         encoder: a model of ``transformers``, by its name on the hub or its folder.
         source: raw texts, as for ``prepare pretraining --source``.
-        recorded: records of the experiment that need no measurement; see ``Experiment.resumes_from_records``.
     """
 
     runs: str | Path | None = None
@@ -37,11 +34,6 @@ class Inputs:
     minutes: float | None = None
     encoder: str | None = None
     source: tuple[str, ...] | None = None
-    recorded: tuple[Record, ...] = ()
-
-    def with_recorded(self, records: Iterable[Record]) -> "Inputs":
-        """These inputs, with records whose members are not measured again."""
-        return replace(self, recorded=tuple(records))
 
     @property
     def folder(self) -> Path:

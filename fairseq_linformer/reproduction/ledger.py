@@ -1,4 +1,4 @@
-"""The ledger: a folder with a sealed JSON file per record. Nothing in it is overwritten unless it is superseded."""
+"""The ledger: a folder with a JSON file per record. git keeps the earlier ones."""
 
 import json
 import os
@@ -7,36 +7,22 @@ from subprocess import CalledProcessError
 
 from pydantic import ValidationError
 
-from ..files import fingerprint, read_json, write_sealed
+from ..files import open_atomic, read_json
 from ..machine import DIRTY, clean_commit, current_commit
-from .records import TRAINING, Record, first_problem
-
-
-def write(record: Record, folder) -> Path:
-    """Write ``FOLDER/IDENTIFIER.json`` with its seal, replacing an existing file. ``put`` never overwrites."""
-    path = Path(folder) / f"{record.identifier}.json"
-    write_sealed(path, record.content())
-    return path
+from .records import Record, first_problem
 
 
 def put(record: Record, folder) -> Path:
-    """Write a record unless it already exists.
+    """Write ``FOLDER/IDENTIFIER.json``, over an earlier one, which git keeps.
 
     Raises:
-        ValueError: the file exists and has a different measurement, or the record's commit is not clean.
+        ValueError: the record's commit is not clean.
     """
-    path = Path(folder) / f"{record.identifier}.json"
     check_clean(record)
-    if not path.exists():
-        return write(record, folder)
-    stored, new = read(path).content(), record.content()
-    if TRAINING not in stored["configuration"]:
-        new["configuration"].pop(TRAINING, None)
-    same = ("experiment", "made_by", "scale", "measurements", "data", "configuration")
-    if any(stored[name] != new[name] for name in same):
-        raise ValueError(
-            f"{path} has a different measurement and is not overwritten; use another --results, or --replace REASON"
-        )
+    path = Path(folder) / f"{record.identifier}.json"
+    with open_atomic(path) as file:
+        json.dump(record.content(), file, indent=1)
+        file.write("\n")
     return path
 
 
@@ -59,7 +45,7 @@ def read(path, identifier: str | None = None) -> Record:
         identifier: of the record; None for the name of the file.
 
     Raises:
-        ValueError: the file is no record, lacks a field, or was edited.
+        ValueError: the file is no record, or lacks a field.
     """
     path = Path(path)
     try:
@@ -75,10 +61,6 @@ def read(path, identifier: str | None = None) -> Record:
     if record.identifier != (identifier or path.stem):
         raise ValueError(
             f"{path} is not a record: its identifier must be {identifier or path.stem}, got {record.identifier}"
-        )
-    if record.seal != fingerprint({name: value for name, value in content.items() if name != "seal"}):
-        raise ValueError(
-            f"{path} was edited after it was written: its seal does not match; restore the file or measure again"
         )
     return record
 

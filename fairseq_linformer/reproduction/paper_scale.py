@@ -17,7 +17,6 @@ from omegaconf import OmegaConf
 from ..launching.run_folder import DONE, read_config
 from ..launching.training_job import run_name
 from ..planning.configs import compose_config
-from . import scoring
 from .experiment import Experiment, PaperScale
 from .inputs import Inputs
 from .records import TRAINING, Record
@@ -66,9 +65,8 @@ class PaperFigure(PaperScale):
         configuration = {"seeds": list(SEEDS), "runs": described, TRAINING: pack(options)}
         # Runs trained on a cluster's GPUs may be scored on a machine without one.
         device = "cuda" if device == "cuda" and torch.cuda.is_available() else "cpu"
-        rules = rules_of_submission(self.experiment, inputs.folder)
         every = list(finished.values())
-        return [self.build_record(SCALE, models, every, inputs.data, device, configuration, command, rules)]
+        return [self.build_record(SCALE, models, every, inputs.data, device, configuration, command)]
 
 
 def _with_seed(overrides: Sequence[str], seed: int) -> tuple[str, ...]:
@@ -109,21 +107,6 @@ def is_trained(runs, overrides: Sequence[str]) -> bool:
 def _folder(runs, overrides: Sequence[str]) -> Path:
     """The run folder, as ``submit`` names it."""
     return Path(runs) / run_name(CONFIG, overrides)
-
-
-def save_rules(array: str, runs) -> None:
-    """Write the current rules of the claims when an array is submitted."""
-    for each in arrays()[array]:
-        if array != PRETRAINING or isinstance(each.paper_scale, PaperFigure):
-            scoring.rules_before_runs(each.name, each.claims, Path(runs) / SCALE)
-
-
-def rules_of_submission(experiment: Experiment, runs: Path) -> dict[str, str] | None:
-    """The rules that ``save_rules`` wrote; None for runs submitted one by one: nothing shows that the
-    rules are older than the runs."""
-    if not scoring.rules_file(experiment.name, runs / SCALE).exists():
-        return None
-    return scoring.rules_before_runs(experiment.name, experiment.claims, runs / SCALE)
 
 
 def _read_checked_config(folder: Path, overrides: Sequence[str]) -> dict[str, Any]:

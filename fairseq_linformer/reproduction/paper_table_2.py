@@ -11,7 +11,7 @@ from ..task_data.tasks import TASKS
 from .experiment import Experiment, PaperScale
 from .finetuning_records import record_of
 from .inputs import Inputs
-from .paper_scale import SCALE, is_trained, rules_of_submission
+from .paper_scale import SCALE, is_trained
 from .records import Record
 
 
@@ -77,9 +77,9 @@ class PaperTable2(PaperScale):
         return all((training.folder / DONE).exists() for job in jobs for training in job.build_trainings(job.prepare()))
 
     def measure(self, inputs: Inputs, device: str, command: str) -> list[Record]:
-        rules, records = rules_of_submission(self.experiment, inputs.folder), []
+        records = []
         for job in self.jobs(inputs.folder, inputs.tasks, device):
             _, name, task = job.name.split("/")
             record = record_of(job.task, finetune.finetune(job), f"{task}-{name}-{SCALE}", command)
-            records.append(record.copy_with(made_by="reproduce", scale=SCALE, rules=rules))
+            records.append(record.copy_with(made_by="reproduce", scale=SCALE))
         return records

@@ -155,20 +155,6 @@ class Paper(_StrictModel):
     value: Any = None
 
 
-class Superseded(_StrictModel):
-    """The earlier record of the same identifier, in ``archive/superseded``.
-
-    Attributes:
-        name: of its file, without the suffix.
-        seal: of that file.
-        reason: for measuring again.
-    """
-
-    name: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.[1-9][0-9]*$")]
-    seal: Text
-    reason: Text
-
-
 class Record(_StrictModel):
     """What was measured by one command.
 
@@ -181,10 +167,7 @@ class Record(_StrictModel):
         configuration: all that the numbers depend on.
         data: the files read, with their checksums.
         tolerance: by unit, how far a repeated measurement may differ: a share, or for exponents an amount.
-        rules: of each claim, as it read before the first run.
-        supersedes: the earlier record, if it was measured again.
         date: year-month-day.
-        seal: SHA-256 of the rest; it detects an accidental edit, and is no signature.
     """
 
     schema_version: Literal[2] = SCHEMA
@@ -205,9 +188,6 @@ class Record(_StrictModel):
     seconds: Annotated[Number, Field(gt=0)]
     date: str
     tolerance: dict[str, Number] | None = None
-    rules: dict[str, str] | None = None
-    supersedes: Superseded | None = None
-    seal: str = ""
 
     @field_validator("configuration", mode="before")
     @classmethod
@@ -243,17 +223,15 @@ class Record(_StrictModel):
         return next(iter(self.select(metric, **fields)), None)
 
     def content(self) -> dict[str, Any]:
-        """As JSON holds it, without the seal."""
-        content = json.loads(json.dumps(self.model_dump(exclude={"seal"})))
+        """As JSON holds it."""
+        content = json.loads(json.dumps(self.model_dump()))
         for part in ("measurements", "curves"):
             content[part] = [each.model_dump(mode="json", exclude_defaults=True) for each in getattr(self, part)]
-        if self.supersedes is None:  # added when most records were sealed
-            del content["supersedes"]
         return content
 
     def copy_with(self, **fields: Any) -> "Record":
-        """A copy with other fields, validated again and without a seal."""
-        return Record(**{**{name: getattr(self, name) for name in type(self).model_fields}, "seal": "", **fields})
+        """A copy with other fields, validated again."""
+        return Record(**{**{name: getattr(self, name) for name in type(self).model_fields}, **fields})
 
 
 def select_reproduced(records: Iterable[Record], experiment: str, scale: str) -> list[Record]:

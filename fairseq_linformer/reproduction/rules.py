@@ -4,14 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ..benchmark import grouping
-from .claim import EarlierRule
 from .records import Record, select_reproduced
 from .statistics import FAILS, UNDECIDED, Check, Evaluate, Verdict, combine, combine_records, decide, not_measured
-
-OTHER_SIZES = EarlierRule(
-    "The same rule, on records of any width and k.", "2026-11-22", True, "The paper's models are of base size."
-)
-"""An earlier rule of the claims on times."""
 
 
 def evidence(records: Sequence[Record], experiment: str, scale: str) -> list[Record]:

@@ -3,13 +3,10 @@
 Files:
 
     RUN/perplexity.json                     of the last checkpoint, measured once
-    RUNS/SCALE/rules/EXPERIMENT.json        the rules of its claims, from before its first run
-    RUNS/SCALE/rules/EXPERIMENT-MODEL.json  the same, if each model has its own record
 """
 
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,9 @@ from typing import Any
 from ..checkpoints.files import read_checkpoint
 from ..evaluation.perplexity import SEED, compute_perplexity
 from ..fairseq_log import read_curve
-from ..files import open_atomic, read_json, read_sealed, write_sealed
+from ..files import read_sealed, write_sealed
 from ..launching.checkpoints import LAST
 from ..launching.run_folder import CHECKPOINTS, LOGS, read_config, training_provenance
-from .claim import Claim
 from .records import Curve, Measurement, summarize_repetitions
 from .text import checksums, digest, find_shards
 
@@ -62,22 +58,19 @@ class FinishedRun:
         return (self.folder / PERPLEXITY).exists()
 
 
-def measure_perplexity(run: FinishedRun, text, device: str, again: bool = False) -> dict[str, Any]:
+def measure_perplexity(run: FinishedRun, text, device: str) -> dict[str, Any]:
     """``evaluation.perplexity`` of the last checkpoint on the validation split, with the masks of one seed.
 
     Args:
         device: ``cpu`` or ``cuda``.
-        again: measure even if it was measured before, and write nothing.
 
     Raises:
         ValueError: the file is damaged, or of another text or checkpoint; or the checkpoint is not of this run.
     """
-    if run.is_scored and not again:
+    if run.is_scored:
         return read_perplexity(run, text)
     check_last_checkpoint(run)
     found = asdict(compute_perplexity(run.last_checkpoint, find_shards(text)[0], seed=SEED, device=device))
-    if again:
-        return found
     found |= _depends_on(run, text)
     write_sealed(run.folder / PERPLEXITY, found)
     return read_perplexity(run, text)
@@ -221,31 +214,3 @@ def bits_curve(run: FinishedRun, model: str, seed: int) -> Curve:
     """``validation_curve`` for a record."""
     points = [(float(update), round(bits, 4)) for update, bits in validation_curve(run.folder, run.updates)]
     return Curve(metric="bits", model=model, seed=seed, points=points)
-
-
-def rules_file(experiment: str, runs: Path, model: str = "") -> Path:
-    """The file of ``rules_before_runs``."""
-    return runs / "rules" / (experiment + f"-{model}" * bool(model) + ".json")
-
-
-def rules_before_runs(experiment: str, claims: Iterable[Claim], runs: Path, model: str = "") -> dict[str, str]:
-    """The rules of an experiment by claim, as they read when its first run began here.
-
-    Args:
-        runs: folder of the runs of a scale.
-        model: if each model of the experiment has its own record: its rules are fixed by the first run of this model.
-
-    Raises:
-        ValueError: the file that keeps them is damaged.
-    """
-    path = rules_file(experiment, runs, model)
-    if not path.exists():
-        with open_atomic(path) as file:
-            json.dump({claim.identifier: claim.rule for claim in claims}, file, indent=1)
-    try:
-        rules = read_json(path)
-    except (OSError, ValueError):
-        rules = None
-    if not rules or not isinstance(rules, dict) or not all(isinstance(rule, str) for rule in rules.values()):
-        raise ValueError(f"{path} must map claims to rules, but it is damaged; restore it, or use another --runs")
-    return rules

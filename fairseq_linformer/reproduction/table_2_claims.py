@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from .accuracies import ABOVE_CHANCE, Accuracies, Model
-from .claim import Claim, EarlierRule
+from .claim import Claim
 from .records import Record
 from .runs import WINDOWS, default_start, fill_defaults
 from .statistics import (
@@ -206,13 +206,6 @@ _BEST = (
 _SIMILAR = "Holds if its mean accuracy over all tasks is within 1 point of that at n, at k = n / 2"
 
 
-def _history(first: str, second: str, reason: str = "") -> tuple[EarlierRule, ...]:
-    """Both changes that rules of Table 2 had in common, and a further reason of the first."""
-    teaches = "Where pretraining adds nothing, labels alone are compared." + f" {reason}" * bool(reason)
-    chance = "Tasks near chance, such as QNLI at 55 %, entered every mean."
-    return EarlierRule(first, "2026-11-22", True, teaches), EarlierRule(second, "2026-11-23", True, chance)
-
-
 CLAIMS = (
     Claim(
         "table-2",
@@ -221,13 +214,6 @@ CLAIMS = (
         "Holds if on each task the Linformer of k = n / 4, with each sharing that was finetuned, is at most "
         f"{POINT:g} point of accuracy below RoBERTa; does not hold if it is further below on one." + _COMPARED,
         table_2_rule(comparable, needs_learning=True),
-        _history(
-            "Holds if on each task each Linformer is at most 1 point of accuracy below the RoBERTa of its n; does not "
-            f"hold if it is further below on one; by {_SEEDS_FIRST}.",
-            "Holds if on each task the Linformer of k = n / 4, of each sharing that was finetuned, is at most 1 point "
-            f"of accuracy below RoBERTa; does not hold if it is further below on one; by {_SEEDS}." + _LEARNED,
-            "The paper calls k = n / 4 comparable.",
-        ),
     ),
     Claim(
         "table-2-k",
@@ -237,10 +223,6 @@ CLAIMS = (
         "RoBERTa's (the paper's is with layerwise sharing, 92.30 to 92.25, and not with the others); does not hold if "
         "it is with none that was finetuned." + _COMPARED,
         table_2_rule(half_beats_roberta, needs_learning=True),
-        _history(
-            f"{_HALF}none of the three it is; by {_SEEDS_FIRST}.",
-            f"{_HALF}none that was finetuned it is; by {_SEEDS}.{_LEARNED}",
-        ),
     ),
     Claim(
         "table-2-sharing",
@@ -250,10 +232,6 @@ CLAIMS = (
         "paper's is at k = 256, and not at 128); does not hold if one of the two is at least as accurate in every pair "
         "of runs." + _COMPARED,
         layerwise_rule,
-        _history(
-            f"{_BEST}it is above one of them in no case; by {_SEEDS_FIRST}.",
-            f"{_BEST}no run of it is above any run of one of them; by {_SEEDS}.{_LEARNED}",
-        ),
     ),
     Claim(
         "table-2-n",
@@ -262,11 +240,6 @@ CLAIMS = (
         f"Holds if its mean accuracy over tasks is within {POINT:g} point of that at n, at k = n / 2, with each "
         "sharing that was finetuned at both; does not hold if it is further away." + _COMPARED,
         table_2_rule(longer_is_similar, needs_learning=True),
-        _history(
-            f"{_SIMILAR}; does not hold if it is further away; by {_SEEDS_FIRST}.",
-            f"{_SIMILAR}, with each sharing that was finetuned at both; does not hold if it is further away; by "
-            f"{_SEEDS}.{_LEARNED}",
-        ),
     ),
     Claim(
         "pretraining",
@@ -276,14 +249,5 @@ CLAIMS = (
         "pretrained than from scratch; does "
         f"not hold if one is not on one task; by {_SEEDS}." + _KNOWN,
         table_2_rule(pretraining_helps),
-        (
-            EarlierRule(
-                "Holds if RoBERTa and each Linformer are better on each task pretrained than from scratch; does not "
-                f"hold if one is not on one task; by {_SEEDS_FIRST}.",
-                "2026-11-22",
-                True,
-                "Only some models are finetuned from scratch too.",
-            ),
-        ),
     ),
 )

@@ -9,7 +9,6 @@ from typing import Any
 from ..analysis import theorems
 from ..files import new_folder, read_json, write_lines
 from ..machine import current_commit
-from .cells import measure_in_temporary_folder
 from .claim import Claim
 from .counting_experiment import DATA
 from .experiment import Experiment
@@ -63,9 +62,6 @@ class TheoremExperiment(Experiment):
     def cost(self, scale: str) -> str:
         return "trains nothing"
 
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        return [FOLDER] * (inputs.folder / scale / FOLDER / PROVENANCE).exists()
-
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         sources, here = measure_heads(scale, inputs.folder / scale / FOLDER, command)
         sources = {source: numbers for source, numbers in sources.items() if self.part in numbers}
@@ -90,9 +86,6 @@ class TheoremExperiment(Experiment):
         """What the heads are, and the seconds of the theorem."""
         facts = {key: value for key, value in numbers.items() if key not in ("theorem1", "theorem2", "rank_k")}
         return {**facts, "seconds": facts["seconds"][self.part]}
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        return "measured again", measure_in_temporary_folder(self, record, inputs)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return []

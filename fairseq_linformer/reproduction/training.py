@@ -7,18 +7,17 @@ from ..checkpoints.files import training_seconds
 from . import context_free, scoring
 from .claim import Claim
 from .comparisons import newest_record, plan_number, record_name
-from .experiment import Experiment, Unfinished, check_same_plan, describe_reuse
+from .experiment import Experiment, Unfinished
 from .inputs import Inputs, is_past
 from .paper_scale import PaperFigure
 from .records import TRAINING, Curve, Measurement, Paper, Record, ScaleName
 from .report.charts import Chart
 from .report.tables import Table
 from .run_folders import RunFolder, check_clean_runs, check_folders, finished_run, train, training_of
-from .runs import Models, Run, fill_defaults, in_training_order
-from .scales import NAMES, SCALES, Scale, scale_of
+from .runs import Models, Run, in_training_order
+from .scales import NAMES, SCALES, Scale
 from .scoring import FinishedRun
 from .text import describe_text, find_shards
-from .training_options import check_same_training
 from .training_tables import curves_charts, perplexity_table
 
 SHARED_FIELDS = ("layers", "width", "heads", "tokens", "lr", "warmup", "validate", "precision")
@@ -68,34 +67,14 @@ class TrainingExperiment(Experiment):
         updates = sum(run.updates for run in runs)
         return f"{len(runs)} runs, {updates:,} updates, {updates * sizes.tokens / 1e6:,.1f} M tokens"
 
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_same_runs(record, self.configuration(scale_of(record.scale)), describe_text(inputs.data))
-        check_same_training(record, training_of(self.folders(record.scale, inputs)))
-
-    def check_ledger(self, scale: str, inputs: Inputs, records: Sequence[Record]) -> None:
-        super().check_ledger(scale, inputs, [record for record in records if not self._is_of_earlier_plan(record)])
-
     def _is_of_earlier_plan(self, record: Record) -> bool:
         number = plan_number(record) if record.experiment == self.name and record.made_by == "reproduce" else None
         return number is not None and number < self.plan_number
-
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return all(folder.is_done for folder in self.folders(record.scale, inputs))
-
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        return [folder.run.name for folder in self.folders(scale, inputs) if folder.is_done]
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         check_clean_runs(self.folders(scale, inputs), scale)
         self._train(scale, inputs)
         return [self.make_record(scale, inputs, command)]
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        done = [folder.is_done for folder in self.folders(record.scale, inputs)]
-        self._train(record.scale, inputs)
-        return describe_reuse(done), [self.make_record(record.scale, inputs, record.command, again=True)]
 
     def folders(self, scale: str, inputs: Inputs) -> list[RunFolder]:
         """Folders of its runs and of all runs they start from, in training order."""
@@ -106,14 +85,9 @@ class TrainingExperiment(Experiment):
         until = inputs.deadline()
         folders = self.folders(scale, inputs)
         check_folders(folders, inputs.data)
-        self.rules(scale, inputs)
         train(folders, self.name, until)
         compared = {run for seed_runs in self.plan(SCALES[scale]).values() for run in seed_runs}
         self.score([folder for folder in folders if folder.run in compared], inputs, until)
-
-    def rules(self, scale: str, inputs: Inputs) -> dict[str, str]:
-        """The rules of its claims, as they read before the first run."""
-        return scoring.rules_before_runs(self.name, self.claims, inputs.folder / scale)
 
     def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
         """Measure the perplexity of each compared run that has none.
@@ -128,12 +102,8 @@ class TrainingExperiment(Experiment):
                 raise Unfinished(f"{self.name}: the time budget is spent; {left}; rerun the command to resume")
             scoring.measure_perplexity(finished_run(folder), inputs.data, folder.scale.device)
 
-    def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
-        """The record of runs that are all trained.
-
-        Args:
-            again: score runs that have a perplexity too.
-        """
+    def make_record(self, scale: str, inputs: Inputs, command: str) -> Record:
+        """The record of runs that are all trained."""
         folders = {folder.run: folder for folder in self.folders(scale, inputs)}
         plan = self.plan(SCALES[scale])
         models = {model: [finished_run(folders[run]) for run in seed_runs] for model, seed_runs in plan.items()}
@@ -146,9 +116,7 @@ class TrainingExperiment(Experiment):
             SCALES[scale].device,
             {**self.configuration(SCALES[scale]), TRAINING: training_of([*folders.values()])},
             command,
-            self.rules(scale, inputs),
             TOLERANCE,
-            again,
         )
 
     def record(
@@ -160,9 +128,7 @@ class TrainingExperiment(Experiment):
         device: str,
         configuration: Mapping[str, Any],
         command: str,
-        rules: dict[str, str] | None = None,
         tolerance: dict[str, float] | None = None,
-        again: bool = False,
     ) -> Record:
         """The record of an experiment whose runs are all trained.
 
@@ -171,7 +137,6 @@ class TrainingExperiment(Experiment):
             all_runs: they and all that they started from.
             device: ``cpu`` or ``cuda``, for scoring the runs that have no perplexity yet.
             configuration: of the record, besides n and the masks.
-            again: score checkpoints again.
 
         Raises:
             ValueError: a curve ends early, or a run has no provenance.
@@ -180,7 +145,7 @@ class TrainingExperiment(Experiment):
         curves: list[Curve] = []
         for model, seed_runs in models.items():
             at = {"model": model, "n": seed_runs[0].n, **_model_places(configuration, model)}
-            found = [scoring.measure_perplexity(run, text, device, again) for run in seed_runs]
+            found = [scoring.measure_perplexity(run, text, device) for run in seed_runs]
             measurements += scoring.perplexity_measurements(found, range(1, len(found) + 1), **at)
             curves += [scoring.bits_curve(run, model, seed) for seed, run in enumerate(seed_runs, 1)]
         for n in sorted({seed_runs[0].n for seed_runs in models.values()}):
@@ -209,7 +174,6 @@ class TrainingExperiment(Experiment):
             data=describe_text(text),
             command=command,
             seconds=round(sum(training_seconds(run.last_checkpoint, run.initial_checkpoint) for run in all_runs), 1),
-            rules=rules,
             tolerance=tolerance,
         )
 
@@ -243,11 +207,3 @@ def _model_places(configuration: Mapping[str, Any], model: str) -> dict[str, Any
 
 def sizes_of(scale: Scale) -> dict[str, Any]:
     return {name: getattr(scale, name) for name in SHARED_FIELDS}
-
-
-def check_same_runs(record: Record, plan: Mapping[str, Any], data: str) -> None:
-    """``check_same_plan`` for a plan with ``runs``, which earlier records store without later options."""
-    stored = dict(record.configuration)
-    if "runs" in plan:
-        stored["runs"] = {model: fill_defaults(run) for model, run in stored.get("runs", {}).items()}
-    check_same_plan(record, plan, data, stored)

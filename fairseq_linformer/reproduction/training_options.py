@@ -7,8 +7,6 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from .records import TRAINING, Record
-
 SECTIONS = ("model", "task", "criterion", "optimizer", "lr_scheduler", "optimization", "dataset", "common")
 WORLD_SIZE = "distributed_training.distributed_world_size"
 _ELSEWHERE = re.compile(
@@ -16,8 +14,6 @@ _ELSEWHERE = re.compile(
     r"|dataset\.(num_workers|data_buffer_size)"
 )
 """Options that a record has in other fields, paths, and options of logging and loading."""
-SHOWN = 3
-"""How many changed options a message names."""
 
 
 def training_options(cfg: DictConfig) -> dict[str, Any]:
@@ -48,37 +44,3 @@ def pack(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def unpack(packed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The inverse of ``pack``."""
     return {run: {**packed["shared"], **own} for run, own in packed["runs"].items()}
-
-
-def check_same_training(record: Record, current: Mapping[str, Any] | None) -> None:
-    """Check that a record's runs were trained as they are now. Options that the record lacks are not compared: it may
-    be older than they are.
-
-    Args:
-        current: of ``pack``; None for runs without options.
-
-    Raises:
-        ValueError: an option differs.
-    """
-    if TRAINING not in record.configuration:
-        return
-    now = unpack(current) if current else {}
-    changed = [
-        f"{name} of {run} was {value} and is {now.get(run, {}).get(name)}"
-        for run, options in unpack(record.configuration[TRAINING]).items()
-        for name, value in options.items()
-        if now.get(run, {}).get(name) != value
-    ]
-    if changed:
-        others = f"; and {len(changed) - SHOWN} others" * (len(changed) > SHOWN)
-        raise ValueError(
-            f"{record.identifier} was trained with other options: {'; '.join(changed[:SHOWN])}{others}; "
-            f"check out the record's commit, {record.commit}, or use another --results"
-        )
-
-
-def describe_missing_options(before: Record, again: Record) -> str:
-    """A remark if only the repeated record has the options of its training; otherwise empty."""
-    if TRAINING in before.configuration or TRAINING not in again.configuration:
-        return ""
-    return "; the record lacks options of training such as dropout and clip_norm, which were not compared"

@@ -15,16 +15,9 @@ RANDOM_TOKENS = "none: random tokens"
 class UntrainedExperiment(Experiment):
     """An experiment that trains nothing, so that there is nothing to resume."""
 
-    has_run_folders = False
-
     def check(self, scale: str, inputs: Inputs) -> None:
         super().check(scale, inputs)
         inputs.reject(("runs", "minutes"), self.name, "it trains nothing, so there is nothing to resume")
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        return "measured again", self.measure(record.scale, inputs, record.command)
 
     def record(
         self,

@@ -769,7 +769,6 @@ BENCHMARK = [
         --projected-dim 0 -> '0'
         --max-tokens 0 -> '0'
         --dtype fp8 -> 'fp8'
-        --replace ' ' -> reason
         --whole-models --projected-dim 8,16 -> --projected-dim.*8,16
         --whole-models --lengths 512 --projected-dim 200 -> projected_dim .*200
         --whole-models --max-memory-gib 4 -> --max-memory-gib
@@ -863,21 +862,11 @@ REPRODUCE = section(
     theorem-1 --scale gpu -> gpu.*smoke, cpu
     theorem-1 --scale paper -> theorem-1.*figure-3a.*table-2
     figure-3a --scale paper --minutes 1 -> --minutes.*paper
-    figure-3a --scale paper --replace why -> --replace.*paper
     figure-3a --scale paper -> --data
-    list --replace why -> --replace.*list
-    --verify figure-3a-cpu --replace why -> --replace.*--verify
-    parameters --scale smoke --replace why -> --replace.*parameters
     table-2 --scale paper -> --tasks
     table-2 --scale paper --data nowhere -> --data.* nowhere
     figure-3a --dry-run -> --dry-run.*paper
     figure-3a --data data --results nowhere -> --results.* nowhere
-    --verify lost -> lost.json
-    --verify '' -> --verify
-    --verify ../results/theorem-1-smoke -> --verify.* \\.\\./results/theorem-1-smoke
-    --verify lost --scale cpu -> --scale.*--verify lost
-    --verify lost --dry-run -> --dry-run.*--verify lost
-    figure-3a --verify lost -> --verify lost.*figure-3a
     list --minutes 3 -> --minutes.*list
     list --scale cpu -> --scale.*list
     list --data '' -> --data: must not be empty

@@ -44,7 +44,7 @@ def test_reports(tmp_path):
         hardware={"processor": HOSTILE, "cores": 2},
         versions={"python": HOSTILE},
     )
-    ledger.write(record, tmp_path / "results")
+    ledger.put(record, tmp_path / "results")
     (tmp_path / "README.md").write_text(f"# Title\n{build.BEGIN}\n{build.END}\n")
     build.write(tmp_path / "results", tmp_path / "results/report.html", tmp_path / "README.md", [Sample()])
     page = Elements()

@@ -266,22 +266,3 @@ def test_uncommitted_changes_are_rejected_before_anything_is_measured(tmp_path, 
             )
     assert re.search("clean commit.*-dirty.*code.py", str(end.value.code))
     assert not out.exists()
-
-
-@pytest.mark.slow
-def test_a_record_is_replaced_by_measurements_in_a_new_folder(tmp_path, capsys):
-    options = f"--lengths 32 --projected-dim 8 --max-tokens 64 {TINY} --results {tmp_path / 'results'}"
-
-    def measure(out, *more):
-        main(["benchmark", "inference", str(tmp_path / out), *options.split(), *more])
-
-    measure("first")
-    with pytest.raises(SystemExit) as end:
-        measure("first", "--replace", "too slow")
-    assert re.search("--replace needs a new OUT.*first", str(end.value.code))
-    measure("second", "--replace", "too slow")
-    name = "benchmark-inference-cpu-fp32-l1-d64"
-    new = read(tmp_path / "results" / f"{name}.json")
-    assert (new.supersedes.name, new.supersedes.reason) == (f"{name}.1", "too slow")
-    earlier = tmp_path / "results" / "archive" / "superseded" / f"{name}.1.json"
-    assert read(earlier, name).seal == new.supersedes.seal and "--replace" not in new.command

@@ -20,7 +20,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(build, "experiments", lambda: [Sample()])
     for folder in ("results", "other"):
-        ledger.write(timed({"a": 1.0}), tmp_path / folder)
+        ledger.put(timed({"a": 1.0}), tmp_path / folder)
     (tmp_path / "README.md").write_text(README)
     return tmp_path
 
@@ -69,12 +69,12 @@ def test_readme_option(here, capsys):
         (["--results", "nowhere"], "nowhere"),
         (["--out", "page.txt"], "--out.*page.txt"),
         (["--readme", "missing.md"], "--readme.*missing.md"),
-        (["--results", "damaged"], "damaged/figure-9-cpu.json.*seal"),
+        (["--results", "damaged"], "damaged/figure-9-cpu.json is not a record"),
     ],
 )
 def test_invalid_input_prints_one_line_and_writes_nothing(arguments, match, here, capsys):
-    path = ledger.write(timed({"a": 1.0}), here / "damaged")
-    path.write_text(path.read_text().replace("abacus", "calculator"))
+    path = ledger.put(timed({"a": 1.0}), here / "damaged")
+    path.write_text(path.read_text().replace("seconds", "minutes"))
     with pytest.raises(SystemExit, match=match) as stopped:
         main(["report", *arguments])
     assert len(str(stopped.value).splitlines()) == 1

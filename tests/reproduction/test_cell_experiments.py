@@ -10,9 +10,7 @@ from fairseq_linformer.machine import current_commit, provenance
 from fairseq_linformer.reproduction.cells import TOLERANCE, CellExperiment, CellKind
 from fairseq_linformer.reproduction.experiment import Unfinished
 from fairseq_linformer.reproduction.inputs import Inputs
-from fairseq_linformer.reproduction.ledger import read, write
 from fairseq_linformer.reproduction.records import Measurement
-from fairseq_linformer.reproduction.verify import verify
 
 MEASURED: list[int] = []
 RATIOS: dict[int, float] = {}
@@ -52,7 +50,6 @@ def experiment(monkeypatch):
     cells = {"smoke": lambda: [ToyCell(n=n) for n in (1, 2)], "cpu": lambda: [ToyCell(n=n) for n in (1, 2, 4)]}
     experiment = CellExperiment("toys", "Toys", (), [kind], cells)
     experiment.tables = lambda records: []
-    monkeypatch.setattr("fairseq_linformer.reproduction.verify.find", lambda name: experiment)
     return experiment
 
 
@@ -128,34 +125,3 @@ def test_damaged_cells_are_rejected(experiment, tmp_path):
         path.write_text(broken)
         with pytest.raises(ValueError, match="toy-cpu-fp32-l1-n1"):
             experiment.measure("smoke", Inputs(tmp_path), "c")
-
-
-def test_verification_measures_elsewhere(experiment, tmp_path):
-    experiment.reproduce("smoke", Inputs(tmp_path / "runs"), tmp_path, "c")
-    MEASURED.clear()
-    assert "2 of 4" in verify(f"{IDENTIFIER}-smoke", tmp_path, Inputs())
-    assert MEASURED == [1, 2] and not (tmp_path / "smoke").exists()
-    RATIOS[2] = 5.4
-    with pytest.raises(ValueError, match="1 of 2 .*n 2"):
-        verify(f"{IDENTIFIER}-smoke", tmp_path, Inputs())
-    record = read(tmp_path / f"{IDENTIFIER}-smoke.json")
-    write(
-        record.copy_with(
-            measurements=[*record.measurements, Measurement(metric="exponent", value=1.0, unit="exponent of n")]
-        ),
-        tmp_path,
-    )
-    with pytest.raises(ValueError, match="2 of 3 .*exponent"):
-        verify(f"{IDENTIFIER}-smoke", tmp_path, Inputs())
-
-
-@pytest.mark.parametrize(
-    "inputs, option",
-    [(Inputs(runs="r"), "--runs.* r"), (Inputs(minutes=1.0), "--minutes.* 1"), (Inputs(data="t"), "--data.* t")],
-)
-def test_verification_takes_no_folder(experiment, tmp_path, inputs, option):
-    (record,) = experiment.measure("smoke", Inputs(tmp_path), "c")
-    with pytest.raises(ValueError, match=option):
-        experiment.measure_again(record, inputs)
-    how, (again,) = experiment.measure_again(record, Inputs())
-    assert how and again.measurements == record.measurements and again.command == "c"

@@ -247,19 +247,6 @@ def test_an_experiment_of_cells(measured, tmp_path):
         figure.measure("smoke", Inputs(runs=tmp_path, minutes=1), "it")
 
 
-def test_it_is_measured_again_in_a_folder_of_its_own(measured, tmp_path):
-    figure = find("figure-2")
-    (record,) = figure.measure("smoke", Inputs(runs=tmp_path), "it")
-    how, (again,) = figure.measure_again(record, Inputs())
-    assert "again" in how and again.identifier == record.identifier and again.command == "it"
-    assert measured[1][1] != measured[0][1] and not measured[1][1].exists()
-    for option, value in (("runs", tmp_path), ("minutes", 3)):
-        with pytest.raises(ValueError, match=f"--{option}.* {value}"):
-            figure.measure_again(record, Inputs(**{option: value}))
-    with pytest.raises(ValueError, match="--data"):
-        figure.measure_again(record, Inputs(data="a text"))
-
-
 def test_how_far_a_repeated_measurement_may_differ():
     """Counts not at all; ratios of times by a quarter; times themselves are the machine's."""
     assert cells.TOLERANCE == {

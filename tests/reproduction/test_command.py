@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_linformer import machine
 from fairseq_linformer.cli import main
-from fairseq_linformer.reproduction import experiment, verify
+from fairseq_linformer.reproduction import experiment
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.reproduction.registry import find
@@ -57,8 +57,7 @@ def called(monkeypatch):
 
 def test_options_reach_the_experiment(reproduce, called, text):
     assert reproduce("scratch", "--data", text, "--minutes", "2.5", "--runs", "there", "--scale", "smoke") == "done\n"
-    experiment, scale, inputs, folder, command, replace = called[0]
-    assert replace is None
+    experiment, scale, inputs, folder, command = called[0]
     assert (experiment, scale, folder) == (find("scratch"), "smoke", "ledger")
     assert inputs == Inputs(runs="there", data=str(text), tasks=None, minutes=2.5)
     assert command == "fairseq-linformer reproduce scratch --scale smoke --data text"
@@ -66,14 +65,7 @@ def test_options_reach_the_experiment(reproduce, called, text):
 
 def test_the_default_scale_is_cpu(reproduce, called):
     reproduce("theorem-1")
-    assert called[0][1:] == ("cpu", Inputs(), "ledger", "fairseq-linformer reproduce theorem-1 --scale cpu", None)
-
-
-def test_the_reason_for_replacing_is_one_line_that_the_recorded_command_lacks(reproduce, called):
-    reproduce("theorem-1", "--replace", "its commit\n is gone ")
-    assert called[0][4:] == ("fairseq-linformer reproduce theorem-1 --scale cpu", "its commit is gone")
-    reproduce("theorem-1", "--replace", " ")  # argparse rejects it
-    assert len(called) == 1
+    assert called[0][1:] == ("cpu", Inputs(), "ledger", "fairseq-linformer reproduce theorem-1 --scale cpu")
 
 
 def test_the_command_has_folders_by_their_names(reproduce, called, tmp_path):
@@ -82,15 +74,6 @@ def test_the_command_has_folders_by_their_names(reproduce, called, tmp_path):
     (tmp_path / "tasks").mkdir()
     reproduce("table-2", "--data", "link", "--tasks", tmp_path / "tasks/../tasks")
     assert called[0][4] == "fairseq-linformer reproduce table-2 --scale cpu --data 'my text' --tasks tasks"
-
-
-def test_verification_reads_the_same_inputs(reproduce, monkeypatch):
-    calls = []
-    monkeypatch.setattr(verify, "verify", lambda *arguments: calls.append(arguments) or "verified")
-    assert (
-        reproduce("--verify", "a-cpu", "--data", "t", "--tasks", "s", "--runs", "r", "--minutes", "1") == "verified\n"
-    )
-    assert calls == [("a-cpu", "ledger", Inputs("r", "t", "s", 1.0))]
 
 
 def test_the_ledger_is_checked_before_hours_of_work(reproduce, called, ledger):

@@ -1,6 +1,5 @@
 """Experiments that only count, and their record."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +8,9 @@ from fairseq_linformer.machine import current_commit, provenance
 from fairseq_linformer.reproduction.claim import Claim
 from fairseq_linformer.reproduction.counting_experiment import CountingExperiment, label
 from fairseq_linformer.reproduction.inputs import Inputs
-from fairseq_linformer.reproduction.ledger import check_writable, read, write
 from fairseq_linformer.reproduction.records import Measurement, Paper
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.statistics import UNDECIDED, Check, Verdict
-from fairseq_linformer.reproduction.verify import verify
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -65,59 +62,19 @@ def test_record(fingers, monkeypatch):
         here["versions"],
         here["date"],
     )
-    assert record.seconds == 2.346 and record.tolerance == {"fingers": 0.0, "arms": 0.0} and record.rules is None
+    assert record.seconds == 2.346 and record.tolerance == {"fingers": 0.0, "arms": 0.0}
     assert record.data.startswith("none") and record.paper.where == "Table 9" and record.claim == "Fingers of a hand"
     assert experiment.measure("cpu", Inputs(), "c")[0].seconds == 0.001
 
 
-def test_reproduced_and_verified(fingers, tmp_path, monkeypatch):
+def test_reproduced(fingers, tmp_path):
     experiment, found = fingers
-    monkeypatch.setattr("fairseq_linformer.reproduction.verify.find", lambda name: experiment)
     said = experiment.reproduce("cpu", Inputs(), tmp_path, "c")
     before = (tmp_path / "fingers-cpu.json").read_bytes()
-    assert (
-        experiment.reproduce("cpu", Inputs(), tmp_path, "c") == said
-        and (tmp_path / "fingers-cpu.json").read_bytes() == before
-    )
-    assert "2 of 2" in verify("fingers-cpu", tmp_path, Inputs())
+    assert experiment.reproduce("cpu", Inputs(), tmp_path, "c") == said
     found[0] = found[0].model_copy(update={"value": 6.0})
-    with pytest.raises(ValueError, match="1 of 2 .*left.* 5 .* 6 "):
-        verify("fingers-cpu", tmp_path, Inputs())
-    with pytest.raises(ValueError, match="fingers-cpu.json"):
-        experiment.reproduce("cpu", Inputs(), tmp_path, "c")
-    assert (tmp_path / "fingers-cpu.json").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "inputs, option",
-    [(Inputs(runs="r"), "--runs.* r"), (Inputs(minutes=1), "--minutes.* 1"), (Inputs(data="t"), "--data.* t")],
-)
-def test_counting_has_no_runs(fingers, inputs, option):
-    experiment, _ = fingers
-    (record,) = experiment.measure("cpu", Inputs(), "c")
-    for check in (lambda: experiment.check("cpu", inputs), lambda: experiment.measure_again(record, inputs)):
-        with pytest.raises(ValueError, match=option):
-            check()
-    how, (again,) = experiment.measure_again(record, Inputs())
-    assert again.measurements == record.measurements and again.command == "c" and again.scale == "cpu" and how
-
-
-def test_an_edited_record_is_found(fingers, tmp_path):
-    """By verification, by another run and by the check before it."""
-    experiment, _ = fingers
-    path = write(experiment.measure("cpu", Inputs(), "c")[0], tmp_path)
-    content = json.loads(path.read_text())
-    content["measurements"][0]["value"] = 6
-    path.write_text(json.dumps(content))
-    checks = (
-        lambda: read(path),
-        lambda: check_writable(tmp_path),
-        lambda: experiment.reproduce("cpu", Inputs(), tmp_path, "c"),
-        lambda: verify("fingers-cpu", tmp_path, Inputs()),
-    )
-    for check in checks:
-        with pytest.raises(ValueError, match="fingers-cpu.json.*seal"):
-            check()
+    experiment.reproduce("cpu", Inputs(), tmp_path, "c")
+    assert (tmp_path / "fingers-cpu.json").read_bytes() != before  # git keeps the earlier one
 
 
 def test_tables_and_labels(fingers):
@@ -142,9 +99,3 @@ def test_parameters():
     assert sizes["headwise"] - sizes["roberta"] == 24 * k_by_n and sizes["none"] - sizes["layerwise"] == 287 * k_by_n
     assert record.configuration == {"n": 512, "k": 256, "layers": 12, "heads": 12}
     assert find("parameters").evaluate([record], "smoke")[0][1].outcome == "holds"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("identifier", ["parameters-cpu", "operations-cpu"])
-def test_committed_records_are_measured_again(identifier):
-    assert identifier in verify(identifier, RESULTS, Inputs())

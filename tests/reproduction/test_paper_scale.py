@@ -16,12 +16,11 @@ from fairseq_linformer.launching.training_job import run_name
 from fairseq_linformer.reproduction import scoring
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.ledger import read
-from fairseq_linformer.reproduction.paper_scale import array_members, arrays, save_rules
+from fairseq_linformer.reproduction.paper_scale import array_members, arrays
 from fairseq_linformer.reproduction.paper_table_2 import PaperTable2
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.runs import CONFIG
 from fairseq_linformer.reproduction.text import describe_text
-from fairseq_linformer.reproduction.verify import verify
 
 from ..launching.jobs import ROOT
 from .cluster import cluster, composed, paper  # noqa: F401
@@ -104,7 +103,7 @@ def edit(folder, section, key, value):
 
 
 def test_a_figure_is_submitted(paper, text, tmp_path, monkeypatch):
-    """A dry run writes nothing; a submission writes down the rules. Variables for other jobs have no effect."""
+    """A dry run writes nothing. Variables for other jobs have no effect."""
     monkeypatch.setenv("NAME", "a-host")
     monkeypatch.setenv("CONFIG", "mine.yaml")
     assert "Submitted" not in paper("figure-3c", "--data", text, "--dry-run") and not (tmp_path / "runs").exists()
@@ -119,9 +118,6 @@ def test_a_figure_is_submitted(paper, text, tmp_path, monkeypatch):
         and "--nodes=8" in words
         and "--ntasks-per-node=8" in words
     )
-    assert json.loads((tmp_path / "runs/paper/rules/figure-3c.json").read_text()) == {
-        c.identifier: c.rule for c in find("figure-3c").claims
-    }
     assert not [*(tmp_path / "ledger").iterdir()]
 
 
@@ -134,7 +130,7 @@ def test_a_figure_is_read_back_once_all_is_trained(finished, tmp_path):
     assert figure.is_trained(tmp_path / "runs", None, "cpu")
 
 
-def test_a_rejected_submission_keeps_no_rules(paper, text, tmp_path):
+def test_a_rejected_submission_leaves_nothing(paper, text, tmp_path):
     (tmp_path / "bin/sbatch").write_text("#!/bin/sh\necho no such partition >&2\nexit 1\n")
     assert "no such partition" in paper("figure-3c", "--data", text) and not (tmp_path / "runs/paper").exists()
 
@@ -215,17 +211,6 @@ def test_wrong_arrays(tmp_path, name, tasks, problem):
         array_members(name, tmp_path, tasks, "cpu")
 
 
-def test_rules_of_an_array(tmp_path):
-    """Those of all figures with the pretrainings; of Table 2 with its finetunings, which begin later."""
-    save_rules("pretraining", tmp_path)
-    folder = tmp_path / "paper/rules"
-    assert {path.stem for path in folder.iterdir()} == {f"figure-3{letter}" for letter in "abcd"}
-    save_rules("table-2", tmp_path)
-    assert json.loads((folder / "table-2.json").read_text()) == {
-        claim.identifier: claim.rule for claim in find("table-2").claims
-    }
-
-
 @pytest.mark.parametrize(
     "words, problem", [(["--array", "figure-9"], "--array.*figure-9"), (["--tasks", "there"], "--tasks")]
 )
@@ -234,14 +219,12 @@ def test_submit(words, problem, capsys):
         main(["submit", *words])
 
 
-def test_submit_keeps_the_rules(text, tmp_path, capsys):
+def test_submit_an_array(text, tmp_path):
     words = ["submit", "--array", "figure-3c", "--runs", str(tmp_path / "runs"), f"task.data={text / 'shard0'}"]
     main([*words, "--dry-run"])
     assert not (tmp_path / "runs").exists()
     main([*words, "--partition=gpu"])
-    assert (tmp_path / "runs/paper/rules/figure-3c.json").exists() and "--partition=gpu" in (
-        tmp_path / "submitted"
-    ).read_text()
+    assert "--partition=gpu" in (tmp_path / "submitted").read_text()
 
 
 # Reading back
@@ -257,7 +240,6 @@ def trained(finished):
 
 @pytest.mark.slow
 def test_record(paper, trained, text, scores, tmp_path):
-    save_rules("figure-3c", tmp_path / "runs")
     scores.bits = {"key-value": 2.0}
     assert "figure-3c: not enough evidence at scale paper" in paper("figure-3c", "--data", text)
     record = read(tmp_path / "ledger/figure-3c-paper-plan2.json")
@@ -274,7 +256,6 @@ def test_record(paper, trained, text, scores, tmp_path):
         and record.command == "fairseq-linformer reproduce figure-3c --scale paper --data text"
     )
     assert record.seconds == 360.0 and record.tolerance is None
-    assert record.rules == {claim.identifier: claim.rule for claim in find("figure-3c").claims}
     runs = record.configuration["runs"]
     assert runs["layerwise, authors' start"] == {
         "model": {
@@ -311,16 +292,6 @@ def test_record(paper, trained, text, scores, tmp_path):
     scores.scored.clear()
     assert "ledger:" in paper("figure-3c", "--data", text) and not scores.scored
     assert (tmp_path / "ledger/figure-3c-paper-plan2.json").read_bytes() == before
-    with pytest.raises(ValueError, match="figure-3c-paper-plan2.json.*Slurm.*reproduce figure-3c"):
-        verify("figure-3c-paper-plan2", tmp_path / "ledger", Inputs(tmp_path / "runs", text))
-
-
-@pytest.mark.slow
-def test_runs_that_were_submitted_one_by_one_have_no_rules(paper, trained, text, scores, tmp_path):
-    """Today's are not from before them. The text may be a link."""
-    (tmp_path / "link").symlink_to(text)
-    assert "ledger:" in paper("figure-3c", "--data", tmp_path / "link")
-    assert read(tmp_path / "ledger/figure-3c-paper-plan2.json").rules is None and not (tmp_path / "runs/paper").exists()
 
 
 @pytest.mark.slow

@@ -4,14 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_linformer.reproduction import ledger
-from fairseq_linformer.reproduction.comparisons import newest_record, plan_number
 from fairseq_linformer.reproduction.finetuning_plan import SIZES
-from fairseq_linformer.reproduction.registry import experiments, find
-from fairseq_linformer.reproduction.runs import WINDOWS
+from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.scales import NAMES, SCALES, scale_of
 from fairseq_linformer.reproduction.statistics import MIN_SEEDS
-from fairseq_linformer.reproduction.training import check_same_runs
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -56,33 +52,6 @@ def test_figure_3a_at_the_gpu_scale_is_estimated_at_two_calls_of_nine_minutes():
     side_by_side = sum(run.updates for run in compared) * gpu.tokens / 720_000
     assert (round(grown), round(side_by_side), len(compared)) == (328, 455, 5)
     assert grown + side_by_side + 215 < 2 * 9 * 60
-
-
-def test_published_records_are_of_the_current_plan():
-    """Others could be neither resumed nor verified. Those of an earlier plan are kept; they have the same sizes."""
-    trained = [each for each in experiments() if each.reads and each.name not in ("figure-1", "table-2")]
-    records = ledger.read_folder(RESULTS)
-    measured = [each for each in trained if newest_record(records, each.name, "cpu")]
-    for each in measured:
-        record = newest_record(records, each.name, "cpu")
-        plan = each.configuration(SCALES["cpu"])
-        if plan_number(record) < each.plan_number:
-            with pytest.raises(ValueError, match=f"{record.identifier} .*runs"):
-                check_same_runs(record, plan, record.data)
-            del plan["runs"]
-        check_same_runs(record, plan, record.data)
-    members = [ledger.read(path) for path in RESULTS.glob("finetuning-*-cpu.json")]
-    for record in members:
-        (model,) = record.configuration["runs"]
-        plan = find("table-2").configuration(model, "cpu")
-        # Their Linformers were pretrained before the first position had a window of its own.
-        if (windows := plan["runs"][model]["model"].get("windows")) is not None:
-            assert windows == WINDOWS
-            with pytest.raises(ValueError, match=f"{record.identifier} .*runs"):
-                check_same_runs(record, plan, record.data)
-            plan["runs"][model]["model"]["windows"] = "regular"
-        check_same_runs(record, plan, record.data)
-    assert len(measured) >= 9 and len(members) == 40
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -12,7 +12,6 @@ from fairseq_linformer.evaluation.perplexity import Perplexity
 from fairseq_linformer.files import fingerprint
 from fairseq_linformer.reproduction import scoring
 from fairseq_linformer.reproduction.claim import Claim
-from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.run_folders import RunFolder, finished_run
 from fairseq_linformer.reproduction.runs import Model, compared_run
 from fairseq_linformer.reproduction.scales import SCALES
@@ -75,12 +74,6 @@ def test_all_shards_are_scored_on_the_split_of_the_first(run, two_shards, measur
     found = scoring.measure_perplexity(run, two_shards, "cpu")
     assert [call[:2] for call in measured] == [(run.last_checkpoint, two_shards / "shard0")]
     assert "shard0/valid.bin" in found["text"] and "shard1/valid.bin" not in found["text"]
-
-
-def test_scored_again(run, text, measured):
-    before = (run.folder / "perplexity.json").read_bytes()
-    assert scoring.measure_perplexity(run, text, "cpu", again=True)["bits"] == 3.0
-    assert len(measured) == 1 and (run.folder / "perplexity.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", "{}", "[" * 100_000])
@@ -256,28 +249,3 @@ def test_no_curve(tmp_path):
 
 def claim(rule):
     return Claim("toy", "here", "It works.", rule, lambda records, scale: None)
-
-
-def test_rules_are_kept_from_before_the_first_run(tmp_path):
-    """A rule that is changed later does not replace them."""
-    assert scoring.rules_before_runs("toy", [claim("first")], tmp_path) == {"toy": "first"}
-    assert scoring.rules_before_runs("toy", [claim("second")], tmp_path) == {"toy": "first"}
-    assert scoring.rules_before_runs("toy", [claim("third")], tmp_path, "roberta") == {"toy": "third"}
-    assert sorted(path.name for path in (tmp_path / "rules").iterdir()) == ["toy-roberta.json", "toy.json"]
-    assert scoring.rules_file("toy", tmp_path) == tmp_path / "rules/toy.json"
-
-
-@pytest.mark.parametrize(
-    "broken", ["", "{", "[]", "{}", '["rule"]', '{"toy": 3}', '{"toy": "a", "other": null}', "[" * 100_000]
-)
-def test_damaged_rules_are_rejected(tmp_path, broken):
-    (tmp_path / "rules").mkdir()
-    (tmp_path / "rules/toy.json").write_text(broken)
-    with pytest.raises(ValueError, match="rules/toy.json"):
-        scoring.rules_before_runs("toy", [claim("first")], tmp_path)
-
-
-def test_rules_are_those_of_all_claims(tmp_path):
-    claims = find("figure-3a").claims
-    assert scoring.rules_before_runs("figure-3a", claims, tmp_path) == {each.identifier: each.rule for each in claims}
-    assert len(claims) == 2

@@ -53,7 +53,6 @@ def test_the_record_says_all(measure, trainer, scores, text, warm_start):
     assert record.data == describe_text(text) and record.command == "the command"
     assert record.seconds == 50.0  # five runs of ten
     assert record.tolerance == {"perplexity": 0.01, "bits": 0.01}
-    assert record.rules == {claim.identifier: claim.rule for claim in warm_start.claims}
     assert record.claim == warm_start.claims[0].statement and record.paper.where == warm_start.claims[0].where
     c = record.configuration
     assert c["sizes"] == {

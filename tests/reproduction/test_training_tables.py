@@ -1,15 +1,18 @@
 """The table and the chart of experiments that train."""
 
+from pathlib import Path
+
 import pytest
 
+from fairseq_linformer.reproduction import ledger
 from fairseq_linformer.reproduction.records import Curve, Measurement
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.report.drawing import draw
 from fairseq_linformer.reproduction.training_tables import MAX_LINES, curves_charts, perplexity_table
 
 from .sample_records import record, trained
-from .test_archive import RECORDS
 
+RESULTS = Path(__file__).parents[2] / "results"
 BITS = {"roberta": 5.0, "k=32": 5.5, "k=16": 6.0}
 
 
@@ -155,5 +158,7 @@ def test_an_axis_without_runs():
 
 def test_starts_have_the_window_averages_beside_them():
     starts = find("starts")
-    rows = [row[0] for table in starts.earlier_tables(starts.select_earlier([*RECORDS.values()])) for row in table.rows]
+    rows = [
+        row[0] for table in starts.earlier_tables(starts.select_earlier(ledger.read_all(RESULTS))) for row in table.rows
+    ]
     assert "n=512 k=256 headwise, average" in rows and "n=512 k=256 headwise, normal at the full rate" in rows

@@ -22,7 +22,6 @@ from ...files import write_sealed
 from ...machine import current_commit
 from .. import scoring
 from ..claim import Claim
-from ..commits import add_commits
 from ..comparisons import comparison
 from ..experiment import Unfinished
 from ..inputs import Inputs, is_past
@@ -70,28 +69,22 @@ class ConversionExperiment(LocalWindowExperiment):
         for folder in compared:
             self._score_conversions(folder, inputs, until)
 
-    def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
-        record = super().make_record(scale, inputs, command, again)
+    def make_record(self, scale: str, inputs: Inputs, command: str) -> Record:
+        record = super().make_record(scale, inputs, command)
         folders = [
             folder for folder in self.folders(scale, inputs) if folder.run in self.plan(SCALES[scale])["roberta"]
         ]
-        scores = [self._score_conversions(folder, inputs, None, again) for folder in folders]
+        scores = [self._score_conversions(folder, inputs, None) for folder in folders]
         measurements = list(record.measurements)
         for name, model in self.conversions(SCALES[scale]).items():
             at: dict[str, Any] = {"model": name, "n": model.n, "k": model.k, "sharing": model.sharing}
             model_scores = [score[name] for score in scores]
             measurements += scoring.perplexity_measurements(model_scores, range(1, len(scores) + 1), **at)
-        # Files of earlier versions have no commits.
-        commits = (found["commit"] for score in scores for found in score.values() if "commit" in found)
-        return record.copy_with(measurements=measurements, commit=add_commits(record, commits))
+        commits = [*record.commit.split("; "), *(found["commit"] for score in scores for found in score.values())]
+        return record.copy_with(measurements=measurements, commit="; ".join(dict.fromkeys(commits)))
 
-    def _score_conversions(
-        self, folder: RunFolder, inputs: Inputs, until: float | None, again: bool = False
-    ) -> dict[str, dict[str, Any]]:
+    def _score_conversions(self, folder: RunFolder, inputs: Inputs, until: float | None) -> dict[str, dict[str, Any]]:
         """``perplexity``, ``bits`` and ``commit`` of each converted model, measured once.
-
-        Args:
-            again: measure all of them again, and write nothing.
 
         Raises:
             Unfinished: the time budget is spent.
@@ -99,7 +92,7 @@ class ConversionExperiment(LocalWindowExperiment):
         """
         path = folder.path / CONVERTED
         source = {"checkpoint": digest(folder.last_checkpoint), "text": checksums(inputs.data)}
-        scores = {} if again else _read_scores(path, source)
+        scores = _read_scores(path, source)
         conversions = self.conversions(folder.scale)
         missing = [name for name in conversions if name not in scores]
         checkpoint = read_checkpoint(folder.last_checkpoint) if missing else {}
@@ -113,8 +106,7 @@ class ConversionExperiment(LocalWindowExperiment):
                 shard = find_shards(inputs.data)[0]
                 found = asdict(compute_perplexity(converted, shard, seed=SEED, device=folder.scale.device))
             scores[name] = {"perplexity": found["perplexity"], "bits": found["bits"], "commit": current_commit()}
-            if not again:
-                write_sealed(path, {**source, "scores": scores})
+            write_sealed(path, {**source, "scores": scores})
         return scores
 
 

@@ -187,9 +187,6 @@ class DistillationExperiment(MemberExperiment[EncoderModel]):
         sizes = SIZES[scale]
         return f"{len(sizes.models)} models, {sizes.tokens:,} tokens of distillation each"
 
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        return [each.unit.name for each in self._distilled(scale, inputs, SIZES[scale].models) if each.unit.is_done()]
-
     def members(self, scale: str) -> Sequence[EncoderModel]:
         return SIZES[scale].models
 
@@ -202,9 +199,6 @@ class DistillationExperiment(MemberExperiment[EncoderModel]):
             "distillation": plan(SIZES[scale].distillation(member), checksums(inputs.data)),
         }
 
-    def are_finished(self, scale: str, member: EncoderModel, inputs: Inputs) -> list[bool]:
-        return [each.unit.is_done() for each in self._distilled(scale, inputs, [member])]
-
     def _distilled(self, scale: str, inputs: Inputs, models: Sequence[EncoderModel]) -> list[DistilledModel]:
         sizes = SIZES[scale]
         return [
@@ -213,19 +207,18 @@ class DistillationExperiment(MemberExperiment[EncoderModel]):
         ]
 
     def measure_members(
-        self, scale: str, inputs: Inputs, command: str, members: Sequence[EncoderModel], again: bool
+        self, scale: str, inputs: Inputs, command: str, members: Sequence[EncoderModel]
     ) -> list[Record]:
         folder = inputs.folder / scale
         written = {
             n: write_transformer(str(inputs.encoder), n, _folder(scale, inputs, n)) for n in {m.n for m in members}
         }
-        rules = scoring.rules_before_runs(NAME, CLAIMS, folder)
         distilled = self._distilled(scale, inputs, members)
         units = [replace(each.unit, name=f"distill {label(each.model)}") for each in distilled]
         left = work_through(units, folder / NAME, inputs.deadline())
         imported = read_checkpoint(next(iter(written.values())))["provenance"]["imported"]
         records = [
-            _record(each, scale, inputs, command, rules, self.configuration(scale, each.model, inputs), imported, again)
+            _record(each, scale, inputs, command, self.configuration(scale, each.model, inputs), imported)
             for each in distilled
             if each.unit.is_done()
         ]
@@ -258,12 +251,10 @@ def _record(
     scale: str,
     inputs: Inputs,
     command: str,
-    rules: dict[str, str],
     configuration: dict[str, Any],
     imported: dict[str, Any],
-    again: bool,
 ) -> Record:
-    model, report, sizes = distilled.model, distilled.report(again), SIZES[scale]
+    model, report, sizes = distilled.model, distilled.report(), SIZES[scale]
     tokens = sizes.tokens_per_update
     shares = {0: report["variance_before"]}
     shares |= {int(update) * tokens: value for update, value in report["variance_at"].items()}
@@ -290,7 +281,6 @@ def _record(
         data=describe_text(inputs.data),
         command=command,
         configuration={**configuration, "encoder": imported},
-        rules=rules,
         tolerance=TOLERANCE,
         seconds=round(training_seconds(distilled.run / CHECKPOINTS / LAST), 1),
         **scoring.provenance([distilled.run]),

@@ -17,7 +17,6 @@ from typing import Any, cast
 from ...checkpoints.files import read_checkpoint, training_seconds
 from ...checkpoints.from_transformers import MODEL
 from ...evaluation.perplexity import compute_perplexity
-from ...launching import run_folder
 from .. import masked_runs, scoring
 from ..claim import Claim
 from ..comparisons import EQUAL_UPDATES, Comparison, compare_trained, decreasing_perplexity, perplexity_at_most
@@ -165,11 +164,6 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         tokens = sizes.updates * sizes.batch_size * sizes.n
         return f"{len(sizes.models) * len(sizes.seeds)} runs of {tokens:,} tokens"
 
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        folder = inputs.folder / scale / masked_runs.FOLDER
-        heads = [masked_runs.HEAD] * (folder / masked_runs.HEAD).exists()
-        return heads + sorted(path.parent.name for path in folder.glob(f"*/{run_folder.DONE}"))
-
     def members(self, scale: str) -> Sequence[EncoderModel]:
         return SIZES[scale].models
 
@@ -181,22 +175,17 @@ class EncoderPerplexity(MemberExperiment[EncoderModel]):
         del sizes["models"]
         return {"sizes": sizes, "model": member.describe(), "text": checksums(inputs.data)}
 
-    def are_finished(self, scale: str, member: EncoderModel, inputs: Inputs) -> list[bool]:
-        return _runs(scale, inputs).are_finished(member)
-
     def measure_members(
-        self, scale: str, inputs: Inputs, command: str, members: Sequence[EncoderModel], again: bool
+        self, scale: str, inputs: Inputs, command: str, members: Sequence[EncoderModel]
     ) -> list[Record]:
         runs, until = _runs(scale, inputs), inputs.deadline()
         write_transformer(str(inputs.encoder), runs.sizes.n, inputs.folder / scale)
-        rules = scoring.rules_before_runs(NAME, CLAIMS, inputs.folder / scale)
         head, *units = runs.units(members)
         if not work_through([head], runs.folder, until, wait=True):
-            _check_recorded_head(runs, inputs.recorded)
             runs.check_trained(members)
             work_through(units, runs.folder, until)
         records = [
-            _record(scale, model, inputs, command, rules, runs, self.configuration(scale, model, inputs), again)
+            _record(scale, model, inputs, command, runs, self.configuration(scale, model, inputs))
             for model in members
             if all(runs.are_finished(model))
         ]
@@ -228,29 +217,12 @@ def _runs(scale: str, inputs: Inputs) -> MaskedRuns:
     return MaskedRuns(SIZES[scale], folder / MODELS / TRANSFORMER / MODEL, inputs.data, folder)
 
 
-def _check_recorded_head(runs: MaskedRuns, recorded: Sequence[Record]) -> None:
-    """Raise ValueError if a record of another model was made with another head."""
-    for record in recorded:
-        if record.configuration["head_sha256"] != runs.head_sha256:
-            raise ValueError(
-                f"{record.identifier} was measured with another head than {runs.head}; copy head.pt and head.json from "
-                "its --runs, or use another --results"
-            )
-
-
 def _record(
-    scale: str,
-    model: EncoderModel,
-    inputs: Inputs,
-    command: str,
-    rules: dict[str, str],
-    masked: MaskedRuns,
-    configuration: dict[str, Any],
-    again: bool,
+    scale: str, model: EncoderModel, inputs: Inputs, command: str, masked: MaskedRuns, configuration: dict[str, Any]
 ) -> Record:
     sizes, start, text = masked.sizes, masked.write_start(model), find_shards(inputs.data)[0]
     runs = masked.runs(model)
-    scores = [scoring.measure_perplexity(run, inputs.data, "cpu", again) for run in runs]
+    scores = [scoring.measure_perplexity(run, inputs.data, "cpu") for run in runs]
     at: dict[str, Any] = {"model": label(model), "n": sizes.n, "k": model.k}
     measurements = [*scoring.perplexity_measurements(scores, sizes.seeds, **at)]
     before = significant(compute_perplexity(start, text).bits)
@@ -278,7 +250,6 @@ def _record(
         data=describe_text(inputs.data),
         command=command,
         configuration=configuration,
-        rules=rules,
         tolerance=TOLERANCE,
         seconds=round(sum(training_seconds(run.last_checkpoint, start) for run in runs), 1),
         **found,

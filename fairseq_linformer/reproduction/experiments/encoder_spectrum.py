@@ -22,9 +22,8 @@ from ...analysis.sentences import Sentences
 from ...analysis.spectrum import STATE, accumulate_spectra
 from ...analysis.spectrum_result import Spectrum
 from ..claim import Claim
-from ..experiment import check_same_plan
 from ..inputs import Inputs
-from ..records import Curve, Measurement, Paper, Record, as_json
+from ..records import Curve, Measurement, Paper, Record
 from ..report.charts import Chart, Heat
 from ..report.tables import Table
 from ..rules import rule
@@ -93,20 +92,6 @@ class EncoderSpectrum(UntrainedExperiment):
     def cost(self, scale: str) -> str:
         n, sentences = SIZES[scale]
         return f"{sentences} sentences of {n} tokens per source, trains nothing"
-
-    def check_ledger(self, scale: str, inputs: Inputs, records: Sequence[Record]) -> None:
-        """An earlier record of the same encoder must be of the same sources; others do not matter."""
-        mine = [record for record in records if record.identifier == _identifier(str(inputs.encoder), scale)]
-        super().check_ledger(scale, inputs, mine)
-
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        size, model = SIZES[record.scale], load_model(inputs.encoder)
-        sentences = [read_sentences(source, model, size[0]) for source in inputs.source or ()]
-        runs = record.configuration["runs"].values()
-        # A source with fewer sentences than planned is read whole, which is no difference.
-        sizes = [(facts["n"], max(facts["sentences"], size[1])) for facts in runs]
-        plan = {**_identify(model, sentences), "sizes": [size] * len(sentences)}
-        check_same_plan(record, plan, stored={**record.configuration, **as_json({"sizes": sizes})})
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         started, (n, num_sentences) = time.monotonic(), SIZES[scale]

@@ -23,8 +23,7 @@ from ...checkpoints.roberta import from_roberta
 from ...checkpoints.transformers_loading import load_from_transformers
 from ..cells import spread
 from ..claim import Claim
-from ..encoder_models import STAGGERED, check_encoder
-from ..experiment import check_same_plan
+from ..encoder_models import STAGGERED
 from ..inputs import Inputs
 from ..records import Measurement, Paper, Record
 from ..report.charts import Chart, Series
@@ -79,10 +78,6 @@ class EncoderSpeed(UntrainedExperiment):
     def cost(self, scale: str) -> str:
         sizes = SIZES[scale]
         return f"{len(sizes['lengths']) * len(MODELS)} models, {sizes['rounds']} rounds"
-
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_encoder(record, inputs)
-        check_same_plan(record, {"sizes": SIZES[record.scale]})
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         started, sizes = time.monotonic(), SIZES[scale]

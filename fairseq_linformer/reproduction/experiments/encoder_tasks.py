@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import mean
 
 from ...linearization.options import SHORT_SEQ_PROB
-from ..claim import Claim, EarlierRule
+from ..claim import Claim
 from ..encoder_models import GRADED, STAGGERED, Distillation, EncoderModel
 from ..encoder_runs import Member, Sizes, members
 from ..encoder_tasks_experiment import EncoderTasks
@@ -180,16 +180,9 @@ _MEASURED = (
 
 def _claim(identifier: str, statement: str, rule: str, checks_of: Callable[[EncoderAccuracies], list[Check]]) -> Claim:
     where = "this project: linearize, then finetune; Table 2's models"
-    earlier = EarlierRule(
-        f"{rule}{_MEASURED}(Written before the first measurement.)",
-        "2026-11-25",
-        True,
-        "Models were staggered, and distilled on whole blocks at 4e-4 instead of 2e-4: an input of 64 tokens reached "
-        "17 of 128 windows. k = 128 with W = 16 kept 95.7 %, and the verdict on it was 'does not hold'.",
-    )
     recipe = "E and F are graded, and half of the batches of distillation are cut into shorter blocks."
     rule = f"{rule} {recipe}{_MEASURED}(Written before the first measurement of such a model.)"
-    return Claim(f"{NAME}-{identifier}", where, statement, rule, accuracy_rule(checks_of), (earlier,))
+    return Claim(f"{NAME}-{identifier}", where, statement, rule, accuracy_rule(checks_of))
 
 
 CLAIMS = (

@@ -22,7 +22,6 @@ from typing import Any
 
 from ..cells import single_value
 from ..claim import Claim
-from ..experiment import check_same_plan
 from ..inputs import Inputs
 from ..records import Measurement, Record
 from ..report.tables import Table
@@ -101,9 +100,6 @@ class Faults(UntrainedExperiment):
 
     def cost(self, scale: str) -> str:
         return f"tests, each random fault {SIZES[scale]['faults']} times"
-
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_same_plan(record, SIZES[record.scale])
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         """

@@ -8,9 +8,7 @@ Trains the RoBERTa of Figure 3 (a), and analyzes its attention on the validation
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from ...analysis.loading import load_model
@@ -20,7 +18,7 @@ from ...analysis.spectrum_result import Spectrum
 from ...checkpoints.files import training_seconds
 from ...models.datasets import open_dataset
 from .. import scoring
-from ..claim import Claim, EarlierRule
+from ..claim import Claim
 from ..inputs import Inputs
 from ..records import TRAINING, Paper, Record
 from ..report.tables import Table
@@ -95,16 +93,6 @@ CLAIMS = (
         f"Holds if in each head the first quarter of the singular values has at least {TAIL} of their sum (a "
         f"quarter if all are equal); does not hold if it has less than {NO_TAIL} in one." + _KNOWN,
         rule("figure-1", "spectrum-roberta*", tail_checks),
-        (
-            EarlierRule(
-                "Holds if in each layer the first quarter of the singular values has at least 0.75 of their sum, mean "
-                "over heads (a quarter if all are equal); does not hold if it has less than 0.5 in one." + _KNOWN,
-                "2026-11-22",
-                True,
-                "A mean over heads hides heads of full rank. With it the verdict was 'not enough evidence'; in each "
-                "head it is 'does not hold'.",
-            ),
-        ),
     ),
     Claim(
         "figure-1-layers",
@@ -114,15 +102,6 @@ CLAIMS = (
         "layers than in the lower half, means over layers and heads, for each model and text; does not hold if it has "
         f"not for one; not enough evidence with fewer than {MIN_LAYERS} layers. The number of models is reported.",
         rule("figure-1", "spectrum-roberta*", layer_checks, describe_models),
-        (
-            EarlierRule(
-                "Holds if the first quarter of the singular values has a larger share of their sum in the last layer "
-                "than in the first one, for each model and text." + _KNOWN,
-                "2026-11-23",
-                True,
-                "It held on two layers, and whatever the depth it compared no more than two.",
-            ),
-        ),
     ),
 )
 
@@ -143,11 +122,11 @@ class Figure1(TrainingExperiment):
     def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
         """Nothing to score: the record has no perplexity."""
 
-    def make_record(self, scale: str, inputs: Inputs, command: str, again: bool = False) -> Record:
+    def make_record(self, scale: str, inputs: Inputs, command: str) -> Record:
         *starts, last = self.folders(scale, inputs)
         n, text = last.run.model.n, find_shards(inputs.data)[0]
-        with TemporaryDirectory() if again else nullcontext(inputs.folder / scale / "spectrum") as out:
-            spectrum, seconds = analyze(last.last_checkpoint, text, n, SCALES[scale].sentences, Path(out))
+        out = inputs.folder / scale / "spectrum"
+        spectrum, seconds = analyze(last.last_checkpoint, text, n, SCALES[scale].sentences, out)
         source = f"RoBERTa, n = {n}, validation split"
         found = list(measurements(spectrum, source))
         return Record(
@@ -172,7 +151,6 @@ class Figure1(TrainingExperiment):
                 + sum(training_seconds(each.last_checkpoint, each.initial_checkpoint) for each in (*starts, last)),
                 3,
             ),
-            rules=self.rules(scale, inputs),
             tolerance={m.unit: TOLERANCE for m in found},
         )
 

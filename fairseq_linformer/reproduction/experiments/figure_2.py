@@ -14,7 +14,7 @@ from ..claim import Claim
 from ..records import Measurement, Record
 from ..report.charts import Chart
 from ..report.tables import Table, spread_cells
-from ..rules import OTHER_SIZES, evidence
+from ..rules import evidence
 from ..statistics import Check, Estimate, Verdict, combine_records, not_measured, ratio_of_extremes
 from .table_1 import CPU, GPU, SMOKE, time_charts
 
@@ -76,7 +76,6 @@ CLAIM = Claim(
     "long at the longest n in any two rounds; the claim does not hold either if it does in no two. (Written when an "
     "earlier measurement was known.)",
     verdict,
-    (OTHER_SIZES,),
 )
 
 

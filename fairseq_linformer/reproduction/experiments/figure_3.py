@@ -15,10 +15,6 @@ from ...modules.rate import default_lr_scale
 from ..claim import Claim
 from ..comparisons import (
     CONVERGED,
-    CONVERGENCE_ADDED,
-    EARLIER_GROUNDS,
-    EARLIER_KNOWN,
-    EARLIER_RATIO,
     KNOWN,
     Comparison,
     compare_trained,
@@ -27,7 +23,6 @@ from ..comparisons import (
     perplexity_about,
     perplexity_at_most,
     perplexity_ratio,
-    replaced_rule,
 )
 from ..records import Record
 from ..runs import AUTHORS, Model, Models, as_authors, compared_run, default_start
@@ -115,13 +110,6 @@ def panel_by_k(letter: str, n: int, k: int, models: Callable[[Scale], Models], k
             f"Holds if each k, up to k = n, has at most the perplexity of the next smaller k; does not hold if one has "
             f"more. {CONVERGED} {KNOWN}",
             authors_rule(name, larger_k_is_lower),
-            (
-                replaced_rule(
-                    f"Holds if {EARLIER_RATIO} of each k over the next smaller one is at most 1, k = n included; does "
-                    f"not hold if one is above 1.{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-                    CONVERGENCE_ADDED,
-                ),
-            ),
         ),
         Claim(
             f"{name}-par",
@@ -130,13 +118,6 @@ def panel_by_k(letter: str, n: int, k: int, models: Callable[[Scale], Models], k
             f"Holds if k = n / 4 has at most {NEARLY:g} times the perplexity of RoBERTa after as many updates; does "
             f"not hold if it has more. {CONVERGED} {KNOWN}",
             authors_rule(name, quarter_is_near),
-            (
-                replaced_rule(
-                    f"Holds if {EARLIER_RATIO}, k = n / 4 over RoBERTa trained on equally long, is at most {NEARLY:g}; "
-                    f"does not hold if it is above.{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-                    CONVERGENCE_ADDED,
-                ),
-            ),
         ),
     )
     runs = {f"k={each}": (f"+run=n{n}-k{each}-headwise",) for each in ks}
@@ -233,13 +214,6 @@ SHARING = Claim(
     f"Holds if headwise, key-value and layerwise sharing each have at most {NEARLY:g} times the perplexity of no "
     f"sharing, with the same start of E and F; does not hold if one has more. {CONVERGED} {KNOWN}",
     authors_rule("figure-3c", sharing_is_near),
-    (
-        replaced_rule(
-            f"Holds if {EARLIER_RATIO} of headwise, key-value and layerwise over none is at most {NEARLY:g}; does not "
-            f"hold if one is above.{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-            CONVERGENCE_ADDED,
-        ),
-    ),
 )
 LENGTH = Claim(
     "figure-3d",
@@ -249,14 +223,6 @@ LENGTH = Claim(
     "one has more or less. RoBERTa must have learned at each n; perplexities over RoBERTa's are reported and not part "
     f"of the verdict. {CONVERGED} {KNOWN}",
     authors_rule("figure-3d", lengths_are_alike),
-    (
-        replaced_rule(
-            f"Holds if {EARLIER_RATIO} of each n over the shortest is between 1 / {SAME:g} and {SAME:g}; does not hold "
-            "if one is above or below. The grounds are asked of a RoBERTa of each n; a perplexity over that of its "
-            f"RoBERTa is told, and is no part of the verdict.{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-            CONVERGENCE_ADDED,
-        ),
-    ),
 )
 EXPERIMENTS = (
     panel_by_k("a", 512, 128, lambda scale: models_by_k(scale, scale.compared_n), (64, 128, 256)),

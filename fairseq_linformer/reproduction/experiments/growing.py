@@ -6,17 +6,7 @@ Usage:
 """
 
 from ..claim import Claim
-from ..comparisons import (
-    EARLIER_GROUNDS,
-    EARLIER_RATIO,
-    EQUAL_UPDATES,
-    EQUAL_UPDATES_ADDED,
-    KNOWN,
-    Comparison,
-    comparison,
-    perplexity_at_most,
-    replaced_rule,
-)
+from ..comparisons import EQUAL_UPDATES, KNOWN, Comparison, comparison, perplexity_at_most
 from ..records import Record
 from ..runs import Model, Models, Run, trunk
 from ..scales import Scale
@@ -50,12 +40,5 @@ CLAIM = Claim(
     "Holds if roberta, which doubles, has at most the perplexity of at once and of from scratch, after equally many "
     f"updates; does not hold if it has more than one of them. {EQUAL_UPDATES} {KNOWN}",
     comparison("growing", doubling_is_lowest),
-    (
-        replaced_rule(
-            f"Holds if {EARLIER_RATIO} of roberta over at once and over from scratch is at most 1; does not hold if "
-            f"one is above 1.{EARLIER_GROUNDS}",
-            EQUAL_UPDATES_ADDED,
-        ),
-    ),
 )
 EXPERIMENTS = (TrainingExperiment("growing", "Growing to a longer n", [CLAIM], models),)

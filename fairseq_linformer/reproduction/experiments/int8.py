@@ -26,7 +26,6 @@ from ...evaluation.predict import Throughput, predict
 from ...finetuning import single_run
 from ...machine import current_commit
 from ..claim import Claim
-from ..commits import add_commits
 from ..encoder_models import STAGGERED
 from ..encoder_runs import EncoderRuns, Member
 from ..encoder_tasks_experiment import EncoderTasks
@@ -119,11 +118,8 @@ class Int8(EncoderTasks):
     def members(self, scale: str) -> list[Member]:
         return _members(scale)
 
-    def record(
-        self, scale: str, member: Member, inputs: Inputs, command: str, runs: EncoderRuns, again: bool
-    ) -> Record:
-        # Exports are always measured; only the finetuned checkpoints' scores would be measured again.
-        base = super().record(scale, member, inputs, command, runs, again=False)
+    def record(self, scale: str, member: Member, inputs: Inputs, command: str, runs: EncoderRuns) -> Record:
+        base = super().record(scale, member, inputs, command, runs)
         trainings = runs.trainings(member)
         found = [
             _measure_exports(training.folder / single_run.RESULT, Path(training.cfg.task.data))
@@ -140,7 +136,7 @@ class Int8(EncoderTasks):
             claim=f"{member.task}: {member.model.name}, finetuned, in PyTorch, as an ONNX graph and as an int8 graph",
             paper=Paper(where="not in the paper"),
             measurements=measurements,
-            commit=add_commits(base, [current_commit()]),
+            commit="; ".join(dict.fromkeys([*base.commit.split("; "), current_commit()])),
             tolerance={**(base.tolerance or {}), "ratio of bytes": 0.01},
             **circumstances(base.data, command, scale),
         )

@@ -23,7 +23,6 @@ from ..cells import single_value
 from ..claim import Claim
 from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
 from ..document_speed import RATE, RATIO, speed_measurements
-from ..experiment import check_same_plan
 from ..inputs import Inputs
 from ..records import Measurement, Paper, Record
 from ..report.charts import Chart, Series
@@ -132,9 +131,6 @@ class LongDocuments(UntrainedExperiment):
     def cost(self, scale: str) -> str:
         lengths, rounds = SIZES[scale]["lengths"], SIZES[scale]["rounds"]
         return f"{len(models.MODELS)} models, {len(lengths)} lengths, {min(rounds)} to {max(rounds)} rounds"
-
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_same_plan(record, {"sizes": SIZES[record.scale]})
 
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         started, sizes = time.monotonic(), SIZES[scale]

@@ -21,7 +21,7 @@ from ...benchmark import inference
 from ...benchmark.encoders import build_materialized, build_transformer
 from .. import paper
 from ..cells import single_value
-from ..claim import Claim, EarlierRule
+from ..claim import Claim
 from ..counting_experiment import CountingExperiment
 from ..records import Measurement, Paper, Record
 from ..report.charts import Chart
@@ -91,20 +91,6 @@ MEMORY = Claim(
     "for each n from the largest k to the smallest, with no step down. Does not hold if it is not larger, in one cell, "
     "or if a step goes down.",
     half_rule("memory", "memory-*", "memory", describe_too_long),
-    (
-        EarlierRule(
-            _FIRST + "does not hold if it is not, in one.", "2026-11-22", True, "The claim names the order of n and k."
-        ),
-        EarlierRule(
-            _FIRST + "and if it is the more so, for each k from the shortest n to the longest, and for each n from the "
-            "largest k to the smallest, with no step down. Does not hold if it is not larger, in one cell, or if a "
-            "step goes down. (Written when an earlier measurement was known.)",
-            "2026-11-23",
-            True,
-            "The batches were counted for fp32, with a feed-forward in chunks, as only a CPU computes it, and with a "
-            "fused attention in the Linformer alone: 4.18 times at n = 512, k = 128, where the paper has 1.7.",
-        ),
-    ),
 )
 
 

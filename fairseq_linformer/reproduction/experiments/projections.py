@@ -7,19 +7,7 @@ Usage:
 """
 
 from ..claim import Claim
-from ..comparisons import (
-    CONVERGED,
-    CONVERGENCE_ADDED,
-    EARLIER_GROUNDS,
-    EARLIER_KNOWN,
-    EARLIER_RATIO,
-    KNOWN,
-    Comparison,
-    comparison,
-    perplexity_at_most,
-    perplexity_ratio,
-    replaced_rule,
-)
+from ..comparisons import CONVERGED, KNOWN, Comparison, comparison, perplexity_at_most, perplexity_ratio
 from ..records import Record
 from ..runs import Model, Models, compared_run, default_start
 from ..scales import Scale
@@ -60,13 +48,5 @@ CLAIM = Claim(
     f"does not hold if it has more than one of them. (The paper names these kinds in section 4 and measures none.) "
     f"{CONVERGED} {KNOWN}",
     comparison("projections", linear_is_lowest, EARLIER_PLANS),
-    (
-        replaced_rule(
-            f"Holds if {EARLIER_RATIO} of linear over mean-pool, max-pool and conv is at most 1; does not hold if one "
-            "is above 1. (Section 4 of the paper names these kinds, and measures none.)"
-            f"{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-            CONVERGENCE_ADDED,
-        ),
-    ),
 )
 EXPERIMENTS = (TrainingExperiment("projections", "General projections", [CLAIM], models, earlier_plans=EARLIER_PLANS),)

@@ -21,7 +21,7 @@ import torch
 from ...files import write_sealed
 from ...machine import current_commit
 from ..claim import Claim
-from ..experiment import Experiment, Unfinished, check_same_plan, describe_reuse
+from ..experiment import Experiment, Unfinished
 from ..inputs import Inputs
 from ..recall_runs import (
     EVALUATION_SEED,
@@ -43,7 +43,6 @@ from ..report.charts import Chart, Series
 from ..report.tables import Table
 from ..rules import rule
 from ..runs import default_start
-from ..scoring import rules_before_runs
 from ..shared_work import Unit, describe_unfinished, work_through
 from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Evaluate, student_interval, wilson
 
@@ -217,15 +216,6 @@ class RecallExperiment(Experiment):
         plan |= {"evaluation_seed": EVALUATION_SEED, "default_start": default_start()}
         return plan
 
-    def check_same(self, record: Record, inputs: Inputs) -> None:
-        check_same_plan(record, self.configuration(record.scale), DATA)
-
-    def has_runs(self, record: Record, inputs: Inputs) -> bool:
-        return len(self.finished_runs(record.scale, inputs)) == len(plan_runs(self.sizes[record.scale]))
-
-    def finished_runs(self, scale: str, inputs: Inputs) -> list[str]:
-        return [run.name for run in plan_runs(self.sizes[scale]) if self._path(run, scale, inputs).exists()]
-
     def _path(self, run: RecallRun, scale: str, inputs: Inputs) -> Path:
         return inputs.folder / scale / self.name / f"{run.name}.json"
 
@@ -234,13 +224,12 @@ class RecallExperiment(Experiment):
         if sizes.device == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"--scale {scale} needs a GPU, but PyTorch finds none")
         runs = plan_runs(sizes)
-        rules = rules_before_runs(self.name, self.claims, inputs.folder / scale)
         units = [self._unit(run, scale, inputs) for run in runs]
         left = work_through(units, inputs.folder / scale / self.name, inputs.deadline())
         if left:
             raise Unfinished(f"{self.name}: {describe_unfinished(left, units)}")
         finished = {run: read_run(self._path(run, scale, inputs), describe_run(run, sizes)) for run in runs}
-        return [self._record(scale, finished, rules, command)]
+        return [self._record(scale, finished, command)]
 
     def _unit(self, run: RecallRun, scale: str, inputs: Inputs) -> Unit:
         sizes, path = self.sizes[scale], self._path(run, scale, inputs)
@@ -254,9 +243,7 @@ class RecallExperiment(Experiment):
 
         return Unit(run.name, path.exists, train, is_ready)
 
-    def _record(
-        self, scale: str, finished: dict[RecallRun, dict[str, Any]], rules: dict[str, str], command: str
-    ) -> Record:
+    def _record(self, scale: str, finished: dict[RecallRun, dict[str, Any]], command: str) -> Record:
         trials, measurements, curves = self.sizes[scale].sequences, [], []
         for run, found in finished.items():
             share = found["recalled"] / trials
@@ -287,18 +274,9 @@ class RecallExperiment(Experiment):
             commit="; ".join(sorted({found["commit"] for found in finished.values()})),
             configuration=self.configuration(scale),
             seconds=max(0.01, round(sum(found["seconds"] for found in finished.values()), 2)),
-            rules=rules,
             tolerance=TOLERANCE,
             **circumstances(DATA, command, cast(ScaleName, scale)),
         )
-
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        self.check(record.scale, inputs)
-        self.check_same(record, inputs)
-        reused, total = len(self.finished_runs(record.scale, inputs)), len(plan_runs(self.sizes[record.scale]))
-        found = self.measure(record.scale, inputs, record.command)
-        done = [True] * reused + [False] * (total - reused)
-        return describe_reuse(done, "not scored again"), found
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
         return [accuracy_table(record, n) for record in records for n in lengths_of(record)]

@@ -17,7 +17,7 @@ from ...benchmark.models import PYPI_MODELS, missing_requirement
 from ...benchmark.timing import Spread, num_threads, ratio_spread, summarize
 from ...benchmark.train_process import ProcessCell, SharesCell
 from ..cells import Cell, CellExperiment, CellKind, setting, single_value, spread
-from ..claim import Claim, EarlierRule
+from ..claim import Claim
 from ..inputs import Inputs
 from ..records import Measurement, Record
 from ..report.tables import Table
@@ -280,14 +280,6 @@ CLAIMS = (
         "A training step takes less time and memory than with the authors' code.",
         _RULE,
         bounds_rule(TRAINING_BOUNDS),
-        (
-            EarlierRule(
-                f"{_EARLIER}, and one for training in bf16 at n = 512: the authors' time is at least 1.5 times ours.",
-                "2026-11-23",
-                True,
-                f"{_NOW_CLAIMS} No record has the limit for bf16, which is gone.",
-            ),
-        ),
     ),
     Claim(
         "speed-finetuning",
@@ -296,7 +288,6 @@ CLAIMS = (
         "sentences.",
         _RULE,
         bounds_rule(PROCESS_BOUNDS),
-        (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
     Claim(
         "speed-inference",
@@ -304,7 +295,6 @@ CLAIMS = (
         "Inference on long inputs is several times as fast as RoBERTa's.",
         _RULE,
         bounds_rule(INFERENCE_BOUNDS),
-        (EarlierRule(f"{_EARLIER}.", "2026-11-23", True, _NOW_CLAIMS),),
     ),
 )
 

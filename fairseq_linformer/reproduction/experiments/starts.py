@@ -8,19 +8,7 @@ Usage:
 from dataclasses import replace
 
 from ..claim import Claim
-from ..comparisons import (
-    EARLIER_GROUNDS,
-    EARLIER_KNOWN,
-    EARLIER_RATIO,
-    EQUAL_UPDATES,
-    EQUAL_UPDATES_ADDED,
-    KNOWN,
-    Comparison,
-    comparison,
-    perplexity_at_most,
-    perplexity_ratio,
-    replaced_rule,
-)
+from ..comparisons import EQUAL_UPDATES, KNOWN, Comparison, comparison, perplexity_at_most, perplexity_ratio
 from ..records import Record
 from ..runs import Model, Models, as_authors, compared_run
 from ..scales import Scale
@@ -62,12 +50,5 @@ CLAIM = Claim(
     "Holds if average has at most the perplexity of normal and of normal at the full rate, after equally many updates; "
     f"does not hold if it has more than one of them. {EQUAL_UPDATES} {KNOWN}",
     comparison("starts", average_is_lower, EARLIER_PLANS),
-    (
-        replaced_rule(
-            f"Holds if {EARLIER_RATIO} of average over normal, and over normal at the full rate, is at most 1; does "
-            f"not hold if one is above 1.{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-            EQUAL_UPDATES_ADDED,
-        ),
-    ),
 )
 EXPERIMENTS = (TrainingExperiment("starts", "Initialization of E and F", [CLAIM], models, earlier_plans=EARLIER_PLANS),)

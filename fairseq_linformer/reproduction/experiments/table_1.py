@@ -14,7 +14,7 @@ from ...benchmark import scaling
 from ...benchmark.timing import summarize
 from .. import paper
 from ..cells import Cell, CellExperiment, CellKind, single_value, spread
-from ..claim import Claim, EarlierRule
+from ..claim import Claim
 from ..paper import CellResult
 from ..records import Measurement, Record
 from ..report.charts import Chart, Series
@@ -137,22 +137,6 @@ TIME = Claim(
     "Linformer; otherwise not enough evidence: at short n other parts of a layer outweigh attention. SDPA and other "
     "models are reported and do not decide.",
     rule("table-1", "benchmark-scaling-*", time_checks, other_exponents),
-    (
-        EarlierRule(
-            "The same rule, on records of any width and k, and of one of the two models alone.",
-            "2026-11-22",
-            True,
-            "The claim compares two models, of base size.",
-        ),
-        EarlierRule(
-            "Time per token as n to a power, over the longer half of the lengths: holds if the power is at most 0.15 "
-            "for the Linformer and at least 0.5 for the Transformer; does not hold if it is more for the Linformer; "
-            "not enough evidence if it is less for the Transformer.",
-            "2026-11-23",
-            True,
-            "n^1.5, the sparse Transformer's law, passed as n^2, and SDPA with 0.53 carried the verdict.",
-        ),
-    ),
 )
 _COMMON = dict(device="cpu", dtype="fp32", rounds=3, embed_dim=768, heads=12, warm_up=1)
 SMOKE: dict[str, Any] = {**_COMMON, "layers": 1, "rounds": 2, "embed_dim": 64, "heads": 1, "warm_up": 0}

@@ -18,7 +18,7 @@ from ..paper import TABLE_3_DIMENSIONS, CellResult
 from ..records import Measurement, Record
 from ..report.charts import Chart, Series
 from ..report.tables import MISSING, Table
-from ..rules import OTHER_SIZES, rule
+from ..rules import rule
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate
 from .table_1 import CPU, GPU, SMOKE
 
@@ -148,7 +148,6 @@ TIME = Claim(
     "saves less by more than its rounds differ. Does not hold if no round is faster, in one cell, or if one step saves "
     "less by more than that.",
     half_rule("table-3", "benchmark-inference-*", "time", against_sdpa),
-    (OTHER_SIZES,),
 )
 
 

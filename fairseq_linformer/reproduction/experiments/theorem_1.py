@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...analysis import theorem1
-from ..claim import Claim, EarlierRule
+from ..claim import Claim
 from ..records import Measurement, Record
 from ..report.charts import Chart, Series
 from ..rules import rule
@@ -115,17 +115,6 @@ CLAIMS = (
         "1 - 2 n exp(-(eps^2 - eps^3) k / 4), wherever that is above 0; does not hold if it is below the bound by more "
         "than its 95 % interval (Wilson) anywhere; not enough evidence if it is below it within the interval.",
         rule("theorem-1", "theorem-1*", proof_checks),
-        (
-            EarlierRule(_PROOF_ONLY, "2026-11-22", True, "The rule did not say that only the proof's P~ is tested."),
-            EarlierRule(
-                "Judged of the P~ of the proof, P R^T R with a random projection R (the theorem says that there is "
-                "one; another may do better). " + _PROOF_ONLY,
-                "2026-11-23",
-                True,
-                "The claim read 'there is a P~', but the proof's alone was tested. Now it says so; theorem-1-existence "
-                "tests the other.",
-            ),
-        ),
     ),
     Claim(
         "theorem-1-existence",
@@ -143,14 +132,6 @@ CLAIMS = (
             existence_checks,
             applies=lambda record: record.select("best_rank_k"),
             needed="the best approximation of the theorem's rank",
-        ),
-        (
-            EarlierRule(
-                "No rule of its own: theorem-1 claimed it and tested the proof's P~.",
-                "2026-11-23",
-                True,
-                "The existence of a P~ needs the best one. Errors of it at other k were known from optimal-rank-k.",
-            ),
         ),
     ),
 )

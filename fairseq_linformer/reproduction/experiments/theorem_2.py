@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...analysis import theorem2
-from ..claim import Claim, EarlierRule
+from ..claim import Claim
 from ..records import Measurement, Record
 from ..report.charts import Chart, Series
 from ..rules import rule
@@ -143,20 +143,6 @@ CLAIMS = (
         "The proof's E and F leave each row of attention within eps ||P_i|| ||V||_2.",
         _RULE.format(norm="2"),
         rule("theorem-2", "theorem-2*", build_checks("spectral"), build_branch_remarks("spectral")),
-        (
-            EarlierRule(
-                f"{_STATED}{MIN_SHARE} of the rows are within eps; does not hold if fewer are for some. {_BRANCHES}",
-                "2026-11-22",
-                True,
-                "It did not name the norm.",
-            ),
-            EarlierRule(
-                _BOTH_NORMS,
-                "2026-11-23",
-                True,
-                "Both norms are claims now, and a bound that F = 0 satisfies no longer lets a claim hold.",
-            ),
-        ),
     ),
     Claim(
         "theorem-2-frobenius",
@@ -164,14 +150,6 @@ CLAIMS = (
         "The proof's E and F leave each row of attention within eps ||P_i|| ||V||_F.",
         _RULE.format(norm="F"),
         rule("theorem-2", "theorem-2*", build_checks("frobenius"), build_branch_remarks("frobenius")),
-        (
-            EarlierRule(
-                "No rule of its own: theorem-2 reported the share of rows without deciding by it.",
-                "2026-11-23",
-                True,
-                "The theorem does not name the norm of V, so that each needs a claim.",
-            ),
-        ),
     ),
 )
 EXPERIMENTS = (

@@ -8,18 +8,12 @@ Usage:
 from ..claim import Claim
 from ..comparisons import (
     CONVERGED,
-    CONVERGENCE_ADDED,
-    EARLIER_GROUNDS,
-    EARLIER_KNOWN,
-    EARLIER_RATIO,
     EQUAL_UPDATES,
-    EQUAL_UPDATES_ADDED,
     KNOWN,
     Comparison,
     comparison,
     decreasing_perplexity,
     perplexity_at_most,
-    replaced_rule,
 )
 from ..records import Record
 from ..runs import Model, Models, Run, compared_run, run_from_scratch
@@ -67,13 +61,6 @@ SCRATCH = Claim(
     "Holds if k = n / 2 has at most the perplexity of k = n / 4, and RoBERTa at most that of k = n / 2; does not hold "
     f"if one has more. {CONVERGED} {KNOWN}",
     comparison("scratch", k_and_roberta_in_order, EARLIER_PLANS),
-    (
-        replaced_rule(
-            f"Holds if {EARLIER_RATIO} of k = n / 2 over k = n / 4, and of RoBERTa over k = n / 2, is at most 1; does "
-            f"not hold if one is above 1.{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-            CONVERGENCE_ADDED,
-        ),
-    ),
 )
 WARM_START = Claim(
     "warm-start",
@@ -82,13 +69,6 @@ WARM_START = Claim(
     "Holds if converted has at most the perplexity of from scratch, after equally many updates; does not hold if it "
     f"has more. {EQUAL_UPDATES} {KNOWN}",
     comparison("warm-start", converted_is_lower, EARLIER_PLANS),
-    (
-        replaced_rule(
-            f"Holds if {EARLIER_RATIO}, converted over from scratch, is at most 1; does not hold if it is above 1."
-            f"{EARLIER_GROUNDS}{EARLIER_KNOWN}",
-            EQUAL_UPDATES_ADDED,
-        ),
-    ),
 )
 EXPERIMENTS = (
     TrainingExperiment("scratch", "Training from scratch", [SCRATCH], scratch_models, earlier_plans=EARLIER_PLANS),

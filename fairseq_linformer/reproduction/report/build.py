@@ -20,10 +20,8 @@ from .. import ledger
 from ..experiment import Experiment
 from ..registry import experiments
 from ..statistics import OUTCOMES, UNMEASURED
-from ..superseded import read_superseded
 from . import sections as content
 from .drawing import draw
-from .history import describe_measurements
 from .sections import Section, claims_table, readme_table, sections_of
 from .tables import css_class
 
@@ -40,8 +38,7 @@ GENERATOR = '<meta name="generator" content="fairseq-linformer report, matplotli
 MADE_BY = "Made by `fairseq-linformer report`"
 BEGIN, END = "<!-- report -->", "<!-- /report -->"
 COLUMNS = """
-    identifier where paper experiment scale n model ours unit lowest highest repetitions records earlier_rules
-    changed_with_data_known measured_times
+    identifier where paper experiment scale n model ours unit lowest highest repetitions records
 """.split()
 _MARKS = {".html": GENERATOR, ".md": MADE_BY, ".csv": ",".join(COLUMNS[:4]), ".svg": "<style>svg{color:"}
 """What each file contains near its beginning, in every version of this module."""
@@ -90,10 +87,8 @@ def build(
 ) -> dict[Path, str]:
     """What ``write`` writes, by file."""
     records = ledger.read_all(results)
-    superseded = read_superseded(results)
-    sections = sections_of(records, experiments() if registered is None else registered, superseded)
-    earlier = {r.identifier: describe_measurements(r.identifier, records, superseded) for r in records}
-    page = {"sections": sections, "claims": claims_table(sections), "earlier": earlier}
+    sections = sections_of(records, experiments() if registered is None else registered)
+    page = {"sections": sections, "claims": claims_table(sections)}
     texts = {
         out: _render("page.html.j2", **page, records=records, counts=_counts(sections), style=_style()),
         out.with_suffix(".md"): _render("report.md.j2", **page, page=out.name),
@@ -260,9 +255,6 @@ def _claim_lines(sections: Sequence[Section]) -> Iterator[list]:
                     "",
                     "",
                     " ".join(found.verdict.records),
-                    len(claim.history),
-                    sum(earlier.data_known for earlier in claim.history),
-                    found.times,
                 ]
 
 
@@ -282,7 +274,6 @@ def _cell_lines(section: Section) -> Iterator[list]:
                 *interval,
                 m.repetitions,
                 " ".join(each.records),
-                *[""] * 3,
             ]
         if not results:
-            yield [*line, "", "", "", UNMEASURED, *[""] * 8]
+            yield [*line, "", "", "", UNMEASURED, *[""] * 5]

@@ -1,24 +1,15 @@
 """The report's content: each experiment's verdicts by scale, records, tables and charts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from textwrap import shorten
 
 from ..claim import Claim
-from ..commits import commit_defects, describe_commit
 from ..experiment import Experiment
 from ..records import Record
 from ..scales import NAMES
 from ..statistics import UNDECIDED, UNMEASURED, Verdict, not_measured
 from .charts import Chart, Heat
-from .history import (
-    SupersededRecords,
-    count_changes,
-    describe_earlier,
-    describe_earlier_verdict,
-    describe_recorded,
-    earlier_verdicts,
-)
 from .tables import Table
 
 SHORT = 2
@@ -35,15 +26,11 @@ class ScaleVerdict:
     Attributes:
         scale: empty for a claim that is measured at none.
         n: of the models, where they share one.
-        notes: what a reader of the outcome must know of its records, in a few words each.
-        times: how often the numbers of the claim were measured, at most.
     """
 
     scale: str
     n: int | None
     verdict: Verdict
-    notes: list[str] = field(default_factory=list)
-    times: int = 1
 
     @property
     def label(self) -> str:
@@ -52,9 +39,8 @@ class ScaleVerdict:
 
     @property
     def outcome(self) -> str:
-        """For a cell: ``**holds** (cpu; uncommitted changes)``."""
-        words = "; ".join([*filter(None, [self.label]), *self.notes])
-        return f"**{self.verdict.outcome}**" + f" ({words})" * bool(words)
+        """For a cell: ``**holds** (cpu, n = 64)``."""
+        return f"**{self.verdict.outcome}**" + f" ({self.label})" * bool(self.label)
 
 
 @dataclass(frozen=True)
@@ -63,18 +49,10 @@ class ClaimVerdicts:
 
     Attributes:
         verdicts: the largest scale first; one "not measured" if there are no records.
-        recorded_rules: how the rule read when the first run of a record began, where it reads differently today.
-        earlier_verdicts: the current rule on each superseded record, in a sentence.
     """
 
     claim: Claim
     verdicts: list[ScaleVerdict]
-    recorded_rules: list[str] = field(default_factory=list)
-    earlier_verdicts: list[str] = field(default_factory=list)
-
-    @property
-    def earlier_rules(self) -> list[str]:
-        return [describe_earlier(earlier) for earlier in self.claim.history]
 
     @property
     def outcome(self) -> str:
@@ -114,24 +92,19 @@ class Section:
         return f"fairseq-linformer reproduce {self.experiment.name}{scale}{options}"
 
 
-def sections_of(
-    records: Sequence[Record], experiments: Iterable[Experiment], superseded: SupersededRecords | None = None
-) -> list[Section]:
+def sections_of(records: Sequence[Record], experiments: Iterable[Experiment]) -> list[Section]:
     """A section per experiment, in their order.
-
-    Args:
-        superseded: of ``superseded.read_superseded``.
 
     Raises:
         ValueError: an experiment fails on its records, which it names.
     """
-    return [_section(records, experiment, superseded or {}) for experiment in experiments]
+    return [_section(records, experiment) for experiment in experiments]
 
 
-def _section(records: Sequence[Record], experiment: Experiment, superseded: SupersededRecords) -> Section:
+def _section(records: Sequence[Record], experiment: Experiment) -> Section:
     mine = [record for record in records if record.experiment == experiment.name]
     try:
-        claims = [_verdicts(claim, records, superseded) for claim in experiment.claims]
+        claims = [_verdicts(claim, records) for claim in experiment.claims]
         used = [name for each in claims for at_scale in each.verdicts for name in at_scale.verdict.records]
         shown, earlier = experiment.shown(records, used), experiment.select_earlier(records)
         return Section(
@@ -151,34 +124,15 @@ def _section(records: Sequence[Record], experiment: Experiment, superseded: Supe
         ) from error
 
 
-def _verdicts(claim: Claim, records: Sequence[Record], superseded: SupersededRecords) -> ClaimVerdicts:
+def _verdicts(claim: Claim, records: Sequence[Record]) -> ClaimVerdicts:
     found: list[ScaleVerdict] = []
-    all_used: set[str] = set()
-    earlier_notes: list[str] = []
     for scale in reversed(NAMES):
         verdict = claim.verdict(records, scale)
         if scale == "smoke" or verdict.outcome == UNMEASURED:
             continue
         used = [record for record in records if record.identifier in verdict.records]
-        identifiers = [record.identifier for record in used]
-        # A record without the numbers of this claim was no measurement for it.
-        earlier = [
-            each
-            for each in earlier_verdicts(claim, records, scale, identifiers, superseded)
-            if each[2] is None or each[2].outcome != UNMEASURED
-        ]
-        earlier_notes += [describe_earlier_verdict(*each, SHORT) for each in earlier]
-        notes = [*dict.fromkeys(defect for record in used for defect in commit_defects(record).values())]
-        replaced = [name.rpartition(".")[0] for name, _, _ in earlier]
-        times = 1 + max(map(replaced.count, identifiers))
-        if times > 1:
-            outcomes = dict.fromkeys(old.outcome for _, _, old in earlier if old and old.outcome != verdict.outcome)
-            notes.append(f"measured {times} times" + f", before: {' and '.join(outcomes)}" * bool(outcomes))
-        found.append(ScaleVerdict(scale, _shared_n(used), verdict, notes, times))
-        all_used |= {record.identifier for record in used}
-    recorded = describe_recorded(claim, (record for record in records if record.identifier in all_used))
-    nothing = ScaleVerdict("", None, not_measured("at any scale"), times=0)
-    return ClaimVerdicts(claim, found or [nothing], recorded, earlier_notes)
+        found.append(ScaleVerdict(scale, _shared_n(used), verdict))
+    return ClaimVerdicts(claim, found or [ScaleVerdict("", None, not_measured("at any scale"))])
 
 
 def _shared_n(used: Iterable[Record]) -> int | None:
@@ -197,14 +151,11 @@ def common_n(record: Record) -> int | None:
 
 
 def claims_table(sections: Sequence[Section]) -> Table:
-    """A row per claim: its verdict and the first decisive numbers at each scale, and how often its rule changed."""
+    """A row per claim: its verdict and the first decisive numbers at each scale."""
     claims = [each for section in sections for each in section.claims]
-    rows = [
-        [each.claim.where, each.claim.statement, each.outcome, each.short_numbers, count_changes(each.claim)]
-        for each in claims
-    ]
+    rows = [[each.claim.where, each.claim.statement, each.outcome, each.short_numbers] for each in claims]
     return Table(
-        ["where", "claim", "verdict (scale)", "numbers", "changes of the rule"],
+        ["where", "claim", "verdict (scale)", "numbers"],
         rows,
         links=[f"claim-{each.claim.identifier}" for each in claims],
     )
@@ -240,7 +191,7 @@ def _evidence(verdict: Verdict) -> str:
 
 def describe_circumstances(record: Record) -> str:
     """Scale, hardware, date and commit, in a line."""
-    return f"{record.scale} scale; {machine(record)}; {record.date}; commit {describe_commit(record)}"
+    return f"{record.scale} scale; {machine(record)}; {record.date}; commit {record.commit}"
 
 
 def machine(record: Record) -> str:

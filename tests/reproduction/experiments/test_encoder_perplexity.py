@@ -52,7 +52,7 @@ def results(inputs, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_records(results, inputs, capsys):
+def test_records(results):
     records = ledger.read_folder(results)
     assert {r.identifier for r in records} == {identifier("smoke", model) for model in SMOKE.models}
     whole = join_records(records, "smoke")
@@ -64,9 +64,6 @@ def test_records(results, inputs, capsys):
     assert records[0].configuration["encoder"]["lm_head"] == "trained for 4 updates, encoder frozen"
     (table,) = find(NAME).tables(records)
     assert [row[0] for row in table.rows] == [*(label(model) for model in SMOKE.models), "without context"]
-    capsys.readouterr()
-    main(["reproduce", "--verify", identifier("smoke", SMOKE.models[1]), *inputs[2:], "--results", str(results)])
-    assert "all are within their tolerance" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -80,17 +77,6 @@ def test_a_trained_run_of_other_options_is_rejected_although_it_is_not_scored(re
         main(["reproduce", NAME, *inputs, "--results", str(tmp_path)])
     for path, text in kept.items():
         path.write_text(text)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_head_of_other_options_is_rejected(results, inputs):
-    origin = Path(inputs[-1]) / "smoke" / NAME / "head.json"
-    kept = origin.read_text()
-    origin.write_text(kept.replace('"lr": 0.001', '"lr": 0.002'))
-    with pytest.raises(SystemExit, match="head.pt was trained with other inputs .options"):
-        main(["reproduce", "--verify", identifier("smoke", SMOKE.models[0]), *inputs[2:], "--results", str(results)])
-    origin.write_text(kept)
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def record(inputs, tmp_path_factory):
     return ledger.read(folder / "spectrum-tiny-bert-smoke.json")
 
 
-def test_record(record, inputs, tmp_path, capsys):
+def test_record(record, inputs, tmp_path):
     shares = shares_by_layer(record)
     assert set(shares) == {(f"tiny-bert, {text}", layer) for text in ("wiki.txt", "reviews.jsonl") for layer in (1, 2)}
     assert all(len(heads) == 4 and all(0.25 <= share <= 1.0001 for share in heads) for heads in shares.values())
@@ -44,10 +44,6 @@ def test_record(record, inputs, tmp_path, capsys):
     assert modes == {"tiny-bert, wiki.txt": "packed", "tiny-bert, reviews.jsonl": "lines"}
     assert record.command.endswith("--encoder tiny-bert --source wiki.txt --source reviews.jsonl")
     ledger.put(record, tmp_path)
-    main(["reproduce", "--verify", record.identifier, *inputs[2:], "--results", str(tmp_path)])
-    assert "all are within their tolerance" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="'sources' differs"):
-        main(["reproduce", "--verify", record.identifier, *inputs[2:6], "--results", str(tmp_path)])
     with pytest.raises(SystemExit, match="different names, got wiki.txt, wiki.txt"):
         main(["reproduce", NAME, *inputs[:4], *2 * inputs[4:6], "--results", str(tmp_path)])
     (table,) = find(NAME).tables([record])
@@ -62,7 +58,7 @@ def write_short(folder):
     return path
 
 
-def test_a_second_encoder_has_its_own_record(inputs, tmp_path, capsys):
+def test_a_second_encoder_has_its_own_record(inputs, tmp_path):
     """The sources of the first one's record do not matter."""
     other = save_encoder(tmp_path / "other", "bert", False)
     results = tmp_path / "results"
@@ -70,8 +66,6 @@ def test_a_second_encoder_has_its_own_record(inputs, tmp_path, capsys):
     main(["reproduce", NAME, *inputs[:4], *inputs[4:6], "--results", str(results)])
     options = ["--encoder", str(other), "--source", str(write_short(tmp_path))]
     main(["reproduce", NAME, "--scale", "smoke", *options, "--results", str(results)])
-    main(["reproduce", "--verify", "spectrum-other-smoke", *options, "--results", str(results)])
-    assert "all are within their tolerance" in capsys.readouterr().out
     names = {"spectrum-tiny-bert-smoke", "spectrum-other-smoke"}
     assert {path.stem for path in results.glob("*.json")} == names
 

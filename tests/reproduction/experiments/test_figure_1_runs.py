@@ -1,21 +1,17 @@
 """Figure 1: its RoBERTa, the blocks that are analyzed, its record, and rejections before it is trained."""
 # ruff: noqa: F811 (fixtures are imported)
 
-import json
 import shutil
-from dataclasses import replace
 
 import pytest
 
 from fairseq_linformer.evaluation.encoded_rows import open_dataset
-from fairseq_linformer.reproduction.experiment import Unfinished
 from fairseq_linformer.reproduction.experiments import figure_1
 from fairseq_linformer.reproduction.experiments.figure_1 import Blocks
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.scales import SCALES
 from fairseq_linformer.reproduction.text import describe_text
-from fairseq_linformer.reproduction.verify import verify
 
 from ..trainer import DATE, HARDWARE, VERSIONS, text, trainer  # noqa: F401
 
@@ -61,7 +57,6 @@ def test_record(figure, measure, trainer, text, tmp_path, monkeypatch):
     assert (record.commit, record.hardware, record.versions, record.date) == ("abc; def", HARDWARE, VERSIONS, DATE)
     assert record.data == describe_text(text) and record.command == "the command"
     assert record.seconds == 25.0  # two runs of ten, and the analysis
-    assert record.rules == {claim.identifier: claim.rule for claim in figure.claims}
     c = record.configuration
     assert (
         c["sentences"] == 4
@@ -82,67 +77,12 @@ def test_record(figure, measure, trainer, text, tmp_path, monkeypatch):
     assert measure().measurements == record.measurements and trainer.trained == RUNS
 
 
-def test_rules_are_those_from_before_the_runs(figure, measure, trainer, tmp_path, monkeypatch):
-    seen = []
-    path = tmp_path / "runs/smoke/rules/figure-1.json"
-    trainer.before = lambda job: seen.append(json.loads(path.read_text()))
-    trainer.notices = False
-    with pytest.raises(Unfinished, match=f"1 of 2 runs.*{RUNS[1]}"):
-        measure(1e-6)
-    assert seen == [{claim.identifier: claim.rule for claim in figure.claims}]
-    monkeypatch.setattr(figure, "claims", [replace(claim, rule="later") for claim in figure.claims], raising=False)
-    assert measure().rules == seen[0]
-
-
-def test_measured_again_from_the_checkpoint(measure, tmp_path, trainer, figure, text):
-    record = measure()
-    spectrum = {path: path.read_bytes() for path in (tmp_path / "runs/smoke/spectrum").iterdir()}
-    for path in spectrum:
-        path.write_bytes(b"damaged")  # not read
-    how, (again,) = figure.measure_again(record, Inputs(tmp_path / "runs", text))
-    assert again.measurements == record.measurements and "2" in how and trainer.trained == RUNS
-    assert again.rules == record.rules and again.command == "the command"
-
-
-def test_verified(figure, measure, text, tmp_path):
-    inputs = Inputs(tmp_path / "runs", text)
-    (tmp_path / "ledger").mkdir()
-    assert "figure-1: " in figure.reproduce("smoke", inputs, tmp_path / "ledger", "c")
-    assert "8 of 8" in verify("spectrum-roberta-smoke", tmp_path / "ledger", inputs)
-
-
 # Before it is trained
 
 
 @pytest.fixture
 def there(measure):
     return measure()
-
-
-@pytest.mark.parametrize("key", ["sizes", "model", "sentences"])
-def test_a_record_of_another_plan_is_rejected(figure, there, text, tmp_path, key):
-    inputs = Inputs(tmp_path / "runs", text)
-    figure.check_ledger("smoke", inputs, [there])
-    other = there.copy_with(configuration={**there.configuration, key: "other"})
-    for check in (lambda: figure.check_ledger("smoke", inputs, [other]), lambda: figure.measure_again(other, inputs)):
-        with pytest.raises(ValueError, match=f"spectrum-roberta-smoke .*{key}"):
-            check()
-
-
-def test_a_record_of_other_data_is_rejected(figure, there, text, tmp_path, trainer):
-    inputs, other = Inputs(tmp_path / "elsewhere", text), there.copy_with(data="other")
-    trainer.trained.clear()
-    for check in (lambda: figure.check_ledger("smoke", inputs, [other]), lambda: figure.measure_again(other, inputs)):
-        with pytest.raises(ValueError, match="spectrum-roberta-smoke .*data"):
-            check()
-    assert not trainer.trained and not (tmp_path / "elsewhere").exists()
-
-
-@pytest.mark.parametrize("run", RUNS)
-def test_a_record_whose_runs_are_elsewhere_is_rejected(figure, there, text, tmp_path, run):
-    (tmp_path / f"runs/smoke/{run}/done").unlink()
-    with pytest.raises(ValueError, match="--verify spectrum-roberta-smoke"):
-        figure.check_ledger("smoke", Inputs(tmp_path / "runs", text), [there])
 
 
 def test_damaged_runs_are_rejected(measure, there, trainer, tmp_path):
@@ -152,15 +92,6 @@ def test_damaged_runs_are_rejected(measure, there, trainer, tmp_path):
     with pytest.raises(ValueError, match="attempts.jsonl"):
         measure()
     assert not trainer.trained
-
-
-def test_verification_resumes_in_time(figure, there, text, tmp_path, trainer):
-    """What was removed is trained again, within the time budget."""
-    with pytest.raises(Unfinished):
-        figure.measure_again(there, Inputs(tmp_path / "again", text, minutes=0.0))
-    assert trainer.trained == [*RUNS, RUNS[0]]
-    with pytest.raises(ValueError, match="--data"):
-        figure.measure_again(there, Inputs(tmp_path / "again"))
 
 
 # The blocks

@@ -37,7 +37,7 @@ def record(inputs, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_record(record, inputs, tmp_path, capsys):
+def test_record(record):
     shares = {(m.k, m.model, m.layer): m.value for m in record.select(METRIC)}
     assert len(shares) == (1 + len(K_DIVISORS)) * len(LOCAL_WINDOWS) * 2 and all(
         value <= 1 for value in shares.values()
@@ -45,9 +45,6 @@ def test_record(record, inputs, tmp_path, capsys):
     last = [shares[k, label(k, 16), 2] for k in (1, 4, 8, 16)]
     assert last == sorted(last) and 0.9 < last[0] < last[-1] < 1
     assert record.configuration["encoder"]["name"] == "tiny-bert" and "tiny-bert" in record.command
-    ledger.put(record, tmp_path)
-    main(["reproduce", "--verify", "survival-smoke", *inputs[2:], "--results", str(tmp_path)])
-    assert "all are within their tolerance" in capsys.readouterr().out
     (table,) = find("survival").tables([record])
     assert [row[0] for row in table.rows] == ["1", "4", "8", "16"]
     (chart,) = find("survival").charts([record])
@@ -87,7 +84,7 @@ def test_rules(record, name):
     assert claim.evaluate([synthetic(record, good)], "cpu").outcome == UNMEASURED
 
 
-def test_wrong_inputs_are_rejected(inputs, record, tmp_path):
+def test_wrong_inputs_are_rejected(inputs, tmp_path):
     for arguments, message in (
         (["--scale", "cpu", *inputs[2:]], "no scale cpu; choose from smoke, encoder"),
         ([*inputs[:2], *inputs[4:]], "needs --encoder"),
@@ -101,18 +98,3 @@ def test_wrong_inputs_are_rejected(inputs, record, tmp_path):
     short = save_encoder(tmp_path / "short", "bert", True, max_positions=16)
     with pytest.raises(SystemExit, match="--encoder must have at least 32 positions, got 16"):
         main(["reproduce", "survival", *inputs[:2], "--encoder", str(short), *inputs[4:], "--results", str(tmp_path)])
-    other = save_encoder(tmp_path / "other", "bert", True)
-    ledger.put(record, tmp_path)
-    with pytest.raises(SystemExit, match="other weights"):
-        main(
-            [
-                "reproduce",
-                "--verify",
-                "survival-smoke",
-                "--encoder",
-                str(other),
-                *inputs[4:],
-                "--results",
-                str(tmp_path),
-            ]
-        )

@@ -10,7 +10,6 @@ from fairseq_linformer.reproduction import theorem_experiment
 from fairseq_linformer.reproduction.inputs import Inputs
 from fairseq_linformer.reproduction.registry import find
 from fairseq_linformer.reproduction.theorem_experiment import SIZES, summary_measurements
-from fairseq_linformer.reproduction.verify import verify
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_an_interrupted_measurement_leaves_nothing(small, tmp_path, monkeypatch)
     monkeypatch.setattr(theorem_experiment.theorems, "measure_theorems", lambda *arguments: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         find("theorem-1").measure("smoke", Inputs(tmp_path), "c")
-    assert not (tmp_path / "smoke/theorems").exists() and not find("theorem-1").finished_runs("smoke", Inputs(tmp_path))
+    assert not (tmp_path / "smoke/theorems").exists()
 
 
 def test_heads_of_other_sizes_are_rejected(run, small, tmp_path):
@@ -113,32 +112,6 @@ def test_heads_of_other_sizes_are_rejected(run, small, tmp_path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "width": 99}))
     with pytest.raises(ValueError, match="has heads of other sizes; use another --runs"):
         find("theorem-1").measure("smoke", Inputs(folder), "c")
-
-
-@pytest.mark.slow
-def test_verified(run, small, tmp_path):
-    """In a folder of its own, with the same draws."""
-    find("theorem-1").publish([run[1]], "smoke", tmp_path)
-    assert f"{len(run[1].measurements)} of" in verify("theorem-1-smoke", tmp_path, Inputs())
-    changed = (
-        run[1]
-        .measurements[0]
-        .model_copy(update={"value": run[1].measurements[0].value * 1.001, "interval": None, "repetitions": 1})
-    )
-    other = run[1].copy_with(measurements=[changed, *run[1].measurements[1:]])
-    (tmp_path / "other").mkdir()
-    find("theorem-1").publish([other], "smoke", tmp_path / "other")
-    with pytest.raises(ValueError, match="1 of"):
-        verify("theorem-1-smoke", tmp_path / "other", Inputs())
-
-
-@pytest.mark.parametrize(
-    "inputs, option",
-    [(Inputs(runs="r"), "--runs.* r"), (Inputs(data="t"), "--data.* t"), (Inputs(minutes=1), "--minutes.* 1")],
-)
-def test_verification_takes_no_folder(run, inputs, option):
-    with pytest.raises(ValueError, match=option):
-        find("theorem-1").measure_again(run[1], inputs)
 
 
 def test_summary_measurements():

@@ -55,9 +55,6 @@ class Toy(Experiment):
             )
         ]
 
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        return "doubled again", self.measure(record.scale, inputs, record.command)
-
     def tables(self, records) -> list[Table]:
         return (
             [Table(["what", "value"], [["twice one", f"{r.find('double').value:g}"] for r in records], "toys")]

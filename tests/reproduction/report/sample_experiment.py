@@ -50,9 +50,6 @@ class Sample(Experiment):
     def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
         return []
 
-    def measure_again(self, record: Record, inputs: Inputs) -> tuple[str, list[Record]]:
-        return "", []
-
     def tables(self, records: Sequence[Record]) -> list[Table]:
         head = ["model", "seconds", "lowest to highest", "runs"]
         return [Table(head, [[m.model, *spread_cells(m, 2)] for m in r.measurements], r.identifier) for r in records]

@@ -5,8 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_linformer.reproduction import commits
-from fairseq_linformer.reproduction.claim import EarlierRule
 from fairseq_linformer.reproduction.report.sections import (
     LONGEST_EVIDENCE,
     claims_table,
@@ -19,7 +17,7 @@ from fairseq_linformer.reproduction.report.sections import (
 from fairseq_linformer.reproduction.statistics import FAILS, HOLDS, UNDECIDED, UNMEASURED, Check, Verdict
 
 from ..sample_records import measurement, record
-from .sample_experiment import RULE, Sample, timed
+from .sample_experiment import Sample, timed
 
 
 def section(*records):
@@ -90,58 +88,6 @@ def test_common_n(lengths, configuration, n):
     assert common_n(record(measurements=measurements, configuration=configuration)) == n
 
 
-def test_rules_that_read_differently_when_the_runs_began():
-    assert verdicts(timed({"a": 1.0})).recorded_rules == []  # the record keeps no rules
-    assert verdicts(timed({"a": 1.0}, rules={"figure-9": RULE})).recorded_rules == []
-    (note,) = verdicts(timed({"a": 1.0}, rules={"figure-9": "Another rule."})).recorded_rules
-    assert "figure-9-cpu" in note and "Another rule." in note
-    (note,) = verdicts(timed({"a": 1.0}, rules={"another-claim": RULE})).recorded_rules
-    assert "figure-9-cpu" in note and "no rule" in note
-    assert len(verdicts(timed({"a": 1.0}, rules={})).recorded_rules) == 1
-    unused = timed({"a": 1.0}, "smoke", rules={"figure-9": "Another rule."})
-    assert verdicts(timed({"a": 1.0}), unused).recorded_rules == []
-
-
-@pytest.mark.parametrize(
-    "names, text",
-    [("ab", "in a, b:"), ("abc", "in a, b, c:"), ("abcd", "in a, b, c and 1 other:"), ("abcde", "2 others")],
-)
-def test_a_note_names_three_records_and_counts_the_others(names, text):
-    several = [timed({"a": 1.0}, identifier=name, rules={"figure-9": "Another rule."}) for name in names]
-    (note,) = verdicts(*several).recorded_rules
-    assert text in note
-
-
-EARLIER = (
-    EarlierRule("Holds always.", "2026-01-01", False, "It could not fail."),
-    EarlierRule("Holds at 3 s.", "2026-02-01", True, "2 s were measured."),
-)
-
-
-@pytest.fixture
-def changed_rule(monkeypatch):
-    monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], history=EARLIER),))
-
-
-def test_earlier_rules_have_date_circumstances_and_reason(changed_rule):
-    assert verdicts().earlier_rules == [
-        "Until 2026-01-01: Holds always. Changed when no data were known: It could not fail.",
-        "Until 2026-02-01: Holds at 3 s. Changed when data were known: 2 s were measured.",
-    ]
-
-
-def test_a_recorded_rule_of_the_history_is_named_by_its_date(changed_rule):
-    (note,) = verdicts(timed({"a": 1.0}, rules={"figure-9": "Holds at 3 s."})).recorded_rules
-    assert note == "Rule recorded in figure-9-cpu: the rule until 2026-02-01."
-
-
-@pytest.mark.parametrize("history, count", [((), ""), (EARLIER[:1], "1"), (EARLIER, "2 (1 with data known)")])
-def test_the_table_of_claims_counts_changes_of_rules(monkeypatch, history, count):
-    monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], history=history),))
-    table = claims_table([section()])
-    assert table.rows[0][table.head.index("changes of the rule")] == count
-
-
 def test_records_and_earlier_ones():
     """Context is what other commands measured earlier: shown apart, without a verdict."""
     mine, old = timed({"a": 1.0}), timed({"a": 9.0}, identifier="old", made_by="script")
@@ -164,10 +110,10 @@ def test_the_command_names_its_inputs(monkeypatch):
 
 def test_the_table_of_all_claims():
     table = claims_table([section(timed({"a": 1.0})), section()])
-    assert len(table.head) == 5 and table.links == ["claim-figure-9", "claim-figure-9"]
+    assert len(table.head) == 4 and table.links == ["claim-figure-9", "claim-figure-9"]
     assert table.rows == [
-        ["Figure 9, section 8", "It is **fast**.", "**holds** (cpu, n = 64)", "a: 1 s", ""],
-        ["Figure 9, section 8", "It is **fast**.", "**not measured**", "", ""],
+        ["Figure 9, section 8", "It is **fast**.", "**holds** (cpu, n = 64)", "a: 1 s"],
+        ["Figure 9, section 8", "It is **fast**.", "**not measured**", ""],
     ]
 
 
@@ -192,61 +138,6 @@ def test_the_readme_has_the_first_number_of_every_verdict(monkeypatch):
     monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], evaluate=lambda records, scale: verdict),))
     evidence = readme_table([section(timed(times))]).rows[0][-1]
     assert evidence.startswith("1 s, as long") and evidence.endswith(" ...") and len(evidence) <= LONGEST_EVIDENCE
-
-
-def test_a_commit_that_does_not_identify_the_code_is_marked_in_the_cell(monkeypatch):
-    monkeypatch.setattr(commits, "reachable_commits", lambda: frozenset(["a" * 40]))
-    assert verdicts(timed({"a": 1.0}, commit="a" * 40)).outcome == "**holds** (cpu, n = 64)"
-    found = verdicts(timed({"a": 1.0}, commit="a" * 40 + "-dirty"))
-    assert found.outcome == "**holds** (cpu, n = 64; uncommitted changes)"
-    assert found.verdicts[0].verdict.remarks[0].startswith("figure-9-cpu was measured at aaaaaaaaaaaa-dirty")
-    assert verdicts(timed({"a": 3.0}, commit="b" * 40)).outcome.endswith("(cpu, n = 64; code not in the repository)")
-
-
-def superseded(records, **earlier):
-    (found,) = sections_of(records, [Sample()], {"figure-9-cpu": [timed(each) for each in earlier.values()]})
-    return found.claims[0]
-
-
-def test_a_verdict_says_how_often_its_records_were_measured():
-    new = [timed({"a": 1.0})]
-    assert superseded(new).outcome == "**holds** (cpu, n = 64)"
-    assert superseded(new, first={"a": 2.0}).outcome == "**holds** (cpu, n = 64; measured 2 times)"
-    outcome = superseded(new, first={"a": 3.0}, second={"a": 1.5}).outcome
-    assert outcome == "**holds** (cpu, n = 64; measured 3 times, before: does not hold)"
-    assert [each.times for each in superseded(new, first={"a": 3.0}).verdicts] == [2]
-
-
-def test_a_superseded_record_without_the_numbers_of_a_claim_is_no_measurement_of_it(monkeypatch):
-    evaluate = Sample.claims[0].evaluate
-
-    def needs_a(records, scale):
-        return evaluate([record for record in records if record.find("seconds", model="a")], scale)
-
-    monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], evaluate=needs_a),))
-    found = superseded([timed({"a": 1.0})], first={"b": 3.0})
-    assert found.outcome == "**holds** (cpu, n = 64)" and found.earlier_verdicts == []
-    found = superseded([timed({"a": 1.0})], first={"b": 3.0}, second={"a": 3.0})
-    assert found.outcome == "**holds** (cpu, n = 64; measured 2 times, before: does not hold)"
-
-
-def test_superseded_records_have_verdicts_by_the_rule_of_today():
-    found = superseded([timed({"a": 1.0}, commit="second")], first={"a": 3.0, "b": 1.0, "c": 2.0})
-    assert found.earlier_verdicts == ["figure-9-cpu.1 (2026-01-02; commit abc): **does not hold**; a: 3 s; b: 1 s"]
-
-
-def test_a_superseded_record_that_the_rule_cannot_evaluate(monkeypatch):
-    evaluate = Sample.claims[0].evaluate
-
-    def fails_on_old(records, scale):
-        if any(record.measurements[0].value == 9 for record in records):
-            raise KeyError("b")
-        return evaluate(records, scale)
-
-    monkeypatch.setattr(Sample, "claims", (replace(Sample.claims[0], evaluate=fails_on_old),))
-    found = superseded([timed({"a": 1.0})], first={"a": 9.0})
-    assert found.earlier_verdicts == ["figure-9-cpu.1 (2026-01-02; commit abc): the current rule cannot evaluate it"]
-    assert found.outcome == "**holds** (cpu, n = 64; measured 2 times)"
 
 
 def test_circumstances():
