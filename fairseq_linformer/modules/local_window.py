@@ -65,7 +65,8 @@ class Neighbors(NamedTuple):
 def find_neighbors(
     x: Tensor, padding_mask: Tensor | None, reach: int, head_dim: int, dtype: torch.dtype, dropout: float
 ) -> Neighbors:
-    """
+    """How the queries of an input find the keys in reach.
+
     Args:
         x: (B, n, d), read only for its shape and device.
         padding_mask: (B, n), True at padding, or None.
