@@ -15,7 +15,10 @@ case $python in */*) python=$(realpath "$python") ;; esac
 cd "$(dirname "$0")/.."
 
 torch=torch==${TORCH:-2.13.0}
-[[ $torch =~ ^torch==[2-9]\.[0-9]+ ]] || { echo "setup.sh: TORCH must be a version of PyTorch from 2.9 on, got $TORCH" >&2; exit 2; }
+if ! [[ $torch =~ ^torch==[0-9] ]] || [ "$(printf '%s\n' torch==2.9 "$torch" | sort -V | head -n 1)" != torch==2.9 ]; then
+    echo "setup.sh: TORCH must be a version of PyTorch from 2.9 on, got $TORCH" >&2
+    exit 2
+fi
 if grep -q '^torch[=<>~]' "${PIP_CONSTRAINT:-/dev/null}"; then torch=torch; fi
 marker=.venv/.installed-$({ cat setup.py scripts/setup.sh ${PIP_CONSTRAINT:+"$PIP_CONSTRAINT"} && echo "$torch"; } | cksum | cut -d' ' -f1)
 if [ -e "$marker" ] && { [ -z "$python" ] || [ "$(.venv/bin/python --version)" = "$("$python" --version)" ]; }; then

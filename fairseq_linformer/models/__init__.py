@@ -24,6 +24,9 @@ from .program_errors import patch_error_reports
 from .roberta_eps import RobertaEpsModel
 from .safe_loading import patch_checkpoint_loading, patch_eval
 
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 9):
+    raise ImportError(f"fairseq-linformer needs PyTorch 2.9 or newer, got {torch.__version__}")
+
 # torch.load(weights_only=True), the default since torch 2.6, rejects unknown types. fairseq's checkpoints hold an
 # argparse.Namespace and sometimes NumPy numbers (best metrics). When several processes resume, the first one sends the
 # others OmegaConf containers and tensor placeholders. These types are plain data; all others stay rejected.
