@@ -1,7 +1,6 @@
 """Shared data, and the order of the tests."""
 
 import gc
-import json
 import os
 
 import pytest
@@ -51,25 +50,6 @@ def pytest_collection_modifyitems(items):
         ordered += head + rest[taken : taken + share]
         taken += share
     items[:] = ordered + rest[taken:]
-
-
-REPORTS = pytest.StashKey[list]()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """Write a line to FAULT_LOG for each test of a fault: its kind, and whether it was skipped or failed anywhere."""
-    report = yield
-    log, fault = os.environ.get("FAULT_LOG"), item.get_closest_marker("fault")
-    if log and fault:
-        reports = item.stash.setdefault(REPORTS, [])
-        reports.append(report)
-        if report.when == "teardown":  # which comes last, also if the setup failed
-            lost, skipped = any(each.failed for each in reports), any(each.skipped for each in reports)
-            outcome = "lost" if lost else "skipped" if skipped else "tried"
-            with open(log, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": fault.args[0], "outcome": outcome}) + "\n")
-    return report
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,6 @@ def test_error_of_a_library_keeps_its_sentence(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.fault("signal to a command")
 @pytest.mark.parametrize("script", [HALF, REPLACED], ids=["raised", "replaced"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_stopped_command_leaves_no_partial_files(number, script, tmp_path):

@@ -23,7 +23,6 @@ from .fault_seeds import SEEDS
 from .reproduction.sample_records import record
 from .small_disk import contents, fill, mount_small_disk
 
-pytestmark = pytest.mark.fault("full disk")
 NO_SPACE = "No space left on device"
 
 

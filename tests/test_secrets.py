@@ -21,7 +21,6 @@ def files_with_secret(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("secret in the environment")
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
 def test_commands(command, world, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(world)
@@ -33,7 +32,6 @@ def test_commands(command, world, tmp_path, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.slow
-@pytest.mark.fault("secret in the environment")
 def test_training(mlm_data, tmp_path):
     """Run folder: configuration, attempts, checkpoints, TensorBoard's events; and the output of all ranks."""
     job = TwoRanks(mlm_data, tmp_path, "run", 2, **{"common.tensorboard_logdir": tmp_path / "events"})

@@ -45,7 +45,6 @@ MODULES = (
     "encoder_tasks",
     "int8",
     "int8_speed",
-    "faults",
 )
 """Files of ``experiments/``, in the order of the report. Each has ``EXPERIMENTS``, a tuple."""
 

@@ -14,7 +14,7 @@ from .. import fairseq_commands
 from ..fairseq_commands import PLUGIN, TINY, TRAIN
 from .world import EXECUTED, snapshot
 
-pytestmark = [pytest.mark.slow, pytest.mark.fault("wrong input: fairseq's programs")]
+pytestmark = pytest.mark.slow
 
 FLAGS = """
 --projected-dim 17 -> projected_dim must be between 1 and max_positions \\(16\\), got 17

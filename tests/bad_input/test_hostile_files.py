@@ -72,7 +72,6 @@ PLACES = {
 }
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.parametrize("new_format", [True, False])
 @pytest.mark.parametrize("place", PLACES)
 def test_code_anywhere_in_a_checkpoint(place, new_format, world, here):
@@ -83,7 +82,6 @@ def test_code_anywhere_in_a_checkpoint(place, new_format, world, here):
         load_weights_only(here / "x.pt")
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.parametrize("protocol", range(6))
 def test_plain_pickles(protocol, here):
     (here / "x.pt").write_bytes(pickle.dumps({"model": Code()}, protocol))
@@ -91,7 +89,6 @@ def test_plain_pickles(protocol, here):
         load_weights_only(here / "x.pt")
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.slow
 def test_hub_interface(world, here):
     shutil.copy(world / "bad/code.pt", here / "model.pt")
@@ -99,7 +96,6 @@ def test_hub_interface(world, here):
         LinformerRobertaModel.from_pretrained(str(here), "model.pt", str(world / "data"))
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.parametrize("name", ["spectrum.npz", "state.npz"])
 def test_numpy_files_with_objects(name, world, here):
     (here / "out").mkdir()
@@ -128,7 +124,6 @@ EXPRESSIONS = [
 ]
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.parametrize("text", EXPRESSIONS, ids=range(len(EXPRESSIONS)))
 def test_options_that_fairseq_evaluates(text, here):
     with pytest.raises(ValueError, match="must be numbers"):
@@ -146,7 +141,6 @@ def test_fairseqs_modules_have_no_eval(module):
     assert sys.modules[module].eval is evaluate_literal
 
 
-@pytest.mark.fault("hostile file")
 def test_a_compressed_checkpoint_is_rejected_before_it_is_read(here):
     with zipfile.ZipFile(here / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", b"\0" * (1 << 26))
@@ -158,7 +152,6 @@ def test_a_compressed_checkpoint_is_rejected_before_it_is_read(here):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("hostile file")
 def test_a_line_of_a_zip_archive_may_unpack_to_any_size(here):
     with zipfile.ZipFile(here / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("SST-2/train.tsv", b"sentence\tlabel\n" + b"x" * (1 << 26))
@@ -169,7 +162,6 @@ def test_a_line_of_a_zip_archive_may_unpack_to_any_size(here):
     tracemalloc.stop()
 
 
-@pytest.mark.fault("hostile file")
 def test_the_header_of_an_xz_file_cannot_ask_for_gigabytes(here):
     written = lzma.compress(b"text", preset=0)
     start, size = 12, 4 * (written[12] + 1)  # the header of the block
@@ -193,7 +185,6 @@ MEMBERS = {
 }
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_members_of_a_tar_archive(name, here, gpt2):
     member, kind, target = MEMBERS[name]
@@ -219,7 +210,6 @@ HOSTILE_INDICES = {
 }
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.parametrize("name", HOSTILE_INDICES)
 def test_indices_of_data(name, world, here):
     for suffix in ("idx", "bin"):
@@ -230,7 +220,6 @@ def test_indices_of_data(name, world, here):
         open_dataset(here / "valid")
 
 
-@pytest.mark.fault("hostile file")
 def test_hostile_names_are_only_names(world, here, capsys):
     """Of a checkpoint's folder, a file of rows and the predictions."""
     hostile = "-x; $(touch executed) `touch executed` 'é\"\n.."

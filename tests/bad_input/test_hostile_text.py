@@ -35,7 +35,6 @@ def outside_code(markdown: str) -> str:
     return re.sub(r"(`+).*?\1", "", markdown)
 
 
-@pytest.mark.fault("hostile file")
 def test_reports(tmp_path):
     record = timed(
         {HOSTILE: 1.0},
@@ -59,7 +58,6 @@ def test_reports(tmp_path):
     assert [*csv.DictReader((tmp_path / "results/report.csv").read_text().splitlines())]
 
 
-@pytest.mark.fault("hostile file")
 @pytest.mark.parametrize("license", [HOSTILE, "mit\npipeline_tag: evil", "[mit]"])
 def test_model_card(license):
     details = {

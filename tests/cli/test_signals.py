@@ -116,7 +116,6 @@ def here(world, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.slow
-@pytest.mark.fault("signal to a command")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words.split()[:2]))
 def test_random_moment(command, seed, here, tmp_path):

@@ -48,7 +48,6 @@ def test_failing_part_keeps_the_files_of_running_parts(tmp_path):
     assert not any(out.iterdir())
 
 
-@pytest.mark.fault("death of `prepare pretraining`")
 @pytest.mark.slow
 def test_killed_runs_resume_to_the_same_bytes(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", build_documents(12000))
@@ -72,7 +71,6 @@ def test_killed_runs_resume_to_the_same_bytes(tmp_path, gpt2):
     assert_same(tmp_path)
 
 
-@pytest.mark.fault("death of `prepare pretraining`")
 @pytest.mark.slow
 def test_killed_assembly_resumes_to_the_same_bytes(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", build_documents(100))
@@ -84,7 +82,6 @@ def test_killed_assembly_resumes_to_the_same_bytes(tmp_path, gpt2):
     assert_same(tmp_path)
 
 
-@pytest.mark.fault("full disk")
 @pytest.mark.slow
 def test_full_disk_keeps_finished_chunks(tmp_path, gpt2):
     write_text(tmp_path / "text.txt", build_documents(100))

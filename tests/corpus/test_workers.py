@@ -27,7 +27,6 @@ def write_endless_source(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("signal to a command")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interruption_prints_one_line_and_keeps_finished_chunks(number, tmp_path, gpt2):
     source = write_text(tmp_path / "text.txt", build_documents(3000))

@@ -79,7 +79,6 @@ def interrupted(masked_lm, glue, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("damaged data: finetune")
 @pytest.mark.parametrize("name, damage", [(name, damage) for name, kinds in DAMAGED.items() for damage in kinds])
 def test_damaged_data_is_named_and_the_checkpoints_stay(name, damage, interrupted, command):
     words, folder = interrupted

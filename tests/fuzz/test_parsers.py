@@ -40,7 +40,6 @@ def test_the_seed_is_accepted(name, world, targets):
         assert check(targets[name], path, targets[name].seed) == "" or name.endswith(".npz")
 
 
-@pytest.mark.fault("changed or damaged file")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NAMES])
 def test_changed_files(name, world, targets):
     target = targets[name]
@@ -60,7 +59,6 @@ def test_changed_files(name, world, targets):
         changed()
 
 
-@pytest.mark.fault("changed or damaged file")
 @pytest.mark.parametrize("name, data", read_findings())
 def test_findings(name, data, world, targets):
     with surroundings(world, targets[name]) as path:

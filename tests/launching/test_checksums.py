@@ -69,7 +69,6 @@ DAMAGE = {
 }
 
 
-@pytest.mark.fault("damaged checkpoint")
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_last_checkpoint_that_differs_from_its_checksum_is_replaced(kind, tmp_path):
     older, last = save(tmp_path / "checkpoint_1_5.pt", 5), save(tmp_path / LAST, 10)
@@ -84,7 +83,6 @@ def test_last_checkpoint_that_differs_from_its_checksum_is_replaced(kind, tmp_pa
         restore_last(tmp_path)
 
 
-@pytest.mark.fault("damaged checkpoint")
 @pytest.mark.parametrize("content", [None, "", "0123", "\0" * 80, b"\xff" * 80])
 def test_checkpoint_without_a_usable_checksum_is_checked_by_its_crcs(content, tmp_path):
     last = save(tmp_path / LAST, 1)
@@ -99,7 +97,6 @@ def test_checkpoint_without_a_usable_checksum_is_checked_by_its_crcs(content, tm
         restore_last(tmp_path)
 
 
-@pytest.mark.fault("damaged checkpoint")
 def test_zip_file_that_is_no_checkpoint(tmp_path):
     with zipfile.ZipFile(tmp_path / LAST, "w") as file:
         file.writestr("word/document.xml", "<thesis/>")
@@ -110,7 +107,6 @@ class Killed(BaseException):
     """In place of SIGKILL."""
 
 
-@pytest.mark.fault("death while a checkpoint gets its name")
 @pytest.mark.parametrize("step", ["unlink", "copyfile", "replace", "open_atomic", "rename the checksum"])
 def test_killed_while_replacing_the_only_last_checkpoint(step, tmp_path, monkeypatch):
     """The state after any step is one that resumes from either the old or the new checkpoint."""
@@ -140,7 +136,6 @@ def test_killed_while_replacing_the_only_last_checkpoint(step, tmp_path, monkeyp
     assert names(tmp_path, "") == [LAST, *([f"{LAST}.sha256"] if step in ("unlink", "copyfile") else [])]
 
 
-@pytest.mark.fault("full disk")
 @pytest.mark.parametrize("failures", [2, 3])
 def test_retry_after_a_full_disk_writes_an_intact_checkpoint(failures, tmp_path, monkeypatch):
     save, positions = torch.save, []
@@ -176,7 +171,6 @@ def files_up_to(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.fault("full disk")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("values", [10, 1_000_000])  # fewer and more bytes than Python buffers
 def test_full_disk_is_reported_with_the_file(values, seed, patched, tmp_path):
@@ -190,7 +184,6 @@ def test_full_disk_is_reported_with_the_file(values, seed, patched, tmp_path):
     assert restore_last(tmp_path) == [f"resuming from {last}"] and names(tmp_path, "") == [LAST, f"{LAST}.sha256"]
 
 
-@pytest.mark.fault("full disk")
 def test_full_disk_while_copying(patched, tmp_path):
     last, new = save(tmp_path / LAST, 1), save(tmp_path / "checkpoint1.pt", 2)
     before = last.read_bytes()

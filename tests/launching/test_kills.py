@@ -26,9 +26,7 @@ pytestmark = pytest.mark.slow
 
 PHASES = ("training", "validation", "writing")
 FAULTS = [
-    pytest.param(
-        phase, victims, seed, marks=pytest.mark.fault(f"SIGKILL of {victims} rank{'s' * (victims == 'all')}, {phase}")
-    )
+    (phase, victims, seed)
     for seed in SEEDS
     for i, phase in enumerate(PHASES)
     for victims in ("one", "all")

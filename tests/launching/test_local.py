@@ -49,7 +49,6 @@ def test_time_limit_stops_a_worker_after_its_first_update(worker, tmp_path):
     assert (tmp_path / "log").read_text().splitlines()[-1] == "stopped after the start"
 
 
-@pytest.mark.fault("signal to a command")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, *hangup_signals()])
 def test_signal_is_forwarded_and_the_worker_awaited(number, worker, tmp_path):
     process, log = worker(STAND_IN), tmp_path / "log"
@@ -131,7 +130,6 @@ def test_training_stops_at_the_time_limit_and_resumes(mlm_data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("damaged data: worker")
 def test_damaged_data_is_named_once_and_the_run_can_resume(mlm_data, tmp_path):
     data, run = tmp_path / "data", tmp_path / "run"
     shutil.copytree(mlm_data, data)

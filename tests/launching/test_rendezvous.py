@@ -88,13 +88,11 @@ def test_a_job_on_several_nodes_is_reachable_where_the_name_of_a_node_is_loopbac
     del store
 
 
-@pytest.mark.fault("ranks missing at start")
 def test_missing_ranks_are_named(master):
     with pytest.raises(ConnectionError, match=r"^ranks 1, 2, 3 of 4 did not start within 0.0\d+ minutes"):
         meet(0, 4, SOON)
 
 
-@pytest.mark.fault("ranks missing at start")
 def test_a_missing_rank_0_is_named(master):
     address = re.escape(f"127.0.0.1:{os.environ['MASTER_PORT']}")
     with pytest.raises(ConnectionError, match=f"^rank 1 cannot reach rank 0 at {address} within"):
@@ -111,7 +109,6 @@ def _report(rank, world_size, barrier, pipe):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("ranks missing at start")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_ranks_are_missing(seed, master):
     """The ranks that have started name those that have not."""
@@ -178,7 +175,6 @@ def test_a_slow_rank_is_awaited(master, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("signal to a command")
 @pytest.mark.parametrize("ignored", [True, False])
 def test_torchrun_respects_nohup(ignored, tmp_path):
     """SIGHUP ends it, except under nohup."""

@@ -153,7 +153,6 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     assert jobs.same_bits(run, two_nodes)
 
 
-@pytest.mark.fault("SIGKILL of one rank, then of all processes, Slurm")
 def test_killed_processes_lose_nothing(slurm, sbatch, two_nodes, mlm_data, tmp_path):
     """The job is submitted again after a rank was killed, and again after all its processes on both nodes were."""
     first, second, victim = 5, 9, 0

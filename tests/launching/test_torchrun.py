@@ -72,7 +72,6 @@ def test_resuming_is_bit_identical(whole, mlm_data, tmp_path):
     assert jobs.same_bits(run, whole)
 
 
-@pytest.mark.fault("SIGKILL of one rank, then of all processes of a node")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_processes_lose_nothing(seed, whole, mlm_data, tmp_path):
     """The command is rerun after a rank was killed, and again after torchrun and all others were."""

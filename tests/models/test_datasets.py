@@ -47,7 +47,6 @@ def started(mlm_data, class_data, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("damaged data: fairseq-train")
 @pytest.mark.parametrize("damage, part, name", CASES)
 def test_training_names_the_damaged_file(damage, part, name, started, tmp_path):
     shutil.copytree(started[part], tmp_path, dirs_exist_ok=True)
@@ -60,7 +59,6 @@ def test_training_names_the_damaged_file(damage, part, name, started, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("damaged data: fairseq-train")
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 @pytest.mark.parametrize("part", ["shard0", "input0"])
 def test_training_names_a_damaged_manifest(damage, part, started, tmp_path):
@@ -82,7 +80,6 @@ def test_intact_dataset_without_a_manifest(prefix):
     assert [row.tolist() for row in datasets.open_dataset(prefix, 10)] == [[4, 5], [6], [7, 8, 9]]
 
 
-@pytest.mark.fault("damaged data: without checksums")
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 @pytest.mark.parametrize("suffix", ["idx", "bin"])
 def test_damage_is_found_without_a_manifest(damage, suffix, prefix):
@@ -92,7 +89,6 @@ def test_damage_is_found_without_a_manifest(damage, suffix, prefix):
         datasets.open_dataset(prefix, 10)
 
 
-@pytest.mark.fault("damaged data: without checksums")
 @pytest.mark.parametrize("byte", range(26 + 3 * 12))
 def test_each_changed_byte_of_an_index_is_found_without_a_manifest(byte, prefix):
     path = prefix.with_suffix(".idx")
@@ -103,14 +99,12 @@ def test_each_changed_byte_of_an_index_is_found_without_a_manifest(byte, prefix)
         datasets.open_dataset(prefix, 10)
 
 
-@pytest.mark.fault("damaged data: without checksums")
 def test_ids_beyond_the_dictionary(prefix):
     """The dictionary lost its end, or is of other data."""
     with pytest.raises(ValueError, match="train.bin has the ID 9, but .* 8 entries"):
         datasets.open_dataset(prefix, 8)
 
 
-@pytest.mark.fault("damaged data: without checksums")
 @pytest.mark.parametrize("suffix", ["idx", "bin"])
 def test_one_file_of_two_is_missing(suffix, prefix):
     prefix.with_suffix(f".{suffix}").unlink()
@@ -119,7 +113,6 @@ def test_one_file_of_two_is_missing(suffix, prefix):
             load(str(prefix))
 
 
-@pytest.mark.fault("damaged data: without checksums")
 def test_only_empty_rows(tmp_path):
     """numpy cannot map an empty file."""
     writer = BinarizedWriter(tmp_path / "train", np.uint16)

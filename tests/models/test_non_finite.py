@@ -44,7 +44,6 @@ def spoil(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("non-finite gradients")
 @pytest.mark.parametrize("bad, value", [(3, NAN), (10, INF), *random_moments(15)])
 def test_error_names_update_epoch_iterations_and_samples(bad, value, spoil, mlm_data, tmp_path):
     """It ends fairseq-train without a traceback. An update has two micro-batches, and the last of an epoch one."""
@@ -63,7 +62,6 @@ def test_error_names_update_epoch_iterations_and_samples(bad, value, spoil, mlm_
 
 
 @pytest.mark.slow
-@pytest.mark.fault("non-finite gradients")
 def test_log_names_each_update_that_fp16_skips(spoil, mlm_data, tmp_path, monkeypatch, caplog):
     # All that fairseq needs of a GPU. A CPU has no index.
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
@@ -113,7 +111,6 @@ def validated(mlm_data, folder, caplog, updates, *options):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("non-finite validation loss")
 @pytest.mark.parametrize("update, value", [(1, NAN), (2, -INF), *random_moments(3)])
 def test_warning_names_update_subset_and_samples(update, value, mlm_data, tmp_path, monkeypatch, caplog):
     """Neither the validation with the non-finite loss nor a worse one after it replaces the best checkpoint."""
@@ -134,7 +131,6 @@ def test_warning_names_update_subset_and_samples(update, value, mlm_data, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.fault("non-finite validation loss")
 def test_finite_metric_of_a_non_finite_loss_selects_no_best_checkpoint(mlm_data, tmp_path, monkeypatch, caplog):
     losses_in_validation(
         monkeypatch, lambda number, loss, size: (loss * float("nan") if number > BATCHES else loss, size)
@@ -145,7 +141,6 @@ def test_finite_metric_of_a_non_finite_loss_selects_no_best_checkpoint(mlm_data,
 
 
 @pytest.mark.slow
-@pytest.mark.fault("non-finite validation loss")
 def test_patience_ignores_a_first_non_finite_loss(mlm_data, tmp_path, monkeypatch, caplog):
     """Each later validation is better than the one before, except the last two."""
     loss_of = [float("nan"), float("inf"), 5, 4, 3, float("nan"), 4, 1]
