@@ -20,7 +20,7 @@ linformer=(python3 -m fairseq_linformer.cli)
 export OMP_NUM_THREADS=1
 
 if ! [ -e "$out/text/manifest.json" ]; then
-    "${linformer[@]}" prepare sentencepiece "$out/spm" --source "$text" --vocab-size 8000 --fold-case
+    "${linformer[@]}" prepare sentencepiece "$out/spm" --source "$text" --vocab-size 1000 --fold-case
     "${linformer[@]}" prepare pretraining "$out/text" --source "$text" --sentencepiece-model "$out/spm/spm.model"
 fi
 if [ "$scale" = gpu ] && ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
