@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What to run the moment a GPU is at hand: correctness of all variants, speed with and without a local window, and
-# fairseq's programs in each precision. Takes at most 9 minutes on an H100; rerun to resume. OUT/table.md has the results.
+# Checks for a machine with a GPU: correctness of all variants, speed with and without a local window, and fairseq's
+# programs in each precision. About 7 minutes on an H100 (estimated); no step starts after 8.5. Rerun to resume, with a new
+# OUT for new code. OUT/table.md has the results.
 #
-#   scripts/gpu_check.sh OUT --prepare     # beforehand, where the whole package and a package index are: data and wheels
+#   scripts/gpu_check.sh OUT --prepare     # beforehand, where all dependencies and a package index are: data and wheels
 #   scripts/gpu_check.sh OUT               # on the machine with the GPU, which needs PyTorch and no network
 #   scripts/gpu_check.sh OUT --smoke       # tiny sizes on the CPU, after --prepare
 #

@@ -1,4 +1,4 @@
-"""What is wrong in fairseq for everybody, and fixed while this plugin is loaded."""
+"""Fixes of fairseq, for all models, while this plugin is loaded."""
 
 import sys
 from collections.abc import Callable
@@ -13,15 +13,15 @@ HALF_PRECISION = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf1
 
 
 def fix_half_precision() -> None:
-    """``--bf16`` means bf16 on a GPU, also in ``fairseq-validate``, which ignores it; fairseq takes it for a TPU, and
-    fails without one. Without a GPU ``--fp16`` and ``--bf16`` are rejected; fairseq fails in the first update."""
+    """``--bf16`` means bf16 on a GPU: fairseq takes it for a TPU and fails without one, and ``fairseq-validate``
+    ignores it. Without a GPU ``--fp16`` and ``--bf16`` are rejected: fairseq fails in the first update."""
     call_main, init = distributed_utils.call_main, Trainer.__init__
 
     @wraps(call_main)
     def call_main_without_tpu(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         cfg.common.tpu = cfg.common.tpu and "--tpu" in sys.argv
         check_half_precision(cfg.common)
-        is_validation = "override_args" in kwargs
+        is_validation = "override_args" in kwargs  # only fairseq-validate passes it
         if is_validation and cfg.common.bf16:
             main = partial(_run_in_bf16, main)
         return call_main(cfg, main, **kwargs)
@@ -41,12 +41,12 @@ def check_half_precision(common: Any) -> None:
         common: fairseq's configuration group ``common``.
 
     Raises:
-        ValueError: training in half precision, which fairseq supports on GPUs only, without a GPU.
+        ValueError: half precision, which fairseq supports on GPUs only, without a GPU.
     """
     if common.tpu or (torch.cuda.is_available() and not common.cpu):
         return
     if chosen := [name for name in HALF_PRECISION if common[name]]:
-        flag = chosen[-1].replace("_", "-")
+        flag = chosen[-1].replace("_", "-")  # --memory-efficient-fp16 sets fp16, too
         reason = "PyTorch finds none" if not torch.cuda.is_available() else "--cpu is set"
         raise ValueError(f"--{flag} needs a GPU, but {reason}; on a CPU use --amp, which computes in bf16")
 

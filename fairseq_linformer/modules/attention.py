@@ -30,8 +30,8 @@ Reduce = Callable[[Tensor], Tensor]
 
 
 class Masks(NamedTuple):
-    """What attention needs that depends on the lengths of the sentences, not on their tokens, so that layers with the
-    same windows share it.
+    """What attention needs besides the tokens. It depends on lengths, dtype and settings, so layers with the same
+    ``mask_key`` share it.
 
     Attributes:
         bias: added to the scores, see ``Projection.bias``.
@@ -158,7 +158,7 @@ class LinearMultiheadAttention(nn.Module):
             need_weights: also return the attention weights.
             order: order of multiplication; None for the cheapest. It changes the run time, and the result only by
                 rounding.
-            masks: those of a layer with the same ``mask_key``; None to compute them.
+            masks: those of a layer with the same ``mask_key``, for the same input; None to compute them.
 
         Returns:
             (B, m, d), and the weights (B, H, m, k') or None. With a local window they are (B, H, m, k' + 2 w + 1):
@@ -172,9 +172,9 @@ class LinearMultiheadAttention(nn.Module):
         E, F_ = self.projections
         if masks is None or (need_weights and masks.neighbors is not None):
             masks = self.masks(x, padding_mask, positions, need_weights)
-        outputs = None
+        read = None
         if masks.neighbors is not None:
-            positions, outputs = None, positions
+            positions, read = None, positions
         E_value: Tensor | None = E() if self.E is not None else projection
         F_value: Tensor | None = E_value if F_ is E else F_()
         q = self._split_heads(self.q_proj(x if positions is None else gather_positions(x, positions)))
@@ -216,7 +216,7 @@ class LinearMultiheadAttention(nn.Module):
                 keys, values = self._project(x, reduce_keys, reduce_values, order)
                 context, weights = self._attend(q, keys, values, masks.bias, need_weights)
         context = context.transpose(1, 2).flatten(2)
-        context = self.out_proj(context if outputs is None else gather_positions(context, outputs))
+        context = self.out_proj(context if read is None else gather_positions(context, read))
         return context, weights if need_weights else None
 
     def _project(
@@ -258,7 +258,7 @@ class LinearMultiheadAttention(nn.Module):
         keys, values = linear_without_bias(self.k_proj, x), linear_without_bias(self.v_proj, x)  # (B, n, d)
         projected_keys, projected_values = reduce_keys(keys), reduce_values(values) + self.v_proj.bias
         if torch.is_grad_enabled():
-            # The key bias cancels in the softmax. Adding zero times it gives it a gradient, zero, as in every order.
+            # The key bias cancels in the softmax. Adding b - b gives it a gradient, zero, as in every order.
             projected_keys = projected_keys + (self.k_proj.bias - self.k_proj.bias)
         projected = self._split_heads(projected_keys), self._split_heads(projected_values)
         exact = self._split_heads(keys), self._split_heads(values + self.v_proj.bias)

@@ -39,8 +39,8 @@ class Attended(NamedTuple):
 
 
 def masked_score(dtype: torch.dtype) -> float:
-    """What is added to the score of a masked key: half of the lowest number. Unlike minus infinity, it leaves the
-    log-sum-exp of a query finite whose keys are all masked in one part."""
+    """What is added to the score of a masked key: half of the lowest number. Unlike minus infinity, it keeps the
+    log-sum-exp finite for a query whose keys in one part are all masked."""
     return torch.finfo(dtype).min / 2
 
 
@@ -79,7 +79,7 @@ def _has_flash_attention(device: torch.device) -> bool:
 
 
 def align_mask(mask: Tensor) -> Tensor:
-    """The mask in memory that the kernels of a GPU can read: the stride of its rows is a multiple of 16."""
+    """The mask, laid out as the kernels of a GPU require: the stride of its rows is a multiple of 16."""
     if torch.compiler.is_exporting():  # an exported graph has no branches
         return mask
     s = mask.size(-1)

@@ -15,9 +15,9 @@ the log-sum-exp of a query's scores in each part,
 A key's weight in the union is exp(score - l), so the backward pass of each part is that of its kernel, with l and the
 merged output instead of its own (``fused.py``).
 
-Time and memory are O(n (k + w)). On a GPU, unpadded input in half precision is attended to by flash attention with a
-window. Otherwise chunks of C consecutive queries share the S keys around them, and scores of keys out of reach are
-masked; the copies of keys and values in chunks are made again in the backward pass.
+Time and memory are O(n (k + w)). On an A100 or newer, unpadded input in half precision is attended to by flash
+attention with a window. Otherwise chunks of C consecutive queries share the S keys around them, and scores of keys out
+of reach are masked; fused attention makes the copies of keys and values in chunks again in the backward pass.
 """
 
 import math
@@ -51,9 +51,10 @@ class Neighbors(NamedTuple):
     Attributes:
         reach: w.
         is_fused: use fused attention, which does not keep the weights in memory.
-        positions: (c S,), the positions around each chunk, those outside the input clamped; None for flash attention.
+        positions: (c S,), the positions around each chunk, those outside the input clamped; None if
+            ``attend_in_window`` is used.
         mask: (B or 1, 1, c, C, S), ``masked_score`` at keys out of reach, outside the input or at padding, else 0; None
-            for flash attention.
+            if ``attend_in_window`` is used.
     """
 
     reach: int
@@ -70,7 +71,7 @@ def find_neighbors(
     Args:
         x: (B, n, d), read only for its shape and device.
         padding_mask: (B, n), True at padding, or None.
-        dtype: that of the queries.
+        dtype: ``attention_dtype`` of the queries.
         dropout: attention dropout probability.
     """
     (B, n, _), device = x.shape, x.device
@@ -109,7 +110,7 @@ def attend_locally(
     Args:
         q: (B, H, n, d_h)
         projected: keys and values, (B, H, k', d_h) each. The bias of the keys shifts all scores of a query alike and
-            cancels in the softmax, so it may be left out here and in ``exact``.
+            cancels in the softmax, so it may be left out of both ``projected`` and ``exact``.
         exact: keys and values, (B, H, n, d_h) each.
         bias: added to the scores of projected keys, (B or 1, 1 or H, n or 1, k'), without gradient.
         neighbors: of ``find_neighbors``.
