@@ -2,10 +2,11 @@
 
 import pytest
 from fairseq.criterions.masked_lm import MaskedLmLoss
+from fairseq.distributed import utils as distributed_utils
 from fairseq.models.roberta import RobertaModel
 
 from fairseq_linformer.benchmark.cells import Provenance, measure_cells
-from fairseq_linformer.benchmark.fairseq_train import PARTS, REST, Stopwatch, time_updates
+from fairseq_linformer.benchmark.fairseq_train import PARTS, REST, Stopwatch, time_updates, train
 from fairseq_linformer.benchmark.train_process import SharesCell
 from fairseq_linformer.reproduction.cells import records_in
 
@@ -63,6 +64,14 @@ def test_known_times_are_assigned_to_their_parts(tmp_path, monkeypatch):
     for update in updates:
         expected = {**dict.fromkeys(PARTS, 0.0), "criterion": 2.0, "forward": 3.0, "whole": 5.0}
         assert update == pytest.approx(expected, abs=1e-3) and all(update[part] > 0 for part in PARTS)
+
+
+def test_bf16_does_not_imply_a_tpu(monkeypatch):
+    """Also without this plugin."""
+    started = []
+    monkeypatch.setattr(distributed_utils, "call_main", lambda cfg, main: started.append(cfg.common))
+    train(SharesCell(32, 2, ("roberta",), device="cuda", dtype="bf16", **TINY).arguments("roberta", "data"))
+    assert started[0].bf16 and not started[0].tpu
 
 
 @pytest.mark.slow

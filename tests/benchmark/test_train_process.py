@@ -13,20 +13,6 @@ from fairseq_linformer.reproduction.cells import records_in
 TINY = dict(layers=1, embed_dim=64, heads=4, vocabulary=100)
 
 
-@pytest.fixture
-def logs(monkeypatch):
-    """The output of every process."""
-    found, run = [], train_process.run_command
-
-    def run_and_keep(command, name):
-        log, memory = run(command, name)
-        found.append(log)
-        return log, memory
-
-    monkeypatch.setattr(train_process, "run_command", run_and_keep)
-    return found
-
-
 def test_words_per_second_of_a_log():
     """The first update does not count; then 600 words in 2 seconds and 100 in 2."""
     lines = [
@@ -91,11 +77,12 @@ def test_reserved_options_are_rejected(word):
         ProcessCell(32, 2, k=8, options=(word,))
 
 
-def test_fp16_needs_a_gpu_and_one_gpu_is_used():
-    with pytest.raises(ValueError, match="fp16"):
-        ProcessCell(32, 2, k=8, dtype="fp16")
-    words = ProcessCell(32, 2, k=8, dtype="fp16", device="cuda").arguments("ours", "data")
-    assert words[words.index("--distributed-world-size") + 1] == "1" and "--fp16" in words and "--cpu" not in words
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_half_precision_needs_a_gpu_and_one_gpu_is_used(dtype):
+    with pytest.raises(ValueError, match=f"dtype must be fp32 on a CPU.*{dtype}"):
+        ProcessCell(32, 2, k=8, dtype=dtype)
+    words = ProcessCell(32, 2, k=8, dtype=dtype, device="cuda").arguments("ours", "data")
+    assert words[words.index("--distributed-world-size") + 1] == "1" and f"--{dtype}" in words and "--cpu" not in words
 
 
 def test_process_out_of_gpu_memory_does_not_stop_the_others(monkeypatch):
