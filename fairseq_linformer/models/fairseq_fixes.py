@@ -48,7 +48,10 @@ def check_half_precision(common: Any) -> None:
     if chosen := [name for name in HALF_PRECISION if common[name]]:
         flag = chosen[-1].replace("_", "-")  # --memory-efficient-fp16 sets fp16, too
         reason = "PyTorch finds none" if not torch.cuda.is_available() else "--cpu is set"
-        raise ValueError(f"--{flag} needs a GPU, but {reason}; on a CPU use --amp, which computes in bf16")
+        raise ValueError(
+            f"--{flag} needs a GPU, but {reason}; on a CPU use --amp instead, which computes in bf16 "
+            f"(YAML: common.{chosen[-1]}=false common.amp=true)"
+        )
 
 
 def _run_in_bf16(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

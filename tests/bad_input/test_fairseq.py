@@ -51,6 +51,11 @@ FLAGS = """
 --memory-efficient-fp16 -> --memory-efficient-fp16 needs a GPU, but .*--amp
 --bf16 -> --bf16 needs a GPU, but .*--amp
 """
+VALIDATION = """
+--path bad/half.pt -> half.pt is truncated
+--path bad/code.pt -> code.pt contains code
+--path mlm/model.pt --bf16 -> --bf16 needs a GPU, but .*--amp
+"""
 DATA = """
 nowhere -> nowhere/dict.txt
 bad/folder -> folder/dict.txt
@@ -59,7 +64,7 @@ bad/no-train -> train.idx does not exist
 YAML = """
 model.projected_dim=999 -> projected_dim must be between 1 and max_positions \\(64\\), got 999
 model.dropout=2 -> dropout must .*2
-common.bf16=true -> --bf16 needs a GPU, but .*--amp
+common.bf16=true -> --bf16 needs a GPU, but .*common.bf16=false common.amp=true
 optimizer.adam_betas=abc -> options must be numbers.*'abc'
 checkpoint.finetune_from_model=bad/code.pt -> code.pt contains code
 task.data=nowhere -> nowhere/dict.txt
@@ -100,9 +105,9 @@ def test_data(data, message, rejected, tmp_path):
     assert re.search(message, rejected(fairseq_commands.command, "train", data, "--user-dir", PLUGIN, *options))
 
 
-@pytest.mark.parametrize("name, message", cases("half.pt -> half.pt is truncated\ncode.pt -> code.pt contains code"))
-def test_validation(name, message, rejected):
-    options = ["--task", "masked_lm", "--batch-size", 8, "--cpu", "--path", f"bad/{name}"]
+@pytest.mark.parametrize("words, message", cases(VALIDATION))
+def test_validation(words, message, rejected):
+    options = ["--task", "masked_lm", "--batch-size", 8, "--cpu", *shlex.split(words)]
     assert re.search(message, rejected(fairseq_commands.command, "validate", "data", "--user-dir", PLUGIN, *options))
 
 
