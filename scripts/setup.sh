@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Create .venv and install everything into it, unless that was done since setup.py, this script, pip's constraints or
-# the version of PYTHON changed.
+# Create .venv and install everything into it, unless that was done since setup.py, this script, or one of the variables
+# below changed. An installed PyTorch is kept unless TORCH or PIP_CONSTRAINT asks for another.
 #
 #   scripts/setup.sh                           # with the first suitable python3, python3.13, python3.12 or python3.11
 #   PYTHON=/path/to/python scripts/setup.sh
-#   TORCH=2.11.0 scripts/setup.sh               # another PyTorch, from 2.9 on; the default is the newest that is tested
+#   TORCH=2.11.0 scripts/setup.sh              # another PyTorch, from 2.9 on; a new .venv gets 2.13.0
 #   PIP_CONSTRAINT=scripts/slurm/constraints-v100.txt ... scripts/setup.sh      # for V100; see that file
 #
 # Requires Python 3.11 to 3.13, a C++ compiler and a package index. Takes 3 to 5 minutes.
@@ -14,14 +14,19 @@ python=${PYTHON:-}
 case $python in */*) python=$(realpath "$python") ;; esac
 cd "$(dirname "$0")/.."
 
-torch=torch==${TORCH:-2.13.0}
-if ! [[ $torch =~ ^torch==[0-9] ]] || [ "$(printf '%s\n' torch==2.9 "$torch" | sort -V | head -n 1)" != torch==2.9 ]; then
+version=${TORCH:-2.13.0}
+if ! [[ $version =~ ^[0-9] ]] || [ "$(printf '%s\n' 2.9 "$version" | sort -V | head -n 1)" != 2.9 ]; then
     echo "setup.sh: TORCH must be a version of PyTorch from 2.9 on, got $TORCH" >&2
     exit 2
 fi
-if grep -q '^torch[=<>~]' "${PIP_CONSTRAINT:-/dev/null}"; then torch=torch; fi
-marker=.venv/.installed-$({ cat setup.py scripts/setup.sh ${PIP_CONSTRAINT:+"$PIP_CONSTRAINT"} && echo "$torch"; } | cksum | cut -d' ' -f1)
-if [ -e "$marker" ] && { [ -z "$python" ] || [ "$(.venv/bin/python --version)" = "$("$python" --version)" ]; }; then
+installed=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true)
+constraints=$(cat "${PIP_CONSTRAINT:-/dev/null}")
+torch=torch==${TORCH:-${installed:-$version}}
+if grep -q '^torch[=<>~]' <<<"$constraints"; then torch=torch; fi
+marker=.venv/.installed-$(cat setup.py scripts/setup.sh | cksum | cut -d' ' -f1) # has the constraints
+if [ -e "$marker" ] && [[ $installed == "${TORCH:-}"* ]] &&
+    { [ -z "$constraints" ] || [ "$constraints" = "$(cat "$marker")" ]; } &&
+    { [ -z "$python" ] || [ "$(.venv/bin/python --version)" = "$("$python" --version)" ]; }; then
     exit 0
 fi
 
@@ -50,4 +55,4 @@ pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1
     echo "setup.sh: installed, but importing fairseq_linformer.models fails:" >&2
     .venv/bin/python -c 'import fairseq_linformer.models'
 }
-touch "$marker"
+echo "$constraints" >"$marker"
