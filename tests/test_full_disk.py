@@ -60,7 +60,7 @@ def test_ledger(disk):
     with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/another.json'"):
         ledger.put(new, disk / "ledger")
     with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/{old.identifier}.json'"):
-        ledger.write(old.copy_with(data="other"), disk / "ledger")
+        ledger.put(old.copy_with(data="other"), disk / "ledger")
     assert contents(disk) == before
     filler.unlink()
     assert ledger.read(ledger.put(new, disk / "ledger")).content() == new.content()
