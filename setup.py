@@ -40,11 +40,10 @@ setup(
         "fairseq_linformer": ["py.typed"],
         "fairseq_linformer.configs": ["**/*.yaml"],
         "fairseq_linformer.scripts": ["torchrun.sh", "slurm/*"],
-        "fairseq_linformer.reproduction.report": ["style.css", "templates/*.j2"],
     },
     entry_points={"console_scripts": ["fairseq-linformer = fairseq_linformer.cli:main"]},
     # Tested: PyTorch 2.9.1, 2.13.0 and 2.14.1 with Python 3.11 on a CPU, 2.11.0 with Python 3.12 on an H100.
-    install_requires=["torch>=2.9,<3", "numpy", "jinja2", "pydantic>=2,<3", *FAIRSEQ_DEPENDENCIES],
+    install_requires=["torch>=2.9,<3", "numpy", *FAIRSEQ_DEPENDENCIES],
     extras_require={
         "text": ["sentencepiece", "tiktoken", "datasets"],
         "curves": ["tensorboard", "matplotlib"],

@@ -68,35 +68,9 @@ def fingerprint(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def write_sealed(path, content: dict[str, Any]) -> None:
-    """Write a JSON file with its fingerprint, atomically."""
-    write_lines(path, [json.dumps({**content, "seal": fingerprint(content)}, indent=1)])
-
-
-def read_sealed(path) -> dict[str, Any]:
-    """The content of a file of ``write_sealed``; ValueError if it is missing, edited or damaged."""
-    try:
-        content: dict[str, Any] = read_json(path)
-        if content.pop("seal") == fingerprint(content):
-            return content
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
-        pass
-    raise ValueError(f"{path} is missing, edited or damaged")
-
-
-def without_seal(content: dict[str, Any], path) -> dict[str, Any]:
-    """The content of a JSON file with the seal of ``write_sealed``, or with none: earlier versions wrote none.
-
-    Raises:
-        ValueError: it was edited.
-    """
-    sealed = dict(content)
-    seal = sealed.pop("seal", None)
-    if seal is not None and seal != fingerprint(sealed):
-        raise ValueError(
-            f"{path} was edited after it was written: its seal does not match; restore it, or delete it and rerun"
-        )
-    return sealed
+def write_json(path, content: Any) -> None:
+    """Write a JSON file atomically."""
+    write_lines(path, [json.dumps(content, indent=1)])
 
 
 def write_lines(path, lines: Iterable[str]) -> None:

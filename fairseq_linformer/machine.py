@@ -5,7 +5,7 @@ import math
 import os
 import platform
 import subprocess
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def changed_files(folder=None) -> list[str]:
 
 
 def clean_commit() -> str:
-    """The current commit, which must be clean: a record that a verdict uses can be measured again at it.
+    """The current commit, which must be clean: a result can be measured again at it.
 
     Raises:
         ValueError: a tracked file was changed, or there is no repository.
@@ -42,22 +42,11 @@ def clean_commit() -> str:
     try:
         commit, changed = current_commit(), changed_files()
     except (OSError, subprocess.CalledProcessError):
-        raise ValueError("a record needs a commit, but this is not a git checkout, or git is not installed") from None
+        raise ValueError("a result needs a commit, but this is not a git checkout, or git is not installed") from None
     if commit.endswith(DIRTY):
         others = " and others" * (len(changed) > 1)
-        raise ValueError(f"a record needs a clean commit, got {commit}; commit or stash {changed[0]}{others} first")
+        raise ValueError(f"a result needs a clean commit, got {commit}; commit or stash {changed[0]}{others} first")
     return commit
-
-
-@cache
-def reachable_commits() -> frozenset[str] | None:
-    """All commits of the current branch; None where they are unknown: outside a repository, or in a shallow clone."""
-    try:
-        if _git(None, "rev-parse", "--is-shallow-repository").strip() == "true":
-            return None
-        return frozenset(_git(None, "rev-list", "HEAD").split())
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def _git(folder, *arguments: str) -> str:

@@ -5,7 +5,7 @@
 #   scripts/gpu_benchmark.sh OUT [--commit COMMIT] [OPTION...]     # options: python -m fairseq_linformer.benchmark --help
 #   scripts/gpu_benchmark.sh OUT --dry-run h100-80gb               # what is missing, and its predicted time, without a GPU
 #
-# OUT is a folder of JSON files, from which `fairseq-linformer benchmark report OUT` writes records where the whole
+# OUT is a folder of JSON files, of which `fairseq-linformer benchmark report OUT` prints a table where the whole
 # package is installed.
 set -euo pipefail
 [[ $# -ge 1 && $1 != -* ]] || { echo "usage: scripts/gpu_benchmark.sh OUT [OPTION...]" >&2; exit 2; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Figure 3 (a) on one GPU: RoBERTa, k = 64, 128 and 256, and k = 128 with a local window, trained side by side.
+# Figure 3 (a) on one GPU: RoBERTa, k = 64, 128 and 256, and k = 128 with a local window.
 #
 #   scripts/gpu_figure_3.sh OUT      # without a GPU: prepare the text; with one: train for 9 minutes; rerun to resume
 #
 # Run it once where the text is, copy OUT to the GPU, which needs no network, and run it there, in a git checkout with
-# the package's requirements. By the estimate in fairseq_linformer/reproduction/scales.py an H100 takes two calls (not
-# run yet). The record is written to OUT/results.
+# the package's requirements. By the estimate in fairseq_linformer/reproduction/scales.py an H100 takes three calls (not
+# run yet). A call that ends early has status 124. The result is OUT/results/figure_3/gpu.json.
 #
 #   TEXT      as for `prepare pretraining --source`   (default: WikiText-103 on the hub)
 #   SCALE     gpu, or smoke to try it on a CPU        (default: gpu)
@@ -28,11 +28,5 @@ if [ "$scale" = gpu ] && ! python3 -c 'import sys, torch; sys.exit(not torch.cud
     exit
 fi
 mkdir -p "$out/results"
-for i in 1 2 3 4 5; do  # each trains what no other one is training
-    "${linformer[@]}" reproduce figure-3a --scale "$scale" --data "$out/text" --runs "$out/runs" \
-        --results "$out/results" --minutes "${MINUTES:-9}" &>> "$out/process$i.txt" &
-    processes[i]=$!
-done
-for process in "${processes[@]}"; do wait "$process" || status=$?; done
-tail -n 8 "$out"/process?.txt
-exit "${status:-0}"
+timeout --signal=INT "${MINUTES:-9}m" "${linformer[@]}" reproduce figure-3 --part a --scale "$scale" \
+    --data "$out/text" --runs "$out/runs" --results "$out/results"

@@ -1,7 +1,6 @@
-"""Atomic writes, and seals of JSON files."""
+"""Atomic writes."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from fairseq_linformer.files import new_folder, open_atomic, read_sealed, without_seal, write_sealed
+from fairseq_linformer.files import new_folder, open_atomic
 
 from .forked_worker import reset_signals
 
@@ -77,31 +76,3 @@ def test_nohup_is_respected(tmp_path):
     ignore = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     done = subprocess.run([sys.executable, "-c", hang_up, str(tmp_path / "out")], preexec_fn=ignore)
     assert done.returncode == 0 and (tmp_path / "out/half").exists()
-
-
-def test_a_seal_detects_an_edit(tmp_path):
-    content, path = {"seconds": 1.5, "scores": [1, 2], "by_n": {64: "a"}}, tmp_path / "a.json"
-    write_sealed(path, content)
-    stored = json.loads(path.read_text())
-    assert without_seal(stored, "a.json") == read_sealed(path) == json.loads(json.dumps(content))
-    for edit in ({"seconds": 1.6}, {"more": None}, {"scores": [2, 1]}, {"seal": "0"}):
-        with pytest.raises(ValueError, match="a.json was edited.*seal"):
-            without_seal({**stored, **edit}, "a.json")
-        path.write_text(json.dumps({**stored, **edit}))
-        with pytest.raises(ValueError, match="a.json is missing, edited or damaged"):
-            read_sealed(path)
-    stored.pop("seconds")
-    with pytest.raises(ValueError, match="a.json was edited"):
-        without_seal(stored, "a.json")
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", "{", "1"])
-def test_a_file_without_a_seal_is_rejected(text, tmp_path):
-    (tmp_path / "a.json").write_text(text)
-    for name in ("a.json", "b.json"):
-        with pytest.raises(ValueError, match=f"{name} is missing, edited or damaged"):
-            read_sealed(tmp_path / name)
-
-
-def test_files_of_earlier_versions_have_no_seal():
-    assert without_seal({"seconds": 1.5}, "a.json") == {"seconds": 1.5}

@@ -15,12 +15,12 @@ from fairseq_linformer.files import sha256
 from fairseq_linformer.launching import checksums, local
 from fairseq_linformer.launching.checkpoints import LAST, restore_last
 from fairseq_linformer.launching.progress import TrainingProgress
-from fairseq_linformer.reproduction import ledger
+from fairseq_linformer.reproduction.result import read, write
 
 from .corpus.corpora import build_documents, write_text
 from .fairseq_preprocessing import write_gpt2
 from .fault_seeds import SEEDS
-from .reproduction.sample_records import record
+from .reproduction.test_result import result
 from .small_disk import contents, fill, mount_small_disk
 
 NO_SPACE = "No space left on device"
@@ -53,17 +53,16 @@ def rejected(words) -> str:
     return message
 
 
-def test_ledger(disk):
-    old, new = record(), record(identifier="another")
-    ledger.put(old, disk / "ledger")
+def test_results(disk):
+    path = disk / "figure_9/cpu.json"
+    write(result("a"), path)
     before, filler = contents(disk), fill(disk)
-    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/another.json'"):
-        ledger.put(new, disk / "ledger")
-    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/ledger/{old.identifier}.json'"):
-        ledger.put(old.copy_with(data="other"), disk / "ledger")
+    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/figure_9/cpu.json'"):
+        write(result("b"), path)
     assert contents(disk) == before
     filler.unlink()
-    assert ledger.read(ledger.put(new, disk / "ledger")).content() == new.content()
+    write(result("b"), path)
+    assert read(path) == [result("a"), result("b")]
 
 
 def test_checksum_of_a_checkpoint(disk):

@@ -1,4 +1,4 @@
-"""Clean commits, and the commits that a clone has."""
+"""Clean commits."""
 
 import subprocess
 from functools import partial
@@ -22,9 +22,7 @@ def git(tmp_path, monkeypatch):
     run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "all"])
     monkeypatch.setattr(machine, "__file__", str(tmp_path / "code.py"))
     monkeypatch.setattr(machine, "changed_files", lambda folder=None: changed_files(tmp_path))
-    machine.reachable_commits.cache_clear()
     yield lambda *arguments: run(["git", *arguments]).stdout
-    machine.reachable_commits.cache_clear()
 
 
 def test_a_clean_commit(git, tmp_path):
@@ -45,21 +43,3 @@ def test_outside_a_repository_there_is_no_clean_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "__file__", str(tmp_path / "code.py"))
     with pytest.raises(ValueError, match="commit.*git"):
         machine.clean_commit()
-
-
-def test_commits_that_can_be_checked_out(git, tmp_path, monkeypatch):
-    commit = git("rev-parse", "HEAD").strip()
-    assert machine.reachable_commits() == {commit}
-    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--amend", "--message", "another")
-    machine.reachable_commits.cache_clear()
-    assert commit not in machine.reachable_commits()
-
-
-def test_they_are_unknown_in_a_shallow_clone_and_outside_a_repository(git, tmp_path, monkeypatch):
-    subprocess.run(
-        ["git", "clone", "--quiet", "--depth=1", f"file://{tmp_path}", str(tmp_path / "shallow")], check=True
-    )
-    for folder in (tmp_path / "shallow", tmp_path.parent):
-        machine.reachable_commits.cache_clear()
-        monkeypatch.setattr(machine, "__file__", str(folder / "code.py"))
-        assert machine.reachable_commits() is None

@@ -173,9 +173,9 @@ def foreign_private_names() -> list[str]:
 def test_finds_the_source():
     packages = {path.name for path in PACKAGE.iterdir() if is_package(path.name)}
     assert packages == set(STANDS_ON) == {layer(module) for module in trees()} - {""}
-    names = [each.module for each in imports("reproduction.report.build")]
-    assert {"files", "reproduction.ledger", "reproduction.report.sections", "jinja2"} <= {*names}
-    in_a_function = [each for each in imports("cli.report") if each.module == "reproduction.report.build"]
+    names = [each.module for each in imports("reproduction.page")]
+    assert {"files", "reproduction.result", "reproduction.display", "inspect"} <= {*names}
+    in_a_function = [each for each in imports("cli.report") if each.module == "reproduction.page"]
     assert [each.name for each in in_a_function] == ["write"]
     assert below("models") == {"modules", "corpus"}
     assert "cli" not in below("reproduction") and "reproduction" in below("cli")

@@ -126,18 +126,6 @@ def measure_theorems(
     return results
 
 
-def measure_theorem1(groups: Sequence[list[Head]], draws: int, seed: int) -> dict[str, Any]:
-    """Measure theorem 1 only, and write nothing.
-
-    Returns:
-        ``theorem1``, ``draws``, ``seed`` and ``seconds``, as in ``NUMBERS``.
-    """
-    generator, seconds = _generator(seed), dict[str, float]()
-    with _timed(seconds, "theorem1"):
-        rows = [_measure_theorem1(heads, draws, generator) for heads in groups]
-    return {"theorem1": rows, "draws": draws, "seed": seed, "seconds": {"theorem1": round(seconds["theorem1"], 3)}}
-
-
 @contextmanager
 def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     start = time.monotonic()

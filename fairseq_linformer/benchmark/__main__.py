@@ -5,7 +5,7 @@
 
 The first measures Table 3 and training steps in bf16, fp16 and fp32 into OUT, a folder of JSON files; rerun it to
 resume. The second lists the measurements that OUT lacks, and predicts their time on the GPU of another machine.
-Where the whole package is installed, ``fairseq-linformer benchmark report OUT`` turns OUT into records.
+Where the whole package is installed, ``fairseq-linformer benchmark report OUT`` prints OUT as a table.
 """
 
 import argparse

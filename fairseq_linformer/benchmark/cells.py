@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import LinformerConfig
-from ..files import check_can_be_written, read_json, without_seal, write_sealed
+from ..files import check_can_be_written, read_json, write_json
 from ..machine import hardware, versions
 from . import fused_attention
 from .flops import find_data_sheet, measure_peak, peak_fields
@@ -201,13 +201,13 @@ def measure_cells(
         content = {
             **_circumstances(cell),
             "measured": measured,
-            "seconds": round(seconds, 1),
+            "seconds": round(seconds, 3),
             **peak_fields(cell.device, DTYPES[cell.dtype], peaks[key]),
             "kernels": fused_attention.selected_kernels(),
             "date": datetime.date.today().isoformat(),
             **asdict(provenance),
         }
-        write_sealed(folder / f"{cell.name}.json", content)
+        write_json(folder / f"{cell.name}.json", content)
         print(f"{cell.name}: {seconds:.0f} s" + f", {NO_MEMORY}" * is_out_of_memory(content), flush=True)
     return remaining
 
@@ -277,9 +277,9 @@ def read_cell(path: Path) -> dict[str, Any]:
     """Read the file of a cell.
 
     Raises:
-        ValueError: the file is damaged, was edited, or is of another kind.
+        ValueError: the file is damaged, or is of another kind.
     """
-    content = read_json(path)
+    content: dict[str, Any] = read_json(path)
     try:
         missing = [key for key in REQUIRED_KEYS if key not in content]
         missing += [key for key in REQUIRED_OPTIONS if key not in content["configuration"]]
@@ -289,7 +289,7 @@ def read_cell(path: Path) -> dict[str, Any]:
             raise ValueError(f"name must be {Path(path).stem}, got {content['name']}")
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a benchmark cell: {error}") from None
-    return without_seal(content, path)
+    return content
 
 
 def read_cells(folder: Path, kind: str) -> list[dict[str, Any]]:

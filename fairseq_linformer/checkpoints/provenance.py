@@ -9,7 +9,7 @@ import fairseq
 import torch
 
 from .. import __version__
-from ..files import read_json, without_seal
+from ..files import read_json
 from .files import get_architecture, get_cfg_section
 
 # Loading the model needs all of these sections. Of the others, these fields document the training.
@@ -66,13 +66,13 @@ def read_finetuning(checkpoint) -> dict[str, Any]:
         the checkpoint that was finetuned. Empty without a result.
 
     Raises:
-        ValueError: the result is damaged, or was edited.
+        ValueError: the result is damaged.
     """
     path = Path(checkpoint).absolute().parent.parent / RESULT
     if not path.is_file() or not path.with_name("config.yaml").is_file():  # not a run folder
         return {}
     try:
-        result = without_seal(read_json(path), path)
+        result = read_json(path)
         if path.parent / result["checkpoint"] != Path(checkpoint).absolute():
             return {}
         finetuned = {key: result[key] for key in ("task", "splits", "data", "hardware", "commit")}

@@ -1,7 +1,6 @@
 """``fairseq-linformer benchmark``: time and memory, compared with other models.
 
-Each kind runs the measurements that are not in OUT yet and writes records, from which ``fairseq-linformer report``
-builds tables.
+Each kind runs the measurements that are not in OUT yet, and prints a table of all that are.
 """
 
 import argparse
@@ -10,9 +9,9 @@ from pathlib import Path
 
 from ..benchmark.arguments import parse_ints, parse_ints_or_none, parse_names, parse_positive_int
 from .benchmark_cells import BUILDERS, PARTS
-from .parsers import add_command, add_minutes, add_results, add_subcommands, check_minutes
+from .parsers import add_command, add_minutes, add_subcommands, check_minutes
 
-NOT_RECORDED = ("run", "command", "kind", "out", "results", "data", "minutes")
+NOT_RECORDED = ("run", "command", "kind", "out", "data", "minutes")
 """Options that are omitted from the recorded command: folders and the time budget."""
 MAX_TOKENS = {"inference": "4096, on cuda 32768", "training": "2048, on cuda 32768", "scaling": "the longest n"}
 """Defaults of ``--max-tokens``, for help texts."""
@@ -44,18 +43,13 @@ def add_parser(commands) -> None:
     for kind, help in KINDS.items():
         example = f"benchmark {kind} OUT" + " --data data/sst-2" * (kind == "finetuning")
         _add_kind(add_command(kinds, kind, help, example, description="Rerun to resume."), kind)
-    report = add_command(kinds, "report", "write records of measurements from another machine", "benchmark report OUT")
-    _add_folders(report, "folder with the measurements")
+    report = add_command(kinds, "report", "print the table of measurements", "benchmark report OUT")
+    report.add_argument("out", type=Path, metavar="OUT", help="folder with the measurements")
     report.set_defaults(run=_report)
 
 
-def _add_folders(parser, help: str) -> None:
-    parser.add_argument("out", type=Path, metavar="OUT", help=help)
-    add_results(parser)
-
-
 def _add_kind(parser, kind: str) -> None:
-    _add_folders(parser, "folder to write measurements to, or to resume")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write measurements to, or to resume")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device to measure on")
     parser.add_argument("--dtype", choices=("fp32", "fp16", "bf16"), default="fp32", help="floating-point type")
     if kind != "finetuning":
@@ -159,7 +153,6 @@ def _measure(options: argparse.Namespace) -> str:
 
     from ..benchmark.arguments import format_options
     from ..benchmark.cells import Provenance, measure_cells
-    from ..files import check_can_be_written
     from ..machine import clean_commit
 
     if options.threads < 1:
@@ -178,19 +171,34 @@ def _measure(options: argparse.Namespace) -> str:
         ]
     )
     commit = clean_commit()
-    options.results = Path(options.results)
-    check_can_be_written(options.results)
     remaining = measure_cells(cells, options.out, Provenance(commit, words), options.minutes)
     text = f"{len(remaining)} of {len(cells)} measurements remain; rerun to resume"
     return _report(options) + f"\n{text}" * bool(remaining)
 
 
 def _report(options: argparse.Namespace) -> str:
-    from ..reproduction.cells import failures_in, records_in
-    from ..reproduction.ledger import put
+    from ..reproduction.cells import failures, read_all, rows_of
+    from ..reproduction.display import Table
+    from ..reproduction.result import in_words
 
-    found, failures = records_in(options.out), failures_in(options.out)
-    if not found:
-        raise ValueError(f"{options.out} has no successful measurement" + f": {'; '.join(failures)}" * bool(failures))
-    lines = [str(put(record, options.results)) for record in found]
-    return "\n".join(lines + [f"not measured: {failure}" for failure in failures])
+    cells = read_all(options.out)
+    lost = [f"{cell['name']}: {name}: {why}" for cell in cells for name, why in failures(cell).items()]
+    rows = rows_of(cells)
+    if not rows:
+        raise ValueError(f"{options.out} has no successful measurement" + f": {'; '.join(lost)}" * bool(lost))
+    heads = ["phase", "n", "k", "model", "over", "quantity", "median [extremes]", "unit"]
+    lines = [
+        [
+            row.phase,
+            row.n,
+            row.k,
+            row.model,
+            row.baseline or row.baseline_n,
+            row.part or row.metric,
+            in_words(row, 4),
+            row.unit,
+        ]
+        for row in rows
+    ]
+    table = Table("", heads, [["" if cell is None else str(cell) for cell in line] for line in lines]).markdown()
+    return "\n".join([table, *(f"not measured: {each}" for each in lost)])

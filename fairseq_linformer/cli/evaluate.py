@@ -1,7 +1,6 @@
 """``fairseq-linformer evaluate``: scores, predictions and masked-LM perplexity."""
 
 import argparse
-import json
 import re
 import sys
 from pathlib import Path
@@ -133,10 +132,10 @@ def _evaluate(options: argparse.Namespace) -> str | None:
         check_new_file(options.json)
     numbers, report = _compute_perplexity(options) if options.perplexity is not None else _score_rows(options)
     if options.json:
-        from ..files import write_lines
+        from ..files import write_json
 
         content = {"checkpoint": options.checkpoint, "on": options.input or options.perplexity, **numbers}
-        write_lines(options.json, [json.dumps(content, indent=1)])
+        write_json(options.json, content)
     if options.predictions != "-":
         return report
     print(report, file=sys.stderr)

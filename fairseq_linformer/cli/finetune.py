@@ -1,21 +1,11 @@
 """``fairseq-linformer finetune``: a pretrained checkpoint, trained on a task and scored on its development set."""
 
 import argparse
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 from ..task_data.tasks import TASKS
-from .parsers import (
-    UnknownOption,
-    add_command,
-    add_results,
-    add_runs,
-    add_tokenizer,
-    add_truncation,
-    flag_of,
-    tokenizer_files,
-)
+from .parsers import UnknownOption, add_command, add_runs, add_tokenizer, add_truncation, flag_of, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -94,7 +84,6 @@ def add_parser(commands) -> None:
         action="store_true",
         help="check checkpoint, data and options, but write and train nothing; with --slurm, print the sbatch command",
     )
-    add_results(parser, None, " to write a record to (default: write none)")
     parser.set_defaults(run=_finetune, accepts_unparsed=True)
 
 
@@ -130,12 +119,6 @@ def _finetune(options: argparse.Namespace) -> str:
     name = options.name or default_name(task, options.checkpoint, options.from_scratch) + "-grid" * options.grid
     device = options.device or ("cuda" if options.slurm else _find_device(Path(options.runs) / name))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if options.results:
-        from ..reproduction.finetuning_records import record_identifier
-        from ..reproduction.ledger import check_writable
-
-        check_writable(options.results)
-        record_identifier(name)
     if not is_fairseq_checkpoint(options.checkpoint):
         from ..finetuning.transformers_trainer import finetune_transformers
 
@@ -164,14 +147,7 @@ def _finetune(options: argparse.Namespace) -> str:
         if options.dry_run:
             return check(job)
         results = finetune(job)
-    report = _report(task, results, Path(options.runs) / name, recipes)
-    if options.results:
-        from ..reproduction.finetuning_records import record_of
-        from ..reproduction.ledger import put
-
-        record = record_of(task, results, name, _command(options, overrides))
-        report.append(f"record: {put(record, options.results)}")
-    return "\n".join(report)
+    return "\n".join(_report(task, results, Path(options.runs) / name, recipes))
 
 
 def _find_device(folder: Path) -> str | None:
@@ -201,22 +177,6 @@ def _report(task, results, folder: Path, recipes) -> list[str]:
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]
 
 
-def _command(options: argparse.Namespace, overrides: list[str]) -> str:
-    """The command that reproduces the result; paths are reduced to their last part."""
-    words = ["fairseq-linformer", "finetune", options.task, _last_part(options.checkpoint), *overrides]
-    for name in ("data", "source", "gpt2_bpe", "sentencepiece_model", "wordpiece"):
-        if path := getattr(options, name):
-            words += [flag_of(name), _last_part(path)]
-    for name in ("truncation", "max_positions", "max_epoch", "lr", "batch_size", "seed", "device"):
-        if (value := getattr(options, name)) is not None:
-            words += [flag_of(name), ",".join(map(repr, value)) if isinstance(value, list) else str(value)]
-    return shlex.join(words + [flag_of(name) for name in ("from_scratch", "grid") if getattr(options, name)])
-
-
-def _last_part(path: str) -> str:
-    return Path(path).absolute().name if Path(path).exists() else path
-
-
 def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_options: list[str]) -> None:
     from ..finetuning.recipe import check_overrides
 
@@ -228,10 +188,6 @@ def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_opt
     if options.slurm and not options.grid:
         single = "fairseq-linformer submit --config=configs/finetune/base.yaml"
         raise ValueError(f"--slurm needs --grid; use `{single}` for a single job")
-    if options.dry_run and options.results:
-        raise ValueError("--results cannot be used with --dry-run, which writes nothing")
-    if options.slurm and options.results:
-        raise ValueError("--results cannot be used with --slurm; rerun without --slurm to report and write the record")
     for name in ("lr", "batch_size", "seed"):
         if not options.grid and len(values := getattr(options, name) or [1]) > 1:
             raise ValueError(f"{flag_of(name)} must be a single value without --grid, got {','.join(map(str, values))}")

@@ -20,7 +20,7 @@ RENAMED: dict[str, dict[str, str]] = {
         "convert": "sentencepiece:sentencepiece-model gpt2-encoder:gpt2-bpe gpt2-vocab:gpt2-bpe",
         "evaluate": "text:text-column label:label-column positions:tokens-per-sample cut:truncation "
         "sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
-        "finetune": "epochs:max-epoch ledger:results cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
+        "finetune": "epochs:max-epoch cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "linearize": "",
         "plan": "utilisation:utilization vocabulary:vocab-size",
         "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",

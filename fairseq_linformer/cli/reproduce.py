@@ -3,8 +3,11 @@
 import argparse
 import shlex
 from pathlib import Path
+from types import ModuleType
 
-from .parsers import add_command, add_minutes, add_results, add_runs, check_minutes, reject_options
+from .parsers import add_command, add_results, add_runs, flag_of
+
+INPUTS = ("data", "tasks", "encoder", "source")
 
 
 def add_parser(commands) -> None:
@@ -14,114 +17,109 @@ def add_parser(commands) -> None:
         "reproduce",
         "reproduce a table, figure or theorem of the paper",
         """reproduce list
-        reproduce figure-3a --scale cpu --data data/wiki --minutes 30
-        reproduce figure-3a --scale paper --data data/wiki --dry-run""",
+        reproduce figure-3 --scale smoke --data data/wiki
+        reproduce figure-3 --part a --scale cpu --data data/wiki""",
         description="Rerun to resume.",
     )
     parser.add_argument(
-        "experiment",
-        nargs="?",
-        metavar="NAME|list",
-        help="experiment, such as figure-3a; or list, to show all of them with their cost and records",
+        "experiment", metavar="NAME|list", help="experiment, such as figure-3; or list, to show all of them"
     )
-    parser.add_argument("--scale", help="size of the experiment: smoke, cpu, encoder, gpu or paper (default: cpu)")
-    parser.add_argument("--data", metavar="FOLDER", help="folder of text that `prepare pretraining` wrote")
+    parser.add_argument("--scale", default="cpu", help="size of the experiment: smoke, cpu, encoder, gpu or paper")
     parser.add_argument(
-        "--encoder", metavar="NAME|FOLDER", help="encoder for --scale encoder: a model on the hub, or its folder"
+        "--part", help="a part of the experiment, such as a panel (default: all parts whose inputs are given)"
     )
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of text that `prepare pretraining` wrote")
+    parser.add_argument(
+        "--tasks",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of the prepared tasks sst-2, imdb, qnli and qqp, and of imdb-n256 and so on, if they exist, for "
+        "models of another n",
+    )
+    parser.add_argument("--encoder", metavar="NAME|FOLDER", help="a model of transformers on the hub, or its folder")
     parser.add_argument(
         "--source",
         action="append",
+        default=[],
         metavar="SOURCE",
-        help="text for encoder-spectrum, as for `prepare pretraining`; repeat for several",
+        help="text for figure-1 on an encoder, as for `prepare pretraining`; repeat for several",
     )
-    add_runs(parser, None, " (default: runs/reproduce)")
-    add_minutes(parser, "then checkpoint and exit")
+    add_runs(parser, "runs/reproduce")
     add_results(parser)
-    parser.add_argument(
-        "--tasks",
-        metavar="FOLDER",
-        help="for table-2, encoder-tasks and int8: folder of the prepared tasks sst-2, imdb, qnli and qqp, and of "
-        "imdb-n256 and so on, if they exist, for models of another n",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="with --scale paper: check and print the command, but write and submit nothing",
-    )
     parser.set_defaults(run=_reproduce)
 
 
 def _reproduce(options: argparse.Namespace) -> str:
-    from ..reproduction.inputs import Inputs
-    from ..reproduction.ledger import check_writable
-    from ..reproduction.registry import find, listing
+    from ..files import check_can_be_written
+    from ..machine import clean_commit
+    from ..reproduction.experiments import load_all
+    from ..reproduction.result import Inputs, read, write
 
-    check_minutes(options.minutes)
-    source = None if options.source is None else tuple(options.source)
-    inputs = Inputs(options.runs, options.data, options.tasks, options.minutes, options.encoder, source)
-    if options.experiment is None:
-        raise ValueError("reproduce needs an experiment; `fairseq-linformer reproduce list` shows all of them")
+    experiments = load_all()
     if options.experiment == "list":
-        reject_options(
-            options,
-            ("scale", "data", "encoder", "source", "minutes", "tasks", "runs", "dry_run"),
-            "cannot be used with list, which measures nothing",
-        )
-        return "\n".join(listing(options.results))
-    experiment = find(options.experiment)
-    options.scale = "cpu" if options.scale is None else options.scale
-    if options.scale == "paper":
-        return _at_paper_scale(experiment, options, inputs)
-    reject_options(options, ("dry_run",), "needs --scale paper")
-    experiment.check(options.scale, inputs)
-    check_writable(options.results, needs_clean=options.scale != "smoke")
-    return experiment.reproduce(options.scale, inputs, options.results, _command(options))
+        table = [(name, ", ".join(module.PARTS), module.SAYS) for name, module in experiments.items()]
+        widths = [max(map(len, column)) for column in zip(*table)]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in table)
+    if options.experiment not in experiments:
+        raise ValueError(f"unknown experiment {options.experiment!r}; choose from list, {', '.join(experiments)}")
+    module = experiments[options.experiment]
+    parts = _choose_parts(module, options)
+    results = Path(options.results)
+    if not results.is_dir():
+        raise ValueError(f"--results must be an existing folder, got {results}")
+    path = results / options.experiment.replace("-", "_") / f"{options.scale}.json"
+    check_can_be_written(path.parent)
+    check_can_be_written(options.runs)
+    read(path)  # before hours of measurement, which are added to it
+    if options.scale != "smoke":
+        clean_commit()  # a result can be measured again at its commit
+    lines = []
+    given = (options.data, options.tasks, options.encoder, options.source)
+    for part in parts:
+        result = module.run(part, options.scale, Inputs(_command(options), Path(options.runs), *given))
+        write(result, path)
+        lines.append(f"{result.part}: {path}")
+    for verdict in module.verdicts(read(path)):
+        if verdict.checks:
+            lines.append(f"{verdict.outcome}: {verdict.claim}")
+            lines += [f"  {number}" for number in [*verdict.numbers, *verdict.remarks]]
+    return "\n".join(lines)
+
+
+def _choose_parts(module: ModuleType, options: argparse.Namespace) -> list[str]:
+    """The parts that are measured: those whose inputs are given.
+
+    Raises:
+        ValueError: there is no such scale or part, an input is missing for all of them, or read by none.
+    """
+    if options.scale not in module.PARTS:
+        raise ValueError(f"{options.experiment} has no --scale {options.scale}; choose from {', '.join(module.PARTS)}")
+    parts: dict[str, tuple[str, ...]] = module.PARTS[options.scale]
+    if options.part is not None:
+        if options.part not in parts:
+            raise ValueError(
+                f"{options.experiment} has no --part {options.part!r} at this scale; choose from {', '.join(parts)}"
+            )
+        parts = {options.part: parts[options.part]}
+    given = {name for name in INPUTS if getattr(options, name)}
+    chosen = [part for part, reads in parts.items() if set(reads) <= given]
+    if not chosen:
+        missing = [flag_of(name) for name in next(iter(parts.values())) if name not in given]
+        raise ValueError(f"{options.experiment} needs {', '.join(missing)} at this scale")
+    for name in sorted(given - {name for part in chosen for name in parts[part]}):
+        others = [flag_of(other) for reads in parts.values() if name in reads for other in reads if other not in given]
+        if others:
+            raise ValueError(f"{options.experiment} needs {others[0]} with {flag_of(name)} at this scale")
+        raise ValueError(f"{options.experiment} takes no {flag_of(name)} at this scale")
+    return chosen
 
 
 def _command(options: argparse.Namespace) -> str:
-    """The command as records store it; paths are reduced to their last part."""
-    paths = [(name, getattr(options, name)) for name in ("encoder", "data", "tasks")]
-    paths += [("source", value) for value in options.source or ()]
-    folders = [
-        word
-        for name, value in paths
-        if value is not None
-        for word in (f"--{name}", Path(value).resolve().name if Path(value).exists() else value)
-    ]
-    return shlex.join(["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale, *folders])
-
-
-def _at_paper_scale(experiment, options: argparse.Namespace, inputs) -> str:
-    """Submit the untrained runs like ``fairseq-linformer submit --array``; write the records once all are trained."""
-    from ..launching.arguments import BASE
-    from ..reproduction.ledger import check_writable
-    from ..reproduction.registry import experiments
-    from . import submit
-
-    if experiment.paper_scale is None:
-        names = ", ".join(each.name for each in experiments() if each.paper_scale)
-        raise ValueError(f"{experiment.name} has no --scale paper; choose from {names}")
-    reject_options(options, ("minutes",), "cannot be used with --scale paper, whose jobs have Slurm's --time")
-    experiment.check_paper_inputs(inputs)
-    check_writable(options.results, needs_clean=not options.dry_run)
-    runs = str(inputs.folder)
-    words = ["--array", experiment.name, "--runs", runs, *["--dry-run"] * options.dry_run]
-    if "tasks" in experiment.paper_scale.reads:  # finetuning uses one process
-        words += ["--tasks", options.tasks, "--nodes", "1", "--ntasks-per-node", "1"]
-    else:
-        from ..reproduction.text import find_shards
-
-        words.append(f"task.data={':'.join(map(str, find_shards(options.data)))}")
-    parser = argparse.ArgumentParser()
-    submit.add_parser(parser.add_subparsers())
-    array = parser.parse_args(["submit", *words])
-    array.unparsed = []
-    array.name, array.config = "", BASE  # those of members, whatever the environment has for other jobs
-    if not experiment.paper_scale.is_trained(runs, options.tasks, array.device):
-        return array.run(array)
-    reject_options(
-        options, ("dry_run",), "has nothing to submit: all runs are trained; rerun without --dry-run to score them"
-    )
-    found = experiment.paper_scale.measure(inputs, array.device, _command(options))
-    return experiment.publish(found, options.scale, options.results)
+    """The command for results; paths are reduced to their last part."""
+    words = ["fairseq-linformer", "reproduce", options.experiment, "--scale", options.scale]
+    words += ["--part", options.part] if options.part else []
+    values = [(name, getattr(options, name)) for name in INPUTS[:-1]] + [("source", each) for each in options.source]
+    for name, value in values:
+        if value is not None:
+            words += [flag_of(name), Path(value).resolve().name if Path(value).exists() else str(value)]
+    return shlex.join(words)

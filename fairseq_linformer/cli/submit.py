@@ -44,7 +44,7 @@ def add_parser(commands) -> None:
 
 def _submit(options: argparse.Namespace) -> str:
     from ..launching.slurm import submit, submit_array
-    from ..reproduction.paper_scale import array_members
+    from ..reproduction.experiments import array_members
 
     options.overrides += [word for word in options.unparsed if not word.startswith("-")]
     sbatch_options = [word for word in options.unparsed if word.startswith("-")]

@@ -7,7 +7,6 @@ RUN/.origin.json       checkpoint and data of the run, which resumes only with t
 RUN/result.json        scores, recipe and provenance
 """
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from ..corpus.tokenizer_files import DICTIONARY
 from ..evaluation.classifier import LABELS, FairseqClassifier
 from ..evaluation.evaluate import EvaluationData, evaluate
 from ..evaluation.scores import format_unit, format_values
-from ..files import read_json, without_seal, write_lines, write_sealed
+from ..files import read_json, write_json
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
 from ..launching.training_job import TrainingJob
@@ -68,7 +67,8 @@ def finetune(
         "seconds": training_seconds(last, training.cfg.checkpoint.finetune_from_model),
         **run_folder.training_provenance(training.folder),
     }
-    return write_result(path, result)
+    write_json(path, result)
+    return result
 
 
 def is_finished(folder: Path) -> bool:
@@ -112,7 +112,7 @@ def record_origin(training: TrainingJob, fields: Mapping[str, Any]) -> None:
     """
     if run_folder.is_new(training):  # an earlier submission may have been rejected
         path = training.folder / ORIGIN
-        write_lines(path, [json.dumps({key: _identify(fields[key]) for key in _ORIGIN_FIELDS})])
+        write_json(path, {key: _identify(fields[key]) for key in _ORIGIN_FIELDS})
     else:
         _check_origin(training, fields)
 
@@ -146,21 +146,15 @@ def _copy_companions(data: Path, checkpoints: Path) -> None:
         shutil.copyfile(path, target)
 
 
-def write_result(path: Path, result: dict[str, Any]) -> dict[str, Any]:
-    """Write a result with its seal atomically, and return it."""
-    write_sealed(path, result)
-    return result
-
-
 def read_result(path: Path) -> dict[str, Any]:
-    """Read a result file; ValueError if it is damaged or was edited."""
+    """Read a result file; ValueError if it is damaged."""
     try:
         stored: dict[str, Any] = read_json(path)
         stored["splits"]["valid"]["scores"], stored["recipe"]["lr"]
         stored["task"], stored["model"], stored["data"], stored["commit"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged; delete it, and rerun to evaluate again") from None
-    return without_seal(stored, path)
+    return stored
 
 
 def format_headline(result: Mapping[str, Any], split: str = "valid") -> list[str]:

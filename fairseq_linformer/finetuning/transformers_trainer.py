@@ -11,7 +11,6 @@ The recipe is the same, except that the Trainer applies no weight decay to biase
 """
 
 import hashlib
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,14 +32,14 @@ from ..errors import silence_transformers
 from ..evaluation.encoded_rows import read_task_examples
 from ..evaluation.example_files import Example
 from ..evaluation.transformers_classifier import TransformersClassifier, resolve_max_positions
-from ..files import read_json, sha256, write_lines
+from ..files import read_json, sha256, write_json
 from ..launching.arguments import check_run_name
 from ..launching.progress import TrainingProgress
 from ..launching.run_folder import lock_folder, record_attempt, training_provenance
 from ..task_data.tasks import Task
 from ..task_data.truncation import MAX_POSITIONS
 from .recipe import Recipe, run_names
-from .single_run import RESULT, evaluate_splits, read_result, write_result
+from .single_run import RESULT, evaluate_splits, read_result
 
 _CHECKSUMS = {"weights": "model", "rows": "source"}
 """Fields of ``RECIPE`` with a checksum, and the fields with the path that it belongs to."""
@@ -91,7 +90,7 @@ def finetune_transformers(
             results.append(read_result(folder / RESULT))
             continue
         examples = examples or _read_examples(task, source)
-        write_lines(folder / RECIPE, [json.dumps({**data, **asdict(recipe)}, indent=1)])
+        write_json(folder / RECIPE, {**data, **asdict(recipe)})
         if not (folder / BEST).exists():
             with lock_folder(folder):
                 record_attempt(folder, processes=1)
@@ -111,7 +110,8 @@ def finetune_transformers(
             "seconds": seconds,
             **training_provenance(folder),
         }
-        results.append(write_result(folder / RESULT, result))
+        write_json(folder / RESULT, result)
+        results.append(result)
     if len(revisions := sorted({str(result["model"].get("revision")) for result in results})) > 1:
         raise ValueError(
             f"all runs of {run_name} must use one revision of {name}, which changed on the hub, got "
@@ -229,7 +229,7 @@ def _train(
         "revision": getattr(model.config, "_commit_hash", None),
         "seconds": trainer.seconds(),
     }
-    write_lines(folder / PROVENANCE, [json.dumps(provenance)])
+    write_json(folder / PROVENANCE, provenance)
     (folder / f".{BEST}").rename(folder / BEST)
 
 
@@ -280,7 +280,7 @@ class _SecondsCallback(transformers.TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / SECONDS
-        write_lines(path, [json.dumps(self.seconds())])
+        write_json(path, self.seconds())
 
 
 class _Trainer(transformers.Trainer):

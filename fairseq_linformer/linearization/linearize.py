@@ -9,7 +9,6 @@ OUT/report.json    explained variance of the teacher's features, by layer, befor
 OUT/model.pt       the Linformer, with dictionary and tokenizer next to it
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from ..checkpoints.from_transformers import MODEL, read_transformers, to_linform
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
 from ..distillation.criterion import TEACHER_KEY
-from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, sha256, write_lines
+from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, sha256, write_json
 from ..finetuning.initial_checkpoint import open_initial_checkpoint
 from ..launching import local, run_folder
 from ..launching.checkpoints import LAST
@@ -103,7 +102,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
         "variance_after": measure(student) if options.max_update else before,
     }
     _write_model(out, student, teacher, report)
-    write_lines(out / REPORT, [json.dumps(report, indent=1)])
+    write_json(out / REPORT, report)
     return report
 
 
@@ -112,7 +111,7 @@ def _measure_before(options: Linearization, out: Path, teacher: Path, length: in
     valid, stored = sha256(Path(options.text) / VALID), _read_before(out)
     if stored.get("valid") != valid:
         stored = {"valid": valid, "shares": explained_variance(teacher, out / START, options.text, length)}
-        write_lines(out / BEFORE, [json.dumps(stored)])
+        write_json(out / BEFORE, stored)
     before: list[float] = stored["shares"]
     return before
 

@@ -10,7 +10,7 @@ from ..checkpoints.roberta import converted_init
 from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY
 from ..distillation.criterion import TEACHER_KEY
-from ..files import read_json, sha256, write_lines
+from ..files import read_json, sha256, write_json
 from ..models.recorded_files import MAX_HASHED_BYTES
 from .options import TRAINING_OPTIONS, Linearization
 
@@ -21,7 +21,7 @@ _EARLIER_DEFAULTS = {"amp": False, "short_seq_prob": 0.0, "projection_init": "st
 
 def write_origin(options: Linearization, teacher_sha256: str, folder: Path) -> None:
     origin = {**_describe_inputs(options), "source": _hash_source(options), TEACHER_KEY: teacher_sha256}
-    write_lines(folder / ORIGIN, [json.dumps(origin, indent=1)])
+    write_json(folder / ORIGIN, origin)
 
 
 def check_unfinished(options: Linearization, out: Path, teacher: Path) -> None:

@@ -1,226 +1,236 @@
-"""Experiments measured as benchmark cells (the JSON files of ``benchmark.cells``), and their records."""
+"""Benchmark cells (the JSON files of ``benchmark.cells``) as results.
 
+A cell is resumed by its file: RUNS/SCALE/EXPERIMENT/PART/CELL.json
+"""
+
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..benchmark import grouping
-from ..benchmark.cells import Provenance, is_out_of_memory, measure_cells, read_cells
-from ..benchmark.timing import Spread
-from ..launching.run_folder import lock_folder
+from ..benchmark.cells import BenchmarkCell, Provenance, is_out_of_memory, measure_cells, read_cell
+from ..benchmark.encoders import BASELINES
+from ..benchmark.flops import utilization
+from ..benchmark.grouping import cell_kind
+from ..benchmark.timing import Spread, ratio_spread, summarize
 from ..machine import current_commit
-from .claim import Claim
-from .experiment import Experiment, Unfinished
-from .inputs import Inputs
-from .records import Measurement, Paper, Record, significant
-from .registry import experiments
-
-TOLERANCE = {
-    "ratio of times": 0.25,
-    "ratio of times per token": 0.25,
-    "ratio of batches": 0.0,
-    "ratio of bytes": 0.0,
-    "exponent of n": 0.2,
-}
-"""Tolerance by unit: a relative difference, for exponents an absolute one. Counts are exact; times have none."""
-_CELL_KEYS = ("peak_operations_per_second", "kernels")
+from .result import Inputs, Result, Row, Rows, significant, spread
 
 Cell = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class CellKind:
-    """How the cells of one kind become a record.
-
-    Attributes:
-        name: the first word of the cells' names.
-        claim, where: the record's ``claim`` and ``paper.where``.
-        measurements: of one cell.
-        summary: of all cells of a record; the measurements that need more than one cell.
-        paper: the paper's numbers for them.
-    """
-
-    name: str
-    claim: str
-    where: str
-    measurements: Callable[[Cell], Iterable[Measurement]]
-    summary: Callable[[Sequence[Cell]], Iterable[Measurement]] = lambda cells: ()
-    paper: Any = None
-
-    def records(self, folder: Path, experiment: str) -> Iterator[Record]:
-        """One record per ``benchmark.grouping.record_id`` in a folder of cells, if any of its cells has a number.
-
-        Raises:
-            ValueError: a file is damaged, or cells of one record are of different machines or options.
-        """
-        groups: dict[str, list[Cell]] = {}
-        for cell in read_cells(folder, self.name):
-            groups.setdefault(grouping.record_id(cell), []).append(cell)
-        for identifier, cells in groups.items():
-            if any(self.read(cell) for cell in cells):
-                yield self._record(
-                    identifier, experiment, sorted(cells, key=lambda cell: cell["configuration"].get("n", 0))
-                )
-
-    def read(self, cell: Cell) -> list[Measurement]:
-        """The measurements of a cell; none if it ran out of memory.
-
-        Raises:
-            ValueError: a cell lacks a number of its kind.
-        """
-        try:
-            return [] if is_out_of_memory(cell) else list(self.measurements(cell))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ValueError(f"{cell['name']}.json is damaged: {type(error).__name__}: {error}") from None
-
-    def _record(self, identifier: str, experiment: str, cells: list[Cell]) -> Record:
-        for cell in cells:
-            grouping.check_same_record(cell, cells[0])
-        if all("peak_operations_per_second" in cell for cell in cells):
-            # The highest measured peak: on a busy machine a matrix product only gets slower.
-            peak = max(cell["peak_operations_per_second"] for cell in cells)
-            cells = [{**cell, "peak_operations_per_second": peak} for cell in cells]
-        first = cells[0]
-        common = {name: value for name, value in first["configuration"].items() if name not in grouping.CELL_OPTIONS}
-        if "models" in common:  # a cell may have some of them only
-            common["models"] = list(dict.fromkeys(name for cell in cells for name in cell["configuration"]["models"]))
-        failures = {cell["name"]: cell_failures(cell) for cell in cells if cell_failures(cell)}
-        return Record(
-            identifier=identifier,
-            experiment=experiment,
-            made_by="benchmark",
-            claim=self.claim,
-            paper=Paper(value=self.paper, where=self.where),
-            measurements=[
-                *(m for cell in cells for m in self.read(cell)),
-                *self.summary([cell for cell in cells if not is_out_of_memory(cell)]),
-            ],
-            scale="cpu" if first["configuration"]["device"] == "cpu" else "gpu",
-            hardware=first["hardware"],
-            versions=first["versions"],
-            commit="; ".join(sorted({cell["commit"] for cell in cells})),
-            configuration={
-                **common,
-                **{key: first[key] for key in ("threads", "clock", "peak_from") if key in first},
-                "cells": {cell["name"]: _varying(cell) for cell in cells},
-                "failed": failures,
-            },
-            data=common.get("data", "random tokens"),
-            command="; ".join(dict.fromkeys(cell["command"] for cell in cells)),
-            seconds=max(0.1, round(sum(cell["seconds"] for cell in cells), 1)),
-            date=max(cell["date"] for cell in cells),
-        )
+_COMMON = dict(device="cpu", dtype="fp32", rounds=3, embed_dim=768, heads=12, warm_up=1)
+SMOKE: dict[str, Any] = {**_COMMON, "layers": 1, "rounds": 2, "embed_dim": 64, "heads": 1, "warm_up": 0}
+CPU: dict[str, Any] = {**_COMMON, "layers": 2}
+GPU: dict[str, Any] = {**_COMMON, "layers": 12, "device": "cuda", "dtype": "bf16"}
+"""Options of cells by scale."""
+_FACTS = ("device", "dtype", "layers", "embed_dim", "heads", "k", "memory_gib", "options")
 
 
-def cell_failures(cell: Cell) -> dict[str, str]:
-    """The reason of each model that could not be measured, by its name."""
-    return cell["measured"].get("failed", {})
-
-
-def _varying(cell: Cell) -> dict[str, Any]:
-    """Options and facts that differ between the cells of a record: sizes, the peak behind the utilization, kernels of
-    fused attention, and the models whose bytes were counted because they do not fit the GPU."""
-    sizes = {name: value for name, value in cell["configuration"].items() if name in grouping.CELL_OPTIONS}
-    own = {**{name: cell.get(name) for name in _CELL_KEYS}, "counted": cell["measured"].get("counted")}
-    return {**sizes, **{name: value for name, value in own.items() if value}}
-
-
-def spread(values: Spread, unit: str, factor: float = 1.0) -> dict[str, Any]:
-    """Value, interval, repetitions and unit of a measurement, five digits each."""
-    value, low, high = (significant(factor * x, 5) for x in (values.median, values.lowest, values.highest))
-    return {
-        "value": value,
-        "unit": unit,
-        "interval": (low, high) if values.repetitions > 1 else None,
-        "repetitions": values.repetitions,
+def measure(part: str, scale: str, cells: Sequence[BenchmarkCell], inputs: Inputs, experiment: str) -> Result:
+    """Measure the cells that are not measured yet; the result of all."""
+    folder = inputs.runs / scale / experiment / part.replace(", ", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    measure_cells(cells, folder, Provenance(current_commit(), inputs.command))
+    found = [read_cell(folder / f"{cell.name}.json") for cell in cells]
+    first = found[0]
+    environment = {
+        "command": inputs.command,
+        "commit": "; ".join(sorted({cell["commit"] for cell in found})),
+        "hardware": first["hardware"],
+        "versions": first["versions"],
+        "data": first["configuration"].get("data", "random tokens"),
+        "date": max(cell["date"] for cell in found),
+        "seconds": round(sum(cell["seconds"] for cell in found), 3),
     }
+    configuration = {name: value for name, value in first["configuration"].items() if name in _FACTS}
+    configuration |= {"threads": first["threads"], "clock": first["clock"]}
+    configuration["failed"] = {cell["name"]: reasons for cell in found if (reasons := failures(cell))}
+    return Result(part, scale, rows_of(found), environment, configuration)
 
 
-def single_value(value: float, unit: str) -> dict[str, Any]:
+def rows_of(cells: Sequence[Cell]) -> Rows:
+    """The rows of cells; one that ran out of memory has none."""
+    measured = [cell for cell in cells if not is_out_of_memory(cell)]
+    if all("peak_operations_per_second" in cell for cell in measured):
+        # The highest measured peak: on a busy machine a matrix product only gets slower.
+        peak = max((cell["peak_operations_per_second"] for cell in measured), default=0.0)
+        measured = [{**cell, "peak_operations_per_second": peak} for cell in measured]
+    return Rows(row for cell in measured for row in ROWS[cell_kind(cell["name"])](cell))
+
+
+def failures(cell: Cell) -> dict[str, str]:
+    """Why each model of a cell could not be measured."""
+    reasons: dict[str, str] = cell["measured"].get("failed", {})
+    return reasons
+
+
+def single(value: float, unit: str) -> dict[str, Any]:
     return {"value": significant(value, 5), "unit": unit}
 
 
-class CellExperiment(Experiment):
-    """An experiment whose measurements are benchmark cells.
+def ratio(numerators: Sequence[float], denominators: Sequence[float], unit: str = "ratio of times") -> dict[str, Any]:
+    """The spread of a ratio, round by round."""
+    return spread(ratio_spread(numerators, denominators), unit)
+
+
+def round_rows(
+    metric: str, values: Mapping[str, Sequence[float]], unit: str, factor: float = 1.0, **where: Any
+) -> Iterator[Row]:
+    """The spread of each model's rounds."""
+    for model, rounds in values.items():
+        yield Row(metric=metric, model=model, **where, **spread(summarize(rounds), unit, factor))
+
+
+def rate_rows(seconds: Mapping[str, Sequence[float]], count: int, unit: str, **where: Any) -> Iterator[Row]:
+    """How many of a unit, such as documents, each model reads per second.
 
     Args:
-        kinds: of its cells.
-        cells_at: a function that builds the cells, by scale.
+        count: of units in a round.
     """
-
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        claims: Sequence[Claim],
-        kinds: Sequence[CellKind],
-        cells_at: Mapping[str, Callable[[], list]],
-    ):
-        self.name, self.title, self.claims, self.kinds, self.cells_at = (
-            name,
-            title,
-            tuple(claims),
-            tuple(kinds),
-            cells_at,
-        )
-        self.scales = tuple(cells_at)
-
-    def cost(self, scale: str) -> str:
-        return "trains nothing"
-
-    def _folder(self, scale: str, inputs: Inputs) -> Path:
-        return inputs.folder / scale / self.name / "cells"
-
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        folder = self._folder(scale, inputs)
-        cells = self.cells_at[scale]()
-        folder.mkdir(parents=True, exist_ok=True)
-        with lock_folder(folder):
-            left = measure_cells(cells, folder, Provenance(current_commit(), command), inputs.minutes)
-        if left:
-            raise Unfinished(
-                f"{self.name}: the time budget is spent; {len(left)} of {len(cells)} measurements are left; "
-                f"rerun the command to resume"
-            )
-        found = [record for kind in self.kinds for record in kind.records(folder, self.name)]
-        return [
-            record.copy_with(
-                identifier=f"{record.identifier}-{scale}",
-                made_by="reproduce",
-                scale=scale,
-                command=command,
-                tolerance=TOLERANCE,
-            )
-            for record in found
-        ]
+    rates = {model: [count / each for each in rounds] for model, rounds in seconds.items()}
+    return round_rows(f"{unit}_per_second", rates, f"{unit} per second", **where)
 
 
-def kinds() -> dict[str, tuple[CellKind, str]]:
-    """All kinds of cells, with the name of their experiment."""
-    return {kind.name: (kind, each.name) for each in experiments() for kind in getattr(each, "kinds", ())}
+def ratio_rows(
+    seconds: Mapping[str, Sequence[float]], models: Iterable[str], baselines: Iterable[str], **where: Any
+) -> Iterator[Row]:
+    """How many times as fast as each baseline each model is, where both were measured."""
+    for model, baseline in itertools.product(models, baselines):
+        if model != baseline and {model, baseline} <= seconds.keys():
+            times = ratio(seconds[baseline], seconds[model])
+            yield Row(metric="time_ratio", model=model, baseline=baseline, **where, **times)
 
 
-def records_in(folder: Path) -> list[Record]:
-    """The records of all cells in a folder.
+def _inference(cell: Cell) -> Iterator[Row]:
+    """Seconds of each model, and the ratios of times, largest batches and bytes for each k."""
+    found, n = cell["measured"], cell["configuration"]["n"]
+    seconds, largest, peaks = found["seconds"], found["largest"], found["bytes"]
+    for name, values in seconds.items():
+        model = {"model": "linformer", "k": int(name[2:])} if name.startswith("k=") else {"model": name}
+        yield Row(metric="seconds", n=n, **model, **spread(summarize(values), "s"))
+    for k, base in itertools.product(cell["configuration"]["dimensions"], BASELINES):
+        ours, at = f"k={k}", {"model": "linformer", "baseline": base, "n": n, "k": k}
+        if {base, ours} <= seconds.keys():
+            yield Row(metric="time_ratio", **at, **ratio(seconds[base], seconds[ours]))
+        if largest.get(base) and largest.get(ours):
+            yield Row(metric="batch_ratio", **at, **single(largest[ours] / largest[base], "ratio of batches"))
+        if {base, ours} <= peaks.keys():
+            theirs, own = (after - before for before, after in (peaks[base], peaks[ours]))
+            yield Row(metric="bytes_ratio", **at, **single(theirs / own, "ratio of bytes"))
 
-    Raises:
-        ValueError: as ``CellKind.records``.
-    """
-    return [record for kind, experiment in kinds().values() for record in kind.records(Path(folder), experiment)]
+
+def _scaling(cell: Cell) -> Iterator[Row]:
+    c, seconds = cell["configuration"], cell["measured"]["seconds"]
+    return round_rows("microseconds_per_token", seconds, "microseconds a token", 1e6 / c["tokens"], n=c["n"])
 
 
-def failures_in(folder: Path) -> list[str]:
-    """The reason of each model that could not be measured, for all cells of a folder."""
-    cells = (cell for kind in kinds() for cell in read_cells(folder, kind))
-    return [f"{cell['name']}: {name}: {why}" for cell in cells for name, why in cell_failures(cell).items()]
+def _per_token(cell: Cell) -> Iterator[Row]:
+    return _growth_rows(cell["measured"]["seconds"], model="linformer")
 
 
-def setting(record: Record) -> str:
-    """The number of layers, and the threads of the CPU or the name of the GPU."""
-    c = record.configuration
-    if record.scale != "gpu" and "threads" in c:
-        where = [f"{c['threads']} thread{'s' * (c['threads'] > 1)}"]
-    else:
-        where = record.hardware.get("accelerators", [])[:1]
-    return ", ".join([f"{c['layers']} layer{'s' * (c['layers'] > 1)}", *where])
+def _growth_rows(seconds: Mapping[str, Sequence[float]], **where: Any) -> Iterator[Row]:
+    """The time per token at each n over that at the shortest."""
+    shortest, *longer = sorted(seconds, key=int)
+    for n in longer:
+        growth = ratio(seconds[n], seconds[shortest], "ratio of times per token")
+        yield Row(metric="time_per_token_ratio", n=int(n), baseline_n=int(shortest), **where, **growth)
+
+
+def _local_step(cell: Cell) -> Iterator[Row]:
+    c, found = cell["configuration"], cell["measured"]
+    at = {"n": c["lengths"][0], "k": c["k"], "phase": "training step"}
+    yield from _window_rows(found["seconds"], **at)
+    for window in c["reaches"][1:]:
+        share = single(found["bytes"][str(window)] / found["bytes"]["0"], "ratio of bytes")
+        yield Row(metric="relative_bytes", model=f"W={window}", baseline="W=0", **at, **share)
+
+
+def _local_per_token(cell: Cell) -> Iterator[Row]:
+    c, seconds = cell["configuration"], cell["measured"]["seconds"]
+    at = {"k": c["k"], "phase": "inference"}
+    for window in c["reaches"]:
+        by_length = {n: by_window[str(window)] for n, by_window in seconds.items()}
+        yield from _growth_rows(by_length, model=f"W={window}", **at)
+    for n, by_window in seconds.items():
+        yield from _window_rows(by_window, n=int(n), **at)
+
+
+def _window_rows(seconds: Mapping[str, Sequence[float]], **where: Any) -> Iterator[Row]:
+    """The time with each local window over that without."""
+    for window, values in seconds.items():
+        if window != "0":
+            times = ratio(values, seconds["0"])
+            yield Row(metric="relative_time", model=f"W={window}", baseline="W=0", **where, **times)
+
+
+def _training(cell: Cell) -> Iterator[Row]:
+    """Tokens per second, utilization and bytes of a training step; ratios of times are theirs over ours, of bytes ours
+    over theirs."""
+    c, found = cell["configuration"], cell["measured"]
+    at = {"phase": "finetuning" if c["classify"] else "pretraining", "n": c["n"]}
+    ours = "ours" if "ours" in c["models"] else "ours-modules"
+    sizes, seconds = found.get("bytes", {}), found.get("seconds", {})
+    for name, size in sizes.items():
+        yield Row(metric="bytes", model=name, **at, **single(size, "bytes"))
+        if ours in sizes and name != ours:
+            share = single(sizes[ours] / size, "ratio of bytes")
+            yield Row(metric="bytes_share", model=ours, baseline=name, **at, **share)
+    if seconds:
+        yield from rate_rows(seconds, found["tokens"], "tokens", **at)
+        peak, operations = cell["peak_operations_per_second"], found["operations"]
+        used = {name: [utilization(operations[name], each, peak) for each in times] for name, times in seconds.items()}
+        yield from round_rows("utilization", used, "share of the peak", **at)
+        yield from ratio_rows(seconds, [ours], seconds, **at)
+
+
+def _whole(cell: Cell) -> Iterator[Row]:
+    n, seconds = cell["configuration"]["n"], cell["measured"]["seconds"]
+    yield from round_rows("seconds", seconds, "s", n=n)
+    yield from ratio_rows(seconds, ["ours"], seconds, n=n)
+
+
+def _process(unit: str) -> Callable[[Cell], Iterator[Row]]:
+    def rows(cell: Cell) -> Iterator[Row]:
+        c, rates = cell["configuration"], cell["measured"]["words"]
+        n, memory = c["n"], "memory" if c["device"] == "cpu" else "host_memory"
+        yield from round_rows(f"{unit}_per_second", rates, f"{unit} per second", n=n)
+        yield from round_rows(memory, cell["measured"]["bytes"], "MiB", 2**-20, n=n)
+        for name, values in rates.items():
+            if name != "ours" and "ours" in rates:
+                speed = ratio(rates["ours"], values, f"ratio of {unit} per second")
+                yield Row(metric="speed_ratio", model="ours", baseline=name, n=n, **speed)
+
+    return rows
+
+
+def _shares(cell: Cell) -> Iterator[Row]:
+    """The share of each part in all updates together, with the lowest and highest share in a single update."""
+    n = cell["configuration"]["n"]
+    for name, parts in cell["measured"]["seconds"].items():
+        whole = parts["whole"]
+        yield Row(metric="seconds", part="whole", model=name, n=n, **spread(summarize(whole), "s"))
+        for part, taken in parts.items():
+            if part != "whole":
+                each = [a / b for a, b in zip(taken, whole)]
+                values = Spread(sum(taken) / sum(whole), min(each), max(each), len(each))
+                yield Row(metric="share", part=part, model=name, n=n, **spread(values, "share of an update"))
+
+
+ROWS: dict[str, Callable[[Cell], Iterable[Row]]] = {
+    "inference": _inference,
+    "scaling": _scaling,
+    "pertoken": _per_token,
+    "localstep": _local_step,
+    "localpertoken": _local_per_token,
+    "training": _training,
+    "whole": _whole,
+    "process": _process("words"),
+    "finetuning": _process("tokens"),
+    "shares": _shares,
+}
+"""The rows of a cell, by its kind."""
+
+
+def read_all(folder: Path) -> list[Cell]:
+    """The cells in a folder, by name."""
+    return [read_cell(path) for path in sorted(folder.glob("*.json"))]

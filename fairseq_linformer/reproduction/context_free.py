@@ -5,7 +5,8 @@ because fairseq's masking shows it one true token in ten. A model has learned fr
 when its validation loss is below the level computed here; below H is not enough.
 
 Derivation. Let p be the unigram distribution of the text, X ~ p the token to predict, and
-S the symbol that the model sees in its place. ``MaskTokensDataset`` draws S as
+S the symbol that the model sees in its place. ``MaskTokensDataset``, with the probabilities
+of every configuration here, draws S as
 
     <mask>                                   with probability m = 1 - r - u   (0.8)
     uniform over R, the entries after        with probability r               (0.1)
@@ -25,8 +26,8 @@ certainly. The expected cost when the text follows q, in bits, is
     (m + c) C  +  c sum_{s in R, s != <mask>} sum_x q(x) (-log2 Q(x | s))  +  u sum_x q(x) (-log2 Q(x | x))
 
 where C = sum_x q(x) (-log2 p(x)) is the cost of the unigram. In the inner sum only x = s
-differs from (c p(x)) / P(s), which leaves sums over the vocabulary alone. For usual vocabularies
-this is about 0.9 H + 0.2 bits.
+differs from (c p(x)) / P(s), by a factor of (c + u) / c, which leaves sums over the vocabulary
+alone. For usual vocabularies this is about 0.9 H + 0.2 bits.
 
 Position is not context either: the first token of each sample is always <s>, which fairseq
 masks like any other and which a model that knows positions predicts at no cost. With samples
@@ -34,8 +35,17 @@ of n tokens the level is (n - 1) / n of the above.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from fairseq.data import Dictionary
+
+from ..models.datasets import open_dataset
+
+RANDOM, UNMASKED = 0.1, 0.1
+"""r and u: fairseq's defaults of ``random_token_prob`` and ``leave_unmasked_prob``."""
+NUM_SPECIAL = 4
+"""The first entries of a dictionary: <s>, <pad>, </s>, <unk>."""
 
 
 @dataclass(frozen=True)
@@ -43,52 +53,18 @@ class ContextFree:
     """Levels of a data set, in bits per token; their perplexities are 2 to that power."""
 
     unigram_bits: float
-    """H: cross entropy of the split under the unigram of the training split."""
+    """H: cross entropy of the validation split under the unigram of the training split."""
     masked_bits: float
     """The least loss that ``masked_lm`` can report for a model without context."""
 
-    @property
-    def unigram_perplexity(self) -> float:
-        """2 ** H."""
-        return 2.0**self.unigram_bits
 
-    @property
-    def masked_perplexity(self) -> float:
-        """2 ** ``masked_bits``: as fairseq reports perplexity."""
-        return 2.0**self.masked_bits
-
-
-def unigram(counts: np.ndarray, can_occur: np.ndarray) -> np.ndarray:
-    """Add-one smoothed unigram distribution.
-
-    Args:
-        counts: (V,) how often each entry occurs.
-        can_occur: (V,) True for the entries that can occur in text; the others get probability 0.
-
-    Returns:
-        (V,) probabilities that add up to 1.
-    """
-    smoothed = np.where(can_occur, counts + 1.0, 0.0)
-    return smoothed / smoothed.sum()
-
-
-def masked_bits(
-    p: np.ndarray,
-    q: np.ndarray,
-    mask_idx: int,
-    num_special: int = 4,
-    random_token_prob: float = 0.1,
-    leave_unmasked_prob: float = 0.1,
-) -> float:
+def masked_bits(p: np.ndarray, q: np.ndarray, mask_idx: int) -> float:
     """Expected loss of the best predictor that sees one symbol; derived at the top of this file.
 
     Args:
         p: (V,) unigram that the predictor knows, 0 at ``mask_idx``.
         q: (V,) distribution of the text to predict; 0 wherever p is.
         mask_idx: entry of <mask>.
-        num_special: number of the first entries, which are never drawn at random.
-        random_token_prob: r.
-        leave_unmasked_prob: u.
 
     Returns:
         Bits per predicted token.
@@ -98,79 +74,53 @@ def masked_bits(
     """
     if p[mask_idx] > 0 or np.any((q > 0) & (p == 0)):
         raise ValueError("q must be 0 wherever p is 0, and p must be 0 at mask_idx")
-    r, u = random_token_prob, leave_unmasked_prob
-    drawn = np.arange(len(p)) >= num_special  # R
+    r, u = RANDOM, UNMASKED
+    drawn = np.arange(len(p)) >= NUM_SPECIAL  # R
     c = r / drawn.sum()
-    cost_unigram = _expected_bits(q, p)  # C
-
+    unigram = expected_bits(q, p)  # C
     seen = c * drawn + u * p  # P(s), s != <mask>
-    kept = np.where(seen > 0, (c * drawn * p + u * p) / np.where(seen > 0, seen, 1), 0)  # Q(x | x)
-    total = (1 - r - u + c) * cost_unigram
-    if u > 0:
-        total += u * _expected_bits(q, kept)
-    if r > 0:
-        s = drawn.copy()
-        s[mask_idx] = False
-        # sum_x q(x) (-log2 Q(x|s)) as if no x were s; ``correction`` fixes the term x = s.
-        others = cost_unigram - np.log2(c / seen[s])
-        q_s, p_s = q[s], p[s]
-        correction = np.zeros_like(q_s)
-        occurs = q_s > 0
-        correction[occurs] = q_s[occurs] * np.log2(c * p_s[occurs] / seen[s][occurs] / kept[s][occurs])
-        total += c * (others + correction).sum()
-    return float(total)
+
+    s = drawn.copy()
+    s[mask_idx] = False
+    random = (unigram - np.log2(c / seen[s]) - q[s] * np.log2((c + u) / c)).sum()
+    x = q > 0
+    unmasked = expected_bits(q[x], (c * drawn[x] + u) * p[x] / seen[x])
+    return float((1 - r - u + c) * unigram + c * random + u * unmasked)
 
 
-def _expected_bits(q: np.ndarray, p: np.ndarray) -> float:
+def expected_bits(q: np.ndarray, p: np.ndarray) -> float:
     """sum_x q(x) (-log2 p(x)) over the x with q(x) > 0."""
     some = q > 0
     return float(-(q[some] * np.log2(p[some])).sum())
 
 
-def measure(
-    data_bin,
-    tokens_per_sample: int,
-    random_token_prob: float = 0.1,
-    leave_unmasked_prob: float = 0.1,
-    split: str = "valid",
-) -> ContextFree:
+def measure(data_bin: Path, tokens_per_sample: int) -> ContextFree:
     """The levels of a data set written by ``fairseq-preprocess --only-source``.
 
     Args:
         data_bin: folder with dict.txt and the splits train and valid.
         tokens_per_sample: n, the option of the task ``masked_lm``.
-        random_token_prob, leave_unmasked_prob: options of the task.
-        split: the split to predict.
 
     Raises:
-        FileNotFoundError: the folder lacks one of these.
+        FileNotFoundError, ValueError: the folder lacks one of these, or it is damaged.
     """
-    from fairseq.data import Dictionary
-
-    vocabulary = Dictionary.load(str(data_bin) + "/dict.txt")
-    special = vocabulary.nspecial
+    vocabulary = Dictionary.load(str(data_bin / "dict.txt"))
     mask_idx = vocabulary.add_symbol("<mask>")
-    train, valid = (_counts(data_bin, name, vocabulary) for name in ("train", split))
+    train, valid = (_count(data_bin / split, len(vocabulary)) for split in ("train", "valid"))
 
     # Of the special symbols, only </s> and <unk> occur in binarized text.
-    can_occur = np.arange(len(vocabulary)) >= special
+    can_occur = np.arange(len(vocabulary)) >= NUM_SPECIAL
     can_occur[[vocabulary.eos(), vocabulary.unk()]] = True
     can_occur[mask_idx] = False
-    p, q = unigram(train, can_occur), valid / valid.sum()
-    bits = masked_bits(p, q, mask_idx, special, random_token_prob, leave_unmasked_prob)
-    return ContextFree(
-        unigram_bits=_expected_bits(q, p), masked_bits=bits * (tokens_per_sample - 1) / tokens_per_sample
-    )
+    smoothed = np.where(can_occur, train + 1, 0)
+    p, q = smoothed / smoothed.sum(), valid / valid.sum()
+    share = (tokens_per_sample - 1) / tokens_per_sample
+    return ContextFree(unigram_bits=expected_bits(q, p), masked_bits=share * masked_bits(p, q, mask_idx))
 
 
-def _counts(data_bin, split: str, vocabulary) -> np.ndarray:
+def _count(split: Path, num_entries: int) -> np.ndarray:
     """(V,) how often each entry occurs in a split, without <s>."""
-    from fairseq.data import data_utils
-
-    data = data_utils.load_indexed_dataset(f"{data_bin}/{split}", vocabulary)
-    if data is None or len(data) == 0:
-        raise FileNotFoundError(f"{data_bin} has no split {split!r}, or an empty one")
-    counts = np.zeros(len(vocabulary))
+    data, counts = open_dataset(split, num_entries), np.zeros(num_entries)
     for i in range(len(data)):
         # np.bincount would allocate V numbers per sentence.
         np.add.at(counts, data[i].numpy(), 1)

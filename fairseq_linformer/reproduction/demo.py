@@ -2,7 +2,7 @@
 
     python -m fairseq_linformer.reproduction.demo data/demo
 
-Prints the table and writes curves.png and summary.json into the folder. Every number comes from the files that the
+Prints the table and writes curves.svg and summary.json into the folder. Every number comes from the files that the
 demo's commands wrote there: fairseq's logs and checkpoints, the binarized text, the labels. Exits with status 1 if the
 model did not learn.
 """
@@ -15,39 +15,53 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from ..fairseq_log import read_curve, read_split
+from ..fairseq_log import read_split
 from ..files import open_atomic
 from . import context_free
+from .display import Panel, draw
 
 TEXT, LABELS = "bin/text", "corpus/task/valid.label"
 PRETRAINED, FINETUNED = "pretrain/checkpoint_last.pt", "finetune/checkpoint_best.pt"
 
-Series = list[tuple[int, float]]
-"""(update, value), updates rising."""
+TABLE = """\
+model                          linformer_roberta, {shape}, {parameters:,} parameters
+apex (optional)                {kernels}
+
+masked LM, validation split    perplexity   bits per token
+  unigram entropy              {unigram_perplexity:10.1f}   {unigram_bits:14.2f}
+  best without context         {context_free_perplexity:10.1f}   {context_free_bits:14.2f}
+  untrained                    {perplexity_before:10.1f}   {bits_before:14.2f}
+{after:<30} {perplexity_after:10.1f}   {bits_after:14.2f}
+
+{packages:<30} accuracy on {examples} held-out docstrings
+  most frequent class          {majority_percent:10.1f} %
+  finetuned                    {accuracy_percent:10.1f} %
+
+steps                          {steps}
+
+files                          {sizes}"""
 
 
-def series(log: Path, split: str, name: str) -> Series:
-    """``fairseq_log.read_curve`` of a file.
+def read_values(log: Path, split: str, name: str) -> list[tuple[int, float]]:
+    """(update, value) of a name in fairseq's log, updates rising; the later value if a restart logged an update again.
 
-    Raises:
-        ValueError: the log has no such curve.
-    """
-    if not (found := read_curve(Path(log).read_text(encoding="utf-8").splitlines(), split, name)):
-        raise ValueError(f"{log} has no {name!r} of split {split!r}")
-    return found
-
-
-def last_value(log: Path, name: str) -> float:
-    """The last value of that name in fairseq's log.
+    Without updates, as when scoring, the last value.
 
     Raises:
         ValueError: there is none.
     """
-    lines = Path(log).read_text(encoding="utf-8").splitlines()
-    found = [stats[name] for split in ("valid", "test") for stats in read_split(lines, split) if name in stats]
+    found = {
+        int(stats.get("num_updates", stats.get("valid_num_updates", 0))): stats[name]
+        for stats in read_split(log.read_text(encoding="utf-8").splitlines(), split)
+        if name in stats
+    }
     if not found:
-        raise ValueError(f"{log} has no {name!r}")
-    return found[-1]
+        raise ValueError(f"{log} has no {name!r} of split {split!r}")
+    return sorted(found.items())
+
+
+def last_value(log: Path, name: str) -> float:
+    return read_values(log, "valid", name)[-1][1]
 
 
 def count_parameters(log: Path) -> int:
@@ -56,7 +70,7 @@ def count_parameters(log: Path) -> int:
     Raises:
         ValueError: the log lacks the number.
     """
-    found = re.search(r"num\. shared model params: ([\d,]+)", Path(log).read_text(encoding="utf-8"))
+    found = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8"))
     if not found:
         raise ValueError(f"{log} has no line 'num. shared model params'")
     return int(found[1].replace(",", ""))
@@ -72,8 +86,8 @@ def summarize(demo: Path) -> dict:
     from fairseq.modules.layer_norm import has_fused_layernorm
 
     cfg = load_checkpoint_to_cpu(str(demo / PRETRAINED))["cfg"]
-    model, task = cfg["model"], cfg["task"]
-    level = context_free.measure(demo / TEXT, task.tokens_per_sample, task.random_token_prob, task.leave_unmasked_prob)
+    model = cfg["model"]
+    level = context_free.measure(demo / TEXT, cfg["task"].tokens_per_sample)
     labels = (demo / LABELS).read_text(encoding="utf-8").split()
     if not labels:
         raise ValueError(f"{demo / LABELS} must have at least one label, got none")
@@ -86,9 +100,9 @@ def summarize(demo: Path) -> dict:
         "updates": cfg["optimization"]["max_update"],
         "parameters": count_parameters(demo / "logs/pretrain.log"),
         "unigram_bits": level.unigram_bits,
-        "unigram_perplexity": level.unigram_perplexity,
+        "unigram_perplexity": 2**level.unigram_bits,
         "context_free_bits": level.masked_bits,
-        "context_free_perplexity": level.masked_perplexity,
+        "context_free_perplexity": 2**level.masked_bits,
         **{f"bits_{when}": last_value(log, "valid_loss") for when, log in logs.items()},
         **{f"perplexity_{when}": last_value(log, "valid_ppl") for when, log in logs.items()},
         "majority_percent": 100.0 * Counter(labels).most_common(1)[0][1] / len(labels),
@@ -120,75 +134,39 @@ def failures(summary: dict) -> list[str]:
     return found
 
 
+def shape(summary: dict) -> str:
+    return "n = {max_positions}, k = {projected_dim}, sharing {sharing}".format_map(summary)
+
+
 def table(summary: dict) -> str:
     """The summary as text: a line per number, with its unit and its baseline."""
-    s = summary
-    shape = f"n = {s['max_positions']}, k = {s['projected_dim']}, sharing {s['sharing']}"
-    rows = [
-        ("model", f"linformer_roberta, {shape}, {s['parameters']:,} parameters"),
-        ("apex (optional)", "importable" if s["apex"] else "not importable; PyTorch's own kernels"),
-        ("", ""),
-        ("masked LM, validation split", "perplexity   bits per token"),
-        *(
-            (name, f"{s[f'{key}_perplexity']:10.1f}   {s[f'{key}_bits']:14.2f}")
-            for name, key in (("  unigram entropy", "unigram"), ("  best without context", "context_free"))
-        ),
-        *(
-            (name, f"{s[f'perplexity_{when}']:10.1f}   {s[f'bits_{when}']:14.2f}")
-            for name, when in (("  untrained", "before"), (f"  after {s['updates']:,} updates", "after"))
-        ),
-        ("", ""),
-        (f"which of {s['classes']} packages?", f"accuracy on {s['examples']} held-out docstrings"),
-        ("  most frequent class", f"{s['majority_percent']:10.1f} %"),
-        ("  finetuned", f"{s['accuracy_percent']:10.1f} %"),
-        ("", ""),
+    seconds = {**summary["seconds"], "together": sum(summary["seconds"].values())}
+    next_line = "\n" + 31 * " "
+    return TABLE.format(
+        **summary,
+        shape=shape(summary),
+        kernels="importable" if summary["apex"] else "not importable; PyTorch's own kernels",
+        after=f"  after {summary['updates']:,} updates",
+        packages=f"which of {summary['classes']} packages?",
+        steps=next_line.join(f"{each:10} s  {name}" for name, each in seconds.items()),
+        sizes=next_line.join(f"{size / 1024:8,.0f} KiB  {name}" for name, size in summary["files"].items()),
+    )
+
+
+def chart(demo: Path, summary: dict) -> list[Panel]:
+    """Pretraining losses next to finetuning accuracy."""
+    pretraining, finetuning = demo / "logs/pretrain.log", demo / "logs/finetune.log"
+    losses = {
+        "train": [read_values(pretraining, "train_inner", "loss")],
+        "valid": [read_values(pretraining, "valid", "valid_loss")],
+    }
+    accuracy = {"valid": [read_values(finetuning, "valid", "valid_accuracy")]}
+    without, majority = summary["context_free_bits"], summary["majority_percent"]
+    title = f"Pretraining, {shape(summary)}"
+    return [
+        Panel(title, "updates", "loss, bits per predicted token", losses, {"without context": without}),
+        Panel("Finetuning", "updates", "accuracy, %", accuracy, {"most frequent class": majority}),
     ]
-    seconds = {**s["seconds"], "together": sum(s["seconds"].values())}
-    rows += [("steps" * (i == 0), f"{n:10} s  {name}") for i, (name, n) in enumerate(seconds.items())]
-    rows += [("", "")] + [
-        ("files" * (i == 0), f"{size / 1024:8,.0f} KiB  {name}") for i, (name, size) in enumerate(s["files"].items())
-    ]
-    return "\n".join(f"{name:<30} {value}".rstrip() for name, value in rows).rstrip()
-
-
-def draw(demo: Path, summary: dict) -> None:
-    """Write curves.png: pretraining losses next to finetuning accuracy."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.2), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(
-        f"Linformer, n = {summary['max_positions']}, k = {summary['projected_dim']}, sharing {summary['sharing']}",
-        fontsize=11,
-    )
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    left.plot(*zip(*series(demo / "logs/pretrain.log", "train_inner", "loss")), color="0.65", label="train")
-    left.plot(
-        *zip(*series(demo / "logs/pretrain.log", "valid", "loss")),
-        color="#0b4f8a",
-        marker="o",
-        markersize=4,
-        label="valid",
-    )
-    left.axhline(summary["context_free_bits"], color="black", linestyle="--", linewidth=1.2, label="without context")
-    left.set(title="Pretraining (masked LM)", xlabel="updates", ylabel="loss, bits per predicted token")
-    right.plot(
-        *zip(*series(demo / "logs/finetune.log", "valid", "accuracy")),
-        color="#b3420a",
-        marker="s",
-        markersize=4,
-        label="valid",
-    )
-    right.axhline(
-        summary["majority_percent"], color="black", linestyle="--", linewidth=1.2, label="most frequent class"
-    )
-    right.set(title="Finetuning", xlabel="updates", ylabel="accuracy, %", ylim=(0, 100))
-    for axes in (left, right):
-        axes.legend(frameon=False)
-        axes.grid(axis="y", color="0.9")
-    with open_atomic(demo / "curves.png", "wb") as file:
-        figure.savefig(file, format="png")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -199,7 +177,8 @@ def main(arguments: list[str] | None = None) -> None:
     logging.getLogger().setLevel(logging.WARNING)
     try:
         summary = summarize(demo)
-        draw(demo, summary)
+        with open_atomic(demo / "curves.svg") as file:
+            file.write(draw(chart(demo, summary)))
         with open_atomic(demo / "summary.json") as file:
             json.dump(summary, file, indent=2)
     except (OSError, ValueError) as error:

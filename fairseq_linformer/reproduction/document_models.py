@@ -39,7 +39,10 @@ FIRST_TOKEN = 5
 """Random tokens begin after the special symbols."""
 
 Sizes = dict[str, Any]
-"""``layers``, ``width``, ``heads``, ``vocabulary``, ``k``, ``window``, ``threads``, ``tokens`` of a round."""
+"""``layers``, ``width``, ``heads``, ``vocabulary``, ``window``, ``threads``; ``k`` and ``tokens`` of a round."""
+SMOKE: Sizes = {"threads": 1, "layers": 1, "width": 32, "heads": 2, "vocabulary": 100, "window": 4}
+MINILM: Sizes = {"threads": 2, "layers": 6, "width": 384, "heads": 12, "vocabulary": 30522, "window": 16}
+"""As all-MiniLM-L6-v2."""
 Call = Callable[[Tensor], object]
 
 

@@ -1,6 +1,5 @@
 """A head of masked language modeling for an encoder that has none, trained on the features of the frozen encoder."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
@@ -82,15 +81,6 @@ def train_head(checkpoint: dict[str, Any], text: Path, options: HeadTraining) ->
     provenance = checkpoint.get("provenance", {})
     imported = {**provenance.get("imported", {}), "lm_head": f"trained for {options.updates:,} updates, encoder frozen"}
     return {**checkpoint, "model": state, "provenance": {**provenance, "imported": imported}}
-
-
-def hash_head(checkpoint: dict[str, Any]) -> str:
-    """SHA-256 of the trained weights of a head."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(checkpoint["model"].items()):
-        if name.startswith(PREFIX) and name != TIED:
-            digest.update(name.encode() + tensor.float().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _batches(text: Path, options: HeadTraining) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

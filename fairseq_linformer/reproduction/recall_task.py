@@ -9,7 +9,7 @@ part comes once more, in random order, each followed by a ``<mask>`` whose targe
 - There are as many values as pairs, and each pair has a different one, so every sequence has every value once. The set
   of its tokens then says nothing about an answer, and an average over all positions does no better than chance.
 - Pairs start at any position of the early part, which is many windows long, so that no fixed row of E and F finds one.
-- Every value is farther from the queries than local windows reach over all layers (``RecallModel.reach``).
+- Every value is farther from the queries than the local windows of all layers and the left neighbor reach together.
 
 The embedding of a token adds one of its left neighbor, which binds a value to its key. Binding neighbors is local, and
 is not tested here: with it, one attention from a query to the value that follows its key solves the task. Without it,
@@ -17,7 +17,6 @@ full attention (n = 48, 4 pairs) was at chance after 600 updates of 32 sequences
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -33,10 +32,16 @@ START, PADDING, MASK, NUM_SPECIAL = 0, 1, 2, 3
 """Token IDs; values follow, then keys, then noise."""
 POSITION_STD = 0.3
 """Standard deviation of new position embeddings, relative to that of token embeddings."""
+LAYERS, WIDTH, HEADS = 2, 32, 2
+"""Of the encoder; its feed-forward layers are twice as wide."""
+LEARNING_RATE, WARMUP = 5e-3, 50
+"""The learning rate, and the updates in which it rises. It is constant until it decays."""
 MAX_NORM = 1.0
 """Gradients are clipped to this norm."""
 DECAYING_SHARE = 0.3
 """Final share of the updates, over which the learning rate decays to zero."""
+CHUNK = 2**15
+"""Tokens of a forward pass in the evaluation."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +49,19 @@ class RecallTask:
     """
     Attributes:
         n: length of every sequence.
-        distance: least distance from a value to the first queried key.
         num_pairs: pairs per sequence, and number of values.
         num_keys, num_noise: different keys and noise tokens.
-
-    Raises:
-        ValueError: the early part is too short for the pairs, or a number is too small.
     """
 
     n: int
-    distance: int
     num_pairs: int = 8
     num_keys: int = 16
     num_noise: int = 16
 
-    def __post_init__(self) -> None:
-        for name, least in (("distance", 1), ("num_pairs", 2), ("num_keys", self.num_pairs), ("num_noise", 1)):
-            if (value := getattr(self, name)) < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
-        if self.early < 2 * self.num_pairs:
-            longest = self.n - 4 * self.num_pairs
-            raise ValueError(
-                f"distance must be at most {longest} with n = {self.n} and {self.num_pairs} pairs, got {self.distance}"
-            )
+    @property
+    def distance(self) -> int:
+        """Least distance from a value to the first queried key."""
+        return 3 * self.n // 8
 
     @property
     def early(self) -> int:
@@ -123,24 +118,16 @@ class RecallModel(nn.Module):
     Args:
         task: has n and the vocabulary.
         k: n for full attention: E = F = I and frozen, which is the Transformer.
-        start: ``projection_init``; None for the default.
         local_window: W.
-        layers, width, heads: of the encoder; its feed-forward layers are twice as wide.
-
-    Raises:
-        ValueError: a local window reaches from a query to a value.
+        start: ``projection_init``; None for the default.
+        seed: of the weights; PyTorch's random state stays as it is.
     """
 
-    def __init__(
-        self, task: RecallTask, k: int, start: str | None, local_window: int, layers: int, width: int, heads: int
-    ):
+    @torch.random.fork_rng(devices=[])
+    def __init__(self, task: RecallTask, k: int, local_window: int, start: str | None, seed: int):
         super().__init__()
-        self.reach = layers * local_window + 1
-        if self.reach >= task.distance:
-            raise ValueError(
-                f"local_window must reach less than the distance ({task.distance}) over {layers} layers and the left "
-                f"neighbor, got {local_window}, which reaches {self.reach}"
-            )
+        torch.manual_seed(seed)
+        self.task = task
         is_full = k == task.n
         config = LinformerConfig(
             vocab_size=task.vocab_size,
@@ -149,19 +136,19 @@ class RecallModel(nn.Module):
             projection_init="average" if is_full else start,
             freeze_projections=is_full,
             local_window=local_window,
-            layers=layers,
-            embed_dim=width,
-            ffn_embed_dim=2 * width,
-            attention_heads=heads,
+            layers=LAYERS,
+            embed_dim=WIDTH,
+            ffn_embed_dim=2 * WIDTH,
+            attention_heads=HEADS,
             normalize_before=True,
             dropout=0.0,
             attention_dropout=0.0,
             padding_idx=PADDING,
         )
         self.encoder = LinformerEncoder(config)
-        self.left_neighbor = nn.Embedding(task.vocab_size, width)
-        self.output = nn.Linear(width, task.num_pairs)
-        std = 1 / math.sqrt(width)
+        self.left_neighbor = nn.Embedding(task.vocab_size, WIDTH)
+        self.output = nn.Linear(WIDTH, task.num_pairs)
+        std = 1 / math.sqrt(WIDTH)
         for embedding in (self.encoder.embed_tokens, self.left_neighbor):
             nn.init.normal_(embedding.weight, std=std)
         nn.init.normal_(self.encoder.embed_positions.weight, std=POSITION_STD * std)
@@ -187,13 +174,6 @@ class RecallModel(nn.Module):
         return logits
 
 
-def build_model(seed: int, *arguments, **options) -> RecallModel:
-    """``RecallModel`` with weights of a seed, which leaves PyTorch's random state as it is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return RecallModel(*arguments, **options)
-
-
 def grow(old: RecallModel, new: RecallModel) -> None:
     """Copy the weights of a model to one of a longer n, and possibly another k: position embeddings are repeated, and E
     and F resized. Frozen E and F, of full attention, are not copied."""
@@ -209,43 +189,37 @@ def grow(old: RecallModel, new: RecallModel) -> None:
                 resize_projection(source, module)
 
 
-def train(
-    model: RecallModel, task: RecallTask, seed: int, updates: int, batch: int, lr: float, warmup: int
-) -> Iterator[float]:
+def train(model: RecallModel, seed: int, updates: int, batch: int) -> None:
     """Adam on new sequences in every update; the loss is that of the masked positions.
 
     Args:
         seed: of the sequences.
         batch: sequences per update.
-        lr, warmup: learning rate, and the updates in which it rises. It is constant until it decays.
-
-    Yields:
-        The loss of each update.
     """
     device = model.left_neighbor.weight.device
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr, betas=(0.9, 0.98))
-    queries = task.queries.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    queries = model.task.queries.to(device)
     for update in range(updates):
         left = (updates - update) / (DECAYING_SHARE * updates)
-        optimizer.param_groups[0]["lr"] = lr * min(1.0, (update + 1) / warmup, left)
-        tokens, targets = (x.to(device) for x in task.draw(batch, generator))
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * min(1.0, (update + 1) / WARMUP, left)
+        tokens, targets = (x.to(device) for x in model.task.draw(batch, generator))
         loss = F.cross_entropy(model(tokens, queries).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
         optimizer.step()
-        yield loss.item()
 
 
 @torch.no_grad()
-def count_recalled(model: RecallModel, task: RecallTask, seed: int, sequences: int, batch: int) -> int:
+def count_recalled(model: RecallModel, seed: int, sequences: int) -> int:
     """How many of the sequences of a seed have the right value at their last query.
 
     The other queries are not counted: answers to one sequence are not independent trials.
     """
-    device = model.left_neighbor.weight.device
+    task, device = model.task, model.left_neighbor.weight.device
     generator, last, recalled = torch.Generator().manual_seed(seed), task.queries[-1:].to(device), 0
+    batch = CHUNK // task.n
     for first in range(0, sequences, batch):
         tokens, targets = task.draw(min(batch, sequences - first), generator)
         answers = model(tokens.to(device), last).argmax(-1).squeeze(1)

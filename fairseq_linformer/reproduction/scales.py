@@ -1,9 +1,9 @@
-"""The sizes of a reproduction. The same code runs at every scale; only the sizes here, and in the experiments, differ.
+"""The sizes of pretraining at each scale. The same code runs at every scale; only these sizes differ.
 
-Equal at all scales: pre-norm, no dropout, RoBERTa's masking, Adam (0.9, 0.98) with weight decay 0.01, gradients clipped
-to norm 1. The learning rate is constant while a model trains from scratch or grows, because a model whose learning rate
-decays over a short schedule never leaves the plateau of a model without context. It decays to zero in the comparison.
-A model first trains at a short n, where it leaves the plateau early, and grows by doubling n.
+Equal at all scales but the paper's: pre-norm, no dropout, RoBERTa's masking, Adam (0.9, 0.98) with weight decay 0.01,
+gradients clipped to norm 1. The learning rate is constant while a model trains from scratch or grows, because a model
+whose learning rate decays over a short schedule never leaves the plateau of a model without context. It decays to zero
+in the comparison. A model first trains at a short n, where it leaves the plateau early, and grows by doubling n.
 """
 
 from dataclasses import dataclass
@@ -94,16 +94,13 @@ SCALES: dict[str, Scale] = {
         validate=100,
         sentences=1000,
     ),
-    # One H100, at n and k of the paper. By this estimate Figure 3 (a) takes two calls of 9 minutes of
+    # One H100, at n and k of the paper. By this estimate Figure 3 (a) takes three calls of 9 minutes of
     # scripts/gpu_figure_3.sh; it has not been run. Measured at commit 881e27a, n = 512, 32,768 tokens per update:
-    # distillations of models of this depth and width, three side by side, 240,000 tokens per second each and 720,000
-    # together; fairseq-train at base size, 298,000 (RoBERTa) and 415,000 (k = 128). Masked language modeling has 3/4 of
-    # the operations of distillation, which also runs the teacher: 78 million per token (2.16 million multiplications
-    # per layer, docs/performance.md), 7.3 times fewer than at base size. Small matrices do not reach that factor, so
-    # the rates of distillation are taken as they are:
-    #     RoBERTa grows alone          (2,400 + 4 x 600) updates x 16,384 tokens / 240,000 per second = 328 s
-    #     five models, side by side    5 x 4,000 updates x 16,384 tokens / 720,000 per second         = 455 s
-    #     starts of 10 processes, validation, checkpoints, final perplexities (assumed)               = 215 s
+    # distillation of a model of this depth and width, 240,000 tokens per second; fairseq-train at base size, 298,000
+    # (RoBERTa) and 415,000 (k = 128). Small matrices do not use a GPU as well, so the rate of distillation is taken:
+    #     RoBERTa grows     (2,400 + 4 x 600) updates x 16,384 tokens / 240,000 per second = 328 s
+    #     five models       5 x 2,000 updates x 16,384 tokens / 240,000 per second         = 683 s
+    #     starts of 10 processes, validation, checkpoints, final perplexities (assumed)    = 215 s
     # The numbers of updates are assumed too. With one seed perplexities are compared, but no verdict follows.
     "gpu": Scale(
         device="cuda",
@@ -120,21 +117,32 @@ SCALES: dict[str, Scale] = {
         warmup=500,
         base=2400,
         grown=600,
-        compared=4000,
+        compared=2000,
         validate=200,
         sentences=10000,
         precision="bf16",
     ),
+    # Trained by Slurm with configs/pretrain, whose values these are; every run is from scratch.
+    "paper": Scale(
+        device="cuda",
+        layers=12,
+        width=768,
+        heads=12,
+        n=512,
+        compared_n=512,
+        lengths=(512, 1024, 2048, 4096),
+        fixed_k=256,
+        seeds=(1, 2, 3),
+        tokens=1048576,
+        lr=5e-4,
+        warmup=10000,
+        base=250000,
+        grown=0,
+        compared=0,
+        validate=5000,
+        sentences=10000,
+        precision="fp16",
+    ),
 }
 NAMES = ("smoke", "cpu", "encoder", "gpu", "paper")
 """All scales. ``encoder`` is that of experiments on a pretrained encoder, which have sizes of their own."""
-
-
-def scale_of(name: str) -> Scale:
-    """
-    Raises:
-        ValueError: no sizes are defined for this name.
-    """
-    if name not in SCALES:
-        raise ValueError(f"no sizes are defined for scale {name!r}; choose from {', '.join(SCALES)}")
-    return SCALES[name]

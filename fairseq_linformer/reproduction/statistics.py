@@ -1,17 +1,16 @@
-"""Verdicts: outcomes, checks and intervals. ``comparisons.py`` applies them to trained models.
+"""Verdicts: the outcome of a claim by the checks of its rule, and the intervals behind them.
 
-A rule is a list of checks. A claim holds if all checks hold, does not hold if one fails, and otherwise lacks evidence;
-with ``rule_on_all(needs_all=True)`` it also lacks evidence if one fails while another is undecided.
+A claim holds if all checks hold, does not hold if one fails, and otherwise lacks evidence.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
-from .records import Measurement, Record
+from .result import Row
 
 OUTCOMES = HOLDS, FAILS, UNDECIDED, UNMEASURED = "holds", "does not hold", "not enough evidence", "not measured"
 MIN_SEEDS = 3
@@ -34,91 +33,51 @@ def decide(holds: bool, text: str) -> Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """
+    """The verdict of a claim on the results of one scale.
+
     Attributes:
-        outcome: one of ``OUTCOMES``.
-        checks: the conditions, in the order of the rule.
-        records: identifiers of the records used.
-        remarks: reported, but not part of the outcome, such as the perplexities behind a ratio.
-
-    Raises:
-        ValueError: an unknown outcome, or a verdict without records.
+        name: of the claim, in a word or two.
+        claim: in a sentence.
+        checks: the conditions of the rule; none if nothing was measured.
+        preconditions: nothing is decided unless all of them hold.
+        remarks: reported, but not part of the outcome.
     """
 
-    outcome: str
-    checks: list[Check]
-    records: list[str]
-    remarks: list[str] = field(default_factory=list)
-
-    def __post_init__(self):
-        if self.outcome not in OUTCOMES:
-            raise ValueError(f"unknown outcome {self.outcome!r}; choose from {', '.join(OUTCOMES)}")
-        if (self.outcome == UNMEASURED) != (not self.records):
-            raise ValueError(
-                f"outcome must be {UNMEASURED!r} exactly if there are no records, "
-                f"got {self.outcome!r} with records {self.records}"
-            )
+    name: str
+    claim: str
+    checks: Sequence[Check]
+    preconditions: Sequence[Check] = ()
+    remarks: Sequence[str] = ()
 
     @property
-    def deciding(self) -> list[str]:
-        """The texts of the checks: those with the verdict's outcome first, then failures, undecided ones, the rest."""
-        order = (self.outcome, FAILS, UNDECIDED, HOLDS)
-        return [check.text for check in sorted(self.checks, key=lambda check: order.index(check.outcome))]
+    def outcome(self) -> str:
+        """One of ``OUTCOMES``."""
+        found = {check.outcome for check in self.checks}
+        if not found:
+            return UNMEASURED
+        if any(check.outcome != HOLDS for check in self.preconditions):
+            return UNDECIDED
+        return next((outcome for outcome in (FAILS, UNDECIDED) if outcome in found), HOLDS)
 
     @property
     def numbers(self) -> list[str]:
-        """All that it reports, remarks last."""
-        return self.deciding + self.remarks
-
-
-Evaluate = Callable[[Sequence[Record], str], Verdict]
-"""(records, scale) to the verdict of a claim."""
-
-
-def combine(
-    checks: Sequence[Check],
-    records: Iterable[Record],
-    remarks: Sequence[str] = (),
-    order: Sequence[str] = (FAILS, UNDECIDED),
-) -> Verdict:
-    """The verdict: all checks must hold; of other outcomes, the first of ``order`` decides."""
-    checks = list(checks) or [Check(UNDECIDED, "the record has none of the numbers that the rule needs")]
-    outcomes = {check.outcome for check in checks}
-    outcome = next((each for each in order if each in outcomes), HOLDS)
-    return Verdict(outcome, checks, [record.identifier for record in records], list(remarks))
-
-
-def not_measured(what: str) -> Verdict:
-    return Verdict(UNMEASURED, [], [], [f"no record {what}"])
-
-
-def combine_records(records: Sequence[Record], checks_of: Callable[[Record], list[Check]]) -> Verdict:
-    """One verdict over the checks of several records; each text names its record if several have checks."""
-    checks = {record.identifier: found for record in records if (found := checks_of(record))}
-    used = [record for record in records if record.identifier in checks] or records
-    if len(checks) == 1:
-        return combine(next(iter(checks.values())), used)
-    return combine([Check(c.outcome, f"{name}: {c.text}") for name, found in checks.items() for c in found], used)
+        """The texts of the preconditions that do not hold, then of the checks, those with the outcome first."""
+        order = (self.outcome, FAILS, UNDECIDED, HOLDS)
+        missing = [check for check in self.preconditions if check.outcome != HOLDS]
+        return [check.text for check in [*missing, *sorted(self.checks, key=lambda check: order.index(check.outcome))]]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval.
-
-    Attributes:
-        text: what it is, in words.
-        basis: of the interval, such as "3 seeds".
-    """
+    """A value with its interval, and what it is, in words."""
 
     value: float
     low: float
     high: float
     text: str
-    basis: str = ""
 
     def __str__(self) -> str:
-        basis = f", {self.basis}" if self.basis else ""
-        return f"{self.text}: {self.value:.3g} [{self.low:.3g}, {self.high:.3g}]{basis}"
+        return f"{self.text}: {self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
     def at_most(self, limit: float) -> Check:
         outcome = HOLDS if self.high <= limit else FAILS if self.low > limit else UNDECIDED
@@ -136,26 +95,21 @@ class Estimate:
         return Check(outcome, f"{self}; needs {least:.3g} to {most:.3g}")
 
 
-def ratio_of_extremes(a: Measurement | Estimate, b: Measurement | Estimate, text: str, basis: str = "") -> Estimate:
+def ratio_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:
     """a / b by their values, between the ratios of their most distant runs."""
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low, text, basis)
+    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low, text)
 
 
-def difference_of_extremes(a: Measurement | Estimate, b: Measurement | Estimate, text: str) -> Estimate:
+def difference_of_extremes(a: Row | Estimate, b: Row | Estimate, text: str) -> Estimate:
     """a - b by their values, between the differences of their most distant runs."""
     return Estimate(a.value - b.value, a.low - b.high, a.high - b.low, text)
 
 
-Measured = Estimate | Check | list[Check]
-"""An estimate, or a check (or several) that says what is missing."""
-
-
-def compare(a: Measured, b: Measured, check: Callable[[Estimate, Estimate], Check]) -> list[Check]:
-    """The check of two estimates; what is missing if one is not measured."""
-    if isinstance(a, Estimate) and isinstance(b, Estimate):
-        return [check(a, b)]
-    lists = (each if isinstance(each, list) else [each] for each in (a, b) if not isinstance(each, Estimate))
-    return [missing for found in lists for missing in found]
+def every_round_at_least(row: Row | None, text: str, bar: float) -> Check:
+    """Whether a ratio is at least ``bar`` in every round."""
+    if row is None:
+        return Check(UNDECIDED, f"{text} was not measured")
+    return decide(row.low >= bar, f"{text} {row.value:.2f} [{row.low:.2f}, {row.high:.2f}]; needs ≥ {bar:g}")
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -165,14 +119,14 @@ def student_interval(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, float(low), float(high)
 
 
-def geometric_mean(logarithms: Sequence[float], text: str, basis: str = "") -> Estimate:
+def geometric_mean(logarithms: Sequence[float], text: str) -> Estimate:
     """The exponential of the mean of natural logarithms, with Student's 95 % interval.
 
     Args:
         logarithms: one per seed, two at least.
     """
     mean, low, high = (math.exp(x) for x in student_interval(logarithms))
-    return Estimate(mean, low, high, text, basis)
+    return Estimate(mean, low, high, f"{text}, {len(logarithms)} seeds")
 
 
 def wilson(share: float, trials: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from fairseq_linformer.analysis import rank_k
 from fairseq_linformer.analysis.heads import Head, model_heads, random_head
 from fairseq_linformer.analysis.loading import load_model
 from fairseq_linformer.analysis.samples import median, summarize
-from fairseq_linformer.analysis.theorems import _measure_rank_k, build_random_heads, measure_theorem1, measure_theorems
+from fairseq_linformer.analysis.theorems import _measure_rank_k, build_random_heads, measure_theorems
 
 from .conftest import HEADS, LAYERS, N
 
@@ -46,16 +46,6 @@ def test_overflow_is_counted_as_missing(tmp_path):
     row = results["theorem2"]["step1"][-1]
     assert row["delta"] == "1" and row["needed"]["count"] < row["needed"]["of"] == 3
     assert json.loads((tmp_path / "large" / "theorems.json").read_text()) == results
-
-
-def test_theorem_1_alone():
-    """The same numbers as first of all, before other parts draw from the same generator."""
-    heads = build_random_heads([256], 4, 1)
-    (row,) = measure_theorem1(heads, 2, 1)["theorem1"]
-    assert [(best["epsilon"], best["k"]) for best in row["best_rank_k"]] == [(0.5, 222), (0.7, 189)]
-    within = row["best_rank_k"][0]["within"]
-    assert within["count"] == 1 and within["value"] in (0, 0.25, 0.5, 0.75, 1)
-    assert measure_theorem1(heads, 2, 1)["theorem1"] == [row] != measure_theorem1(heads, 2, 2)["theorem1"]
 
 
 @pytest.mark.parametrize(

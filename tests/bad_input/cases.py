@@ -300,7 +300,6 @@ FINETUNE = [
         --grid --seed 1,1 -> --seed.*1, 1
         --slurm -> --slurm.*--grid
         --dry-run -> task is not prepared, and --dry-run writes nothing
-        --dry-run --results results -> --results cannot be used with --dry-run
         --partition=gpu -> --partition=gpu.*--slurm
         --batch 3 -> unknown option --batch
         --name ../up -> --name must .*\\.\\./up
@@ -309,11 +308,8 @@ FINETUNE = [
         --max-positions 0 -> --max-positions must .*0
         --max-positions 100000000 -> --max-positions must .*1,048,576.*100000000
         --truncation middle -> 'middle'
-        --results nowhere -> nowhere
-        --results '' -> --results: must not be empty
         --runs '' -> --runs: must not be empty
         --data '' -> --data: must not be empty
-        --results results --name _/__ -> --name must .*_/__
         --sentencepiece-model nowhere.model -> nowhere.model does not exist
         --sentencepiece-model bad/noise.model -> noise.model
         --source nowhere -> nowhere
@@ -749,7 +745,7 @@ BENCHMARK = [
     *section(
         "benchmark inference",
         "options",
-        "out --results results",
+        "out",
         """
         --lengths 64 --projected-dim 128 -> projected-dim.*128
         --lengths 64,256 --projected-dim 128 -> n = 64
@@ -778,7 +774,7 @@ BENCHMARK = [
     *section(
         "benchmark scaling",
         "options",
-        "out --results results",
+        "out",
         """
         --max-memory-gib -1 -> usable_gib .*-1.0
         --models transformer -> transformer
@@ -794,7 +790,7 @@ BENCHMARK = [
     *section(
         "benchmark training",
         "options",
-        "out --results results",
+        "out",
         """
         --models gpt -> gpt
         --models ours, -> 'ours,'
@@ -820,7 +816,7 @@ BENCHMARK = [
     *section(
         "benchmark finetuning",
         "options and data",
-        "out --results results",
+        "out",
         """
         -> --data
         --data nowhere -> --data.*nowhere
@@ -829,10 +825,7 @@ BENCHMARK = [
         """,
     ),
     *section(
-        "benchmark report",
-        "folders",
-        "--results results",
-        "bad/folder -> bad/folder has no successful measurement\nnowhere -> nowhere",
+        "benchmark report", "folders", "", "bad/folder -> bad/folder has no successful measurement\nnowhere -> nowhere"
     ),
 ]
 
@@ -841,39 +834,28 @@ REPRODUCE = section(
     "experiments, options and inputs",
     "--results results",
     """
-    figure-9 -> 'figure-9'.*figure-3a.*table-2
-    -> list
-    figure-3a --scale huge -> --scale.*huge.*smoke, cpu, encoder, gpu, paper
-    figure-3a --minutes 0 -> --minutes.*0
-    figure-3a --minutes -1 -> --minutes.*-1
-    figure-3a --minutes nan -> --minutes.*nan
-    figure-3a --minutes inf -> --minutes.*inf
-    figure-3a -> --data
-    figure-3a --data nowhere -> --data.* nowhere.*dict.txt
-    figure-3a --data 'two<newline>lines' -> --data.* two lines
-    figure-3a --data two:folders -> --data .*':'.*two:folders
-    figure-3a --data '${x}' -> --data .*'\\$\\{'.*\\$\\{x\\}
-    parameters --data nowhere -> --data.* nowhere
-    figure-3a --tasks nowhere -> --data
-    parameters --tasks nowhere -> --tasks.* nowhere
-    parameters --runs nowhere -> --runs.* nowhere
-    table-2 --data nowhere -> --tasks
-    theorem-1 --minutes 3 -> --minutes.*3
+    figure-9 -> 'figure-9'.*figure-3.*table-2
+    -> NAME
+    figure-3 --scale huge -> --scale huge.*smoke, cpu, encoder, gpu, paper
+    figure-3 -> --data
+    figure-3 --part e -> --part 'e'.*a, b, c, d
+    figure-3 --data nowhere -> --data nowhere.*dict.txt
+    figure-3 --data 'two<newline>lines' -> --data two lines
+    figure-3 --data two:folders -> --data .*':'.*two:folders
+    figure-3 --data '${x}' -> --data .*'\\$\\{'.*\\$\\{x\\}
+    parameters --data nowhere -> --data
+    figure-3 --tasks nowhere -> --data
+    parameters --tasks nowhere -> --tasks
+    table-2 --data nowhere -> --data, --tasks
     theorem-1 --scale gpu -> gpu.*smoke, cpu
-    theorem-1 --scale paper -> theorem-1.*figure-3a.*table-2
-    figure-3a --scale paper --minutes 1 -> --minutes.*paper
-    figure-3a --scale paper -> --data
+    figure-3 --scale paper -> --data
     table-2 --scale paper -> --tasks
-    table-2 --scale paper --data nowhere -> --data.* nowhere
-    figure-3a --dry-run -> --dry-run.*paper
-    figure-3a --data data --results nowhere -> --results.* nowhere
-    list --minutes 3 -> --minutes.*list
-    list --scale cpu -> --scale.*list
+    table-2 --scale paper --data nowhere -> --tasks
+    table-2 --scale paper --tasks nowhere -> n512-roberta must be a finished pretraining
+    figure-3 --data data --results nowhere -> --results.* nowhere
+    figure-3 --data data --runs text.txt -> cannot write to text.txt
+    figure-1 --scale smoke --data data --encoder nowhere -> needs --source with --encoder
     list --data '' -> --data: must not be empty
-    list --tasks t -> --tasks.*list
-    list --runs nowhere -> --runs.*list
-    list --dry-run -> --dry-run.*list
-    list --results nowhere -> --results.* nowhere
     """,
 )
 
@@ -886,8 +868,6 @@ OTHERS = [
         --results nowhere -> nowhere
         --results '' -> --results: must not be empty
         --results text.txt -> text.txt
-        --results results --out page.txt -> --out.*page.txt
-        --results results -> results has no records
         --results results --nothing -> --nothing
         """,
     ),

@@ -19,8 +19,7 @@ from fairseq_linformer.benchmark.arguments import format_options
 from fairseq_linformer.cli import benchmark, main
 from fairseq_linformer.cli.benchmark_cells import build_scaling_cells
 from fairseq_linformer.machine import current_commit
-from fairseq_linformer.reproduction.cells import records_in
-from fairseq_linformer.reproduction.ledger import read
+from fairseq_linformer.reproduction.cells import read_all, rows_of
 
 GPU_SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_benchmark.sh"
 SMALL = "--encoder-layers 1 --encoder-embed-dim 64"
@@ -28,62 +27,44 @@ TINY = f"{SMALL} --rounds 2"
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Runs ``benchmark WORDS`` with OUT for the folder of cells, and the ledger in tmp_path/results."""
+def run(tmp_path, capsys):
+    """Runs ``benchmark WORDS`` with OUT for the folder of cells; returns what it prints."""
 
-    def call(words: str) -> None:
-        words = words.replace("OUT", str(tmp_path / "out"))
-        main(["benchmark", *shlex.split(words), "--results", str(tmp_path / "results")])
+    def call(words: str) -> str:
+        main(["benchmark", *shlex.split(words.replace("OUT", str(tmp_path / "out")))])
+        return capsys.readouterr().out
 
     return call
 
 
 @pytest.mark.slow
-def test_command_writes_a_record(run, tmp_path):
-    run(f"inference OUT --lengths 32,64 --projected-dim 8,16 --max-tokens 64 {TINY}")
-    inference = read(tmp_path / "results" / "benchmark-inference-cpu-fp32-l1-d64.json")
-    places = {(m.n, m.k, m.baseline) for m in inference.select("time_ratio")}
+def test_inference(run, tmp_path):
+    printed = run(f"inference OUT --lengths 32,64 --projected-dim 8,16 --max-tokens 64 {TINY}")
+    assert "| 64 | 8 | linformer | eager | batch_ratio |" in printed
+    rows = rows_of(read_all(tmp_path / "out"))
+    places = {(row.n, row.k, row.baseline) for row in rows.select("time_ratio")}
     assert places == {(n, k, base) for n, k in ((32, 8), (32, 16), (64, 8), (64, 16)) for base in ("eager", "sdpa")}
-    assert inference.find("batch_ratio", n=64, k=8, baseline="eager") is not None
-    assert inference.find("time_ratio", n=64, k=16, baseline="sdpa").repetitions == 2
-    assert (inference.experiment, inference.made_by) == ("table-3", "benchmark")
-    assert inference.configuration["clock"] == "processor"
+    assert rows.find("time_ratio", n=64, k=16, baseline="sdpa").repetitions == 2
 
 
 @pytest.mark.slow
-def test_records_of_the_other_commands(run, tmp_path, capsys):
-    results = tmp_path / "results"
-    run(f"scaling OUT --lengths 32,64 --projected-dim 8 --models recurrent,bigbird,linformer {TINY}")
-    assert "not measured: scaling-cpu-fp32-l1-n32: bigbird" in capsys.readouterr().out
+def test_other_kinds(run, tmp_path):
+    printed = run(f"scaling OUT --lengths 32,64 --projected-dim 8 --models recurrent,bigbird,linformer {TINY}")
+    assert "not measured: scaling-cpu-fp32-l1-n32: bigbird" in printed and "microseconds_per_token" in printed
     training = f"training OUT --lengths 32 --projected-dim 8 --max-tokens 64 {SMALL}"
     run(f"{training} --finetuning-lengths 8 --only steps --rounds 2")
     run(f"{training} --finetuning-lengths none --only memory")
-    scaling = read(results / "benchmark-scaling-cpu-fp32-l1-d64-k8.json")
-    assert scaling.find("exponent", model="linformer") and scaling.find(
-        "microseconds_per_token", model="recurrent", n=64
-    )
-    (per_token,) = read(results / "benchmark-pertoken-cpu-fp32-l1-d64-k8.json").measurements
-    assert (per_token.metric, per_token.n, per_token.baseline_n) == ("time_per_token_ratio", 64, 32)
-    trained = read(results / "benchmark-training-cpu-fp32-l1-d64-k8.json")
-    assert trained.find("time_ratio", phase="pretraining", n=32, baseline="authors", model="ours")
-    assert trained.find("time_ratio", phase="finetuning", n=8, baseline="roberta", model="ours")
-    assert trained.find("bytes_share", phase="pretraining", n=32, baseline="authors", model="ours")
-    assert trained.find("utilization", phase="pretraining", n=32, model="ours")
     run(f"inference OUT --whole-models --lengths 32 --projected-dim 8 {TINY}")
-    whole = read(results / "benchmark-whole-cpu-fp32-l1-d64-k8.json")
-    assert {m.baseline for m in whole.select("time_ratio")} == {
-        "roberta",
-        "authors",
-    } and " --whole-models" in whole.command
-    steps, memory = trained.command.split("; ")
-    assert (
-        " --finetuning-lengths 8 --only steps" in steps
-        and " --finetuning-lengths none --only memory" in memory
-        and "--encoder-embed-dim 64" in steps
-    )
-    before = {path: path.read_bytes() for path in results.glob("*.json")}
-    run("report OUT")
-    assert before == {path: path.read_bytes() for path in results.glob("*.json")}
+    rows = rows_of(read_all(tmp_path / "out"))
+    assert rows.find("microseconds_per_token", model="recurrent", n=64)
+    (per_token,) = rows.select("time_per_token_ratio")
+    assert (per_token.n, per_token.baseline_n) == (64, 32)
+    assert rows.find("time_ratio", phase="pretraining", n=32, baseline="authors", model="ours")
+    assert rows.find("time_ratio", phase="finetuning", n=8, baseline="roberta", model="ours")
+    assert rows.find("bytes_share", phase="pretraining", n=32, baseline="authors", model="ours")
+    assert rows.find("utilization", phase="pretraining", n=32, model="ours")
+    assert {row.baseline for row in rows.select("time_ratio", phase=None)} == {"roberta", "authors"}
+    assert run("report OUT") == run("report OUT")
 
 
 @pytest.mark.slow
@@ -96,12 +77,9 @@ def test_process_uses_the_optimizer_of_its_options(run, tmp_path, monkeypatch):
     )
     run(f"training OUT --lengths 32 --projected-dim 8 --max-tokens 64 {TINY} --rounds 1 {process}")
     assert len(logs) == 1 and "'_name': 'fused_adam'" in logs[0][0] and "'_name': 'adam'" not in logs[0][0]
-    (entry,) = records_in(tmp_path / "out")
-    assert (
-        entry.identifier == "benchmark-process-cpu-fp32-l1-d64-k8-optimizer-fused-adam"
-        and entry.configuration["clock"] == "wall"
-    )
-    assert "--warmup-updates 2" in entry.command and "'--fairseq-options=--optimizer fused_adam'" in entry.command
+    (cell,) = read_all(tmp_path / "out")
+    assert (cell["configuration"]["options"], cell["clock"]) == (["--optimizer", "fused_adam"], "wall")
+    assert "--warmup-updates 2" in cell["command"] and "'--fairseq-options=--optimizer fused_adam'" in cell["command"]
 
 
 def test_a_missing_gpu_is_rejected(run, tmp_path):
@@ -109,7 +87,7 @@ def test_a_missing_gpu_is_rejected(run, tmp_path):
         pytest.skip("there is a GPU")
     with pytest.raises(SystemExit, match="device .*cuda"):
         run("inference OUT --lengths 64 --projected-dim 8 --device cuda")
-    assert not (tmp_path / "out").exists() and not (tmp_path / "results").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def parsed(*words):
@@ -250,19 +228,6 @@ def test_uncommitted_changes_are_rejected_before_anything_is_measured(tmp_path, 
         if command == "module":
             bare.main([str(out), "--device", "cpu"])
         else:
-            (tmp_path / "results").mkdir()
-            main(
-                [
-                    "benchmark",
-                    "inference",
-                    str(out),
-                    "--lengths",
-                    "64",
-                    "--projected-dim",
-                    "8",
-                    "--results",
-                    str(tmp_path / "results"),
-                ]
-            )
+            main(["benchmark", "inference", str(out), "--lengths", "64", "--projected-dim", "8"])
     assert re.search("clean commit.*-dirty.*code.py", str(end.value.code))
     assert not out.exists()

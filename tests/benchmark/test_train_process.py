@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_linformer.benchmark import cells, train_process
 from fairseq_linformer.benchmark.train_process import FinetuningCell, ProcessCell
-from fairseq_linformer.reproduction.cells import records_in
+from fairseq_linformer.reproduction.cells import read_all, rows_of
 
 TINY = dict(layers=1, embed_dim=64, heads=4, vocabulary=100)
 
@@ -106,15 +106,12 @@ def test_process_out_of_gpu_memory_does_not_stop_the_others(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.long
 def test_finetuning_processes(pieces, tmp_path):
-    """The ledger describes the data without their path."""
+    """A cell describes the data without their path."""
     cell = FinetuningCell(16, 2, ("ours",), 4, 2, rounds=1, **TINY, data="cats and dogs", folder=str(pieces))
     cells.measure_cells([cell], tmp_path / "out", cells.Provenance("abc", "command"))
-    (entry,) = records_in(tmp_path / "out")
-    assert (
-        entry.data == "cats and dogs"
-        and entry.find("tokens_per_second", n=16, model="ours").value > 0
-        and str(pieces) not in json.dumps(entry.configuration)
-    )
+    (measured,) = read_all(tmp_path / "out")
+    assert measured["configuration"]["data"] == "cats and dogs" and str(pieces) not in json.dumps(measured)
+    assert rows_of([measured]).find("tokens_per_second", n=16, model="ours").value > 0
 
 
 def test_process_is_killed_if_this_process_ends(tmp_path, monkeypatch):

@@ -42,7 +42,6 @@ from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.safe_loading import evaluate_literal
 from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
-from fairseq_linformer.reproduction.ledger import read
 from fairseq_linformer.task_data.task_source import open_source
 from fairseq_linformer.task_data.tasks import TASKS
 
@@ -68,7 +67,6 @@ NAMES = """
     run.yaml
     attempts
     log
-    record
     result
     task-manifest
     finetuning-manifest
@@ -239,7 +237,6 @@ def _zstd(data: bytes) -> bytes:
 
 def build_targets(world: Path) -> dict[str, Target]:
     """All parsers, with accepted content from the files of ``tests/bad_input/world.py``."""
-    record = next((ROOT / "results").glob("*.json"))
     jsonl = b'{"text": "a cat", "label": "dog"}\n{"text": "a dog", "label": "dog"}\n'
     attempts = {"hardware": {"cores": 2}, "versions": {"torch": "2"}, "date": "2026-01-01", "commit": None}
     corpus = {
@@ -287,7 +284,6 @@ def build_targets(world: Path) -> dict[str, Target]:
         "run.yaml": Target(lambda path: read_config(path.parent), run.encode(), "config.yaml"),
         "attempts": Target(_attempts, 2 * (json.dumps(attempts) + "\n").encode(), "attempts.jsonl"),
         "log": Target(_log, number, "log"),
-        "record": Target(read, record.read_bytes(), record.name),
         "result": Target(read_result, json.dumps(result).encode(), "result.json"),
         "task-manifest": Target(
             lambda path: read_prepared_task(path.parent), json.dumps(sst_2).encode(), "manifest.json"

@@ -11,8 +11,7 @@ from fairseq_linformer.launching.arguments import BASE, build_training_job, pars
 from fairseq_linformer.launching.run_folder import DONE, create_or_resume
 from fairseq_linformer.launching.slurm import SCRIPT
 from fairseq_linformer.launching.training_job import TrainingJob
-from fairseq_linformer.reproduction.paper_scale import array_members
-from fairseq_linformer.reproduction.registry import experiments, find
+from fairseq_linformer.reproduction.experiments import array_members, figure_3
 
 from .jobs import ROOT, stand_in
 
@@ -119,9 +118,9 @@ def test_missing_sbatch_is_reported(submit, monkeypatch, mlm_data, tmp_path):
 @pytest.fixture
 def runs(monkeypatch):
     """Three runs of figure-3c: each submitted run is composed and built, which takes a second."""
-    figure = find("figure-3c").paper_scale
-    monkeypatch.setattr(figure, "pretraining", figure.pretraining[:3])
-    return figure.pretraining
+    members = figure_3.slurm_members("c")[:3]
+    monkeypatch.setitem(figure_3.ARRAYS, "figure-3c", lambda runs, tasks, device: members)
+    return members
 
 
 def test_array_of_a_figure(runs, submit, sbatch, mlm_data, tmp_path, monkeypatch):
@@ -166,18 +165,6 @@ def test_array_skips_trained_members(runs, submit, sbatch, mlm_data, tmp_path):
         complete(member)
     printed = submit("--array=figure-3c", f"task.data={mlm_data}")
     assert "figure-3c are trained" in printed and "nothing to submit" in printed
-
-
-def test_every_run_of_the_paper_has_a_configuration():
-    there = {path.stem for path in (ROOT / "configs/pretrain/run").glob("*.yaml")}
-    every = {member[0].removeprefix("+run=") for member in array_members("pretraining", "runs", None, "cuda")}
-    needed = {
-        run.removeprefix("+run=")
-        for each in experiments()
-        if each.paper_scale
-        for run, *_ in each.paper_scale.pretraining
-    }
-    assert every == there - {"tiny"} == needed
 
 
 def test_member_is_parsed_like_its_job(tmp_path, monkeypatch):

@@ -2,10 +2,7 @@
 
 from statistics import mean
 
-import pytest
-
 from fairseq_linformer.reproduction import paper
-from fairseq_linformer.reproduction.registry import claims
 
 TABLE_1 = """
 recurrent    O(n)          O(n)
@@ -54,16 +51,19 @@ def test_table_1():
 
 
 def rows_of_table_2():
+    sharings = {"": "headwise", "shared kv": "key-value", "shared kv, layer": "layerwise"}
     for line in lines(TABLE_2):
-        words = line.split()
-        yield f"{words[0]}, {' '.join(words[1:-5])}", [float(word) for word in words[-5:]]
+        n, *words = line.split()
+        model, _, rest = " ".join(words[:-5]).partition(", ")
+        k, _, sharing = rest.partition(", ")
+        key = (int(n), int(k), sharings[sharing]) if k else (int(n), None, model)
+        yield key, [float(word) for word in words[-5:]]
 
 
 def test_table_2():
-    assert list(paper.TABLE_2) == [name for name, _ in rows_of_table_2()] == list(paper.TABLE_2_AVERAGE)
-    for name, (*accuracies, average) in rows_of_table_2():
-        assert paper.TABLE_2[name] == dict(zip(("sst-2", "imdb", "qnli", "qqp"), accuracies))
-        assert paper.TABLE_2_AVERAGE[name] == average
+    assert list(paper.TABLE_2) == [key for key, _ in rows_of_table_2()]
+    for key, (*accuracies, average) in rows_of_table_2():
+        assert paper.TABLE_2[key] == dict(zip(("sst-2", "imdb", "qnli", "qqp"), accuracies))
         assert abs(average - mean(accuracies)) < 0.006  # the last column is the mean over the tasks
 
 
@@ -79,25 +79,6 @@ def test_table_3():
     assert paper.table_3(paper.TABLE_3_TIME, 100, 128) is None
 
 
-@pytest.mark.parametrize(
-    "identifier, table, row, column, printed",
-    [
-        ("table-1-sparse-per-layer", "table-1", "sparse", "per layer", "O(n sqrt(n))"),
-        ("table-1-reformer-sequential", "table-1", "reformer", "sequential", "O(log(n))"),
-        ("table-2-1024-linformer-256-shared-kv-imdb", "table-2", "1024, Linformer, 256, shared kv", "imdb", 93.6),
-        ("table-2-512-roberta-base-average", "table-2", "512, RoBERTa-base", "average", 92.25),
-        ("table-3-time-n-512-k-256", "table-3", "time, n = 512", "k = 256", 1.3),
-        ("table-3-memory-n-65536-k-2048", "table-3", "memory, n = 65536", "k = 2048", 18),
-    ],
-)
-def test_cells(identifier, table, row, column, printed):
-    cell = paper.CELLS[identifier]
-    assert (cell.table, cell.row, cell.column, cell.printed) == (table, row, column, printed)
-    assert cell.where.startswith(table.replace("table-", "Table ")) and row in cell.where and column in cell.where
-
-
-def test_every_printed_number_is_one_cell():
-    ratios = sum(len(row) for half in (paper.TABLE_3_TIME, paper.TABLE_3_MEMORY) for row in half.values())
-    assert ratios == 2 * (2 + 3 + 4 + 5 * 5) and len(paper.CELLS) == 5 * 2 + 12 * 5 + ratios
-    assert all(cell.identifier == name for name, cell in paper.CELLS.items())
-    assert not set(paper.CELLS) & set(claims())
+def test_matrices_by_sharing():
+    """Section 4, at 12 layers and 12 heads: one E and F per layer; one for both; one for all layers."""
+    assert paper.MATRICES == {"headwise": 2 * 12, "key-value": 12, "layerwise": 1}

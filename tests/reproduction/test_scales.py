@@ -1,27 +1,23 @@
 """The sizes of a reproduction fit together."""
 
-from pathlib import Path
-
 import pytest
+from omegaconf import OmegaConf
 
-from fairseq_linformer.reproduction.finetuning_plan import SIZES
-from fairseq_linformer.reproduction.registry import find
-from fairseq_linformer.reproduction.scales import NAMES, SCALES, scale_of
+from fairseq_linformer.reproduction.experiments.figure_3 import models_of
+from fairseq_linformer.reproduction.experiments.table_2 import SIZES
+from fairseq_linformer.reproduction.run import CONFIG, compared_run
+from fairseq_linformer.reproduction.scales import NAMES, SCALES
 from fairseq_linformer.reproduction.statistics import MIN_SEEDS
 
-RESULTS = Path(__file__).parents[2] / "results"
+OURS = ("smoke", "cpu", "gpu")
 
 
 def test_names():
     assert NAMES == ("smoke", "cpu", "encoder", "gpu", "paper")
-    assert list(SCALES) == list(SIZES) == ["smoke", "cpu", "gpu"]
-    assert scale_of("cpu") is SCALES["cpu"]
-    for name in ("paper", "huge"):
-        with pytest.raises(ValueError, match=f"scale .*{name}"):
-            scale_of(name)
+    assert list(SCALES) == [*OURS, "paper"] and tuple(SIZES) == OURS
 
 
-@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("name", OURS)
 def test_every_length_is_a_doubling_and_divides_an_update(name):
     scale = SCALES[name]
     lengths = {scale.n, scale.compared_n, 2 * scale.compared_n, *scale.lengths}
@@ -44,14 +40,25 @@ def test_the_gpu_scale_has_n_and_k_of_the_paper():
     assert {SCALES[name].device for name in ("smoke", "cpu")} == {"cpu"}
 
 
-def test_figure_3a_at_the_gpu_scale_is_estimated_at_two_calls_of_nine_minutes():
-    """The numbers of the comment in ``scales.py``: tokens over the rates that an H100 reached."""
+def test_figure_3a_at_the_gpu_scale_is_estimated_at_three_calls_of_nine_minutes():
+    """The numbers of the comment in ``scales.py``: tokens over the rate that an H100 reached."""
     gpu = SCALES["gpu"]
-    compared = [run for (run,) in find("figure-3a").plan(gpu).values()]
-    grown = sum(run.updates for run in compared[0].predecessor.history) * gpu.tokens / 240_000
-    side_by_side = sum(run.updates for run in compared) * gpu.tokens / 720_000
-    assert (round(grown), round(side_by_side), len(compared)) == (328, 455, 5)
-    assert grown + side_by_side + 215 < 2 * 9 * 60
+    compared = [compared_run(model, gpu, 1) for model in models_of("a", gpu).values()]
+    grown = sum(run.updates for run in compared[0].parent.history) * gpu.tokens / 240_000
+    models = sum(run.updates for run in compared) * gpu.tokens / 240_000
+    assert (round(grown), round(models), len(compared)) == (328, 683, 5)
+    assert 2 * 9 * 60 < grown + models + 215 < 3 * 9 * 60
+
+
+def test_the_paper_scale_is_that_of_the_configuration():
+    config, paper = OmegaConf.load(CONFIG), SCALES["paper"]
+    assert (paper.lr, paper.warmup, paper.base) == (
+        config.optimization.lr[0],
+        config.lr_scheduler.warmup_updates,
+        config.optimization.max_update,
+    )
+    batch = config.dataset.batch_size * config.optimization.update_freq[0]
+    assert paper.tokens == batch * config.task.tokens_per_sample and len(paper.seeds) >= MIN_SEEDS
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -59,8 +66,9 @@ def test_finetuned_models_grow_by_doubling(name):
     sizes = SIZES[name]
     lengths = [n for n, _ in sizes.stages]
     assert [2 * n for n in lengths[:-1]] == lengths[1:]
-    assert {n for n, _, _ in sizes.linformers} <= {lengths[-1], 2 * lengths[-1]}
-    assert sizes.linformers[0] == (lengths[-1], lengths[-1] // 2, "headwise")
+    assert {model.n for model in sizes.linformers} <= {lengths[-1], 2 * lengths[-1]}
+    first = sizes.linformers[0]
+    assert (first.n, first.k, first.sharing) == (lengths[-1], lengths[-1] // 2, "headwise")
     assert list(sizes.epochs) == ["sst-2", "imdb", "qnli", "qqp"]
 
 

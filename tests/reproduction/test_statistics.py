@@ -1,69 +1,55 @@
-"""Verdicts and intervals."""
+"""Outcomes of rules, and intervals against a second implementation."""
 
 import math
 
 import pytest
 from scipy import stats
 
+from fairseq_linformer.reproduction.result import Row
 from fairseq_linformer.reproduction.statistics import (
     FAILS,
     HOLDS,
-    OUTCOMES,
     UNDECIDED,
     UNMEASURED,
     Check,
     Estimate,
     Verdict,
-    combine,
-    combine_records,
+    difference_of_extremes,
+    every_round_at_least,
     geometric_mean,
-    not_measured,
     ratio_of_extremes,
     wilson,
 )
 
-from .evidence import number, record
-
-# Verdicts
-
 
 @pytest.mark.parametrize(
-    "outcomes, combined",
-    [((HOLDS, HOLDS), HOLDS), ((HOLDS, UNDECIDED), UNDECIDED), ((UNDECIDED, FAILS, HOLDS), FAILS), ((), UNDECIDED)],
+    "outcomes, preconditions, outcome",
+    [
+        ([], [], UNMEASURED),
+        ([HOLDS, HOLDS], [], HOLDS),
+        ([HOLDS, UNDECIDED], [], UNDECIDED),
+        ([HOLDS, UNDECIDED, FAILS], [], FAILS),
+        ([HOLDS], [HOLDS], HOLDS),
+        ([FAILS], [HOLDS, UNDECIDED], UNDECIDED),
+        ([HOLDS], [FAILS], UNDECIDED),
+    ],
 )
-def test_one_failure_decides_and_all_must_hold(outcomes, combined):
-    verdict = combine([Check(outcome, outcome) for outcome in outcomes], [record([number("x", 1.0)])], ["a remark"])
-    assert verdict.outcome == combined and verdict.records == ["a-record"] and verdict.numbers[-1] == "a remark"
+def test_outcome(outcomes, preconditions, outcome):
+    checks = [[Check(each, each) for each in some] for some in (outcomes, preconditions)]
+    assert Verdict("", "", *checks).outcome == outcome
 
 
-def test_what_decides_is_reported_first():
-    checks = [Check(HOLDS, "a"), Check(UNDECIDED, "b"), Check(FAILS, "c")]
-    assert Verdict(FAILS, checks, ["r"], ["d"]).numbers == ["c", "b", "a", "d"]
-    assert Verdict(UNDECIDED, checks, ["r"]).deciding == ["b", "c", "a"]  # nothing fails without grounds
+def test_what_decides_comes_first():
+    verdict = Verdict("", "", [Check(HOLDS, "a"), Check(FAILS, "b")], [Check(HOLDS, "c")])
+    assert verdict.numbers == ["b", "a"]
+    undecided = Verdict("", "", [Check(FAILS, "a")], [Check(HOLDS, "b"), Check(UNDECIDED, "c")])
+    assert undecided.numbers == ["c", "a"]
 
 
-def test_a_verdict_has_a_known_outcome_and_records():
-    with pytest.raises(ValueError, match="perhaps"):
-        Verdict("perhaps", [], ["r"])
-    for outcome, records in ((HOLDS, []), (UNDECIDED, []), (UNMEASURED, ["r"])):
-        with pytest.raises(ValueError, match="records"):
-            Verdict(outcome, [], records)
-    missing = not_measured("of it")
-    assert missing.outcome == UNMEASURED in OUTCOMES and missing.records == [] and "of it" in missing.remarks[0]
-
-
-def test_checks_of_several_records_are_named_and_combined():
-    a, b, c = (record([number("x", 1.0)], name) for name in "abc")
-    checks = {"a": [Check(HOLDS, "1")], "b": [Check(FAILS, "2")], "c": []}
-    both = combine_records([a, b, c], lambda r: checks[r.identifier])
-    assert (both.outcome, both.records, both.deciding) == (FAILS, ["a", "b"], ["b: 2", "a: 1"])
-    alone = combine_records([c, a], lambda r: checks[r.identifier])
-    assert (alone.outcome, alone.records, alone.deciding) == (HOLDS, ["a"], ["1"])
-    nothing = combine_records([c], lambda r: checks[r.identifier])
-    assert (nothing.outcome, nothing.records) == (UNDECIDED, ["c"])
-
-
-# Estimates
+@pytest.mark.parametrize("low, outcome", [(1.5, HOLDS), (1.49, FAILS)])
+def test_every_round(low, outcome):
+    assert every_round_at_least(Row(value=2.0, low=low, high=3.0), "x", 1.5).outcome == outcome
+    assert every_round_at_least(None, "x", 1.5).outcome == UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -98,9 +84,11 @@ def test_an_interval_between_two_limits(low, high, outcome):
     assert Estimate(0.0, low, high, "x").within(-1, 1).outcome == outcome
 
 
-def test_a_ratio_of_medians_is_between_those_of_the_most_distant_runs():
-    found = ratio_of_extremes(number("x", 4.0, (2.0, 6.0)), number("x", 2.0, (1.0, 4.0)), "x")
-    assert (found.value, found.low, found.high) == (2.0, 0.5, 6.0)
+def test_extremes():
+    a, b = Row(value=4.0, low=2.0, high=6.0), Row(value=2.0, low=1.0, high=4.0)
+    assert [getattr(ratio_of_extremes(a, b, "x"), name) for name in ("value", "low", "high")] == [2.0, 0.5, 6.0]
+    difference = difference_of_extremes(a, b, "x")
+    assert (difference.value, difference.low, difference.high) == (2.0, -2.0, 5.0)
 
 
 def test_student_by_hand():

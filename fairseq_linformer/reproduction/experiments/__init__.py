@@ -1,2 +1,48 @@
-"""One file per table, figure or theorem of the paper, or claim of this project: claims, rules, runs, table and
-chart."""
+"""One file per table, figure or theorem of the paper, or claim of this project. To add one, add a file.
+
+Its docstring has the claims and rules, in Markdown. It defines
+
+    TITLE                          of its page
+    WHERE                          the place in the paper; only of an experiment on the paper
+    SAYS                           the claim, in a few words
+    PARTS                          by scale, the parts that are measured, and the options of `reproduce` that each reads
+    run(part, scale, inputs)       measure a part: a ``Result``
+    verdicts(results)              ``Verdict`` of each claim; of the results of one scale, or of none
+    tables(results)                ``display.Table`` of the results of one scale
+
+and it may define
+
+    chart(results)                 ``display.Panel`` of the results of one scale
+    ARRAYS                         if Slurm trains it at the paper's scale: by name, a function (runs, tasks, device) to
+                                   the arguments of ``fairseq-linformer submit`` for each member
+
+``Inputs`` and ``Result`` are those of ``result.py``, verdicts those of ``statistics.py``.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+
+def load_all() -> dict[str, ModuleType]:
+    """The experiments by name, such as ``figure-3``; those of the paper first."""
+    modules = {
+        found.name.replace("_", "-"): import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)
+    }
+    return dict(sorted(modules.items(), key=lambda pair: not hasattr(pair[1], "WHERE")))
+
+
+def array_members(name: str, runs, tasks, device: str) -> list[list[str]]:
+    """Arguments of ``fairseq-linformer submit`` for each member of an array.
+
+    Raises:
+        ValueError: the array is unknown; ``tasks`` is missing, or set but not read; or a member cannot be trained.
+    """
+    arrays = {each: build for module in load_all().values() for each, build in getattr(module, "ARRAYS", {}).items()}
+    if name not in arrays:
+        raise ValueError(f"unknown --array {name!r}; choose from {', '.join(arrays)}")
+    if (name == "table-2") != (tasks is not None):
+        needs = "needs --tasks" if tasks is None else f"takes no --tasks, got {tasks}"
+        raise ValueError(f"--array {name} {needs}")
+    members: list[list[str]] = arrays[name](runs, tasks, device)
+    return members

@@ -1,302 +1,301 @@
-"""How much of a pretrained encoder a Linformer keeps, by tokens of distillation.
+"""How much of a pretrained encoder a Linformer keeps: converted without training, on short inputs, and distilled.
 
-Usage:
+The share of the variance of the last layer's features on held-out text. Nothing is random but the order of the text,
+so there are no seeds.
 
-    fairseq-linformer reproduce distillation --scale encoder --encoder NAME --data TEXT
+**Untrained**, staggered windows, at n = 128 and 512. *window*: at every k (n / 8, n / 4, n / 2) W = 4 keeps more than
+W = 0. *near*: k = n / 4 with W = 16 keeps at least 0.8 (prototypes with 0.82 to 0.87 were known). *E and F*: with W =
+4 and 16, k = n / 4 keeps more than k = 1.
 
-TEXT is written by ``prepare pretraining`` with the encoder's tokenizer. A record per model, with the explained
-variance of ``linearization/explained_variance.py`` along a single run, whose learning rate decays to zero at its end.
-Start the command once per core.
+**Short inputs**, N = 512, k = 128, W = 0 and 16. *exact*: graded windows keep 0.999 of inputs of at most k / 2 tokens.
+*graded*: at each length below N they keep more than staggered windows, and at N at most 0.06 less. (Written when a
+prototype's numbers were known.)
+
+**Curve**, distilled on 4 million tokens, one run per model. *tokens*: the share of each model rises from 0 to 1, 2 and
+4 million tokens. *quarter*: k = n / 4 with W = 4 keeps at least 0.9, at n = 128 and 512. *distilled E and F*: at n =
+128 each k with W = 4 keeps more than k = 1. Not enough evidence if a model is missing and no other one fails. (Runs of
+0.8 million tokens with 0.835 and 0.899 at k = 32 were known.)
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from tempfile import TemporaryDirectory
 
-from ...checkpoints.files import read_checkpoint, training_seconds
+import torch
+
+from ...checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
+from ...checkpoints.from_transformers import MODEL, write_model
+from ...checkpoints.roberta import from_roberta
 from ...launching.checkpoints import LAST
-from ...launching.run_folder import CHECKPOINTS
-from ...linearization.options import SHORT_SEQ_PROB
-from .. import scoring
-from ..claim import Claim
-from ..encoder_models import Distillation, DistilledModel, EncoderModel, plan, write_transformer
-from ..experiment import Unfinished
-from ..inputs import Inputs
-from ..member_experiment import MemberExperiment
-from ..records import Curve, Measurement, Paper, Record, ScaleName, significant
-from ..report.charts import Chart, Series
-from ..report.tables import MISSING, Table
-from ..rules import rule_on_all
-from ..shared_work import describe_unfinished, work_through
-from ..statistics import UNDECIDED, Check, decide
-from ..text import checksums, describe_text
+from ...launching.run_folder import CHECKPOINTS, training_provenance
+from ...linearization.explained_variance import explained_variance
+from ...linearization.linearize import RUN
+from ..display import Panel, Table
+from ..encoder import GRADED, STAGGERED, Distillation, EncoderModel, describe, distill, read_encoder, write_transformer
+from ..result import Inputs, Result, Row, Rows, environment, join, significant
+from ..statistics import UNDECIDED, Check, Verdict, decide
+from ..text import describe_text, find_shards
+from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
 
-NAME, METRIC, UNIT = "distillation", "surviving_variance", "share of variance"
-TOLERANCE = {UNIT: 0.01}
-KEEPS = 0.9
-"""Share of the last layer that k = n / 4 with the local window needs in the end."""
+TITLE = "Distillation"
+SAYS = "k = n / 4 with a local window keeps most of an encoder, distilled 90 % of its variance"
+METRIC = "surviving_variance"
+MIN_SHARE, EXACT, MAX_LOSS, KEEPS = 0.8, 0.999, 0.06, 0.9
 
 
 @dataclass(frozen=True)
 class Sizes:
     """
     Attributes:
-        models: the Linformers; each is distilled at its own n.
-        tokens: in total; the share is also measured at a quarter and at half.
-        tokens_per_update: tokens of one update.
-        lr: peak learning rate.
-        amp: train in mixed precision.
+        lengths: n of the untrained models.
+        inputs: lengths of short inputs; the last one is N, the n of their models.
+        tokens: of held-out text for each untrained model and length.
+        distilled: the Linformers of the curve; each is distilled at its own n.
+        updates, per_update: of distillation, and tokens per update; the share is also measured at a quarter and half.
     """
 
-    models: tuple[EncoderModel, ...]
+    lengths: tuple[int, ...]
+    inputs: tuple[int, ...]
+    windows: tuple[int, ...]
     tokens: int
-    tokens_per_update: int
-    lr: float
+    distilled: tuple[EncoderModel, ...]
+    updates: int
+    per_update: int
     amp: bool
 
+    @property
+    def positions(self) -> int:
+        return self.inputs[-1]
+
     def distillation(self, model: EncoderModel) -> Distillation:
-        updates = self.tokens // self.tokens_per_update
-        batch_size = self.tokens_per_update // model.n
-        return Distillation(updates, batch_size, self.lr, self.amp, SHORT_SEQ_PROB, (updates // 4, updates // 2))
+        at = (self.updates // 4, self.updates // 2)
+        return Distillation(self.updates, self.per_update // model.n, 2e-4, self.amp, measure_at=at)
 
 
-def _at_one_length(n: int, window: int) -> list[EncoderModel]:
-    """k = n / 8, n / 4 and n / 2 without and with the window, and the control."""
-    models = [EncoderModel(n, n // divisor, local_window=w) for w in (window, 0) for divisor in (4, 2, 8)]
-    return [*models, EncoderModel(n, 1, local_window=window)]
-
-
-SIZES: dict[str, Sizes] = {
-    "smoke": Sizes(tuple(EncoderModel(32, k, local_window=4) for k in (8, 1)), 512, 64, 2e-4, False),
-    "encoder": Sizes((*_at_one_length(128, 4), EncoderModel(512, 128, local_window=4)), 2000 * 2048, 2048, 2e-4, True),
+_CURVE = tuple(EncoderModel(128, 128 // divisor, local_window=w) for w in (4, 0) for divisor in (4, 2, 8))
+SIZES = {
+    "smoke": Sizes((32,), (4, 32), (0, 4), 512, (EncoderModel(32, 8, local_window=4),), 8, 64, False),
+    "encoder": Sizes(
+        (128, 512),
+        (32, 64, 128, 256, 512),
+        (0, WIDEST),
+        16384,
+        (*_CURVE, EncoderModel(128, 1, local_window=4), EncoderModel(512, 128, local_window=4)),
+        2000,
+        2048,
+        True,
+    ),
 }
 
 
-def label(model: EncoderModel) -> str:
+def curve_label(model: EncoderModel) -> str:
     return f"n={model.n}, k={model.k}, W={model.local_window}"
 
 
-def identifier(scale: str, model: EncoderModel) -> str:
-    return f"{NAME}-n{model.n}-k{model.k}-w{model.local_window}-{scale}"
-
-
-def points(records: Iterable[Record], model: EncoderModel, scale: str) -> list[tuple[float, float]] | None:
-    """(tokens, share of the last layer) of a model; None if it is not measured."""
-    record = next((r for r in records if r.identifier == identifier(scale, model)), None)
-    return None if record is None else max(record.curves, key=lambda curve: curve.layer or 0).points
-
-
-def _missing(model: EncoderModel) -> Check:
-    return Check(UNDECIDED, f"{label(model)} is not measured")
-
-
-def more_is_better(records: Sequence[Record], scale: str) -> list[Check]:
-    """For each model the share rises from point to point."""
-    checks = []
-    for model in SIZES[scale].models:
-        line = points(records, model, scale)
-        if line is None:
-            checks.append(_missing(model))
-            continue
-        shares = [share for _, share in line]
-        text = f"{label(model)}: {', '.join(f'{share:.3f}' for share in shares)}; needs a rise at each point"
-        checks.append(decide(all(a < b for a, b in pairwise(shares)), text))
-    return checks
-
-
-def _last(records: Sequence[Record], model: EncoderModel, scale: str) -> float | Check:
-    line = points(records, model, scale)
-    return _missing(model) if line is None else line[-1][1]
-
-
-def quarter_keeps(records: Sequence[Record], scale: str) -> list[Check]:
-    """k = n / 4 with the local window keeps ``KEEPS`` at each n."""
-    checks = []
-    for model in SIZES[scale].models:
-        if 4 * (model.k or 0) != model.n or not model.local_window:
-            continue
-        share = _last(records, model, scale)
-        if isinstance(share, float):
-            text = f"{label(model)}: {share:.3f}; needs ≥ {KEEPS:g}"
-            share = decide(share >= KEEPS, text)
-        checks.append(share)
-    return checks
-
-
-def projections_help(records: Sequence[Record], scale: str) -> list[Check]:
-    """Models with the local window against k = 1 at the same n."""
-    models = [model for model in SIZES[scale].models if model.local_window]
-    (control,) = (model for model in models if model.k == 1)
-    checks = []
-    for model in models:
-        if model.n == control.n and model != control:
-            pair = [_last(records, each, scale) for each in (model, control)]
-            if missing := [each for each in pair if isinstance(each, Check)]:
-                checks += missing
-                continue
-            ours, other = cast(list[float], pair)
-            text = f"{label(model)}: {ours:.3f}; needs > {other:.3f} (k = 1)"
-            checks.append(decide(ours > other, text))
-    return list(dict.fromkeys(checks))
-
-
-_SHARE = (
-    "Share of the variance of the last layer's features on held-out text, one run per model. Not enough evidence where "
-    "a model is missing. (Runs of 0.8 M tokens with 0.835 and 0.899 at n = 128, k = 32 were known.)"
-)
-CLAIMS = tuple(
-    Claim(
-        f"{NAME}-{part}",
-        "this project: linearize",
-        statement,
-        f"{condition} {_SHARE}",
-        rule_on_all(NAME, SIZES, checks, needs_all=True),
+UNTRAINED, SHORT, CURVE = "untrained", "short inputs", "curve "
+PARTS = {
+    scale: dict.fromkeys(
+        (UNTRAINED, SHORT, *(CURVE + curve_label(model) for model in sizes.distilled)), ("data", "encoder")
     )
-    for part, statement, condition, checks in (
-        (
-            "tokens",
-            "The more tokens of distillation, the more variance of its Transformer a Linformer explains.",
-            "Holds if the share of each model rises from 0 to 1, 2 and 4 million tokens; otherwise does not hold.",
-            more_is_better,
-        ),
-        (
-            "quarter",
-            "After 4 million tokens k = n / 4 with a local window of 4 explains at least 90 % of the variance.",
-            f"Holds if it keeps at least {KEEPS:g} at n = 128 and at n = 512; otherwise does not hold.",
-            quarter_keeps,
-        ),
-        (
-            "projections",
-            "Next to a local window, E and F explain more than one average of the text, also after distillation.",
-            "Holds if at n = 128 each k with W = 4 keeps more than k = 1 with that window; otherwise does not hold.",
-            projections_help,
-        ),
-    )
-)
+    for scale, sizes in SIZES.items()
+}
 
 
-class DistillationExperiment(MemberExperiment[EncoderModel]):
-    """Distills each model, and measures its share along the run."""
-
-    name, title, claims, scales = NAME, "Distillation of an encoder", CLAIMS, tuple(SIZES)
-    reads = ("data", "encoder")
-
-    def cost(self, scale: str) -> str:
-        sizes = SIZES[scale]
-        return f"{len(sizes.models)} models, {sizes.tokens:,} tokens of distillation each"
-
-    def members(self, scale: str) -> Sequence[EncoderModel]:
-        return SIZES[scale].models
-
-    def identifier(self, scale: str, member: EncoderModel) -> str:
-        return identifier(scale, member)
-
-    def configuration(self, scale: str, member: EncoderModel, inputs: Inputs) -> dict[str, Any]:
-        return {
-            "model": member.describe(),
-            "distillation": plan(SIZES[scale].distillation(member), checksums(inputs.data)),
-        }
-
-    def _distilled(self, scale: str, inputs: Inputs, models: Sequence[EncoderModel]) -> list[DistilledModel]:
-        sizes = SIZES[scale]
-        return [
-            DistilledModel(model, sizes.distillation(model), inputs.data, _folder(scale, inputs, model.n))
-            for model in models
-        ]
-
-    def measure_members(
-        self, scale: str, inputs: Inputs, command: str, members: Sequence[EncoderModel]
-    ) -> list[Record]:
-        folder = inputs.folder / scale
-        written = {
-            n: write_transformer(str(inputs.encoder), n, _folder(scale, inputs, n)) for n in {m.n for m in members}
-        }
-        distilled = self._distilled(scale, inputs, members)
-        units = [replace(each.unit, name=f"distill {label(each.model)}") for each in distilled]
-        left = work_through(units, folder / NAME, inputs.deadline())
-        imported = read_checkpoint(next(iter(written.values())))["provenance"]["imported"]
-        records = [
-            _record(each, scale, inputs, command, self.configuration(scale, each.model, inputs), imported)
-            for each in distilled
-            if each.unit.is_done()
-        ]
-        if left:
-            raise Unfinished(f"{NAME}: {describe_unfinished(left, units)}", records)
-        return records
-
-    def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Shares of the last layer by tokens."""
-        return [_table(records, scale) for scale in dict.fromkeys(record.scale for record in records)]
-
-    def charts(self, records: Sequence[Record]) -> list[Chart]:
-        charts = []
-        for scale in dict.fromkeys(record.scale for record in records):
-            models = SIZES[scale].models
-            lines = [(model, points(records, model, scale)) for model in models]
-            series = [Series(label(model), [line]) for model, line in lines if line]
-            title = f"{self.title}, {scale} scale"
-            if series:
-                charts.append(Chart(f"{NAME}-{scale}", title, "tokens", "share of variance, last layer", series))
-        return charts
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    sizes = SIZES[scale]
+    if part.startswith(CURVE):
+        return run_distilled(next(m for m in sizes.distilled if CURVE + curve_label(m) == part), scale, inputs)
+    return run_converted(part, scale, inputs)
 
 
-def _folder(scale: str, inputs: Inputs, n: int) -> Path:
-    return inputs.folder / scale / NAME / f"n{n}"
+def conversions(part: str, sizes: Sizes) -> list[tuple[str, EncoderModel, tuple[int, ...]]]:
+    """Label, Linformer and lengths of its inputs."""
+    n, found = sizes.positions, []
+    if part == SHORT:
+        for window in sizes.windows:
+            for start in (STAGGERED, GRADED):
+                model = EncoderModel(n, n // 4, local_window=window, start=start)
+                found.append((f"{start}, W={window}", model, sizes.inputs))
+        return found
+    for n in sizes.lengths:
+        for k in (1, *(n // divisor for divisor in K_DIVISORS)):
+            for window in LOCAL_WINDOWS:
+                model = EncoderModel(n, k, local_window=window, start=STAGGERED)
+                found.append((label(k, window), model, (n,)))
+    return found
 
 
-def _record(
-    distilled: DistilledModel,
-    scale: str,
-    inputs: Inputs,
-    command: str,
-    configuration: dict[str, Any],
-    imported: dict[str, Any],
-) -> Record:
-    model, report, sizes = distilled.model, distilled.report(), SIZES[scale]
-    tokens = sizes.tokens_per_update
+def run_converted(part: str, scale: str, inputs: Inputs) -> Result:
+    """The share of each layer's variance that untrained Linformers keep."""
+    sizes, rows = SIZES[scale], Rows()
+    shard, models = find_shards(inputs.text)[0], conversions(part, SIZES[scale])
+    torch.manual_seed(1)  # of a new head of masked language modeling, and of E and F
+    checkpoint, vocabulary = read_encoder(inputs.encoder, max(model.n for _, model, _ in models))
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_model(folder, checkpoint, vocabulary)
+        for name, model, lengths in models:
+            student = folder / "student.pt"
+            write_checkpoint(from_roberta(checkpoint, **model.options), student)
+            for n in lengths:
+                shares = explained_variance(folder / MODEL, student, shard, n, sizes.tokens)
+                rows += share_rows(shares, model=name, n=n, k=model.k)
+            student.unlink()
+    configuration = {"encoder": checkpoint["provenance"]["imported"], "tokens": sizes.tokens}
+    circumstances = environment(inputs, describe_text(inputs.text))
+    return Result(part, scale, rows, circumstances, configuration)
+
+
+def share_rows(shares: Iterable[float], **where) -> list[Row]:
+    """A row per layer."""
+    return [
+        Row(metric=METRIC, value=significant(share), unit="share of variance", layer=layer, **where)
+        for layer, share in enumerate(shares, 1)
+    ]
+
+
+def run_distilled(model: EncoderModel, scale: str, inputs: Inputs) -> Result:
+    """The shares along a distillation."""
+    sizes, folder = SIZES[scale].distillation(model), inputs.runs.absolute() / scale / f"distillation-n{model.n}"
+    transformer = write_transformer(inputs.encoder, model.n, folder)
+    out, report = distill(model, sizes, inputs.text, folder)
     shares = {0: report["variance_before"]}
-    shares |= {int(update) * tokens: value for update, value in report["variance_at"].items()}
+    shares |= {int(update) * SIZES[scale].per_update: each for update, each in report["variance_at"].items()}
     shares[report["tokens_at_most"]] = report["variance_after"]
-    at: dict[str, Any] = {"model": label(model), "n": model.n, "k": model.k}
-    lines = {
-        layer: [(float(count), significant(share[layer - 1])) for count, share in shares.items()]
-        for layer in range(1, len(report["variance_after"]) + 1)
+    at = {"model": curve_label(model), "n": model.n, "k": model.k}
+    rows = Rows(share_rows(report["variance_after"], **at))
+    for layer in range(1, len(report["variance_after"]) + 1):
+        points = [(tokens, significant(each[layer - 1])) for tokens, each in shares.items()]
+        rows.append(Row(metric=f"{METRIC}_curve", model=at["model"], n=model.n, layer=layer, points=points))
+    circumstances = {
+        "command": inputs.command,
+        **training_provenance(out / RUN),
+        "data": describe_text(inputs.text),
+        "seconds": round(training_seconds(out / RUN / CHECKPOINTS / LAST), 1),
     }
-    return Record(
-        identifier=identifier(scale, model),
-        experiment=NAME,
-        made_by="reproduce",
-        claim=f"Share of an encoder's variance that a Linformer keeps after distillation, {label(model)}",
-        paper=Paper(where="not in the paper, which names distillation as complementary (section 2)"),
-        measurements=[
-            Measurement(metric=METRIC, value=line[-1][1], unit=UNIT, layer=layer, **at) for layer, line in lines.items()
-        ],
-        curves=[
-            Curve(metric=METRIC, points=line, model=label(model), n=model.n, layer=layer)
-            for layer, line in lines.items()
-        ],
-        scale=cast(ScaleName, scale),
-        data=describe_text(inputs.data),
-        command=command,
-        configuration={**configuration, "encoder": imported},
-        tolerance=TOLERANCE,
-        seconds=round(training_seconds(distilled.run / CHECKPOINTS / LAST), 1),
-        **scoring.provenance([distilled.run]),
-    )
+    configuration = {**describe(model, sizes), "encoder": read_checkpoint(transformer)["provenance"]["imported"]}
+    return Result(CURVE + curve_label(model), scale, rows, circumstances, configuration)
 
 
-def _table(records: Sequence[Record], scale: str) -> Table:
-    sizes, rows = SIZES[scale], []
-    updates = sizes.tokens // sizes.tokens_per_update
-    counts = [update * sizes.tokens_per_update for update in (0, updates // 4, updates // 2, updates)]
-    for model in sorted(sizes.models, key=lambda model: (model.n, model.k, model.local_window)):
-        shares = dict(points(records, model, scale) or [])
-        cells = [f"{shares[count]:.3f}" if count in shares else MISSING for count in counts]
-        rows.append([f"{model.n:,}", str(model.k), str(model.local_window), *cells])
-    heads = ["n", "k", "W", *(f"{count:,} tokens" for count in counts)]
-    return Table(heads, rows, f"{NAME}-{scale}: share of the last layer's variance, by tokens of distillation")
+# Verdicts
 
 
-EXPERIMENTS = (DistillationExperiment(),)
+def last_layer(results: Sequence[Result], *parts: str) -> Rows:
+    """The rows of the last layer, of parts that begin with these words."""
+    rows = join(result for result in results if result.part.startswith(parts))
+    depth = max((row.layer for row in rows), default=0)
+    return Rows(row for row in rows if row.layer == depth)
+
+
+def share_of(rows: Rows, model: str, n: int) -> float:
+    return float(rows.select(METRIC, model=model, n=n)[0].value)
+
+
+def curve_of(rows: Rows, model: EncoderModel) -> list[float]:
+    """The shares along a distillation; empty if it is not measured."""
+    found = rows.find(f"{METRIC}_curve", model=curve_label(model))
+    return [share for _, share in found.points] if found else []
+
+
+def untrained_checks(rows: Rows) -> dict[str, list[Check]]:
+    checks: dict[str, list[Check]] = {"window": [], "near": [], "E and F": []}
+    for n in sorted({row.n for row in rows}):
+        for k in (n // divisor for divisor in K_DIVISORS):
+            with_window, without = (share_of(rows, label(k, w), n) for w in LOCAL_WINDOWS[1::-1])
+            text = f"n = {n}, k = {k}: W = 4 keeps {with_window:.3f}; needs > {without:.3f} (W = 0)"
+            checks["window"].append(decide(with_window > without, text))
+        share = share_of(rows, label(n // 4, WIDEST), n)
+        text = f"n = {n}, k = {n // 4}, W = {WIDEST} keeps {share:.3f}; needs ≥ {MIN_SHARE:g}"
+        checks["near"].append(decide(share >= MIN_SHARE, text))
+        for window in LOCAL_WINDOWS[1:]:
+            ours, control = (share_of(rows, label(k, window), n) for k in (n // 4, 1))
+            text = f"n = {n}, W = {window}: k = {n // 4} keeps {ours:.3f}; needs > {control:.3f} (k = 1)"
+            checks["E and F"].append(decide(ours > control, text))
+    return checks
+
+
+def short_checks(rows: Rows, sizes: Sizes) -> dict[str, list[Check]]:
+    checks: dict[str, list[Check]] = {"exact": [], "graded": []}
+    for window in sizes.windows if rows else ():
+        for n in sizes.inputs:
+            graded, staggered = (share_of(rows, f"{start}, W={window}", n) for start in (GRADED, STAGGERED))
+            if n <= sizes.positions // 8:
+                text = f"n = {n}, W = {window}: {graded:.4f}; needs ≥ {EXACT}"
+                checks["exact"].append(decide(graded >= EXACT, text))
+            text = f"n = {n}, W = {window}: graded {graded:.3f}, staggered {staggered:.3f}"
+            if n < sizes.positions:
+                checks["graded"].append(decide(graded > staggered, f"{text}; needs graded above staggered"))
+            else:
+                near = graded >= staggered - MAX_LOSS
+                checks["graded"].append(decide(near, f"{text}; needs a loss of at most {MAX_LOSS:g}"))
+    return checks
+
+
+def curve_checks(rows: Rows, sizes: Sizes) -> dict[str, list[Check]]:
+    checks: dict[str, list[Check]] = {"tokens": [], "quarter": [], "distilled E and F": []}
+    control = curve_of(rows, EncoderModel(128, 1, local_window=4))
+    for model in sizes.distilled if rows.select(f"{METRIC}_curve") else ():
+        name, shares = curve_label(model), curve_of(rows, model)
+        missing = [Check(UNDECIDED, f"{name} is not measured")]
+        words = ", ".join(f"{share:.3f}" for share in shares)
+        rises = decide(all(a < b for a, b in pairwise(shares)), f"{name}: {words}; needs a rise at each point")
+        checks["tokens"] += [rises] if shares else missing
+        if 4 * (model.k or 0) == model.n and model.local_window:
+            keeps = f"{name}: {shares[-1]:.3f}; needs ≥ {KEEPS:g}" if shares else ""
+            checks["quarter"] += [decide(shares[-1] >= KEEPS, keeps)] if shares else missing
+        if model.n == 128 and model.k != 1 and model.local_window:
+            more = f"{name}: {shares[-1]:.3f}; needs > {control[-1]:.3f} (k = 1)" if shares and control else ""
+            checks["distilled E and F"] += [decide(shares[-1] > control[-1], more)] if more else missing
+    return checks
+
+
+CLAIMS = {
+    "window": "Without training, a local window keeps more of a pretrained encoder than staggered windows alone.",
+    "near": "Without training, staggered k = n / 4 with a local window of 16 keeps most of a pretrained encoder.",
+    "E and F": "Next to a local window, staggered E and F keep more of an encoder than one average of the text.",
+    "exact": "A converted encoder keeps its features on inputs of at most k / 2 tokens.",
+    "graded": "Graded windows keep more on short inputs than staggered ones, and hardly less on the longest.",
+    "tokens": "The more tokens of distillation, the more variance of its Transformer a Linformer explains.",
+    "quarter": "After 4 million tokens k = n / 4 with a local window of 4 explains at least 90 % of the variance.",
+    "distilled E and F": "Also after distillation, E and F explain more than one average of the text.",
+}
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    sizes = SIZES[results[0].scale] if results else SIZES["encoder"]
+    checks = untrained_checks(last_layer(results, UNTRAINED))
+    checks |= short_checks(last_layer(results, SHORT), sizes) | curve_checks(last_layer(results, CURVE), sizes)
+    return [Verdict(name, claim, checks[name]) for name, claim in CLAIMS.items()]
+
+
+# Tables and chart
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    sizes, found = SIZES[results[0].scale], []
+    untrained, short, curve = (last_layer(results, part) for part in (UNTRAINED, SHORT, CURVE))
+    for n in dict.fromkeys(row.n for row in untrained):
+        ks = (1, *(n // divisor for divisor in K_DIVISORS))
+        cells = [[str(k), *(f"{share_of(untrained, label(k, w), n):.3f}" for w in LOCAL_WINDOWS)] for k in ks]
+        found.append(Table(f"Untrained, staggered, n = {n}", ["k", *(f"W = {w}" for w in LOCAL_WINDOWS)], cells))
+    if short:
+        models = list(dict.fromkeys(row.model for row in short))
+        cells = [[str(n), *(f"{share_of(short, model, n):.3f}" for model in models)] for n in sizes.inputs]
+        found.append(Table(f"Short inputs, N = {sizes.positions}", ["tokens", *models], cells))
+    if curves := curve.select(f"{METRIC}_curve"):
+        columns = ["model", *(f"{tokens:,.0f}" for tokens, _ in curves[0].points)]
+        cells = [[row.model, *(f"{share:.3f}" for _, share in row.points)] for row in curves]
+        found.append(Table("Distilled, by tokens", columns, cells))
+    return found
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    curves = last_layer(results, CURVE).select(f"{METRIC}_curve")
+    by_length: dict[str, list] = {}
+    for row in last_layer(results, SHORT):
+        by_length.setdefault(row.model, [[]])[0].append((row.n, row.value))
+    share = "share of variance, last layer"
+    panels = [Panel("Distilled", "tokens", share, {row.model: [row.points] for row in curves})] if curves else []
+    return panels + ([Panel("Short inputs", "tokens per input", share, by_length, log_x=True)] if by_length else [])

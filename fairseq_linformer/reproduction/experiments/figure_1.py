@@ -1,164 +1,201 @@
-"""Figure 1: the singular values of attention matrices of a pretrained RoBERTa have a long tail.
+"""The singular values of attention matrices have a long tail, and those of higher layers are more skewed.
 
-    fairseq-linformer reproduce figure-1 --scale cpu --data TEXT
+Measured on the RoBERTa of Figure 3 (a), pretrained here, and on pretrained encoders of `transformers`, whose attention
+has learned from more text. The paper gives curves of RoBERTa-base and large, and no numbers. The stored numbers of
+scale cpu are of an earlier version: two RoBERTas of the same depth and width, one of n = 64 and one grown from it to
+n = 512, on texts of their own (Wikipedia, books, IMDB); now `reproduce` measures n = 64 on the validation split.
 
-Trains the RoBERTa of Figure 3 (a), and analyzes its attention on the validation split. For a model of your own:
-``fairseq-linformer analyze spectrum``.
+**Tail.** Holds if in each head the first quarter of the singular values has at least 0.75 of their sum (a quarter if
+all are equal); does not hold if it has less than 0.5 in one. The smallest share of a layer's heads decides, not the
+mean.
+
+**Layers.** Holds if the first quarter of the singular values has a larger share of their sum in the upper half of the
+layers than in the lower half, means over layers and heads, for each model and text; does not hold if it has not for
+one; not enough evidence with fewer than 6 layers.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+import numpy as np
+from fairseq.data import PrependTokenDataset, TokenBlockDataset
+
+from ...analysis.attention_model import AttentionModel
 from ...analysis.loading import load_model
-from ...analysis.sentences import Counts
-from ...analysis.spectrum import STATE, accumulate_spectra
+from ...analysis.sentences import Counts, Sentences
+from ...analysis.spectrum import STATE, SpectrumSums, accumulate_spectra
 from ...analysis.spectrum_result import Spectrum
-from ...checkpoints.files import training_seconds
 from ...models.datasets import open_dataset
-from .. import scoring
-from ..claim import Claim
-from ..inputs import Inputs
-from ..records import TRAINING, Paper, Record
-from ..report.tables import Table
-from ..rules import rule
-from ..run_folders import RunFolder, training_of
-from ..runs import Model, Run, compared_run
-from ..scales import SCALES, Scale
-from ..spectra import (
-    MIN_LAYERS,
-    NO_TAIL,
-    TAIL,
-    TOLERANCE,
-    charts,
-    curves,
-    describe_models,
-    layer_checks,
-    measurements,
-    spectrum_facts,
-    tail_checks,
-)
-from ..text import describe_text, digest, find_shards
-from ..training import TrainingExperiment, sizes_of
+from ..display import Panel, Table
+from ..result import Inputs, Result, Row, Rows, environment, join, significant
+from ..run import Model, Runs, compared_run, environment_of
+from ..scales import SCALES
+from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, decide
+from ..text import describe_text, find_shards
+
+TITLE, WHERE = "Figure 1", "Figure 1, section 3"
+SAYS = "singular values of attention have a long tail, more so in higher layers"
+PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "smoke": {"roberta": ("data",), "encoder": ("encoder", "source")},
+    "cpu": {"roberta": ("data",)},
+    "encoder": {"encoder": ("encoder", "source")},
+    "gpu": {"roberta": ("data",)},
+}
+TAIL, NO_TAIL = 0.75, 0.5
+MIN_LAYERS = 6
+ENCODER_SIZES = {"smoke": (16, 2), "encoder": (512, 50)}
+"""n, and sentences per source."""
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    return run_roberta(scale, inputs) if part == "roberta" else run_encoder(scale, inputs)
+
+
+def run_roberta(scale: str, inputs: Inputs) -> Result:
+    """The RoBERTa of Figure 3 (a), of the first seed, on the validation split."""
+    sizes, text = SCALES[scale], inputs.text
+    runs, model = Runs(sizes, inputs.runs / scale, text), Model(sizes.compared_n)
+    plan = compared_run(model, sizes, sizes.seeds[0])
+    every = runs.train(plan)
+    trained = every[plan]
+    attention = load_model(trained.checkpoint, tokenizer=False)
+    blocks = Blocks(find_shards(text)[0], model.n, cast(int, attention.bos))
+    state = trained.folder / STATE
+    key = {"checkpoint": str(trained.checkpoint), "n": model.n}
+    sums = accumulate_spectra(attention, cast(Any, blocks), sizes.sentences, state, key)
+    source = f"RoBERTa, n = {model.n}, validation split"
+    circumstances = environment_of(list(every.values()), inputs, describe_text(text))
+    facts = {source: facts_of(model.n, sums)}
+    return Result("roberta", scale, Rows(rows_of(sums, facts[source], source)), circumstances, {"sources": facts})
 
 
 class Blocks:
-    """The validation split of a prepared text in blocks of n tokens that begin with ``<s>``, none of them masked.
-
-    Attributes:
-        counts: of the iteration so far.
-    """
+    """The validation split of a prepared text in blocks of n tokens that begin with ``<s>``, none of them masked."""
 
     def __init__(self, folder: Path, n: int, bos: int):
-        self.dataset, self.n, self.bos, self.counts = open_dataset(folder / "valid"), n, bos, Counts()
+        split = open_dataset(folder / "valid")
+        blocks = TokenBlockDataset(split, split.sizes, n - 1, pad=None, eos=None, break_mode="none")
+        self.dataset, self.n, self.counts = PrependTokenDataset(blocks, bos), n, Counts(texts=len(split))
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.counts, block = Counts(), [self.bos]
-        for i in range(len(self.dataset)):
-            self.counts.texts += 1
-            block += self.dataset[i].tolist()
-            while len(block) >= self.n:
-                self.counts.sentences += 1
-                yield block[: self.n]
-                block = [self.bos, *block[self.n :]]
+        return (self.dataset[i].tolist() for i in range(len(self.dataset)) if self.dataset.sizes[i] == self.n)
 
     def describe_unfit(self) -> str:
         return ""
 
 
-def analyze(checkpoint: Path, folder: Path, n: int, sentences: int, out: Path) -> tuple[Spectrum, float]:
-    """The spectrum of a checkpoint's attention on the validation split of a text, and the seconds it took. Resumes in
-    ``out``."""
-    start = time.monotonic()
-    model = load_model(checkpoint, tokenizer=False)
-    blocks: Any = Blocks(folder, n, cast(int, model.bos))
-    out.mkdir(parents=True, exist_ok=True)
-    sums = accumulate_spectra(
-        model,
-        blocks,
-        sentences,
-        out / STATE,
-        {"checkpoint": digest(checkpoint), "valid": digest(folder / "valid.bin"), "n": n},
-    )
-    return Spectrum.from_sums(sums, {}, spectrum_facts(model, n, sums)), time.monotonic() - start
+def run_encoder(scale: str, inputs: Inputs) -> Result:
+    """An encoder of ``transformers`` on each source: plain text is split every n tokens; of JSON lines and parquet each
+    row is a sentence, and those shorter than n are skipped."""
+    n, number = ENCODER_SIZES[scale]
+    name, model = Path(str(inputs.encoder)).name.lower(), load_model(inputs.encoder)
+    if model.n < n:
+        raise ValueError(f"--encoder must have at least {n} positions, got {model.n}")
+    rows, facts, files = Rows(), {}, []
+    for source in inputs.source:
+        sentences = _read_sentences(source, model, n)
+        with TemporaryDirectory() as folder:
+            sums = accumulate_spectra(model, sentences, number, Path(folder) / STATE, {})
+        label = f"{name}, {sentences.short_name}"
+        facts[label] = facts_of(n, sums)
+        rows += rows_of(sums, facts[label], label)
+        files += [cast(Any, item) for item in sentences.identity()]
+    data = "sha256: " + ", ".join(f"{each['location']} {' '.join(s[:12] for s in each['sha256'])}" for each in files)
+    return Result(f"encoder {name}", scale, rows, environment(inputs, data), {"sources": facts})
 
 
-_KNOWN = " (Written when an earlier measurement was known.)"
-CLAIMS = (
-    Claim(
-        "figure-1",
-        "Figure 1 (left), section 3; n = 512",
-        "The singular values of attention have a long tail, in each layer and head.",
-        f"Holds if in each head the first quarter of the singular values has at least {TAIL} of their sum (a "
-        f"quarter if all are equal); does not hold if it has less than {NO_TAIL} in one." + _KNOWN,
-        rule("figure-1", "spectrum-roberta*", tail_checks),
-    ),
-    Claim(
-        "figure-1-layers",
-        "Figure 1 (right), section 3; n = 512",
-        "The singular values of higher layers are more skewed than those of lower ones.",
-        "Holds if the first quarter of the singular values has a larger share of their sum in the upper half of the "
-        "layers than in the lower half, means over layers and heads, for each model and text; does not hold if it has "
-        f"not for one; not enough evidence with fewer than {MIN_LAYERS} layers. The number of models is reported.",
-        rule("figure-1", "spectrum-roberta*", layer_checks, describe_models),
-    ),
-)
+def _read_sentences(source: str, model: AttentionModel, n: int) -> Sentences:
+    packed = Sentences([source], model.tokenizer, n, "packed", "skip", model.bos, model.eos)
+    if all(chunk.format == "text" for chunk in packed.plan.chunks):
+        return packed
+    return Sentences([source], model.tokenizer, n, "lines", "skip", model.bos, model.eos)
 
 
-class Figure1(TrainingExperiment):
-    """The RoBERTa of Figure 3 (a), of one seed."""
-
-    def plan(self, scale: Scale) -> dict[str, list[Run]]:
-        return {"roberta": [compared_run(Model(scale.compared_n))(scale, scale.seeds[0])]}
-
-    def configuration(self, scale: Scale) -> dict[str, Any]:
-        (run,) = self.plan(scale)["roberta"]
-        return {"sizes": sizes_of(scale), "model": run.plan(), "sentences": scale.sentences}
-
-    def cost(self, scale: str) -> str:
-        return f"{super().cost(scale)}, {SCALES[scale].sentences:,} sentences"
-
-    def score(self, compared: Sequence[RunFolder], inputs: Inputs, until: float | None) -> None:
-        """Nothing to score: the record has no perplexity."""
-
-    def make_record(self, scale: str, inputs: Inputs, command: str) -> Record:
-        *starts, last = self.folders(scale, inputs)
-        n, text = last.run.model.n, find_shards(inputs.data)[0]
-        out = inputs.folder / scale / "spectrum"
-        spectrum, seconds = analyze(last.last_checkpoint, text, n, SCALES[scale].sentences, out)
-        source = f"RoBERTa, n = {n}, validation split"
-        found = list(measurements(spectrum, source))
-        return Record(
-            identifier=f"spectrum-roberta-{scale}",
-            experiment=self.name,
-            made_by="reproduce",
-            claim="Figure 1 on a RoBERTa pretrained here: normalized cumulative singular values of P",
-            paper=Paper(where="Figure 1; section 3; it gives curves of RoBERTa-base and large, and no numbers"),
-            measurements=found,
-            curves=list(curves(spectrum, source)),
-            scale=cast(Any, scale),
-            **scoring.provenance([folder.path for folder in (*starts, last)]),
-            configuration={
-                **self.configuration(SCALES[scale]),
-                "runs": {source: spectrum.facts},
-                TRAINING: training_of([*starts, last]),
-            },
-            data=describe_text(inputs.data),
-            command=command,
-            seconds=round(
-                seconds
-                + sum(training_seconds(each.last_checkpoint, each.initial_checkpoint) for each in (*starts, last)),
-                3,
-            ),
-            tolerance={m.unit: TOLERANCE for m in found},
-        )
-
-    def tables(self, records: Sequence[Record]) -> list[Table]:
-        return []
-
-    def charts(self, records: Sequence[Record]) -> list:
-        return [chart for record in records for chart in charts(record)]
+def facts_of(n: int, sums: SpectrumSums) -> dict[str, int]:
+    return {"n": n, "index": n // 4, "sentences": sums.sentences}
 
 
-EXPERIMENTS = (Figure1("figure-1", "Figure 1", CLAIMS, lambda scale: {}),)
+def rows_of(sums: SpectrumSums, facts: dict[str, int], source: str) -> Iterator[Row]:
+    """The share of each head at a quarter of the singular values, and the cumulative share of each layer, mean over
+    heads."""
+    spectrum = Spectrum.from_sums(sums, {}, facts)
+    unit = f"share of the sum of singular values, mean over {sums.sentences:,} sentences"
+    for (layer, head), share in np.ndenumerate(spectrum.heat):
+        at = {"source": source, "n": facts["n"], "layer": layer + 1, "head": head + 1}
+        yield Row(metric="cumulative_share", value=significant(share), unit=unit, **at)
+    for number, values in enumerate(spectrum.layers, start=1):
+        step = max(1, len(values) // 32)
+        points = [(i, round(float(value), 5)) for i, value in enumerate(values, start=1) if i % step == 0]
+        yield Row(metric="cumulative_share_curve", source=source, layer=number, points=points)
+
+
+def shares_by_layer(results: Sequence[Result]) -> dict[tuple[str, int], list[float]]:
+    """The share of each head at a quarter of the singular values, by source and layer."""
+    shares: dict[tuple[str, int], list[float]] = {}
+    for row in join(results).select("cumulative_share"):
+        shares.setdefault((row.source, row.layer), []).append(row.value)
+    return shares
+
+
+def tail_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
+    checks = []
+    for (source, layer), values in shares.items():
+        least = min(values)
+        outcome = HOLDS if least >= TAIL else FAILS if least < NO_TAIL else UNDECIDED
+        text = f"{source}, layer {layer}: {least:.2f} in one of {len(values)} heads, {mean(values):.2f} on average"
+        checks.append(Check(outcome, f"{text}; needs ≥ {TAIL}"))
+    return checks
+
+
+def layer_checks(shares: dict[tuple[str, int], list[float]]) -> list[Check]:
+    """The upper half of the layers against the lower one; of an odd number the middle layer is in neither."""
+    checks = []
+    for source in dict.fromkeys(source for source, _ in shares):
+        layers = sorted(layer for each, layer in shares if each == source)
+        half = max(1, len(layers) // 2)
+        lower, upper = (mean(mean(shares[source, i]) for i in some) for some in (layers[:half], layers[-half:]))
+        text = f"{source}: {lower:.2f} in the lower half of {len(layers)} layers, {upper:.2f} in the upper"
+        if len(layers) < MIN_LAYERS:
+            checks.append(Check(UNDECIDED, f"{text}; needs {MIN_LAYERS} layers"))
+        else:
+            checks.append(decide(upper > lower, f"{text}; needs more in the upper"))
+    return checks
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    shares = shares_by_layer(results)
+    tail = "The singular values of attention have a long tail, in each layer and head."
+    layers = "The singular values of higher layers are more skewed than those of lower ones."
+    return [Verdict("tail", tail, tail_checks(shares)), Verdict("layers", layers, layer_checks(shares))]
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    shares = shares_by_layer(results)
+    sources = list(dict.fromkeys(source for source, _ in shares))
+    rows = [
+        [str(layer), *(_in_words(shares.get((source, layer), [])) for source in sources)]
+        for layer in sorted({layer for _, layer in shares})
+    ]
+    title = "Share of the sum of singular values in their first quarter, mean over heads (lowest to highest)"
+    return [Table(title, ["layer", *sources], rows)]
+
+
+def _in_words(values: Sequence[float]) -> str:
+    return f"{mean(values):.2f} ({min(values):.2f} to {max(values):.2f})" if values else "-"
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """The cumulative shares by layer, of the first text of each model, at the longest n."""
+    panels = []
+    for result in results:
+        facts = result.configuration["sources"]
+        source = max(facts, key=lambda name: facts[name]["n"])
+        curves = result.rows.select("cumulative_share_curve", source=source)
+        every = max(1, len(curves) // 6)
+        lines = {f"layer {row.layer}": [row.points] for row in curves[::every]}
+        x = "index of the singular value, largest first"
+        panels.append(Panel(source, x, "cumulative share, mean over heads", lines))
+    return panels

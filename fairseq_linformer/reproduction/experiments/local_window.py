@@ -1,153 +1,136 @@
-"""Exact attention to neighbors next to the projected positions (``--local-window``), beyond equation (7) of the paper.
+"""Exact attention to W neighbors on each side (`--local-window`), next to the projected positions of equation (7).
 
-Usage:
+**quality**, **long** (8 times the n), after equally many updates. *par*: k = n / 4 with W = 16 has at most 1.1 times
+the perplexity of RoBERTa. *E and F*: k = n / 8, n / 4 and n / 2 with W = 16 have at most the perplexity of k = 1 with
+the same window, where E and F add one average of the text. Not enough evidence if the 95 % interval over seeds
+contains the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or if no
+compared model is 1 bit below. (Written before the first measurement.)
 
-    fairseq-linformer reproduce local-window --scale cpu --data TEXT
-    fairseq-linformer reproduce local-window-long --scale cpu --data TEXT
-
-Each model is compared with k = 1 at the same W. There E and F add one average of the text, so what k = 1 achieves comes
-from the neighbors.
+**cost**: with W = 16, the median over interleaved rounds of a base model's training step is at most 1.15 times that of
+W = 0 at n = 512, its peak bytes at most 1.25 times, and the time per token of inference at n = 16,384 at most 1.15
+times that at n = 512. (Written before the first measurement.)
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from ...config import LinformerConfig
-from ...models.shapes import PADDING_IDX
-from ...planning.formulas import Batch, PlannedModel, layer_flops
-from ..claim import Claim
-from ..comparisons import EQUAL_UPDATES, Comparison, bits_by_seed, comparison, perplexity_at_most
-from ..records import Record
-from ..report.charts import Chart, Series
-from ..runs import Model, Models, compared_run
-from ..scales import Scale
-from ..training import TrainingExperiment
+from ...benchmark.local_window import LocalPerTokenCell, LocalStepCell, LocalWindowCell
+from ..cells import CPU, GPU, SMOKE, measure
+from ..comparison import at_most, bits_by_seed, perplexity_table, pretrain, verdict
+from ..display import Panel, Table
+from ..result import Inputs, Result, Rows, in_words, join
+from ..run import Model, compared_runs
+from ..scales import SCALES
+from ..statistics import UNDECIDED, Check, Verdict, decide
 
-LOCAL_WINDOWS = (0, 4, 16)
-"""W of the compared models."""
-WIDEST = LOCAL_WINDOWS[-1]
+TITLE = "Local window"
+SAYS = "k = n / 4 with a local window of 16 is near the Transformer, at little cost"
+QUALITY = {"quality": 1, "quality, long": 8}
+"""The n of each part, over that of most comparisons."""
+COST = ("step, k = 128", "step, k = 256", "inference, k = 128", "inference, k = 256")
+PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "smoke": {"quality": ("data",), "step, k = 8": (), "inference, k = 8": ()},
+    **{scale: {**dict.fromkeys(QUALITY, ("data",)), **dict.fromkeys(COST, ())} for scale in ("cpu", "gpu")},
+}
+LOCAL_WINDOWS, WIDEST = (0, 4, 16), 16
 K_DIVISORS = (8, 4, 2)
-"""k is n divided by each of these."""
-MAX_RATIO = 1.10
-"""Maximum ratio to RoBERTa's perplexity."""
+MAX_RATIO = 1.1
+MAX_STEP, MAX_BYTES, MAX_PER_TOKEN = 1.15, 1.25, 1.15
+ROUNDS = 7
 
 
 def label(k: int, local_window: int) -> str:
     return f"k={k}, W={local_window}"
 
 
-def models_by_window(n: int) -> Models:
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    if part in QUALITY:
+        n = QUALITY[part] * SCALES[scale].compared_n
+        return pretrain(part, scale, partial(compared_runs, models_by_window(n)), inputs)
+    return measure(part, scale, [cost_cell(part, scale)], inputs, "local_window")
+
+
+def models_by_window(n: int) -> dict[str, Model]:
+    """RoBERTa, and Linformers of each k and W, among them k = 1, the control."""
     models = {"roberta": Model(n)}
     for k in (1, *(n // divisor for divisor in K_DIVISORS)):
-        models |= {
-            label(k, local_window): Model(n, k, local_window=local_window)
-            for local_window in LOCAL_WINDOWS
-            if local_window < n
-        }
-    return {name: compared_run(model) for name, model in models.items()}
+        for window in LOCAL_WINDOWS:
+            if window < n:
+                models[label(k, window)] = Model(n, k, local_window=window)
+    return models
 
 
-def quarter_is_near(limit: float) -> Callable[[Record], Comparison]:
-    """k = n / 4 with the largest W has at most ``limit`` times RoBERTa's perplexity."""
-
-    def compare(record: Record) -> Comparison:
-        model = label(record.configuration["n"] // 4, WIDEST)
-        return Comparison([model], [perplexity_at_most(record, model, "roberta", limit)], at_equal_updates=True)
-
-    return compare
-
-
-def projections_help(record: Record) -> Comparison:
-    """Compare each k with k = 1, at the largest W."""
-    control, *models = (label(k, WIDEST) for k in (1, *(record.configuration["n"] // d for d in K_DIVISORS)))
-    checks = [perplexity_at_most(record, model, control, 1.0) for model in models]
-    return Comparison([control, *models], checks, at_equal_updates=True)
+def cost_cell(part: str, scale: str) -> LocalWindowCell:
+    """Steps of the base model, or inference of two of its layers."""
+    kind, k = part.split(", k = ")
+    if scale == "smoke":
+        small: dict[str, Any] = {"k": int(k), **SMOKE}
+        if kind == "step":
+            return LocalStepCell(lengths=(32,), batch=2, **small)
+        return LocalPerTokenCell(lengths=(32, 64), tokens=64, **small)
+    options: dict[str, Any] = {**(CPU if scale == "cpu" else GPU), "k": int(k), "rounds": ROUNDS}
+    if kind == "step":
+        return LocalStepCell(batch=4 if scale == "cpu" else 64, **{**options, "layers": 12})
+    return LocalPerTokenCell(**{**options, "layers": 2})
 
 
-def cost_chart(record: Record, title: str) -> list[Chart]:
-    """Perplexity over the operations of a forward pass, both relative to RoBERTa's: a line per W, a point per k."""
-    sizes = record.configuration["sizes"]
-    lines: dict[int, list[list[tuple[float, float]]]] = {}
-    roberta = bits_by_seed(record, "roberta")
-    for m in record.select("perplexity", seed=None):
-        found = re.fullmatch(r"k=\d+, W=(\d+)", m.model or "")
-        bits = bits_by_seed(record, m.model or "")
-        if found is None or m.k is None or m.n is None or not bits or bits.keys() != roberta.keys():
-            continue
-        x = operations(sizes, m.n, m.k, int(found[1])) / operations(sizes, m.n)
-        runs = lines.setdefault(int(found[1]), [[] for _ in bits])
-        for run, seed in zip(runs, bits):
-            run.append((x, 2 ** (bits[seed] - roberta[seed])))
-    series = [
-        Series(f"W = {local_window}", [sorted(run) for run in runs]) for local_window, runs in sorted(lines.items())
-    ]
-    if not series:
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    found = []
+    for part, name in (("quality", ""), ("quality, long", "long ")):
+        rows = join(result for result in results if result.part == part)
+        n = rows[0].n if rows else 0
+        quarter, control = label(n // 4, WIDEST), label(1, WIDEST)
+        models = [label(n // divisor, WIDEST) for divisor in K_DIVISORS]
+        par = "At equal updates, k = n / 4 with a local window of 16 is near the Transformer."
+        checks = [at_most(rows, quarter, "roberta", MAX_RATIO)]
+        found.append(verdict(rows, f"{name}par", par, [quarter], checks, at_equal_updates=True))
+        helps = "At equal updates, next to a local window, E and F still lower the perplexity."
+        checks = [at_most(rows, model, control) for model in models]
+        found.append(verdict(rows, f"{name}E and F", helps, [control, *models], checks, at_equal_updates=True))
+    cost = "A local window of 16 adds little time and memory, and keeps both linear in n."
+    return [*found, Verdict("cost", cost, cost_checks(join(results)))]
+
+
+def cost_checks(rows: Rows) -> list[Check]:
+    if not rows:
         return []
-    ks = sorted({m.k for m in record.select("perplexity", seed=None) if m.k})
-    return [
-        Chart(
-            f"cost-{record.identifier}",
-            title,
-            "operations per token of a forward pass / RoBERTa's",
-            "perplexity / RoBERTa's",
-            series,
-            [("RoBERTa", 1.0)],
-            log_y=True,
-            note=f"A line per W and seed; from left to right k = {', '.join(map(str, ks))}.",
+    limits = {
+        ("relative_time", "training step"): MAX_STEP,
+        ("relative_bytes", "training step"): MAX_BYTES,
+        ("time_per_token_ratio", "inference"): MAX_PER_TOKEN,
+    }
+    found = {(row.metric, row.phase) for row in rows}
+    checks = [Check(UNDECIDED, f"{' of '.join(each)} is not measured") for each in limits if each not in found]
+    for row in rows:
+        limit = limits.get((row.metric, row.phase))
+        if row.model == f"W={WIDEST}" and limit is not None:
+            text = f"{row.phase}, n={row.n}, k={row.k}: {row.metric.replace('_', ' ')} {in_words(row)}"
+            checks.append(decide(row.value <= limit, f"{text}; needs ≤ {limit:g}"))
+    return checks
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    cells = []
+    for row in join(result for result in results if result.part not in QUALITY):
+        against = f"n = {row.baseline_n:,}" if row.baseline_n else row.baseline
+        cells.append(
+            [row.phase, str(row.k), row.model, f"{row.n:,}", row.metric.replace("_", " "), against, in_words(row)]
         )
-    ]
+    heads = ["phase", "k", "model", "n", "quantity", "over", "median [extremes]"]
+    quality = [perplexity_table(r, f"{r.part.capitalize()}, {r.scale}") for r in results if r.part in QUALITY]
+    return [*quality, *([Table("Time and memory", heads, cells)] if cells else [])]
 
 
-def operations(sizes: Mapping[str, Any], n: int, k: int | None = None, local_window: int = 0) -> float:
-    """Operations per token of the layers of a Linformer, or of a Transformer if k is None."""
-    config = LinformerConfig(
-        PADDING_IDX + 1,
-        n,
-        k or 1,
-        layers=sizes["layers"],
-        embed_dim=sizes["width"],
-        ffn_embed_dim=4 * sizes["width"],
-        attention_heads=sizes["heads"],
-        local_window=local_window,
-    )
-    model, batch = PlannedModel(config, linear=k is not None), Batch(1, n, n)
-    return sum(layer_flops(model, batch, i).forward for i in range(sizes["layers"])) / n
-
-
-class LocalWindowExperiment(TrainingExperiment):
-    def charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [chart for record in records for chart in cost_chart(record, f"{self.title}, {record.scale} scale")]
-
-
-def experiment(name: str, title: str, where: str, length: Callable[[Scale], int]) -> LocalWindowExperiment:
-    claims = (
-        Claim(
-            f"{name}-par",
-            where,
-            f"At equal updates, k = n / 4 with a local window of {WIDEST} is near the Transformer.",
-            f"Holds if k = n / 4 with W = {WIDEST} has at most {MAX_RATIO:g} times the perplexity of RoBERTa after as "
-            f"many updates; does not hold if it has more. {EQUAL_UPDATES} (Written before the first measurement.)",
-            comparison(name, quarter_is_near(MAX_RATIO)),
-        ),
-        Claim(
-            f"{name}-projections",
-            where,
-            "At equal updates, next to a local window, E and F still lower the perplexity.",
-            f"Holds if k = n / 8, n / 4 and n / 2 with W = {WIDEST} have at most the perplexity of k = 1 with the "
-            f"same window; does not hold if one has more. {EQUAL_UPDATES} (Written before the first measurement.)",
-            comparison(name, projections_help),
-        ),
-    )
-    return LocalWindowExperiment(name, title, claims, lambda scale: models_by_window(length(scale)))
-
-
-EXPERIMENTS = (
-    experiment("local-window", "Local window", "this project: --local-window", lambda scale: scale.compared_n),
-    experiment(
-        "local-window-long",
-        "Local window at 8 times the n",
-        "this project: --local-window, at 8 times the n",
-        lambda scale: 8 * scale.compared_n,
-    ),
-)
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """Perplexity relative to RoBERTa's over k: a line per W."""
+    panels = []
+    for result in (result for result in results if result.part in QUALITY):
+        rows, n = result.rows, result.rows[0].n
+        roberta, models, lines = bits_by_seed(rows, "roberta"), models_by_window(n).values(), {}
+        for window in LOCAL_WINDOWS:
+            bits = {m.k: bits_by_seed(rows, label(m.k, window)) for m in models if m.k and m.local_window == window}
+            lines[f"W = {window}"] = [[(k, 2 ** (bits[k][seed] - roberta[seed])) for k in bits] for seed in roberta]
+        title, y = f"{result.part}, n = {n}", "perplexity / RoBERTa's"
+        panels.append(Panel(title, "k", y, lines, {"RoBERTa": 1.0}, log_x=True, log_y=True))
+    return panels

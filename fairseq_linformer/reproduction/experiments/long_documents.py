@@ -1,266 +1,236 @@
-"""Documents per second and peak memory: this Linformer next to other encoders of equal width and depth.
+"""A Linformer classifies long documents faster than other encoders of equal width and depth, in flat memory per token.
 
-Usage:
+Random tokens without padding and random weights, two threads, all models in turn in each round; k = 256 at every n, as
+in Figure 3 (d), and one E for all layers, as in Table 3; other options than sizes are the defaults of `transformers`
+(`document_models.py`).
 
-    fairseq-linformer reproduce long-documents --scale cpu
+**speed**: every round is at least 3 times as fast as Longformer and 1.5 times as ModernBERT at n = 4,096, also if the
+Linformer computes every position in its last layer, as they do; and 5 times as its Transformer with SDPA at n =
+16,384, which computes only the first position there too. **memory**: the resident bytes per token that the forward
+pass of one document adds at n = 16,384 are at most 1.2 times those at n = 4,096. (Written before the first
+measurement.)
 
-Random tokens without padding, two threads, all models in turn in each round. Weights do not matter for time and memory,
-so nothing is trained. k is 256 at every n, as in Figure 3 (d) of the paper, and all layers share one E, as in its Table
-3. ``document_models.py`` has the models; other options than their sizes are the defaults of ``transformers``.
+**encoder**: a pretrained encoder in `transformers` and here, and Linformers converted from it, one thread. k = 128 is
+faster than `transformers` in every round from n = 512 on, and with W = 16 from n = 1,024 on. (Written before the first
+measurement.)
 """
 
-import time
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...benchmark.timing import choose_clock, num_threads
-from ...planning.gpus import GIB
-from .. import document_models as models
-from ..cells import single_value
-from ..claim import Claim
-from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
-from ..document_speed import RATE, RATIO, speed_measurements
-from ..inputs import Inputs
-from ..records import Measurement, Paper, Record
-from ..report.charts import Chart, Series
-from ..report.tables import MISSING, Table
-from ..rules import every_round_at_least, rule
-from ..statistics import UNDECIDED, Check, decide
-from ..untrained_experiment import RANDOM_TOKENS, UntrainedExperiment
+import torch
 
-NAME = "long-documents"
+from ...benchmark.timing import choose_clock, num_threads, time_interleaved
+from ...checkpoints.from_transformers import read_transformers
+from ...checkpoints.models import build_model
+from ...checkpoints.onnx_export import check_packages
+from ...checkpoints.resize import resize
+from ...checkpoints.roberta import from_roberta
+from ...checkpoints.transformers_loading import load_from_transformers
+from .. import document_models as models
+from ..cells import rate_rows, ratio_rows, single
+from ..display import Panel, Table
+from ..document_models import EVERY_POSITION, LINFORMER, LONGFORMER, MODERNBERT, OTHERS, TRANSFORMER
+from ..encoder import STAGGERED
+from ..result import Inputs, Result, Row, Rows, environment, in_words, join
+from ..statistics import UNDECIDED, Check, Verdict, decide, every_round_at_least
+
+TITLE = "Long documents"
+SAYS = "3 times as fast as Longformer, 1.5 times as ModernBERT, 5 times as its Transformer"
+PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "smoke": {"documents": (), "encoder": ("encoder",)},
+    "cpu": {"documents": ()},
+    "encoder": {"encoder": ("encoder",)},
+}
 SIZES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "lengths": (1024,),
-        "rounds": (2,),
-        "tokens": 1024,
-        "layers": 1,
-        "width": 32,
-        "heads": 2,
-        "vocabulary": 100,
-        "k": 16,
-        "window": 4,
-        "threads": 1,
-    },
+    "smoke": {**models.SMOKE, "lengths": (1024,), "rounds": (2,), "tokens": 1024, "k": 16},
     "cpu": {
+        **models.MINILM,
         "lengths": (512, 1024, 2048, 4096, 8192, 16384),
         "rounds": (3, 3, 3, 5, 3, 3),
         "tokens": 2048,
-        "layers": 6,
-        "width": 384,
-        "heads": 12,
-        "vocabulary": 30522,
         "k": 256,
-        "window": 16,
-        "threads": 2,
     },
 }
-"""By scale: lengths n, rounds at each, the tokens of a round (or one document), and the sizes of the models: those of
-all-MiniLM-L6-v2 at ``cpu``. k of the Linformers, W of those with a local window."""
+"""Sizes of the models, lengths n, rounds at each, and tokens of a round (or one document)."""
+ENCODER_SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {"lengths": (16, 64), "k": 8, "window": 4, "tokens": 64, "rounds": 2},
+    "encoder": {"lengths": (32, 128, 512, 1024, 4096), "k": 128, "window": 16, "tokens": 4096, "rounds": 7},
+}
 LONGEST_WITH_WARM_UP = 4096
 """n up to which a round that is not recorded comes first; a round of longer documents takes minutes."""
-PEAK, PER_TOKEN = "peak_bytes", "bytes_per_token"
-TOLERANCE = {"ratio of times": 0.25, "bytes per token": 0.25}
-PACKAGES = ("transformers", "onnx", "onnxscript", "onnxruntime")
-
+PEAK, PER_TOKEN, RATE, RATIO = "peak_bytes", "bytes_per_token", "documents_per_second", "time_ratio"
 BARS = ((4096, LONGFORMER, 3.0), (4096, MODERNBERT, 1.5), (16384, TRANSFORMER, 5.0))
 """n, model, and how many times as fast as it the Linformer must be."""
 FLAT = (4096, 16384, 1.2)
-"""The Linformer's bytes per token at the second n are at most this many times those at the first."""
+THEIRS, OURS, WINDOWED = "transformers", "Transformer", "Linformer, local window"
+FASTER_FROM = {LINFORMER: 512, WINDOWED: 1024}
 
 
-def _speed_checks(record: Record) -> list[Check]:
-    """Every bar in every round; against models that compute every position, also for a Linformer that does."""
-    return [
-        every_round_at_least(record, model, baseline, n, bar)
-        for n, baseline, bar in BARS
-        for model in (LINFORMER, EVERY_POSITION)[: 1 if baseline == TRANSFORMER else 2]
-    ]
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    check_packages("long-documents")
+    return run_encoder(scale, inputs) if part == "encoder" else run_documents(scale, inputs)
 
 
-def _memory_checks(record: Record) -> list[Check]:
-    short, long, most = FLAT
-    first, last = (record.find(PER_TOKEN, model=LINFORMER, n=n) for n in (short, long))
-    quantity = f"bytes per token, n = {long:,} / n = {short:,}"
-    if first is None or last is None:
-        return [Check(UNDECIDED, f"{quantity} was not measured")]
-    growth = last.value / first.value
-    return [decide(growth <= most, f"{quantity}: {growth:.2f}; needs ≤ {most:g}")]
+def run_documents(scale: str, inputs: Inputs) -> Result:
+    sizes, rows = SIZES[scale], Rows()
+    with num_threads(sizes["threads"]):
+        clock = choose_clock("cpu")
+        for n, rounds in zip(sizes["lengths"], sizes["rounds"]):
+            rows += measure_length(n, rounds, sizes, clock)
+    return Result("documents", scale, rows, environment(inputs, "random tokens"), {"sizes": sizes})
 
 
-_OURS = "Our Linformer is that of PyTorch without a local window, k = 256, layerwise sharing"
-CLAIMS = (
-    Claim(
-        NAME,
-        "this project: inference on long documents",
-        "A Linformer classifies long documents faster than Longformer (3 times), ModernBERT (1.5 times) and its "
-        "Transformer (5 times).",
-        f"{_OURS}; time of the other model over its time, in each interleaved round. Holds if every round is at least "
-        f"{BARS[0][2]:g} for Longformer and {BARS[1][2]:g} for ModernBERT at n = {BARS[0][0]:,}, also if the Linformer "
-        "computes every position in its last layer, as they do, and at least "
-        f"{BARS[2][2]:g} for its Transformer with SDPA at n = {BARS[2][0]:,}, which like the Linformer computes only "
-        "the first position there; does not hold if one round is less. (Written before the first measurement.)",
-        rule(NAME, f"{NAME}-*", _speed_checks),
-    ),
-    Claim(
-        f"{NAME}-memory",
-        "this project: inference on long documents",
-        "The memory per token that classifying a document takes does not grow with its length.",
-        f"{_OURS}; resident bytes that the forward pass of one document adds to a process with the loaded model, at "
-        f"their peak, per token. Holds if those at n = {FLAT[1]:,} are at most {FLAT[2]:g} times those at "
-        f"n = {FLAT[0]:,}; otherwise does not hold. (Written before the first measurement.)",
-        rule(NAME, f"{NAME}-*", _memory_checks),
-    ),
-)
-
-
-class LongDocuments(UntrainedExperiment):
-    """Forward passes of all models at several n, and the memory of a process for each; writes only its record."""
-
-    name, title, claims, scales = NAME, "Long documents", CLAIMS, tuple(SIZES)
-
-    def check(self, scale: str, inputs: Inputs) -> None:
-        super().check(scale, inputs)
-        for package in PACKAGES:
-            if find_spec(package) is None:
-                raise ValueError(f"{self.name} needs {package}; install fairseq-linformer[huggingface,onnx]")
-
-    def cost(self, scale: str) -> str:
-        lengths, rounds = SIZES[scale]["lengths"], SIZES[scale]["rounds"]
-        return f"{len(models.MODELS)} models, {len(lengths)} lengths, {min(rounds)} to {max(rounds)} rounds"
-
-    def measure(self, scale: str, inputs: Inputs, command: str) -> list[Record]:
-        started, sizes = time.monotonic(), SIZES[scale]
-        with num_threads(sizes["threads"]):
-            clock, measurements = choose_clock("cpu"), []
-            for n, rounds in zip(sizes["lengths"], sizes["rounds"]):
-                measurements += _measure_length(n, rounds, sizes, clock)
-        claim = (
-            "Documents per second and peak memory of Linformers, their Transformer, ModernBERT, Longformer and "
-            "BigBird, of equal width and depth"
-        )
-        configuration = {"sizes": sizes, "threads": sizes["threads"], "clock": clock}
-        paper = Paper(where="not in the paper, whose Table 3 has a Transformer on a GPU")
-        return [
-            self.record(scale, command, started, claim, measurements, configuration, TOLERANCE, RANDOM_TOKENS, paper)
-        ]
-
-    def tables(self, records: Sequence[Record]) -> list[Table]:
-        return [make(record) for record in records for make in (_speed_table, _ratio_table, _memory_table)]
-
-    def charts(self, records: Sequence[Record]) -> list[Chart]:
-        """Tokens per second and memory per token, over n."""
-        return [make(record) for record in records for make in (_speed_chart, _memory_chart)]
-
-
-def _measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Measurement]:
+def measure_length(n: int, rounds: int, sizes: dict[str, Any], clock: str) -> list[Row]:
     """Times of all models in turn, then the memory of each."""
-    found: list[Measurement] = []
+    found: list[Row] = []
     names = [name for name in models.MODELS if not models.why_omitted(name, n)]
     with TemporaryDirectory() as folder:
         graphs = Path(folder)
         models.write_graphs(graphs, n, sizes)
-        warm_up = int(n <= LONGEST_WITH_WARM_UP)
-        seconds = models.time_models(names, n, sizes, rounds, clock, graphs, warm_up)
+        seconds = models.time_models(names, n, sizes, rounds, clock, graphs, int(n <= LONGEST_WITH_WARM_UP))
         for name in names:
             peak, added = models.measure_memory(name, n, sizes, graphs)
-            at: dict[str, Any] = {"model": name, "n": n}
-            found.append(Measurement(metric=PEAK, **at, **single_value(peak, "bytes")))
-            found.append(Measurement(metric=PER_TOKEN, **at, **single_value(added / n, "bytes per token")))
-    pairs = [(name, other) for name in names if name in models.OURS for other in OTHERS if other in seconds]
-    return [*found, *speed_measurements(seconds, pairs, models.count_documents(n, sizes), n)]
+            found.append(Row(metric=PEAK, model=name, n=n, **single(peak, "bytes")))
+            found.append(Row(metric=PER_TOKEN, model=name, n=n, **single(added / n, "bytes per token")))
+    found += rate_rows(seconds, models.count_documents(n, sizes), "documents", n=n)
+    return [*found, *ratio_rows(seconds, models.OURS, OTHERS, n=n)]
 
 
-def _names(record: Record) -> list[str]:
-    return list(dict.fromkeys(m.model for m in record.select(RATE)))
+def run_encoder(scale: str, inputs: Inputs) -> Result:
+    sizes, rows = ENCODER_SIZES[scale], Rows()
+    checkpoint, _ = read_transformers(str(inputs.encoder))
+    with num_threads(1):
+        clock = choose_clock("cpu")
+        for n in sizes["lengths"]:
+            seconds = time_interleaved(build_runs(inputs, checkpoint, n, sizes), sizes["rounds"], clock=clock)
+            rows += rate_rows(seconds, models.count_documents(n, sizes), "sentences", n=n)
+            rows += ratio_rows(seconds, seconds, [THEIRS], n=n)
+    configuration = {"encoder": checkpoint["provenance"]["imported"], "sizes": sizes, "threads": 1}
+    return Result("encoder", scale, rows, environment(inputs, "random tokens"), configuration)
 
 
-def _describe(record: Record) -> str:
-    s = record.configuration["sizes"]
-    return (
-        f"{record.identifier}: {s['layers']} layers of {s['width']}, k = {s['k']}, W = {s['window']}, "
-        f"{s['threads']} threads"
-    )
+def build_runs(
+    inputs: Inputs, checkpoint: dict[str, Any], n: int, sizes: dict[str, Any]
+) -> dict[str, Callable[[], object]]:
+    """A forward pass of each model on the same number of tokens; for n above the encoder's, positions are resized."""
+    from transformers import AutoConfig, AutoModel
+
+    config = load_from_transformers(AutoConfig, str(inputs.encoder))
+    tokens = torch.randint(models.FIRST_TOKEN, config.vocab_size, (models.count_documents(n, sizes), n))
+    positions = max(n, checkpoint["cfg"]["model"].max_positions)
+    if positions > checkpoint["cfg"]["model"].max_positions:
+        checkpoint = resize(checkpoint, positions)
+        config.max_position_embeddings = positions + 2  # RoBERTa's begin at 2
+    theirs = AutoModel.from_config(config, attn_implementation="sdpa").eval()
+    options: dict[str, Any] = {"projected_dim": sizes["k"], "max_positions": positions, "projection_init": STAGGERED}
+    ours = {
+        OURS: checkpoint,
+        LINFORMER: from_roberta(checkpoint, **options),
+        WINDOWED: from_roberta(checkpoint, local_window=sizes["window"], **options),
+    }
+    inference = torch.inference_mode()
+    calls = {name: partial(build_model(each).eval(), tokens, features_only=True) for name, each in ours.items()}
+    return {THEIRS: inference(partial(theirs, input_ids=tokens)), **{k: inference(v) for k, v in calls.items()}}
 
 
-def _rows(record: Record, rows: Sequence[Sequence[str]], cell: Callable[..., str]) -> list[list[str]]:
-    """A row per model or pair of models, a column per n."""
-    lengths = record.configuration["sizes"]["lengths"]
-
-    def cells(names: Sequence[str]) -> list[str]:
-        return [models.why_omitted(names[-1], n) or cell(*names, n) for n in lengths]
-
-    return [[" over ".join(names), *cells(names)] for names in rows]
+# Verdicts
 
 
-def _heads(record: Record, first: str) -> list[str]:
-    return [first, *(f"n = {n:,}" for n in record.configuration["sizes"]["lengths"])]
-
-
-def _speed_table(record: Record) -> Table:
-    def cell(name: str, n: int) -> str:
-        m = record.find(RATE, model=name, n=n)
-        return MISSING if m is None else f"{m.value:,.3g}"
-
-    rows = _rows(record, [[name] for name in _names(record)], cell)
-    return Table(_heads(record, "model"), rows, f"{_describe(record)}; documents per second, n tokens each, median")
-
-
-def _ratio_table(record: Record) -> Table:
-    def cell(name: str, other: str, n: int) -> str:
-        m = record.find(RATIO, model=name, baseline=other, n=n)
-        return MISSING if m is None else f"{m.value:.2f} [{m.low:.2f}, {m.high:.2f}]"
-
-    pairs = [[name, other] for name in (LINFORMER, EVERY_POSITION) for other in OTHERS if other in _names(record)]
-    caption = f"{_describe(record)}; how many times as fast, median, lowest and highest of the rounds"
-    return Table(_heads(record, "models"), _rows(record, pairs, cell), caption)
-
-
-def _memory_table(record: Record) -> Table:
-    def cell(name: str, n: int) -> str:
-        peak, per_token = (record.find(metric, model=name, n=n) for metric in (PEAK, PER_TOKEN))
-        if peak is None or per_token is None:
-            return MISSING
-        return f"{peak.value / GIB:.2f} ({per_token.value / 1024:,.3g})"
-
-    rows = _rows(record, [[name] for name in _names(record)], cell)
-    caption = (
-        f"{_describe(record)}; peak GiB of a process that classifies one document, and in parentheses the KiB per "
-        "token that its forward pass adds to the loaded model"
-    )
-    return Table(_heads(record, "model"), rows, caption)
-
-
-def _series(record: Record, metric: str) -> list[Series]:
-    """A line per model; those with a local window are thin, in the color of those without."""
-    drawn = [name for name in _names(record) if name != EVERY_POSITION]
-
-    def scaled(m: Measurement) -> float:
-        return m.value * m.n if metric == RATE else m.value / 1024
-
-    colors = {name: i for i, name in enumerate(name for name in drawn if "local window" not in name)}
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    documents, encoder = (join(r for r in results if r.part == part) for part in ("documents", "encoder"))
+    speed = f"A Linformer classifies long documents faster: {SAYS}."
+    memory = "The memory per token that classifying a document takes does not grow with its length."
+    converted = "A converted Linformer is faster on long inputs than its Transformer in transformers."
     return [
-        Series(
-            name,
-            [[(float(m.n), scaled(m)) for m in record.select(metric, model=name)]],
-            thin=name not in colors,
-            color=colors[name.replace(", local window", "")],
-        )
-        for name in drawn
+        Verdict("speed", speed, speed_checks(documents)),
+        Verdict("memory", memory, memory_checks(documents)),
+        Verdict("encoder", converted, encoder_checks(encoder)),
     ]
 
 
-def _speed_chart(record: Record) -> Chart:
-    series, title = _series(record, RATE), "Long documents, speed"
-    return Chart(f"{record.identifier}-speed", title, "n", "tokens per second", series, log_x=True, log_y=True)
+def speed_checks(rows: Rows) -> list[Check]:
+    """Every bar in every round; against models that compute every position, also for a Linformer that does."""
+    checks = []
+    for n, other, bar in BARS if rows else ():
+        for model in (LINFORMER, EVERY_POSITION)[: 1 if other == TRANSFORMER else 2]:
+            row = rows.find(RATIO, model=model, baseline=other, n=n)
+            checks.append(every_round_at_least(row, f"n = {n:,}: {model} over {other}", bar))
+    return checks
 
 
-def _memory_chart(record: Record) -> Chart:
-    series, title = _series(record, PER_TOKEN), "Long documents, memory"
-    return Chart(f"{record.identifier}-memory", title, "n", "KiB per token", series, log_x=True, log_y=True)
+def memory_checks(rows: Rows) -> list[Check]:
+    short, long, most = FLAT
+    first, last = (rows.find(PER_TOKEN, model=LINFORMER, n=n) for n in (short, long))
+    text = f"bytes per token, n = {long:,} / n = {short:,}"
+    if first is None or last is None:
+        return [Check(UNDECIDED, f"{text} was not measured")] if rows else []
+    growth = last.value / first.value
+    return [decide(growth <= most, f"{text}: {growth:.2f}; needs ≤ {most:g}")]
 
 
-EXPERIMENTS = (LongDocuments(),)
+def encoder_checks(rows: Rows) -> list[Check]:
+    return [
+        decide(row.low > 1, f"n = {row.n:,}: {row.model} {in_words(row)} times as fast; needs > 1")
+        for row in rows.select(RATIO)
+        if row.n >= FASTER_FROM.get(row.model, row.n + 1)
+    ]
+
+
+# Tables and chart
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    found = []
+    for result in results:
+        rows = result.rows
+        lengths = list(dict.fromkeys(row.n for row in rows))
+        columns = [f"n = {n:,}" for n in lengths]
+        if result.part == "encoder":
+            found += encoder_tables(rows, lengths)
+            continue
+        names = list(dict.fromkeys(row.model for row in rows.select(RATE)))
+        speed = [[name, *(_cell(rows, RATE, name, n) for n in lengths)] for name in names]
+        pairs = [(ours, other) for ours in (LINFORMER, EVERY_POSITION) for other in OTHERS]
+        ratios = [
+            [f"{ours} over {other}", *(in_words(rows.find(RATIO, model=ours, baseline=other, n=n)) for n in lengths)]
+            for ours, other in pairs
+        ]
+        memory = [[name, *(_cell(rows, PER_TOKEN, name, n, 2**-10) for n in lengths)] for name in names]
+        found += [
+            Table("Documents per second", ["model", *columns], speed),
+            Table("Times as fast, median [extremes of the rounds]", ["models", *columns], ratios),
+            Table("KiB per token that a forward pass adds to the loaded model", ["model", *columns], memory),
+        ]
+    return found
+
+
+def _cell(rows: Rows, metric: str, model: str, n: int, factor: float = 1.0) -> str:
+    row = rows.find(metric, model=model, n=n)
+    return (models.why_omitted(model, n) or "-") if row is None else f"{factor * row.value:,.3g}"
+
+
+def encoder_tables(rows: Rows, lengths: Sequence[int]) -> list[Table]:
+    names, rate = (THEIRS, OURS, LINFORMER, WINDOWED), "sentences_per_second"
+    cells = [[name, *(_cell(rows, rate, name, n) for n in lengths)] for name in names]
+    ratios = [[name, *(in_words(rows.find(RATIO, model=name, n=n)) for n in lengths)] for name in names[1:]]
+    columns = ["model", *(f"n = {n:,}" for n in lengths)]
+    times = "Times as fast as in transformers, median [extremes of the rounds]"
+    return [Table("Sentences per second", columns, cells), Table(times, columns, ratios)]
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """Tokens per second and memory per token, over n."""
+    rows = join(result for result in results if result.part == "documents")
+    names = [name for name in dict.fromkeys(row.model for row in rows.select(RATE)) if name != EVERY_POSITION]
+    windowed = [name for name in names if "local window" in name]
+    speed = {name: [[(r.n, r.value * r.n) for r in rows.select(RATE, model=name)]] for name in names}
+    memory = {name: [[(r.n, r.value / 1024) for r in rows.select(PER_TOKEN, model=name)]] for name in names}
+    panels = [
+        Panel("Speed", "n", "tokens per second", speed, {}, windowed, log_x=True, log_y=True),
+        Panel("Memory", "n", "KiB per token", memory, {}, windowed, log_x=True, log_y=True),
+    ]
+    return panels if names else []

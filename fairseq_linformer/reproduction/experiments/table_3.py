@@ -1,269 +1,189 @@
-"""Table 3 (left): how many times faster the Linformer is, by n and k; ``memory.py`` has the right half.
+"""The Linformer is faster than the Transformer and fits larger batches; both gains grow with n, and with a smaller k.
 
-Usage:
+**Time** (left half), of a forward pass at equally many tokens. Holds if in every cell of the paper that was measured
+each round of the Linformer is faster than that of a Transformer that materializes its weights; and if along each row,
+from the largest k to the smallest, and each column, from the shortest n to the longest, the speedup grows: the slowest
+round at the end is above the fastest round at the beginning, and no step decreases by more than the spread of its
+rounds. Does not hold if no round is faster, in one cell, or if one step decreases by more than that. SDPA, which the
+paper did not have, is reported and does not decide.
 
-    fairseq-linformer reproduce table-3 --scale cpu
+**Memory** (right half): the largest batches for 16 GiB, counted at base size in fp16, with materialized attention
+weights in both models, as in 2020, and nothing computed in chunks, as on a GPU. Holds if the Linformer's is larger in
+every cell of the paper in which a sentence of the Transformer fits, with the same order as the times. Section 5.3
+gives a V100 of 16 GB and no precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the
+paper prints a ratio, does not fit the Transformer's memory. E and F start as in the authors' code: those that start as
+windows weight and mask their scores, which equation (7) does not and which takes memory.
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
 
 from ...benchmark import inference
-from ...benchmark.encoders import BASELINES
-from ...benchmark.timing import ratio_spread, summarize
+from ...benchmark.encoders import build_materialized, build_transformer
 from .. import paper
-from ..cells import Cell, CellExperiment, CellKind, setting, single_value, spread
-from ..claim import Claim
-from ..paper import TABLE_3_DIMENSIONS, CellResult
-from ..records import Measurement, Record
-from ..report.charts import Chart, Series
-from ..report.tables import MISSING, Table
-from ..rules import rule
-from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Evaluate
-from .table_1 import CPU, GPU, SMOKE
+from ..cells import CPU, GPU, SMOKE, measure, single
+from ..display import Panel, Table
+from ..paper import TABLE_3_DIMENSIONS
+from ..result import Inputs, Result, Row, Rows, environment, in_words
+from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict
 
+TITLE, WHERE = "Table 3", "Table 3, section 5.3"
+SAYS = "faster, and larger batches; more so with n and with a smaller k"
+PARTS: dict[str, dict[str, tuple]] = {
+    "smoke": {"time": (), "memory": ()},
+    "cpu": {"time": (), "memory": ()},
+    "gpu": {"time": ()},
+}
+CLAIMS = {
+    "time": "The Linformer is faster than the Transformer; its speedup grows with n, and with a smaller k.",
+    "memory": "The Linformer fits larger batches than the Transformer; the gain grows with n, and with a smaller k.",
+}
 METRICS = {"time": "time_ratio", "memory": "batch_ratio"}
-HALVES = {"time": paper.TABLE_3_TIME, "memory": paper.TABLE_3_MEMORY}
-"""The halves of Table 3, left and right."""
+PRINTED = {"time": paper.TABLE_3_TIME, "memory": paper.TABLE_3_MEMORY}
+TITLES = {"time": "Speedup over eager attention", "memory": "Ratio of the largest batch sizes"}
+CELLS = {
+    "smoke": lambda: inference.build_cells((256,), (128,), tokens=256, **SMOKE),
+    "cpu": lambda: inference.build_cells((512, 1024, 2048, 4096, 8192, 16384), usable_gib=8.0, tokens=4096, **CPU),
+    "gpu": lambda: inference.build_cells(usable_gib=70.0, tokens=65536, **GPU),
+}
+COUNTED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = {
+    "smoke": ((256, 512), (64, 128), dict(layers=2, embed_dim=64, heads=2)),
+    "cpu": (inference.LENGTHS, inference.PROJECTED_DIMS, dict(layers=12, embed_dim=768, heads=12)),
+}
+"""Lengths, k and shape of the models whose memory is counted."""
 
 
-def _measurements(cell: Cell) -> Iterator[Measurement]:
-    """Seconds of each model, and the ratios of times, bytes and largest batches for each k."""
-    c, found = cell["configuration"], cell["measured"]
-    n, seconds, largest = c["n"], found["seconds"], found["largest"]
-    for name, values in seconds.items():
-        yield Measurement(metric="seconds", n=n, **_model(name), **spread(summarize(values), "s"))
-    for k in c["dimensions"]:
-        ours = f"k={k}"
-        for base in BASELINES:
-            at = {"model": "linformer", "baseline": base, "n": n, "k": k}
-            if base in seconds and ours in seconds:
-                yield Measurement(
-                    metric="time_ratio", **at, **spread(ratio_spread(seconds[base], seconds[ours]), "ratio of times")
-                )
-            if largest.get(base) and largest.get(ours):
-                yield Measurement(
-                    metric="batch_ratio", **at, **single_value(largest[ours] / largest[base], "ratio of batches")
-                )
-            if base in found["bytes"] and ours in found["bytes"]:
-                per_sentence = [after - before for before, after in (found["bytes"][base], found["bytes"][ours])]
-                yield Measurement(
-                    metric="bytes_ratio", **at, **single_value(per_sentence[0] / per_sentence[1], "ratio of bytes")
-                )
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    if part == "time":
+        return measure(part, scale, CELLS[scale](), inputs, "table_3")
+    lengths, dims, shape = COUNTED[scale]
+    rows = Rows(count_batches(lengths, dims, shape))
+    configuration = {**shape, "dtype": "fp16", "memory_gib": inference.PAPER_MEMORY_GIB}
+    return Result(part, scale, rows, environment(inputs, "none: shapes"), configuration)
 
 
-def _model(name: str) -> dict:
-    return {"model": "linformer", "k": int(name.removeprefix("k="))} if name.startswith("k=") else {"model": name}
+def count_batches(lengths: Sequence[int], dims: Sequence[int], shape: dict[str, int]) -> Iterator[Row]:
+    """The largest batch and the bytes per sentence of each model, and both ratios. A batch of no sentence has none."""
+    for cell in inference.build_cells(lengths, dims, tokens=max(lengths), dtype="fp16", **shape):
+        eager = partial(build_transformer, cell.build_config(cell.n, min(cell.dimensions)), "eager")
+        theirs = inference.count_largest_batch(cell, eager)
+        yield from _counted(theirs, model="transformer", n=cell.n)
+        for k in cell.dimensions:
+            config = replace(cell.build_config(cell.n, k), projection_init="normal")
+            ours = inference.count_largest_batch(cell, partial(build_materialized, config))
+            at: dict[str, Any] = {"model": "linformer", "n": cell.n, "k": k}
+            yield from _counted(ours, **at)
+            if theirs[0] and ours[0]:
+                ratio = single(ours[0] / theirs[0], "ratio of batches")
+                yield Row(metric="batch_ratio", baseline="eager", **at, **ratio)
+            fewer = single(theirs[1] / ours[1], "ratio of bytes")
+            yield Row(metric="bytes_ratio", baseline="eager", **at, **fewer)
 
 
-KIND = CellKind(
-    "inference",
-    "A full forward pass without gradients at equal tokens, of a Transformer (eager: materialized weights; sdpa: "
-    "PyTorch's fused kernel) and a Linformer with layerwise sharing: ratios of times and of largest batches",
-    "section 5.3, Table 3",
-    _measurements,
-    paper={
-        f"n={n} k={k}": {half: paper.table_3(table, n, k) for half, table in HALVES.items()}
-        for n in paper.TABLE_3_TIME
-        for k in TABLE_3_DIMENSIONS
-        if paper.table_3(paper.TABLE_3_TIME, n, k)
-    },
-)
+def _counted(counts: tuple[int, int], **where: Any) -> Iterator[Row]:
+    yield Row(metric="largest_batch", value=counts[0], unit="sentences", **where)
+    yield Row(metric="bytes_per_sentence", value=counts[1], unit="bytes", **where)
 
 
-def measured_cells(record: Record, half: str) -> dict[tuple[int, int], Measurement]:
-    """The measurements of the paper's cells by (n, k), in its order, against a Transformer that materializes its
-    weights."""
-    by_cell = {(m.n, m.k): m for m in record.select(METRICS[half], baseline="eager")}
-    printed = (
-        (n, k) for n in HALVES[half] for k in TABLE_3_DIMENSIONS if paper.table_3(HALVES[half], n, k) is not None
-    )
-    return {cell: by_cell[cell] for cell in printed if cell in by_cell}
+def half_of(result: Result) -> str:
+    """``time`` or ``memory``; several parts may be of one half."""
+    return result.part.partition(",")[0]
 
 
-def half_rule(
-    experiment: str, missing: str, half: str, remarks_of: Callable[[Record], list[str]] = lambda record: []
-) -> Evaluate:
-    """More than 1 in every cell, rising with n and with a smaller k.
-
-    Args:
-        experiment: of the records.
-        missing: name pattern of the records, for the verdict when there are none.
-        half: ``time`` or ``memory``.
-        remarks_of: see ``rule``.
-    """
-
-    def checks(record: Record) -> list[Check]:
-        cells, found = measured_cells(record, half), []
-        for (n, k), m in cells.items():
-            outcome = HOLDS if m.low > 1 else FAILS if m.high <= 1 else UNDECIDED
-            printed = paper.table_3(HALVES[half], n, k)
-            found.append(Check(outcome, f"n = {n}, k = {k}: {half} {m.value:.3g}x (paper: {printed:g}x); needs > 1"))
-        return found + _in_order(cells)
-
-    def applies(record: Record) -> object:
-        return measured_cells(record, half)
-
-    return rule(experiment, missing, checks, remarks_of, applies, "a cell of Table 3")
+def paper_cells(result: Result) -> Iterator[tuple[float, Row]]:
+    """What the paper prints and our row, of each cell that both have, with eager attention."""
+    half = half_of(result)
+    for row in result.rows.select(METRICS[half], baseline="eager"):
+        if printed := paper.table_3(PRINTED[half], row.n, row.k):
+            yield printed, row
 
 
-def against_sdpa(record: Record) -> list[str]:
-    """The smallest k against a Transformer with PyTorch's fused kernel, which the paper did not have."""
-    k = min(TABLE_3_DIMENSIONS)
-    ratios = [f"{m.value:.3g}x at n = {m.n:,}" for m in record.select("time_ratio", baseline="sdpa", k=k)]
-    return [f"against SDPA, k = {k}: {', '.join(ratios)}; not part of the verdict"] if ratios else []
-
-
-def _in_order(cells: Mapping[tuple[int, int], Measurement]) -> list[Check]:
-    """The saving rises with n for each k, and with a smaller k for each n."""
-    checks = []
-    for k in sorted({k for _, k in cells}):
-        checks += _rises([(f"n = {n}", cells[n, k]) for n in sorted(n for n, other in cells if other == k)], f"k = {k}")
-    for n in sorted({n for n, _ in cells}):
-        checks += _rises(
-            [(f"k = {k}", cells[n, k]) for k in sorted((k for other, k in cells if other == n), reverse=True)],
-            f"n = {n}",
-        )
+def half_checks(result: Result) -> list[Check]:
+    """More than 1 in every cell, rising with n and with a smaller k."""
+    checks, rows = [], []
+    for printed, row in paper_cells(result):
+        outcome = HOLDS if row.low > 1 else FAILS if row.high <= 1 else UNDECIDED
+        text = f"n = {row.n}, k = {row.k}: {half_of(result)} {row.value:.3g}x (paper: {printed:g}x); needs > 1"
+        checks.append(Check(outcome, text))
+        rows.append(row)
+    for fixed, along, falling in (("k", "n", False), ("n", "k", True)):
+        for value in sorted({row[fixed] for row in rows}):
+            line = sorted((row for row in rows if row[fixed] == value), key=itemgetter(along), reverse=falling)
+            checks += [_rises(line, along, f"{fixed} = {value}")] if line[1:] else []
     return checks
 
 
-def _rises(line: list[tuple[str, Measurement]], where: str) -> list[Check]:
+def _rises(line: Sequence[Row], along: str, where: str) -> Check:
     """Every round of the last is above every one of the first, and no step goes down by more than rounds differ."""
-    if len(line) < 2:
-        return []
-    down = next(((a, b) for (a, x), (b, y) in itertools.pairwise(line) if y.high < x.low), None)
-    (first, x), (last, y) = line[0], line[-1]
-    outcome = FAILS if down else HOLDS if y.low > x.high else UNDECIDED
-    text = f"{where}: {x.value:.3g}x at {first}, {y.value:.3g}x at {last}; needs more, no step down"
-    return [Check(outcome, text + (f"; it falls from {down[0]} to {down[1]}" if down else ""))]
+    first, last = line[0], line[-1]
+    falls = [
+        f"; it falls from {along} = {a[along]} to {along} = {b[along]}" for a, b in pairwise(line) if b.high < a.low
+    ]
+    outcome = FAILS if falls else HOLDS if last.low > first.high else UNDECIDED
+    values = ", ".join(f"{row.value:.3g}x at {along} = {row[along]}" for row in (first, last))
+    return Check(outcome, f"{where}: {values}; needs more, no step down{''.join(falls[:1])}")
 
 
-TIME = Claim(
-    "table-3-time",
-    "Table 3 (left), section 5.3",
-    "The Linformer is faster than the Transformer; its speedup grows with n, and with a smaller k.",
-    "Holds if in every cell of the paper that was measured each round of the Linformer is faster than that of a "
-    "Transformer that materializes its weights; and if, for each k from the shortest n to the longest, and for each n "
-    "from the largest k to the smallest, every round of the last saves more than every one of the first, and no step "
-    "saves less by more than its rounds differ. Does not hold if no round is faster, in one cell, or if one step saves "
-    "less by more than that.",
-    half_rule("table-3", "benchmark-inference-*", "time", against_sdpa),
-)
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    found = []
+    for half, claim in CLAIMS.items():
+        measured = [result for result in results if half_of(result) == half]
+        checks = [check for result in measured for check in half_checks(result)]  # models of several depths apart
+        remarks = [remark for result in measured for remark in _too_long(result.rows)]
+        found.append(Verdict(half, claim, checks, remarks=remarks))
+    return found
 
 
-class Table3(CellExperiment):
-    def tables(self, records: Sequence[Record]) -> list[Table]:
-        """The left half as printed, and the ratios of this implementation that the paper does not have."""
-        return [*half_tables("time", records), *(table for record in records for table in other_ratios(record))]
-
-    def charts(self, records: Sequence[Record]) -> list[Chart]:
-        return [half_chart("time", records)]
-
-    def paper_cells(self, records: Sequence[Record]) -> Iterable:
-        return half_cells("time", records)
-
-
-SIDES = {"time": "left", "memory": "right"}
+def _too_long(rows: Rows) -> list[str]:
+    """The lengths at which no sentence fits the Transformer's memory."""
+    remarks = []
+    for row in rows.select("largest_batch", model="transformer", value=0):
+        ratio = min(rows.select("bytes_ratio", n=row.n), key=lambda each: each.k)
+        printed = paper.table_3(paper.TABLE_3_MEMORY, row.n, ratio.k)
+        remarks.append(
+            f"n = {row.n:,}: no sentence fits the Transformer's memory; at k = {ratio.k} the Linformer takes "
+            f"{ratio.value:.3g} times fewer bytes" + (f" (paper: {printed}x)" if printed else "")
+        )
+    return remarks
 
 
-def half_tables(half: str, records: Sequence[Record]) -> list[Table]:
-    """A half as printed, with ours and ours over the paper's: a table per record."""
-    tables, cells = [], _cells_of(half)
-    for i, record in enumerate(records or [None]):
-        rows = []
-        for cell in cells:
-            m = _measured(record, cell)
-            if i and m is None:  # only the first table names what is missing
-                continue
-            n = int(cell.row.split(" = ")[1])
-            rows.append([f"n = {n:,}, {cell.column}", f"{cell.printed:g}x", *_ours(m, float(cell.printed))])
-        where = "" if record is None else f"; ours: {record.identifier}, {describe_setting(record)}"
-        caption = f"Table 3 ({SIDES[half]}): {half} saved, against a Transformer that materializes its weights{where}"
-        names = {(row, 1): cell.identifier for row, cell in enumerate(cells)} if i == 0 else {}
-        if rows:
-            heads = ["", "paper", "ours", "lowest to highest", "ours over the paper's"]
-            tables.append(Table(heads, rows, caption, names=names))
-    return tables
+def tables(results: Sequence[Result]) -> list[Table]:
+    """The paper's numbers with ours, and those that the paper does not have."""
+    found = []
+    for result in results:
+        cells = [[f"{r.n:,}", str(r.k), f"{printed:g}", in_words(r)] for printed, r in paper_cells(result)]
+        title = f"{TITLES[half_of(result)]}, {describe(result)}"
+        found += [Table(title, ["n", "k", "paper", "ours, median [extremes]"], cells)] if cells else []
+        sdpa = [[f"{r.n:,}", str(r.k), in_words(r)] for r in result.rows.select("time_ratio", baseline="sdpa")]
+        found += [Table(f"Speedup over SDPA, {describe(result)}", ["n", "k", "ours"], sdpa)] if sdpa else []
+    return found
 
 
-def half_chart(half: str, records: Sequence[Record]) -> Chart:
-    """A half as lines, the paper's with ours of the first record."""
-    lines = []
-    for i, k in enumerate(TABLE_3_DIMENSIONS):
-        printed: list[tuple[float, float]] = [
-            (n, value) for n in HALVES[half] if (value := paper.table_3(HALVES[half], n, k)) is not None
-        ]
-        lines.append(Series(f"k = {k}, paper", [printed], True, i))
-        for record in records[:1]:
-            points = sorted((m.n, m.value) for m in record.select(METRICS[half], baseline="eager", k=k))
-            lines += [Series(f"k = {k}, ours", [points], False, i)] if points else []
-    ours = "".join(f"; ours: {describe_setting(record)}" for record in records[:1])
-    title = f"Table 3 ({SIDES[half]}): {half} saved{ours}"
-    return Chart(f"table-3-{half}-chart", title, "n", "times the Transformer's", lines, log_x=True, log_y=True)
+def describe(result: Result) -> str:
+    """What ours was measured on; the paper's is a V100."""
+    c = result.configuration
+    layers = f"{c['layers']} layer{'s' * (c['layers'] > 1)} of {c['embed_dim']}, {c['dtype']}"
+    if half_of(result) == "memory":
+        return f"{layers}, {c['memory_gib']:g} GiB, counted"
+    return f"{layers}, {c['device']}" + f", {c['threads']} thread{'s' * (c['threads'] > 1)}" * (c["device"] == "cpu")
 
 
-def half_cells(half: str, records: Sequence[Record]) -> Iterator[tuple[paper.PaperCell, list[CellResult]]]:
-    for cell in _cells_of(half):
-        found = [(r, m) for r in records if (m := _measured(r, cell))]
-        yield cell, [CellResult((r.identifier,), r.scale, "", m.model_copy(update={"unit": "times"})) for r, m in found]
-
-
-def _cells_of(half: str) -> list[paper.PaperCell]:
-    return [cell for cell in paper.CELLS.values() if cell.table == "table-3" and cell.row.startswith(half)]
-
-
-def other_ratios(record: Record) -> list[Table]:
-    """Time against PyTorch's fused kernel, which the paper did not have, and largest batches on the record's device."""
-    times = {(m.n, m.k): m for m in record.select("time_ratio", baseline="sdpa")}
-    batches = {base: {(m.n, m.k): m for m in record.select("batch_ratio", baseline=base)} for base in BASELINES}
-    rows = []
-    for n, k in sorted(set(times).union(*batches.values())):
-        time = times.get((n, k))
-        largest = [f"{m.value:.3g}x" if (m := batches[base].get((n, k))) else MISSING for base in BASELINES]
-        spread_of_time = "" if time is None or time.interval is None else f"{time.low:.3g} to {time.high:.3g}"
-        rows.append([f"n = {n:,}, k = {k}", f"{time.value:.3g}x" if time else MISSING, spread_of_time, *largest])
-    heads = ["", "time, over sdpa", "lowest to highest", *(f"largest batch, over {base}" for base in BASELINES)]
-    chunks = ", with the feed-forward computed in chunks, as on a CPU only" if record.scale == "cpu" else ""
-    caption = (
-        f"Our ratios that the paper does not have: {record.identifier}, {describe_setting(record)}; "
-        f"largest batches for {record.configuration.get('memory_gib', inference.PAPER_MEMORY_GIB):g} GiB{chunks}"
-    )
-    return [Table(heads, rows, caption)] if rows else []
-
-
-def _measured(record: Record | None, cell: paper.PaperCell) -> Measurement | None:
-    half, n = cell.row.split(", n = ")
-    return (
-        None
-        if record is None
-        else record.find(METRICS[half], baseline="eager", n=int(n), k=int(cell.column.removeprefix("k = ")))
-    )
-
-
-def _ours(m: Measurement | None, printed: float) -> list[str]:
-    if m is None:
-        return [MISSING, "", ""]
-    return [f"{m.value:.3g}x", "" if m.interval is None else f"{m.low:.3g} to {m.high:.3g}", f"{m.value / printed:.2f}"]
-
-
-def describe_setting(record: Record) -> str:
-    """What ours was measured on, or counted for; the paper's is a V100."""
-    c = record.configuration
-    return c["conditions"] if "conditions" in c else f"{setting(record)}, {c['device'].upper()}, {c['dtype']}"
-
-
-EXPERIMENTS = (
-    Table3(
-        "table-3",
-        "Table 3",
-        [TIME],
-        [KIND],
-        {
-            "smoke": lambda: inference.build_cells((256,), (128,), tokens=256, **SMOKE),
-            "cpu": lambda: inference.build_cells(
-                (512, 1024, 2048, 4096, 8192, 16384), usable_gib=8.0, tokens=4096, **CPU
-            ),
-            "gpu": lambda: inference.build_cells(usable_gib=70.0, tokens=65536, **GPU),
-        },
-    ),
-)
+def chart(results: Sequence[Result]) -> list[Panel]:
+    """Each half, the paper's with ours."""
+    panels = []
+    for result in results:
+        half, lines, dashed = half_of(result), {}, []
+        for k in TABLE_3_DIMENSIONS:
+            ours = sorted((r.n, r.value) for r in result.rows.select(METRICS[half], baseline="eager", k=k))
+            if len(ours) > 1:
+                lines[f"k = {k}"] = [ours]
+                dashed.append(f"k = {k}, paper")
+                lines[dashed[-1]] = [[(n, v) for n in PRINTED[half] if (v := paper.table_3(PRINTED[half], n, k))]]
+        if lines:
+            title = f"{half.capitalize()}, {describe(result)}"
+            panels.append(Panel(title, "n", "times the Transformer's", lines, {}, dashed, log_x=True, log_y=True))
+    return panels

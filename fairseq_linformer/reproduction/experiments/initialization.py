@@ -1,0 +1,181 @@
+"""How a Linformer begins: E and F as window averages, converted from a RoBERTa, or grown from a shorter n.
+
+All but *scratch* and *projections* compare after equally many updates; not enough evidence if the 95 % interval over
+seeds contains the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or
+if no compared model is 1 bit below (the two: if a model is not 1 bit below, or has not converged as for Figure 3).
+
+**starts**: E and F as window averages have at most the perplexity of the authors' N(0, 0.02), at the default learning
+rate of E and F and at that of the other weights. **growing**: doubling n repeatedly has at most the perplexity of
+growing in one step, and of training at the long n from scratch. **warm start**: a converted RoBERTa has at most the
+perplexity of a Linformer trained from scratch. **scratch**: trained from scratch, k = n / 2 has at most the perplexity
+of k = n / 4, and RoBERTa that of k = n / 2. **projections**: learned E and F have at most the perplexity of mean-pool,
+max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same start.
+(Written when earlier measurements of these models were known.)
+
+**conversion**, **conversion long** (8 times the n): converted without training, k = n / 4 with a local window of 16
+has at most 1.05 times, at the long n 1.15 times, the perplexity of the RoBERTa it is made of. (Written before the
+first measurement.)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ...checkpoints.files import read_checkpoint, write_checkpoint
+from ...evaluation.perplexity import SEED, compute_perplexity
+from ..comparison import at_most, curves, decreasing, perplexity_ratio, perplexity_table, pretrain, score_rows, verdict
+from ..display import Panel, Table
+from ..result import Inputs, Result, Row, join
+from ..run import Model, Run, Runs, Trained, as_authors, compared_runs, convert, default_start, run_from_scratch, trunk
+from ..scales import SCALES, Scale
+from ..statistics import Verdict
+from ..text import find_shards
+from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
+
+TITLE = "Initialization"
+SAYS = "window averages, conversion of a RoBERTa, and growing n"
+FULL_RATE = "normal at the full rate"
+"""The authors' E and F: normal, with the learning rate of the other parameters."""
+POOLED = ("mean-pool", "max-pool", "conv")
+OWN_START = "linear, default start"
+
+
+def starts(scale: Scale, seed: int) -> dict[str, Run]:
+    default = Model(scale.compared_n, scale.compared_n // 4)
+    models = {"roberta": Model(scale.compared_n)}
+    models |= {start: replace(default, start=start) for start in ("average", "normal")}
+    return compared_runs({**models, FULL_RATE: as_authors(default), "default": default}, scale, seed)
+
+
+def growing(scale: Scale, seed: int) -> dict[str, Run]:
+    """RoBERTas of one n, each with the same total number of updates."""
+    model = Model(2 * scale.compared_n)
+    updates = (model.n // scale.n).bit_length() * scale.grown - scale.grown
+    return {
+        "roberta": trunk(scale, model.n, seed),
+        "at once": Run(model, seed, "grown-at-once", updates, trunk(scale, scale.n, seed)),
+        "from scratch": Run(model, seed, "long-scratch", scale.base + updates),
+    }
+
+
+def warm_start(scale: Scale, seed: int) -> dict[str, Run]:
+    """Equal schedules and total updates: a RoBERTa that is converted halfway, or a Linformer from the beginning."""
+    model = Model(scale.n, scale.n // 2)
+    scratch = run_from_scratch(model, scale, seed)
+    return {
+        **compared_runs({"roberta": Model(scale.n), "converted": model}, scale, seed),
+        "from scratch": Run(model, seed, "continued", scale.compared, scratch, decays=True),
+    }
+
+
+def scratch(scale: Scale, seed: int) -> dict[str, Run]:
+    models = {f"k={scale.n // divisor}": Model(scale.n, scale.n // divisor) for divisor in (4, 2)}
+    every = {"roberta": Model(scale.n), **models}
+    return {label: run_from_scratch(model, scale, seed) for label, model in every.items()}
+
+
+def projections(scale: Scale, seed: int) -> dict[str, Run]:
+    """Linear and conv have the same start, that of conv, which has fewer; pooling learns nothing."""
+    n, start = scale.compared_n, default_start(projection="conv")
+    models = {"roberta": Model(n), "linear": Model(n, n // 4, start=start)}
+    models |= {kind: Model(n, n // 4, projection=kind) for kind in POOLED}
+    if default_start() != start:
+        models[OWN_START] = Model(n, n // 4)
+    return compared_runs(models, scale, seed)
+
+
+def converted(length: int, scale: Scale, seed: int) -> dict[str, Run]:
+    """The RoBERTa at ``length`` times the n of most comparisons."""
+    return {"roberta": trunk(scale, length * scale.compared_n, seed)}
+
+
+COMPARED: Mapping[str, Callable[[Scale, int], dict[str, Run]]] = {
+    "starts": starts,
+    "growing": growing,
+    "warm start": warm_start,
+    "scratch": scratch,
+    "projections": projections,
+    "conversion": partial(converted, 1),
+    "conversion long": partial(converted, 8),
+}
+PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "smoke": dict.fromkeys(("starts", "growing", "warm start", "scratch", "projections", "conversion"), ("data",)),
+    **{scale: dict.fromkeys(COMPARED, ("data",)) for scale in ("cpu", "gpu")},
+}
+
+
+def run(part: str, scale: str, inputs: Inputs) -> Result:
+    result = pretrain(part, scale, COMPARED[part], inputs)
+    if part.startswith("conversion"):
+        runs = [COMPARED[part](SCALES[scale], seed)["roberta"] for seed in SCALES[scale].seeds]
+        trained = Runs(SCALES[scale], inputs.runs / scale, inputs.text).train(*runs)
+        result.rows += score_conversions([trained[each] for each in runs], SCALES[scale], inputs.text)
+    return result
+
+
+def score_conversions(robertas: Sequence[Trained], scale: Scale, text: Path) -> list[Row]:
+    """Perplexity of each RoBERTa converted to several k and W, without training; the last k is n, which changes
+    nothing."""
+    n, shard, rows = robertas[0].model.n, find_shards(text)[0], []
+    for k in (1, *(n // divisor for divisor in (*K_DIVISORS, 1))):
+        for window in (window for window in LOCAL_WINDOWS if window < n):
+            model, scores = Model(n, k, local_window=window), []
+            for seed, roberta in enumerate(robertas, 1):
+                with TemporaryDirectory() as folder:
+                    path = Path(folder) / "converted.pt"
+                    write_checkpoint(convert(read_checkpoint(roberta.checkpoint), model, seed), path)
+                    found = compute_perplexity(path, shard, seed=SEED, device=scale.device)
+                    scores.append(asdict(found))
+            rows += score_rows(label(k, window), model, scores)
+    return rows
+
+
+CLAIMS: Mapping[str, str] = {
+    "starts": "At equal updates, E and F initialized as window averages beat the authors' N(0, 0.02), at either rate.",
+    "growing": "At equal updates, doubling n repeatedly beats growing in one step and training from scratch.",
+    "warm start": "At equal updates, a converted RoBERTa has a lower perplexity than a Linformer trained from scratch.",
+    "scratch": "Trained from scratch, a larger k has a lower perplexity, and RoBERTa the lowest.",
+    "projections": "Learned E and F have a lower perplexity than pooling and convolution.",
+    "conversion": "Converted without training, k = n / 4 with a local window of 16 is near the Transformer.",
+    "conversion long": "The same at 8 times the n.",
+}
+AT_MOST = {
+    "starts": ("average", ("normal", FULL_RATE)),
+    "growing": ("roberta", ("at once", "from scratch")),
+    "warm start": ("converted", ("from scratch",)),
+    "projections": ("linear", POOLED),
+}
+"""The model that must have at most the perplexity of the others."""
+LIMITS = {"conversion": 1.05, "conversion long": 1.15}
+
+
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
+    found = []
+    for part, claim in CLAIMS.items():
+        rows = join(result for result in results if result.part == part)
+        n, at_equal_updates, remarks = rows[0].n if rows else 0, part not in ("scratch", "projections"), []
+        if part in AT_MOST:
+            model, others = AT_MOST[part]
+            models, checks = [model, *others], [at_most(rows, model, other) for other in others]
+            defaults = [perplexity_ratio(rows, "default", "average"), perplexity_ratio(rows, OWN_START, "linear")]
+            remarks = [str(ratio) for ratio in defaults if ratio]
+        elif part == "scratch":
+            models = [f"k={n // 4}", f"k={n // 2}"]
+            checks = decreasing(rows, [*models, "roberta"])
+        else:
+            models = [label(n // 4, WIDEST)]
+            checks = [at_most(rows, models[0], "roberta", LIMITS[part])]
+        each = verdict(rows, part, claim, models, checks, remarks=remarks, at_equal_updates=at_equal_updates)
+        found.append(each)
+    return found
+
+
+def tables(results: Sequence[Result]) -> list[Table]:
+    return [perplexity_table(result, f"{result.part.capitalize()}, {result.scale}") for result in results]
+
+
+def chart(results: Sequence[Result]) -> list[Panel]:
+    found = [curves(r, r.part) for r in results if r.part in ("starts", "growing")]
+    return [panel for panel in found if panel]

@@ -1,0 +1,119 @@
+"""Results of finetuned models: from the result files of ``finetuning.single_run`` to rows, and their accuracies."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from ..corpus.tokenizer_files import DICTIONARY
+from ..evaluation.encoded_rows import is_prepared
+from ..finetuning import data
+from ..finetuning.grid import rank_settings, select_results
+from ..launching.run_folder import merge_values
+from ..models.dictionaries import describe_difference, read_dictionary
+from ..task_data.tasks import TASKS
+from .result import Inputs, Result, Row, Rows, repeated
+from .statistics import MIN_SEEDS, Estimate, wilson
+from .text import describe_text, find_shards
+
+ABOVE_CHANCE = 5.0
+"""Points of accuracy above the most frequent class that at least one model must have on a task."""
+
+
+def task_folder(task: str, n: int, inputs: Inputs) -> Path:
+    """The prepared folder of a task for a model of n.
+
+    Raises:
+        ValueError: it is missing, its inputs are too long, or its dictionary is not that of ``--data``.
+    """
+    folder = data.task_folder(inputs.tasks, task, n)
+    if not is_prepared(folder):
+        raise ValueError(f"--tasks {inputs.tasks} has no {folder.name}; `fairseq-linformer prepare {task}` writes it")
+    data.check_folder(TASKS[task], folder, n)
+    if inputs.data is not None:
+        dictionary, own = find_shards(inputs.data)[0] / DICTIONARY, folder / "input0" / DICTIONARY
+        if difference := describe_difference(read_dictionary(dictionary), read_dictionary(own)):
+            raise ValueError(f"{own} must equal the dictionary of --data, {dictionary}; {difference}")
+    return folder
+
+
+def result_of(
+    part: str,
+    scale: str,
+    task: str,
+    label: str,
+    results: Sequence[Mapping[str, Any]],
+    inputs: Inputs,
+    configuration: Mapping[str, Any],
+) -> Result:
+    """The result of one model on one task, with several seeds, or with the grid's setting of the best median."""
+    best = rank_settings(TASKS[task], results)[0]
+    chosen = select_results(best, results)
+    text = f"; pretrained on: {describe_text(inputs.data)}" if inputs.data else ""
+    environment = {
+        "command": inputs.command,
+        "commit": "; ".join(dict.fromkeys(result["commit"] for result in results)),
+        "hardware": merge_values([result["hardware"] for result in results]),
+        "versions": merge_values([result["versions"] for result in results]),
+        "data": f"{task}: {results[0]['data']}{text}",
+        "date": max(result["date"] for result in results),
+        "seconds": round(sum(result["seconds"] for result in results), 1),
+    }
+    recipe = {"lr": best.lr, "batch_size": best.batch_size, "seeds": list(best.seeds)}
+    return Result(part, scale, rows_of(task, label, chosen), environment, {**configuration, "recipe": recipe})
+
+
+def rows_of(task: str, label: str, results: Sequence[Mapping[str, Any]]) -> Rows:
+    """Accuracy on the development set, share of its most frequent class, and number of its rows."""
+    model, scores = results[0]["model"], [result["splits"]["valid"] for result in results]
+    at: dict[str, Any] = {"task": task, "model": label, "n": int(model["max_positions"]), "split": "valid"}
+    if model["projected_dim"]:
+        at |= {"k": int(model["projected_dim"]), "sharing": model["sharing"]}
+    accuracies = repeated([100 * each["scores"]["accuracy"]["value"] for each in scores])
+    return Rows(
+        [
+            Row(metric="accuracy", unit="%", **accuracies, **at),
+            Row(metric="majority", value=100 * scores[0]["majority"], unit="%", **at),
+            Row(metric="rows", value=scores[0]["rows"], unit="rows", **at),
+        ]
+    )
+
+
+class Accuracies:
+    """Accuracies in percent on the development sets, by task and label of the model."""
+
+    def __init__(self, rows: Rows):
+        self.rows, self.models = rows, list(dict.fromkeys(row.model for row in rows))
+
+    def find(self, task: str, model: str) -> Row | None:
+        return self.rows.find("accuracy", split="valid", task=task, model=model)
+
+    def mean(self, model: str, tasks: Sequence[str]) -> Estimate | None:
+        """The mean over tasks of the medians, of the lowest and of the highest; None if one has too few seeds."""
+        measured = [row for task in tasks if (row := self.find(task, model)) and (row.repetitions or 1) >= MIN_SEEDS]
+        if not measured or len(measured) < len(tasks):
+            return None
+        value, low, high = (mean(getattr(row, name) for row in measured) for name in ("value", "low", "high"))
+        return Estimate(value, low, high, model)
+
+
+def near_chance(rows: Rows, tasks: Sequence[str]) -> dict[str, str]:
+    """Tasks on which no model is ``ABOVE_CHANCE`` points above the most frequent class, with the best one in words.
+
+    A model is above it if the lower end of its accuracy's 95 % interval is (Wilson, one trial per row), because the
+    best of many models can be above chance by luck.
+    """
+    found = {}
+    for task in tasks:
+        margins = []
+        for row in rows.select("accuracy", task=task, split="valid"):
+            at = {"task": task, "split": "valid", "model": row.model}
+            majority, number = rows.find("majority", **at), rows.find("rows", **at)
+            if majority and number:
+                low = 100 * wilson(row.value / 100, int(number.value))[0]
+                text = f"{row.value:.1f} % [from {low:.1f}] at best, most frequent class {majority.value:.1f} %"
+                margins.append((low - majority.value, text))
+        margin, text = max(margins, default=(ABOVE_CHANCE, ""))
+        if margin < ABOVE_CHANCE:
+            found[task] = text
+    return found

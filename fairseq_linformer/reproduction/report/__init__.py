@@ -1,1 +1,0 @@
-"""One page built from the records: verdicts, and the tables and charts of the paper with ours."""

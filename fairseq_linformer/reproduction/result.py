@@ -1,0 +1,187 @@
+"""Results: what a command measured, and its circumstances, as plain JSON.
+
+RESULTS/EXPERIMENT/SCALE.json is a list of results, one per part of the experiment. A new result replaces that of the
+same part; git keeps the earlier one.
+"""
+
+import json
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ..benchmark.timing import Spread
+from ..files import open_atomic, read_json
+from ..machine import provenance
+
+ENVIRONMENT = ("command", "commit", "hardware", "versions", "data", "date", "seconds")
+
+
+class Row(dict):
+    """A number or a curve: ``metric``, ``value`` and ``unit``, or ``points``; and where it was taken, such as ``n``.
+
+    Keys are also attributes; a key that the row does not have is None. ``low`` and ``high`` are the extremes of
+    ``repetitions``, or a 95 % confidence interval; a single measurement has neither, and both are its value.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("low", "high"):
+            return self.get(name, self["value"])
+        return self.get(name)
+
+
+class Rows(list[Row]):
+    """The rows of one or several results."""
+
+    def select(self, metric: str, **where: Any) -> list[Row]:
+        """The rows of a metric with these values, in order."""
+        return [
+            row for row in self if row.metric == metric and all(row.get(key) == value for key, value in where.items())
+        ]
+
+    def find(self, metric: str, **where: Any) -> Row | None:
+        """The first of ``select``, if any."""
+        return next(iter(self.select(metric, **where)), None)
+
+
+@dataclass
+class Result:
+    """
+    Attributes:
+        part: of the experiment; unique in its file.
+        scale: one of ``scales.NAMES``.
+        rows: what was measured.
+        environment: ``ENVIRONMENT``.
+        configuration: sizes and other facts that rules and tables read.
+    """
+
+    part: str
+    scale: str
+    rows: Rows
+    environment: dict[str, Any]
+    configuration: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        """A line per row."""
+        head = {"part": self.part, "scale": self.scale, **self.environment, "configuration": self.configuration}
+        rows = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in self.rows)
+        return f'{json.dumps(head, indent=1, ensure_ascii=False)[:-2]},\n "rows": [\n  {rows}\n ]\n}}'
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the user gave to ``reproduce``.
+
+    Attributes:
+        command: for results; paths are reduced to their last part.
+        runs: folder of all runs.
+        data: folder of ``prepare pretraining``.
+        tasks: folder with one folder per task, written by ``prepare TASK``.
+        encoder: a model of ``transformers``, by its name on the hub or its folder.
+        source: raw texts, as for ``prepare pretraining --source``.
+        started: ``time.monotonic()`` before the part.
+    """
+
+    command: str
+    runs: Path
+    data: Path | None = None
+    tasks: Path | None = None
+    encoder: str | None = None
+    source: Sequence[str] = ()
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def text(self) -> Path:
+        """``data``, for parts that read it; the command has checked that it is given."""
+        assert self.data is not None
+        return self.data
+
+
+def environment(inputs: Inputs, data: str) -> dict[str, Any]:
+    """The environment of a part that this process has measured.
+
+    Args:
+        data: what was read, with checksums.
+    """
+    seconds = round(time.monotonic() - inputs.started, 3)
+    return {"command": inputs.command, **provenance(), "data": data, "seconds": seconds}
+
+
+def write(result: Result, path: Path) -> None:
+    """Write a result into a file of results, in the place of the one of its part."""
+    results = {each.part: each for each in read(path)}
+    results[result.part] = result
+    with open_atomic(path) as file:
+        file.write("[\n" + ",\n".join(each.as_json() for each in results.values()) + "\n]\n")
+
+
+def read(path: Path) -> list[Result]:
+    """The results in a file; none if it does not exist.
+
+    Raises:
+        ValueError: the file is not of this format.
+    """
+    if not path.exists():
+        return []
+    try:
+        return [
+            Result(
+                each["part"],
+                each["scale"],
+                Rows(map(Row, each["rows"])),
+                {name: each[name] for name in ENVIRONMENT},
+                each["configuration"],
+            )
+            for each in read_json(path)
+        ]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a list of results: {type(error).__name__}: {error}") from None
+
+
+# Rows
+
+
+def repeated(values: Sequence[float]) -> dict[str, Any]:
+    """``value`` (the median), ``low``, ``high`` and ``repetitions`` of a row, in six digits."""
+    rounded = [significant(value) for value in values]
+    found = {"value": significant(median(rounded))}
+    return found | {"low": min(rounded), "high": max(rounded), "repetitions": len(rounded)} if rounded[1:] else found
+
+
+def spread(values: Spread, unit: str, factor: float = 1.0) -> dict[str, Any]:
+    """As ``repeated``, of a benchmark's rounds, in five digits."""
+    value, low, high = (significant(factor * each, 5) for each in (values.median, values.lowest, values.highest))
+    found = {"value": value, "unit": unit}
+    return found | {"low": low, "high": high, "repetitions": values.repetitions} if values.repetitions > 1 else found
+
+
+def significant(value: float, digits: int = 6) -> float:
+    """Round to significant digits."""
+    return float(f"{float(value):.{digits}g}")
+
+
+def join(results: Iterable[Result]) -> Rows:
+    """The rows of several results."""
+    return Rows(row for result in results for row in result.rows)
+
+
+def in_words(row: Row | None, digits: int = 3, factor: float = 1.0, unit: str = "") -> str:
+    """The value of a row and its extremes, for a cell of a table; a dash if there is none.
+
+    >>> in_words(Row(value=1.25, low=1.0, high=1.5)), in_words(None)
+    ('1.25 [1, 1.5]', '-')
+    """
+    if row is None:
+        return "-"
+    value, low, high = (
+        f"{factor * each:,.{_digits(factor * each, digits)}g}" for each in (row.value, row.low, row.high)
+    )
+    return value + unit + f" [{low}, {high}]" * ("low" in row)
+
+
+def _digits(value: float, digits: int) -> int:
+    """Integers in full, without an exponent."""
+    return max(digits, math.ceil(math.log10(abs(value) + 1)))

@@ -1,0 +1,290 @@
+"""Pretraining runs: a model, its origin, and its training through fairseq, cached by folder.
+
+Compared runs of a seed share data, masks, updates and schedule. They also share a RoBERTa, which is trained from
+scratch at the scale's n and grown by doubling to the n of the comparison. Each run then converts it to a Linformer, or
+trains it further. If lengths are compared, the RoBERTas of shorter n are first trained for as many updates as the
+longest one takes to grow.
+
+RUNS/NAME/                  a run folder of ``launching``; a finished run is not trained again
+RUNS/NAME-start.pt          its initial checkpoint, if it was grown or converted
+RUNS/NAME/perplexity.json   of the last checkpoint
+RUNS/text.json              the text of all these runs, with checksums
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
+from ..checkpoints.resize import resize
+from ..checkpoints.roberta import from_roberta
+from ..config import PROJECTION_INITS, LinformerConfig
+from ..evaluation.perplexity import SEED, compute_perplexity
+from ..fairseq_log import read_curve
+from ..files import read_json, write_json
+from ..launching import local, run_folder
+from ..launching.checkpoints import LAST
+from ..launching.training_job import PATH_OPTIONS, TrainingJob, quote
+from ..models.shapes import PADDING_IDX
+from ..resources import CONFIGS
+from .result import Inputs
+from .scales import VALID_BATCHES, Scale
+from .text import claim_runs, find_shards
+
+CONFIG, LOG = CONFIGS / "pretrain" / "base.yaml", "reproduce.txt"
+START, PERPLEXITY = "-start.pt", "perplexity.json"
+WORKERS = 4
+"""Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
+tokens per second."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A RoBERTa if k is None.
+
+    Attributes:
+        start: ``--projection-init`` of E and F; None for the model's default.
+        rate: learning rate of E and F relative to the other parameters'; None for the model's default.
+        local_window: positions on each side that are attended to exactly.
+    """
+
+    n: int
+    k: int | None = None
+    sharing: str = "headwise"
+    projection: str = "linear"
+    start: str | None = None
+    rate: float | None = None
+    local_window: int = 0
+
+    @property
+    def name(self) -> str:
+        if self.k is None:
+            return f"roberta-n{self.n}"
+        kind = self.projection if self.projection != "linear" else self.start or "default"
+        rate = f"-rate{self.rate:g}" if self.rate else ""
+        local = f"-local{self.local_window}" if self.local_window else ""
+        return f"linformer-n{self.n}-k{self.k}-{self.sharing}-{kind}{rate}{local}"
+
+    @property
+    def options(self) -> list[str]:
+        """Overrides of the architecture."""
+        if self.k is None:
+            return ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
+        values = {
+            "_name": "linformer_roberta",
+            "projected_dim": self.k,
+            "sharing": self.sharing,
+            "projection": self.projection,
+            "projection_init": self.start,
+            "projection_lr_scale": self.rate,
+            "local_window": self.local_window or None,
+        }
+        return [f"++model.{name}={value}" for name, value in values.items() if value is not None]
+
+
+def as_authors(model: Model) -> Model:
+    """The model with E and F as in the authors' code: from N(0, 0.02), at the learning rate of the other weights."""
+    return replace(model, start="normal", rate=1.0)
+
+
+def default_start(sharing: str = "headwise", projection: str = "linear") -> str | None:
+    """The default initialization of E and F; None of a projection that learns nothing."""
+    if projection not in PROJECTION_INITS:
+        return None
+    config = LinformerConfig(PADDING_IDX + 1, 2, 1, sharing=sharing, projection=projection)
+    return config.resolved_init
+
+
+def convert(checkpoint: dict[str, Any], model: Model, seed: int) -> dict[str, Any]:
+    """A RoBERTa converted to a Linformer of the same n."""
+    torch.manual_seed(seed)  # for random initializations
+    return from_roberta(
+        checkpoint,
+        projected_dim=str(model.k),
+        sharing=model.sharing,
+        projection=model.projection,
+        projection_init=model.start or default_start(model.sharing, model.projection),
+        local_window=model.local_window,
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    Attributes:
+        origin: how its initial model is made, in a word such as "grown"; part of its name.
+        parent: the run whose last checkpoint it starts from, as it is, grown or converted; None to train from scratch.
+        decays: whether the learning rate decays to zero; otherwise it is constant.
+    """
+
+    model: Model
+    seed: int
+    origin: str
+    updates: int
+    parent: "Run | None" = None
+    decays: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"{self.model.name}-{self.origin}/seed{self.seed}"
+
+    @property
+    def history(self) -> list["Run"]:
+        """The runs that it starts from, the earliest first, and itself."""
+        return [*(self.parent.history if self.parent else []), self]
+
+
+def trunk(scale: Scale, n: int, seed: int, longest: int | None = None) -> Run:
+    """The RoBERTa that a comparison at n starts from.
+
+    Args:
+        longest: train for as many updates as the RoBERTa of this n.
+    """
+    run = Run(Model(scale.n), seed, "scratch", scale.base)
+    while run.model.n < n:
+        run = Run(Model(2 * run.model.n), seed, "grown", scale.grown, run)
+    doublings = (longest // n).bit_length() - 1 if longest else 0
+    return Run(run.model, seed, "waiting", doublings * scale.grown, run) if doublings else run
+
+
+def compared_run(model: Model, scale: Scale, seed: int, longest: int | None = None) -> Run:
+    """A model trained from the trunk at its n, with the learning rate decaying to zero."""
+    origin = ("continued" if model.k is None else "converted") + f"-as-n{longest}" * bool(longest)
+    return Run(model, seed, origin, scale.compared, trunk(scale, model.n, seed, longest), decays=True)
+
+
+def compared_runs(models: Mapping[str, Model], scale: Scale, seed: int, longest: int | None = None) -> dict[str, Run]:
+    """``compared_run`` of models by label."""
+    return {label: compared_run(model, scale, seed, longest) for label, model in models.items()}
+
+
+def run_from_scratch(model: Model, scale: Scale, seed: int) -> Run:
+    return Run(model, seed, "scratch", scale.base)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run in its folder.
+
+    Attributes:
+        initial_checkpoint: None of a run from scratch.
+    """
+
+    folder: Path
+    model: Model
+    initial_checkpoint: Path | None = None
+
+    @property
+    def checkpoint(self) -> Path:
+        """The last one."""
+        return self.folder / run_folder.CHECKPOINTS / LAST
+
+    @cached_property
+    def seconds(self) -> float:
+        return training_seconds(self.checkpoint, self.initial_checkpoint)
+
+    def perplexity(self, text: Path, device: str) -> dict[str, float]:
+        """``perplexity`` and ``bits`` of the last checkpoint on the validation split, with the masks of one seed;
+        measured once."""
+        path = self.folder / PERPLEXITY
+        if not path.exists():
+            device = device if torch.cuda.is_available() else "cpu"  # runs of a cluster may be scored elsewhere
+            found = compute_perplexity(self.checkpoint, find_shards(text)[0], seed=SEED, device=device)
+            write_json(path, asdict(found))
+        scores: dict[str, float] = read_json(path)
+        return scores
+
+    def curve(self) -> list[tuple[int, float]]:
+        """(update, bits per predicted token) on a part of the validation split, from fairseq's log of each attempt."""
+        logs = sorted((self.folder / run_folder.LOGS).rglob("*.txt"), key=lambda path: path.stat().st_mtime)
+        lines = (line for path in logs for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
+        return [(update, round(bits, 4)) for update, bits in read_curve(lines, "valid", "loss")]
+
+
+def environment_of(runs: Sequence[Trained], inputs: Inputs, data: str) -> dict[str, Any]:
+    """The environment of a result that rests on trained runs."""
+    provenance = run_folder.training_provenance(*(run.folder for run in runs))
+    seconds = round(sum(run.seconds for run in runs), 1)
+    return {"command": inputs.command, **provenance, "data": data, "seconds": seconds}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a scale in a folder, on a text."""
+
+    scale: Scale
+    folder: Path
+    text: Path
+
+    def train(self, *runs: Run) -> dict[Run, Trained]:
+        """Train runs, and before each those that it starts from, unless they are finished; resumes after a kill.
+
+        Returns:
+            All of them, in this order.
+
+        Raises:
+            ValueError: a folder has another configuration or text, or training failed.
+            KeyboardInterrupt: this process was stopped.
+        """
+        claim_runs(self.folder, self.text)
+        trained: dict[Run, Trained] = {}
+        for run in dict.fromkeys(each for last in runs for each in last.history):
+            trained[run] = self._train(run, trained[run.parent] if run.parent else None)
+        return trained
+
+    def _train(self, run: Run, parent: Trained | None) -> Trained:
+        folder, checkpoint = self.folder.absolute() / run.name, None
+        if parent is not None:
+            checkpoint = parent.checkpoint if parent.model == run.model else folder.with_name(folder.name + START)
+            if not checkpoint.exists():
+                checkpoint.parent.mkdir(parents=True, exist_ok=True)
+                last = read_checkpoint(parent.checkpoint)
+                made = resize(last, run.model.n) if run.model.k is None else convert(last, run.model, run.seed)
+                write_checkpoint(made, checkpoint)
+        job = self.job(run, checkpoint)
+        finished = PATH_OPTIONS if (folder / run_folder.DONE).exists() else ()
+        run_folder.is_new(job, finished, "move it away, or use another --runs")
+        if not local.train(job, LOG, run.updates):
+            raise KeyboardInterrupt
+        return Trained(folder, run.model, checkpoint)
+
+    def job(self, run: Run, checkpoint: Path | None) -> TrainingJob:
+        """The configuration of a run."""
+        scale = self.scale
+        data = ":".join(str(path.resolve()) for path in find_shards(self.text))
+        overrides = (
+            f"common.seed={run.seed}",
+            f"common.log_interval={min(100, scale.validate)}",
+            "common.fp16=false",
+            f"common.bf16={str(scale.precision == 'bf16').lower()}",
+            f"task.data={quote(data)}",
+            f"task.tokens_per_sample={run.model.n}",
+            f"checkpoint.finetune_from_model={'null' if checkpoint is None else quote(str(checkpoint))}",
+            f"checkpoint.save_interval_updates={scale.validate}",
+            f"dataset.batch_size={scale.tokens // run.model.n}",
+            f"dataset.batch_size_valid={2 * scale.tokens // run.model.n}",
+            f"dataset.max_valid_steps={VALID_BATCHES}",
+            "dataset.required_batch_size_multiple=1",
+            f"dataset.num_workers={0 if scale.device == 'cpu' else WORKERS}",
+            "dataset.data_buffer_size=0",
+            f"lr_scheduler._name={'polynomial_decay' if run.decays else 'fixed'}",
+            f"lr_scheduler.warmup_updates={min(scale.warmup, run.updates // 10) if checkpoint else scale.warmup}",
+            f"optimization.lr=[{scale.lr!r}]",
+            f"optimization.max_update={run.updates}",
+            "optimization.update_freq=[1]",
+            "optimization.clip_norm=1.0",
+            *run.model.options,
+            f"++model.encoder_layers={scale.layers}",
+            f"++model.encoder_embed_dim={scale.width}",
+            f"++model.encoder_ffn_embed_dim={4 * scale.width}",
+            f"++model.encoder_attention_heads={scale.heads}",
+            "++model.encoder_normalize_before=true",
+            "++model.dropout=0.0",
+            "++model.attention_dropout=0.0",
+        )
+        return TrainingJob(str(CONFIG), overrides, 1, scale.device, str(self.folder.absolute()), run.name)

@@ -1,0 +1,118 @@
+"""The pages of the results, and that an experiment is one file."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.reproduction import experiments, page
+from fairseq_linformer.reproduction.display import Panel, Table, draw
+from fairseq_linformer.reproduction.experiments import load_all
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+TOY = '''"""Toys are fun.
+
+Holds if the number is at least 1.
+"""
+from fairseq_linformer.reproduction.display import Panel, Table
+from fairseq_linformer.reproduction.result import Result, Row, Rows, environment, join
+from fairseq_linformer.reproduction.statistics import Verdict, decide
+
+TITLE, SAYS, PARTS = "Toy", "toys are fun", {"smoke": {"toy": ()}, "cpu": {"toy": ()}}
+
+
+def run(part, scale, inputs):
+    rows = Rows([Row(metric="fun", value=2.0, unit="1")])
+    return Result(part, scale, rows, environment(inputs, "none"))
+
+
+def verdicts(results):
+    return [Verdict("fun", "Toys are fun.", [decide(r.value >= 1, f"{r.value}") for r in join(results).select("fun")])]
+
+
+def tables(results):
+    return [Table("Toys", ["fun"], [[str(r.value)] for r in join(results)])]
+
+
+def chart(results):
+    return [Panel("Toys", "x", "fun", {"toy": [[(1, r.value), (2, 3.0)] for r in join(results)]})]
+'''
+
+
+def test_a_new_experiment_is_one_file(tmp_path, monkeypatch, capsys):
+    (tmp_path / "toy.py").write_text(TOY)
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    (tmp_path / "results").mkdir()
+    results = ["--results", str(tmp_path / "results")]
+    try:
+        for scale in ("smoke", "cpu"):
+            main(["reproduce", "toy", "--scale", scale, *results])
+            assert "holds: Toys are fun." in capsys.readouterr().out
+        main(["reproduce", "list"])
+        assert re.search(r"^toy +smoke, cpu +toys are fun$", capsys.readouterr().out, re.MULTILINE)
+        main(["report", *results])
+        shutil.copytree(tmp_path / "results", tmp_path / "damaged")
+        (tmp_path / "damaged/toy/cpu.json").write_text("[{}]")
+        monkeypatch.setattr(load_all()["toy"], "run", lambda *arguments: pytest.fail("measured"))
+        with pytest.raises(SystemExit, match="toy/cpu.json is not a list of results"):
+            main(["reproduce", "toy", "--scale", "cpu", "--results", str(tmp_path / "damaged")])
+    finally:
+        sys.modules.pop(f"{experiments.__name__}.toy", None)
+    row = "| [Toy](toy/README.md) | toys are fun | ✓ fun |"
+    assert row in (tmp_path / "results/README.md").read_text()
+    own = (tmp_path / "results/toy/README.md").read_text()
+    assert "Holds if the number is at least 1." in own and "| fun | Toys are fun. | cpu | ✓ holds | 2.0 |" in own
+    assert "reproduce toy --scale cpu" in own and "![Toys](chart.svg)" in own
+    assert (tmp_path / "results/toy/chart.svg").read_text().startswith("<?xml")
+
+
+def test_committed_pages_are_of_these_results():
+    """Charts are compared where they were drawn by the same version of matplotlib."""
+    texts = page.build(RESULTS)
+    for path, text in texts.items():
+        committed = path.read_text(encoding="utf-8")
+        if path.suffix == ".md" or f"Matplotlib v{matplotlib.__version__}" in committed:
+            assert committed == text, f"{path} is stale; run `fairseq-linformer report`"
+    assert {p for p in RESULTS.rglob("*") if p.suffix in (".md", ".svg")} == set(texts)
+
+
+def test_one_row_per_table_figure_and_theorem():
+    text = (RESULTS / "README.md").read_text()
+    rows = re.findall(r"^\| \[(.*?)\]", text.partition("## Beyond")[0], re.MULTILINE)
+    assert sorted(rows) == sorted(
+        ["Table 1", "Table 2", "Table 3", "Figure 1", "Figure 2", "Figure 3", "Theorem 1", "Theorem 2", "Sharing"]
+    )
+    assert max(len(cell) for line in text.splitlines() for cell in line.split("|")) < 120  # no paragraphs in cells
+
+
+def test_every_result_has_its_circumstances():
+    for path in RESULTS.glob("*/*.json"):
+        for result in page.read(path):
+            assert result.scale == path.stem and result.rows and all(result.environment.values()), (path, result.part)
+            assert re.fullmatch(r"[0-9a-f]{40}(; [0-9a-f]{40})*", result.environment["commit"]), (path, result.part)
+
+
+@pytest.mark.parametrize("name", load_all())
+def test_without_results_every_claim_is_unmeasured(name):
+    module = load_all()[name]
+    verdicts = module.verdicts([])
+    assert verdicts and all(verdict.outcome == "not measured" for verdict in verdicts)
+    assert module.__doc__ and module.TITLE and len(module.SAYS) < 100
+
+
+def test_a_table_in_markdown():
+    assert Table("T", ["a|b"], [["1"]]).markdown() == "T:\n\n| a\\|b |\n| --- |\n| 1 |"
+    with pytest.raises(ValueError, match="2 cells under 1 headings"):
+        Table("", ["a"], [["1", "2"]])
+
+
+def test_a_chart_has_its_numbers_and_is_reproducible():
+    lines = {"k = 8": [[(1, 1.0), (10, 2.0)], [(1, 3.0), (10, 2.5)]], "k = 8, paper": [[(1, 1.0)]]}
+    panels = [Panel("left", "n", "times", lines, {"chance": 1.5}, ["k = 8, paper"], log_x=True, log_y=True)] * 3
+    svg = draw(panels)
+    assert svg == draw(panels) and all(f">{text}<" in svg for text in ("left", "times", "k = 8, paper", "chance: 1.5"))

@@ -1,0 +1,98 @@
+"""Results: rows, files, and the numbers of repeated measurements."""
+
+import json
+
+import pytest
+
+from fairseq_linformer.benchmark.timing import summarize
+from fairseq_linformer.reproduction.result import (
+    ENVIRONMENT,
+    Inputs,
+    Result,
+    Row,
+    Rows,
+    environment,
+    in_words,
+    join,
+    read,
+    repeated,
+    spread,
+    write,
+)
+
+ROWS = Rows(
+    [
+        Row(metric="bits", value=2.0, low=1.0, high=3.0, repetitions=3, model="a", n=16),
+        Row(metric="bits", value=1.0, model="a", n=16, seed=1),
+        Row(metric="bits_curve", model="a", points=[[1, 2.0], [2, 1.5]]),
+    ]
+)
+
+
+def result(part="a", value=1.0) -> Result:
+    fields = {**dict.fromkeys(ENVIRONMENT, "x"), "seconds": 1.0}
+    return Result(part, "cpu", Rows([*ROWS, Row(metric="x", value=value)]), fields, {"k": [1, 2]})
+
+
+def test_row():
+    first, second, _ = ROWS
+    assert (first.value, first.low, first.high, first.seed) == (2.0, 1.0, 3.0, None)
+    assert (second.low, second.high, second.seed) == (1.0, 1.0, 1)
+
+
+def test_rows_are_selected_by_what_they_have():
+    assert ROWS.select("bits", model="a") == ROWS[:2] and ROWS.find("bits", seed=None) == ROWS[0]
+    assert ROWS.find("bits", model="b") is None and join([result(), result()]).select("x") == 2 * [
+        ROWS.__class__([Row(metric="x", value=1.0)])[0]
+    ]
+
+
+def test_written_and_read(tmp_path):
+    path = tmp_path / "figure_9/cpu.json"
+    for each in (result("a"), result("b"), result("a", 2.0)):
+        write(each, path)
+    assert read(path) == [result("a", 2.0), result("b")]
+    assert json.loads(path.read_text())[1]["rows"][2]["points"] == [[1, 2.0], [2, 1.5]]
+    assert path.read_text().count("\n  {") == 8  # a line per row
+    assert read(tmp_path / "cpu.json") == []
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '[{"part": "a"}]', "["])
+def test_another_file_is_named(tmp_path, content):
+    (tmp_path / "cpu.json").write_text(content)
+    if content == "{}":
+        assert read(tmp_path / "cpu.json") == []
+        return
+    with pytest.raises(ValueError, match=r"cpu\.json"):
+        read(tmp_path / "cpu.json")
+
+
+def test_environment(tmp_path):
+    found = environment(Inputs("the command", tmp_path, started=0.0), "none")
+    assert found.keys() == set(ENVIRONMENT) and found["command"] == "the command" and found["seconds"] > 0
+
+
+def test_a_repeated_measurement_is_its_median():
+    assert repeated([1.0, 5.0, 2.0]) == {"value": 2.0, "low": 1.0, "high": 5.0, "repetitions": 3}
+    assert repeated([1.23456789]) == {"value": 1.23457}
+    assert spread(summarize([1.0, 5.0, 2.0]), "s", 10) == {
+        "value": 20.0,
+        "unit": "s",
+        "low": 10.0,
+        "high": 50.0,
+        "repetitions": 3,
+    }
+    assert spread(summarize([1.0]), "s") == {"value": 1.0, "unit": "s"}
+
+
+@pytest.mark.parametrize(
+    "row, words",
+    [
+        (Row(value=0.123456), "0.123"),
+        (Row(value=12345.6), "12,346"),
+        (Row(value=1.0, low=0.5, high=2.0), "1 [0.5, 2]"),
+        (None, "-"),
+    ],
+)
+def test_in_words(row, words):
+    assert in_words(row) == words

@@ -1,0 +1,190 @@
+"""Runs: each run's configuration is that of its plan, and seeds are different runs."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_linformer.launching.run_folder import DONE
+from fairseq_linformer.reproduction import comparison
+from fairseq_linformer.reproduction import run as run_module
+from fairseq_linformer.reproduction.experiments import figure_3, initialization, local_window, table_2
+from fairseq_linformer.reproduction.result import Inputs
+from fairseq_linformer.reproduction.run import (
+    Model,
+    Run,
+    Runs,
+    Trained,
+    as_authors,
+    compared_run,
+    compared_runs,
+    default_start,
+    run_from_scratch,
+    trunk,
+)
+from fairseq_linformer.reproduction.scales import SCALES
+
+from .. import fairseq_commands
+
+OURS = ("smoke", "cpu", "gpu")
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared") / "text"
+    fairseq_commands.masked_lm_data(folder / "shard0")
+    return folder
+
+
+def plans(scale, seed):
+    """The runs of all compared models, by experiment and label."""
+    for panel in "abcd":
+        longest = scale.lengths[-1] if panel == "d" else None
+        for label, run in compared_runs(figure_3.models_of(panel, scale), scale, seed, longest).items():
+            yield f"figure_3 {panel} {label}", run
+    for part, build in initialization.COMPARED.items():
+        for label, run in build(scale, seed).items():
+            yield f"{part} {label}", run
+    for label, run in compared_runs(local_window.models_by_window(scale.compared_n), scale, seed).items():
+        yield f"local_window {label}", run
+
+
+def options_of(run: Run, scale, folder, text) -> dict[str, str]:
+    start = folder / "start.pt" if run.parent else None
+    overrides = Runs(scale, folder, text).job(run, start).overrides
+    assert len({each.partition("=")[0] for each in overrides}) == len(overrides)
+    return dict(each.split("=", 1) for each in overrides)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_seed_is_another_run(name, text, tmp_path):
+    """With its own data order, masks and start, and nothing else of its own."""
+    scale = SCALES[name]
+    for (label, first), (_, second), (_, third) in zip(*(plans(scale, seed) for seed in (1, 2, 3)), strict=True):
+        for stage in zip(first.history, second.history, third.history):
+            options = [options_of(run, scale, tmp_path, text) for run in stage]
+            assert [o.pop("common.seed") for o in options] == ["1", "2", "3"], label
+            assert all(o == options[0] for o in options) and len({run.name for run in stage}) == 3
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_options_follow_the_plan(name, text, tmp_path):
+    """As many tokens in each update, whatever n; the scale's learning rate; decay in the comparison alone."""
+    scale, names = SCALES[name], {}
+    for _, last in plans(scale, 1):
+        for run in last.history:
+            assert names.setdefault(run.name, run) == run  # experiments share a run only if it is the same
+            o = options_of(run, scale, tmp_path, text)
+            assert int(o["dataset.batch_size"]) * run.model.n == scale.tokens and o["optimization.update_freq"] == "[1]"
+            assert o["task.tokens_per_sample"] == str(run.model.n) and o["optimization.max_update"] == str(run.updates)
+            assert o["optimization.lr"] == f"[{scale.lr}]"
+            assert o["lr_scheduler._name"] == ("polynomial_decay" if run.decays else "fixed")
+            warmup = int(o["lr_scheduler.warmup_updates"])
+            assert warmup == (min(scale.warmup, run.updates // 10) if run.parent else scale.warmup) < run.updates
+            assert o["++model.encoder_layers"] == str(scale.layers)
+            assert o["++model.encoder_ffn_embed_dim"] == str(4 * int(o["++model.encoder_embed_dim"]))
+            assert (o["common.bf16"], o["common.fp16"]) == (str(scale.precision == "bf16").lower(), "false")
+            assert (o["checkpoint.finetune_from_model"] == "null") == (run.parent is None)
+
+
+@pytest.mark.parametrize(
+    "scale, lr, layers, updates, seeds",
+    [("cpu", 2e-3, (2, 128, 4), (2000, 400, 500), (1, 2, 3)), ("gpu", 1e-3, (6, 384, 6), (2400, 600, 2000), (1,))],
+)
+def test_sizes_by_hand(scale, lr, layers, updates, seeds):
+    s = SCALES[scale]
+    assert (s.lr, (s.layers, s.width, s.heads), (s.base, s.grown, s.compared)) == (lr, layers, updates)
+    assert s.seeds == seeds
+
+
+def test_sizes_of_table_2_by_hand():
+    small, distilled = table_2.SIZES["cpu"], table_2.ENCODER_SIZES["encoder"]
+    assert (small.lr, small.rate, small.last, small.batch_size) == (2e-3, 5e-4, 1500, 32)
+    assert {lr for lr, *_ in distilled.recipes.values()} == {1e-4} and distilled.distillation.lr == 2e-4
+
+
+def test_history_by_hand():
+    scale = SCALES["cpu"]
+    run = compared_run(Model(128, 32), scale, 2)
+    stages = [(r.model.n, r.model.k, r.origin, r.updates, r.decays) for r in run.history]
+    assert stages == [
+        (16, None, "scratch", 2000, False),
+        (32, None, "grown", 400, False),
+        (64, None, "grown", 400, False),
+        (128, None, "grown", 400, False),
+        (128, 32, "converted", 500, True),
+    ]
+    waiting = trunk(scale, 64, 1, longest=256)
+    assert (waiting.origin, waiting.updates, waiting.parent.origin) == ("waiting", 2 * 400, "grown")
+    assert sum(r.updates for r in waiting.history) == sum(r.updates for r in trunk(scale, 256, 1).history)
+
+
+def test_model_options():
+    assert Model(16).options == ["++model._name=roberta", "++model.projected_dim=null", "++model.sharing=null"]
+    options = as_authors(Model(16, 8, "key-value", local_window=2)).options
+    assert {"++model.projection_init=normal", "++model.projection_lr_scale=1.0", "++model.local_window=2"} <= {*options}
+    assert not any("init" in option or "scale" in option for option in Model(16, 8).options)
+    assert default_start("layerwise") != default_start("headwise") and default_start(projection="mean-pool") is None
+
+
+def test_composed_by_hydra(text, tmp_path):
+    """What fairseq receives."""
+    scale = SCALES["cpu"]
+    run = run_from_scratch(Model(scale.n, scale.n // 4, "key-value"), scale, 3)
+    cfg = Runs(scale, tmp_path, text).job(run, None).cfg
+    assert (cfg.common.seed, cfg.common.cpu, cfg.optimization.lr[0]) == (3, True, 0.002)
+    assert (cfg.model._name, cfg.model.projected_dim, cfg.model.sharing) == ("linformer_roberta", 4, "key-value")
+    assert (cfg.optimizer._name, cfg.optimizer.weight_decay, cfg.optimization.clip_norm) == ("adam", 0.01, 1.0)
+    assert cfg.dataset.batch_size * cfg.task.tokens_per_sample == scale.tokens
+
+
+def test_every_seed_of_the_scale_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(Runs, "train", lambda self, *runs: {run: run for run in runs})
+    monkeypatch.setattr(comparison, "measure", lambda part, scale, models, every, inputs: models)
+    inputs = Inputs("", tmp_path, data=tmp_path)
+    models = comparison.pretrain("a", "cpu", lambda *at: {"roberta": run_from_scratch(Model(16), *at)}, inputs)
+    assert [run.seed for run in models["roberta"]] == [1, 2, 3]
+
+
+def test_the_seed_of_a_run_on_an_encoder(tmp_path, monkeypatch):
+    start = SimpleNamespace(path=tmp_path, overrides=(), max_positions=32)
+    monkeypatch.setattr(figure_3, "open_initial_checkpoint", lambda *arguments: start)
+    sizes = figure_3.ENCODER_SIZES["smoke"]
+    first, second = ({*figure_3.encoder_job(sizes, tmp_path, tmp_path, "run", s).overrides} for s in (1, 2))
+    assert (first - second, second - first) == ({"common.seed=1"}, {"common.seed=2"})
+
+
+def test_a_conversion_has_the_seed_of_its_run(text, tmp_path, monkeypatch):
+    """E and F of the authors are random."""
+    seeds = []
+    monkeypatch.setattr(run_module, "convert", lambda checkpoint, model, seed: seeds.append(seed))
+    monkeypatch.setattr(run_module, "read_checkpoint", lambda path: {})
+    monkeypatch.setattr(run_module, "write_checkpoint", lambda checkpoint, path: path.touch())
+    monkeypatch.setattr(run_module.local, "train", lambda *arguments: True)
+    for seed in (1, 2):
+        Runs(SCALES["smoke"], tmp_path, text).train(compared_run(Model(16, 8), SCALES["smoke"], seed))
+    assert seeds == [1, 2]
+
+
+def test_the_seed_draws_random_e_and_f(monkeypatch):
+    monkeypatch.setattr(run_module, "from_roberta", lambda checkpoint, **options: torch.rand(1).item())
+    first, again, second = (run_module.convert({}, as_authors(Model(16, 8)), seed) for seed in (1, 1, 2))
+    assert first == again != second
+
+
+def test_a_run_in_the_way_is_named(text, tmp_path):
+    run = run_from_scratch(Model(16), SCALES["smoke"], 1)
+    (tmp_path / run.name).mkdir(parents=True)
+    (tmp_path / run.name / "config.yaml").write_text("task: {}")
+    with pytest.raises(ValueError, match=f"{run.name}"):
+        Runs(SCALES["smoke"], tmp_path, text).train(run)
+
+
+def test_curve_of_a_resumed_run(tmp_path):
+    """A later attempt's value replaces that of an earlier one."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    line = '2026-01-01 00:00:00 | INFO | valid | {{"valid_loss": "{}", "valid_num_updates": "{}"}}\n'
+    (logs / "reproduce.txt").write_text(line.format(8, 2) + line.format(7, 4) + line.format(6.55555, 4))
+    assert Trained(tmp_path, Model(16)).curve() == [(2, 8.0), (4, 6.5556)]
+    assert DONE == "done"

@@ -1,0 +1,74 @@
+"""The arrays of Figure 3 and Table 2 at the paper's scale."""
+
+import pytest
+
+from fairseq_linformer.planning.configs import compose_config
+from fairseq_linformer.reproduction.experiments import array_members, figure_3, table_2
+from fairseq_linformer.reproduction.result import Inputs
+from fairseq_linformer.reproduction.run import CONFIG, Model, as_authors
+from fairseq_linformer.reproduction.scales import SCALES
+
+
+@pytest.mark.parametrize(
+    "model, seed, overrides",
+    [
+        (Model(512), 1, ["+run=n512-roberta"]),
+        (Model(512, 128), 2, ["+run=n512-k128-headwise", "common.seed=2"]),
+        (as_authors(Model(512, 256, "layerwise")), 1, ["+run=n512-k256-layerwise", "+start=authors"]),
+        (Model(512, 256, "none", start="average"), 1, ["+run=n512-k256-none", "++model.projection_init=average"]),
+        (Model(512, 256, rate=2**-8), 1, ["+run=n512-k256-headwise", "++model.projection_lr_scale=0.00390625"]),
+    ],
+)
+def test_overrides_by_hand(model, seed, overrides):
+    assert figure_3.slurm_overrides(model, seed) == overrides
+
+
+@pytest.mark.parametrize("panel, number", [("a", 7), ("b", 7), ("c", 12), ("d", 12)])
+def test_figure_3(panel, number):
+    """Every model with three seeds, each a configuration that exists, of the model's n, k and sharing."""
+    members = array_members(f"figure-3{panel}", "runs", None, "cuda")
+    models = figure_3.models_of(panel, SCALES["paper"])
+    assert len(members) == 3 * len(models) == 3 * number and len({*map(tuple, members)}) == len(members)
+    for model, overrides in zip(models.values(), members):
+        cfg = compose_config(str(CONFIG), [*overrides, "task.data=any"])
+        assert (cfg.task.tokens_per_sample, cfg.common.seed) == (model.n, 1)
+        assert cfg.model.get("projected_dim") == model.k and cfg.optimization.lr == [0.0005]
+        if model.k is not None:
+            assert cfg.model.sharing == model.sharing
+
+
+def test_the_paper_has_these_k_and_n():
+    scale = SCALES["paper"]
+    ks = {panel: [m.k for m in figure_3.models_of(panel, scale).values() if m.k and not m.start] for panel in "ab"}
+    assert ks == {"a": [64, 128, 256], "b": [128, 256, 512]}
+    assert {m.n for m in figure_3.models_of("d", scale).values()} == {512, 1024, 2048, 4096}
+
+
+def test_pretraining():
+    """Every run of the paper once, each of ``configs/pretrain/run``."""
+    members = array_members("pretraining", "runs", None, "cuda")
+    assert len({*map(tuple, members)}) == len(members)
+    there = {path.stem for path in (CONFIG.parent / "run").glob("*.yaml")} - {"tiny"}
+    assert {member[0].removeprefix("+run=") for member in members} == there
+
+
+@pytest.mark.parametrize(
+    "name, tasks, words",
+    [
+        ("figure-9", None, "unknown --array 'figure-9'; choose from figure-3a"),
+        ("table-2", None, "--array table-2 needs --tasks"),
+        ("figure-3a", "tasks", "--array figure-3a takes no --tasks"),
+        ("table-2", "tasks", "n512-roberta must be a finished pretraining"),
+    ],
+)
+def test_errors(name, tasks, words):
+    with pytest.raises(ValueError, match=words):
+        array_members(name, "runs", tasks, "cuda")
+
+
+def test_what_is_not_trained_is_named(tmp_path):
+    inputs = Inputs("", tmp_path, data=tmp_path, tasks=tmp_path)
+    with pytest.raises(ValueError, match=r"n512-roberta is not trained; .*submit --array figure-3a"):
+        figure_3.run("a", "paper", inputs)
+    with pytest.raises(ValueError, match="n512-roberta must be a finished pretraining"):
+        table_2.run("sst-2: roberta", "paper", inputs)

@@ -1,0 +1,102 @@
+"""Every experiment is really run, at the smoke scale, and shows what it measured."""
+# ruff: noqa: F811 (fixtures are imported)
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.reproduction.display import draw
+from fairseq_linformer.reproduction.experiments import load_all
+from fairseq_linformer.reproduction.result import read
+from fairseq_linformer.reproduction.statistics import UNMEASURED
+
+from ..forked_worker import quick_workers  # noqa: F401
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+OPTIONS = {"data": "text", "encoder": "encoder", "source": "train.txt", "tasks": "tasks"}
+RUNS = [
+    ("table-1", "time"),
+    ("table-1", "operations"),
+    ("table-2", "sst-2: n=16, k=8, headwise"),
+    ("table-2", "imdb: roberta, from scratch"),
+    ("table-2", "imdb: k = 8, W = 4, headwise"),
+    ("table-3", "time"),
+    ("table-3", "memory"),
+    ("figure-1", "roberta"),
+    ("figure-1", "encoder"),
+    ("figure-2", "time"),
+    ("figure-3", "d"),
+    ("figure-3", "encoder k=8, W=4"),
+    ("theorem-1", "heads"),
+    ("theorem-2", "heads"),
+    ("parameters", "sharing"),
+    ("local-window", "step, k = 8"),
+    ("local-window", "inference, k = 8"),
+    ("recall", "recall"),
+    ("recall", "long"),
+    ("distillation", "untrained"),
+    ("distillation", "short inputs"),
+    ("distillation", "curve n=32, k=8, W=4"),
+    ("initialization", "projections"),
+    ("initialization", "conversion"),
+    ("long-documents", "documents"),
+    ("long-documents", "encoder"),
+    ("int8", "speed"),
+    ("int8", "imdb"),
+    ("speed", "training"),
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folder of runs, which experiments share."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.parametrize("name, part", RUNS, ids=[f"{name}-{part}" for name, part in RUNS])
+def test_part(name, part, smoke_inputs, runs, tmp_path, quick_workers, capsys):
+    module = load_all()[name]
+    words = ["reproduce", name, "--scale", "smoke", "--part", part, "--runs", str(runs), "--results", str(tmp_path)]
+    for option in module.PARTS["smoke"][part]:
+        words += [f"--{option}", str(smoke_inputs / OPTIONS[option])]
+    main(words)
+    (result,) = read(tmp_path / name.replace("-", "_") / "smoke.json")
+    assert result.part.startswith(part) and result.rows and all(result.environment.values())
+    assert f"reproduce {name} --scale smoke --part" in result.environment["command"]
+    for verdict in module.verdicts([result]):
+        assert verdict.claim and (verdict.numbers or verdict.outcome == UNMEASURED)
+    assert all(table.markdown() for table in module.tables([result]))
+    if hasattr(module, "chart") and (panels := module.chart([result])):
+        assert "<svg" in draw(panels)
+
+
+def test_every_experiment_is_run():
+    assert {name for name, _ in RUNS} == set(load_all())
+
+
+def test_killed_and_resumed(smoke_inputs, tmp_path):
+    """SIGKILL while a run trains: no finished run is trained again, and the result is as without the kill."""
+    words = ["reproduce", "figure-3", "--part", "a", "--scale", "smoke", "--data", str(smoke_inputs / "text")]
+    command = [sys.executable, "-m", "fairseq_linformer.cli", *words, "--runs", "runs", "--results", "."]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    while not list(tmp_path.rglob("done")):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = {path.parent for path in tmp_path.rglob("done")}
+    before = {folder: (folder / "attempts.jsonl").read_text() for folder in done}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert {folder: (folder / "attempts.jsonl").read_text() for folder in done} == before
+    (result,) = read(tmp_path / "figure_3/smoke.json")
+    assert len(result.rows.select("perplexity")) == 10
+    stored = (tmp_path / "figure_3/smoke.json").read_text()
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert (tmp_path / "figure_3/smoke.json").read_text() == stored
