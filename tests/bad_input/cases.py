@@ -846,7 +846,7 @@ REPRODUCE = section(
     parameters --data nowhere -> --data
     figure-3 --tasks nowhere -> --data
     parameters --tasks nowhere -> --tasks
-    table-2 --data nowhere -> --data, --tasks
+    table-2 --data nowhere -> table-2 needs --tasks
     theorem-1 --scale gpu -> gpu.*smoke, cpu
     figure-3 --scale paper -> --data
     table-2 --scale paper -> --tasks
