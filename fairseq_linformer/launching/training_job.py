@@ -17,8 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 from torch._subclasses import FakeTensorMode
 
 from ..errors import first_line
-from ..models.fully_sharded import BACKEND as SHARDED
-from ..models.fully_sharded import check_sharding
 from ..models.stub_task import StubTask
 from ..planning.configs import compose_config, split_config
 from ..planning.planned_run import VOCAB_SIZE
@@ -138,17 +136,11 @@ class TrainingJob:
                 for key in PATH_OPTIONS
                 if (paths := OmegaConf.select(self.requested_cfg, key))
             },
-            **self._device_overrides(),
+            **DEVICES[self.device],
             "common.user_dir": str(PLUGIN),
             "distributed_training.distributed_world_size": self.processes,
             "optimization.update_freq": [self._share(count) for count in _micro_batches(self.requested_cfg)],
         }
-
-    def _device_overrides(self) -> dict[str, Any]:
-        """Those of ``DEVICES``, except that fully sharded training, which works on CPUs too, keeps its backend."""
-        option = "distributed_training.ddp_backend"
-        is_sharded = OmegaConf.select(self.requested_cfg, option) == SHARDED
-        return {**DEVICES[self.device], **({option: SHARDED} if is_sharded else {})}
 
     def _share(self, micro_batches: int) -> int:
         if micro_batches % self.processes == 0:
@@ -173,6 +165,8 @@ class TrainingJob:
                 raise ValueError(f"{section}.{name} is not set; add {section}.{name}=PATH")
         for key, value in self.job_overrides().items():
             OmegaConf.update(cfg, key, value)
+        if cfg.distributed_training.ddp_backend == "fully_sharded":
+            raise ValueError("distributed_training.ddp_backend must not be fully_sharded, which needs fairscale")
         _check_numbers(cfg)
         n = OmegaConf.select(cfg, "model.max_positions")
         if cfg.task._name == "sentence_prediction" and n not in (None, cfg.task.max_positions):
@@ -288,10 +282,9 @@ def _check_paths(cfg: DictConfig) -> None:
 
 
 def check_buildable(cfg: DictConfig) -> None:
-    """Build the model (with fake tensors), optimizer and schedule; ValueError with their options if fairseq fails, or
-    if the model cannot be sharded as configured."""
+    """Build the model (with fake tensors), optimizer and schedule; ValueError with their options if fairseq fails."""
     positions = cfg.task.get("tokens_per_sample") or cfg.task.get("max_positions")
-    check_sharding(cfg, _build_fake_model(OmegaConf.to_yaml(cfg.model), positions))
+    _build_fake_model(OmegaConf.to_yaml(cfg.model), positions)
     try:
         optimizer = build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
         build_lr_scheduler(cfg.lr_scheduler, optimizer)

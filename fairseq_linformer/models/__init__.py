@@ -15,7 +15,6 @@ from .datasets import patch_dataset_loading
 from .dictionaries import patch_dictionaries
 from .epoch_iterator import patch_epoch_iterator
 from .fairseq_fixes import fix_half_precision
-from .fully_sharded import patch_fully_sharded
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .non_finite import patch_training_step, patch_validation
 from .optimizer import FusedAdam
@@ -53,7 +52,6 @@ torch.serialization.add_safe_globals(
 
 patch_amp()
 patch_epoch_iterator()
-patch_fully_sharded()
 patch_checkpoint_loading()
 patch_dictionaries()
 patch_dataset_loading()

@@ -71,11 +71,7 @@ class LinformerRobertaConfig(_DeclaredOptions):
     compile: bool = setting(
         False, "compile the encoder layers with torch.compile; the first batches take minutes, checkpoints are the same"
     )
-    min_params_to_wrap: int = setting(
-        DEFAULT_MIN_PARAMS_TO_WRAP,
-        "minimum number of params for a layer to be gathered on its own with --ddp-backend fully_sharded; 0 with "
-        "--checkpoint-activations",
-    )
+    min_params_to_wrap: int = setting(DEFAULT_MIN_PARAMS_TO_WRAP, "of RoBERTa's configurations; no layer is wrapped")
     mha_reg_scale_factor: float = setting(
         0.0, "scaling factor for regularization of attention heads, in sentence_prediction", at_least=0
     )

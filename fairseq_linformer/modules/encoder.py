@@ -196,8 +196,8 @@ def _masks_of(
 
 
 def _can_run_in_groups(x: Tensor) -> bool:
-    """Groups save time on a CPU only. With several ranks, sharded layers must be called equally often on each; a
-    compiled or traced graph must not depend on lengths."""
+    """Groups save time on a CPU only. With several ranks and activation checkpointing, DistributedDataParallel allows
+    one call of a layer; a compiled or traced graph must not depend on lengths."""
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     has_ranks = is_distributed and torch.distributed.get_world_size() > 1
     is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()

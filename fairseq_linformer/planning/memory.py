@@ -8,7 +8,7 @@ Activations follow from what this package computes and what PyTorch's autograd s
     [saved]  PyTorch, tools/autograd/derivatives.yaml: which tensors an operation saves for its backward pass
     [korth]  Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4
     [flash]  Dao et al. 2022, "FlashAttention", section 3.1: output and log-sum-exp are saved, scores are not
-    [zero]   Rajbhandari et al. 2020, "ZeRO", section 3.1 and 7: what mixed precision stores, what sharding sends
+    [zero]   Rajbhandari et al. 2020, "ZeRO", section 3.1: what mixed precision stores
     [fp16]   fairseq, optim/fp16_optimizer.py and optim/adam.py: which copies it stores
 """
 
@@ -243,35 +243,20 @@ class Memory:
         return self.weights + self.gradients + self.optimizer + self.buckets + self.activations + self.workspace
 
 
-def model_states(model: PlannedModel, precision: str, gpus: int = 1, gathered: int | None = None) -> Memory:
+def model_states(model: PlannedModel, precision: str, gpus: int = 1) -> Memory:
     """Memory without activations, for Adam, whose two moments are in single precision.
 
     Bytes per parameter: 2 + 2 + 16 in fp16 and bf16, where fairseq stores flat copies of weights and gradients in
     single precision [fp16]; 2 + 2 + 8 if memory-efficient; 4 + 4 + 8 in fp32.
-
-    Args:
-        gathered: number of parameters that fully sharded data parallelism gathers on each GPU, with their gradients;
-            of the others a GPU has 1 / G [zero, stage 3]. None without sharding.
     """
     p, e = count_parameters(model), element_size(precision)
-    shards = 1 if gathered is None else gpus
-    trainable, reduced = p.trainable // shards, p.trainable if gathered is None else gathered
     copies = precision in ("fp16", "bf16")
-    largest = model.shape.vocab_size * model.shape.embed_dim // shards
+    largest = model.shape.vocab_size * model.shape.embed_dim
     # Adam's denominator, and the copies that it casts.
-    step = FP32_BYTES * (trainable if copies else largest * (1 if e == FP32_BYTES else 3))
-    optimizer = FP32_BYTES * trainable * (4 if copies else 2)
-    weights = e * (trainable + p.frozen + (gathered or 0))
-    return Memory(weights, e * trainable, optimizer, e * reduced * (gpus > 1), 0, step)
-
-
-def num_gathered_parameters(model: PlannedModel, min_params_to_wrap: int) -> int:
-    """Number of parameters that fully sharded data parallelism gathers at a time: those of a layer, of the next one,
-    which is gathered in advance, and of all that is not in a layer. All, if a layer has fewer than
-    ``min_params_to_wrap`` parameters (0 with activation checkpointing)."""
-    total = count_parameters(model).trainable
-    sizes = sorted(sum(p.numel() for p in layer.parameters() if p.requires_grad) for layer in model.encoder.layers)
-    return total if sizes[0] < min_params_to_wrap else total - sum(sizes[:-2])
+    step = FP32_BYTES * (p.trainable if copies else largest * (1 if e == FP32_BYTES else 3))
+    optimizer = FP32_BYTES * p.trainable * (4 if copies else 2)
+    weights = e * (p.trainable + p.frozen)
+    return Memory(weights, e * p.trainable, optimizer, e * p.trainable * (gpus > 1), 0, step)
 
 
 def element_size(precision: str) -> int:

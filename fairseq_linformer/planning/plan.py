@@ -4,7 +4,6 @@ References:
 
     [ring] Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
     [ddp]  Li et al. 2020, "PyTorch Distributed", section 3.2: buckets, reduced during the backward pass
-    [zero] Rajbhandari et al. 2020, "ZeRO", section 7: what sharding sends
 """
 
 import math
@@ -14,7 +13,7 @@ from functools import cached_property
 
 from .formulas import count_parameters, num_embedding_parameters, step_flops
 from .gpus import GIB, GPUS, LATENCY, Gpu
-from .memory import Memory, activation_memory, element_size, model_states, num_gathered_parameters
+from .memory import Memory, activation_memory, element_size, model_states
 from .planned_run import PlannedRun
 
 
@@ -77,18 +76,10 @@ class RunPlan:
         per_second = self.peak * 1e12 * self.utilization
         compute = freq * (work.forward + work.backward) / per_second
         reduce = all_reduce_seconds(self.all_reduce_bytes, self.gpus, link, self.buckets, LATENCY)
-        # The optimizer step reads and writes each number once; with sharding each GPU has 1 / G of them.
+        # The optimizer step reads and writes each number once.
         states = model_states(run.model, run.precision)
-        step_bytes = 2 * (states.weights + states.gradients + states.optimizer) / (self.gpus if run.is_sharded else 1)
+        step_bytes = 2 * (states.weights + states.gradients + states.optimizer)
         step = step_bytes / (self.gpu.bandwidth * 1e9)
-        if run.is_sharded:
-            # Parameters are gathered for forward and for backward, and gradients scattered: 1.5 times an all-reduce
-            # [zero], per micro-batch (fairseq). It overlaps between layers. If the model is one unit, it is gathered
-            # once, and nothing overlaps.
-            is_one_unit = _num_gathered(run, self.checkpoint_activations) == count_parameters(run.model).trainable
-            per_batch = (1.0 if is_one_unit else 1.5) * reduce
-            hidden = 0.0 if is_one_unit else min(compute / freq, per_batch - per_batch / (run.model.shape.layers + 1))
-            return UpdateTime(compute, freq * per_batch, freq * (per_batch - hidden), step)
         if run.ddp in ("legacy_ddp", "no_c10d"):
             return UpdateTime(compute, reduce, reduce, step)  # one buffer, after the backward pass
         # The all-reduce overlaps with the backward pass of the last micro-batch [ddp], except that of the tied
@@ -179,7 +170,7 @@ def sequences_per_gpu(run: PlannedRun, gpus: int) -> int:
 
 def largest_micro_batch(run: PlannedRun, gpu: Gpu, gpus: int, checkpoint_activations: bool) -> int:
     """Sequences of the largest micro-batch that fits; 0 if none fits."""
-    states = model_states(run.model, run.precision, gpus, _num_gathered(run, checkpoint_activations))
+    states = model_states(run.model, run.precision, gpus)
     counts = range(1, int(gpu.usable))  # a sequence needs more than a byte
     return bisect_right(
         counts, gpu.usable, key=lambda count: _with_activations(states, run, count, checkpoint_activations).total
@@ -188,7 +179,7 @@ def largest_micro_batch(run: PlannedRun, gpu: Gpu, gpus: int, checkpoint_activat
 
 def micro_batch_memory(run: PlannedRun, sequences: int, gpus: int, checkpoint_activations: bool) -> Memory:
     """Memory of a GPU with a micro-batch of ``sequences``."""
-    states = model_states(run.model, run.precision, gpus, _num_gathered(run, checkpoint_activations))
+    states = model_states(run.model, run.precision, gpus)
     return _with_activations(states, run, sequences, checkpoint_activations)
 
 
@@ -196,15 +187,6 @@ def _with_activations(states: Memory, run: PlannedRun, sequences: int, checkpoin
     active = activation_memory(run.model, element_size(run.precision), run.batch(sequences), checkpoint_activations)
     # The optimizer step comes after the activations are freed.
     return replace(states, activations=active.saved, workspace=max(active.workspace, states.workspace - active.saved))
-
-
-def _num_gathered(run: PlannedRun, checkpoint_activations: bool) -> int | None:
-    """Number of parameters that sharding gathers at a time; None without sharding."""
-    return (
-        num_gathered_parameters(run.model, 0 if checkpoint_activations else run.min_params_to_wrap)
-        if run.is_sharded
-        else None
-    )
 
 
 def _explain_no_fit(run: PlannedRun, gpu: Gpu, gpus: int, checkpoint_activations: bool) -> str:

@@ -14,7 +14,6 @@ from torch._subclasses import FakeTensorMode
 
 from ..config import LinformerConfig
 from ..models.dictionaries import read_masked_lm_dictionary
-from ..models.fully_sharded import min_params_to_wrap
 from ..models.options import ARCHITECTURES, OPTION_NAMES, resolve_options, to_linformer_config
 from ..models.shapes import PADDING_IDX
 from ..models.stub_task import StubTask
@@ -37,7 +36,7 @@ UNSUPPORTED_OPTIONS = """
 SUPPORTED_VALUES = {
     "task._name": ("masked_lm",),
     "optimizer._name": ("adam",),
-    "distributed_training.ddp_backend": ("c10d", "pytorch_ddp", "legacy_ddp", "no_c10d", "fully_sharded"),
+    "distributed_training.ddp_backend": ("c10d", "pytorch_ddp", "legacy_ddp", "no_c10d"),
     "distributed_training.zero_sharding": ("none",),
 }
 """Values of other options that the formulas cover."""
@@ -67,8 +66,6 @@ class PlannedRun:
     checkpoint_activations: bool
     ddp: str
     bucket_mb: int
-    min_params_to_wrap: int
-    """Fully sharded data parallelism wraps layers with at least this many parameters."""
     cpu: bool
 
     @property
@@ -78,10 +75,6 @@ class PlannedRun:
     @property
     def tokens_per_update(self) -> int:
         return self.sequences_per_update * self.positions
-
-    @property
-    def is_sharded(self) -> bool:
-        return self.ddp == "fully_sharded"
 
     def accepts_batch(self, sequences: int) -> bool:
         """Whether fairseq builds batches of this size; with a multiple of 8 it reduces 12 sequences to 8."""
@@ -130,7 +123,6 @@ def build_run(cfg: DictConfig, vocab_size: int | None = None) -> PlannedRun:
         checkpoint_activations=bool(resolved.checkpoint_activations),
         ddp=str(cfg.distributed_training.ddp_backend),
         bucket_mb=cfg.distributed_training.bucket_cap_mb,
-        min_params_to_wrap=min_params_to_wrap(resolved),
         cpu=bool(cfg.common.cpu),
     )
     if not run.accepts_batch(run.sequences):

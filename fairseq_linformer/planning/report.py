@@ -73,9 +73,8 @@ def _time(slowest: RunPlan, fastest: RunPlan) -> Iterator[str]:
     if (slowest.utilization, fastest.utilization) == plan.gpu.utilization(plan.run.precision):
         yield f"  utilization as published for {', to '.join(plan.gpu.sources(plan.run.precision))}"
     if plan.gpus > 1:
-        kind = "gather and scatter" if plan.run.is_sharded else "all-reduce"
         yield (
-            f"  {kind} of {plan.all_reduce_bytes / 1e6:,.0f} MB in {plan.buckets} buckets: "
+            f"  all-reduce of {plan.all_reduce_bytes / 1e6:,.0f} MB in {plan.buckets} buckets: "
             f"{1000 * plan.time.communication:.1f} ms, {format_range([1000 * p.time.exposed for p in both], '.1f')} "
             "ms of them not hidden"
         )

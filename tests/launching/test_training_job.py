@@ -69,6 +69,7 @@ def test_rejects_n_that_fairseq_would_replace():
         (["task.data={data}", "checkpoint.no_last_checkpoints=true"], ["checkpoint.no_last_checkpoints must be False"]),
         (["task.data={data}", "checkpoint.save_dir=/elsewhere"], ["checkpoint.save_dir must be", "/elsewhere"]),
         (["task.data={data}", "distributed_training.use_sharded_state=true"], ["use_sharded_state must be False"]),
+        (["task.data={data}", "distributed_training.ddp_backend=fully_sharded"], ["must not be fully_sharded"]),
         (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], ["finetune_from_model must ", "/lost.pt"]),
         (["task.data={data}", "+run=n3"], ["run/n3"]),
         (["task.data={data}", "model.droput=0"], ["droput"]),
@@ -134,16 +135,6 @@ def test_device_overrides(mlm_data):
     cpu, gpu = (TrainingJob(BASE, (f"task.data={mlm_data}",), 2, device).cfg for device in ("cpu", "cuda"))
     assert cpu.common.cpu and not cpu.common.fp16 and cpu.distributed_training.distributed_backend == "gloo"
     assert not gpu.common.cpu and gpu.common.fp16 and gpu.distributed_training.distributed_backend == "nccl"
-
-
-@pytest.mark.slow
-def test_sharding_is_kept_on_cpus_and_checked_before_the_job_starts(mlm_data):
-    sharded = (f"task.data={mlm_data}", "+run=tiny", "distributed_training.ddp_backend=fully_sharded")
-    cfg = TrainingJob(BASE, sharded, 1, "cpu").cfg
-    assert cfg.distributed_training.ddp_backend == "fully_sharded"
-    check_buildable(cfg)
-    with pytest.raises(ValueError, match="encoder_layerdrop .* 0.5"):
-        check_buildable(TrainingJob(BASE, (*sharded, "+model.encoder_layerdrop=0.5"), 1, "cpu").cfg)
 
 
 def test_fairseq_receives_the_composed_configuration(mlm_data):

@@ -27,11 +27,6 @@ SMALL = [
 ]
 
 
-def test_sharding_of_roberta_has_the_default_of_min_params_to_wrap():
-    """fairseq defines it for flags only."""
-    assert read_run(PRETRAIN / "run/n512-roberta.yaml", []).min_params_to_wrap == 10**8
-
-
 def test_numbers_of_a_run():
     run = read_run(PRETRAIN / "run/n4096-k256-headwise.yaml", ["+gpus=x64"])
     assert (run.gpus, run.update_freq, run.sequences, run.tokens_per_update) == (64, 2, 2, 1_048_576)

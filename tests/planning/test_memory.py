@@ -8,7 +8,7 @@ import torch
 
 from fairseq_linformer.config import PROJECTIONS, SHARING, LinformerConfig
 from fairseq_linformer.planning.formulas import Batch, PlannedModel, count_parameters
-from fairseq_linformer.planning.memory import activation_memory, model_states, num_gathered_parameters
+from fairseq_linformer.planning.memory import activation_memory, model_states
 
 from .pytorch_reference import BASE, NO_WINDOWS, ROBERTA, SMALL, UNEQUAL, build, cuda_bytes, pytorch_bytes
 
@@ -138,16 +138,3 @@ def test_states_of_a_countable_model():
         model_states(model, "fp32").optimizer == model_states(model, "memory-efficient bf16").optimizer == 8 * trainable
     )
     assert model_states(model, "fp32").buckets == 0 and model_states(model, "fp32").workspace == 4 * 20
-
-
-@pytest.mark.parametrize("sharing", ["headwise", "layerwise"])
-def test_sharded_states_of_a_countable_model(sharing):
-    model = build_countable_model(sharing=sharing, layers=4)
-    layer, rest = 49 + 16 * (sharing == "headwise"), 36 + 20 + 8 * (sharing == "layerwise")
-    trainable = rest + 4 * layer
-    gathered = num_gathered_parameters(model, 0)
-    assert gathered == rest + 2 * layer
-    assert num_gathered_parameters(model, 10**6) == trainable  # layers are not wrapped
-    s, shard = model_states(model, "fp16", 2, gathered), trainable // 2
-    assert s.weights == 2 * (gathered + shard + count_parameters(model).frozen)
-    assert (s.gradients, s.optimizer, s.buckets, s.workspace) == (2 * shard, 16 * shard, 2 * gathered, 4 * shard)

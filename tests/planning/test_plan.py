@@ -97,17 +97,6 @@ def test_recomputation_trades_memory_for_a_forward_pass():
     assert 1.2 < recomputed.time.compute / stored.time.compute < 4 / 3
 
 
-def test_sharded_memory_and_time():
-    """The optimizer is sharded; each micro-batch gathers parameters twice and scatters gradients."""
-    plan, sharded = v100_plan(base_run()), replace(base_run(), ddp="fully_sharded", min_params_to_wrap=0)
-    layers, one_unit = v100_plan(sharded), v100_plan(replace(sharded, min_params_to_wrap=10**8))
-    assert layers.memory.optimizer * 10 < plan.memory.optimizer
-    assert layers.time.communication == pytest.approx(1.5 * 2 * plan.time.communication)
-    assert layers.time.step == pytest.approx(plan.time.step / 64)
-    assert one_unit.memory.weights > layers.memory.weights and one_unit.time.exposed == one_unit.time.communication
-    assert layers.time.exposed < one_unit.time.exposed
-
-
 def test_buckets_copy_the_gradients_on_several_gpus():
     assert micro_batch_memory(base_run(), 16, 1, False).buckets == 0
     assert (
