@@ -8,12 +8,9 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.files import sha256
-from fairseq_linformer.launching import checksums, local
-from fairseq_linformer.launching.checkpoints import LAST, restore_last
+from fairseq_linformer.launching import local
 from fairseq_linformer.launching.progress import TrainingProgress
 from fairseq_linformer.reproduction.result import read, write
 
@@ -63,18 +60,6 @@ def test_results(disk):
     filler.unlink()
     write(result("b"), path)
     assert read(path) == [result("a"), result("b")]
-
-
-def test_checksum_of_a_checkpoint(disk):
-    """The checkpoint has its name already; it is intact, and the run resumes from it."""
-    torch.save({"model": torch.ones(500)}, disk / "new.tmp")
-    digest = sha256(disk / "new.tmp")
-    filler = fill(disk)
-    with pytest.raises(OSError, match=f"{NO_SPACE}: '.*/{LAST}.sha256'"):
-        checksums.replace(disk / "new.tmp", disk / LAST, digest)
-    assert [*contents(disk)] == [LAST] and sha256(disk / LAST) == digest
-    filler.unlink()
-    assert restore_last(disk) == [f"resuming from {disk / LAST}"]
 
 
 TALKATIVE = """

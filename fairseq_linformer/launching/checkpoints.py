@@ -9,33 +9,21 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 
-from ..files import sha256
 from ..models.safe_loading import check_settings, load_weights_only
-from . import checksums
 
 LAST = "checkpoint_last.pt"
+UNFINISHED = ".tmp"
+"""The end of the names of files that fairseq renames to checkpoints."""
 _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, zlib.error, lzma.LZMAError)
 """What ``testzip`` raises for damaged archives, such as RuntimeError for an entry whose flag says it is encrypted."""
 
 
 def find_damage(path: Path) -> str | None:
-    """Describe the damage of a checkpoint; None if it is intact.
-
-    An intact file is read only once. Without a checksum next to it, the CRCs of its zip entries are checked.
+    """Describe the damage of a checkpoint, by the CRCs of its zip entries; None if it is intact.
 
     Raises:
         OSError: it cannot be read.
     """
-    recorded = checksums.read_checksum(path)
-    if recorded is not None:
-        if sha256(path) == recorded:
-            return None
-        reason = _find_zip_damage(path) or "it is another file or was changed"
-        return f"it differs from its checksum {checksums.checksum_path(path).name}: {reason}"
-    return _find_zip_damage(path)
-
-
-def _find_zip_damage(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as file:
             entries = file.infolist()
@@ -94,7 +82,7 @@ def find_last_intact(folder: Path) -> tuple[Path | None, list[str]]:
 def restore_last(folder: Path) -> list[str]:
     """Replace ``checkpoint_last.pt``, which fairseq resumes from, with the newest intact checkpoint if it is damaged.
 
-    The damaged file is renamed. Unfinished files and checksums of deleted checkpoints are deleted.
+    The damaged file is renamed. Unfinished files, of a killed process or a full disk, are deleted.
 
     Returns:
         Lines for the log.
@@ -102,11 +90,8 @@ def restore_last(folder: Path) -> list[str]:
     Raises:
         ValueError, OSError: as ``find_last_intact``; or the disk is full.
     """
-    # From a killed process or a full disk: checkpoints, and checksums that `files.open_atomic` was writing.
-    for pattern in (f"*.pt{checksums.UNFINISHED}", f".*.pt{checksums.SUFFIX}.*"):
-        for unfinished in folder.glob(pattern):
-            unfinished.unlink()
-    checksums.delete_orphans(folder)
+    for unfinished in folder.glob(f"*.pt{UNFINISHED}"):
+        unfinished.unlink()
     intact, lines = find_last_intact(folder)
     if intact is None:
         return ["no checkpoint yet; training starts at update 0"]
@@ -115,10 +100,10 @@ def restore_last(folder: Path) -> list[str]:
         raise ValueError(f"{folder} needs {needed:,} bytes of free disk space, for two checkpoints, got {free:,}")
     last = folder / LAST
     if intact != last:
-        unfinished = folder / f"{LAST}{checksums.UNFINISHED}"
+        unfinished = folder / f"{LAST}{UNFINISHED}"
         shutil.copyfile(intact, unfinished)
         if last.exists():
             os.replace(last, folder / f"{LAST}.damaged")
-        checksums.replace(unfinished, last, checksums.read_checksum(intact))
+        os.replace(unfinished, last)
         lines.append(f"replaced {LAST} with {intact.name}")
     return [*lines, f"resuming from {last}"]

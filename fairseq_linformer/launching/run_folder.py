@@ -1,7 +1,7 @@
 """The run folder of a training job.
 
 RUN/config.yaml      configuration; a run resumes only with the same one
-RUN/checkpoints/     fairseq's checkpoints, and their checksums
+RUN/checkpoints/     fairseq's checkpoints
 RUN/tensorboard/     curves
 RUN/logs/JOB/        output of each process, rank-R.txt; a requeued job appends
 RUN/attempts.jsonl   commit, hardware, versions, date and processes of each start or resume, one per line

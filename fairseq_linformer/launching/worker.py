@@ -33,7 +33,6 @@ from omegaconf import DictConfig
 from ..errors import first_line, root_cause
 from ..models.program_errors import is_for_users
 from .arguments import build_training_job, parse_job_arguments
-from .checksums import patch_saving
 from .out_of_memory import end_when_out_of_memory
 from .rendezvous import keep_gloo_local, meet
 from .run_folder import CONFIG, is_new, lock_folder, record_attempt
@@ -87,7 +86,6 @@ def main(words: list[str] | None = None) -> int:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     stop_after_update(request, folder)
-    patch_saving()
     Trainer.train_step = end_when_out_of_memory(Trainer.train_step)
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     timeout = timedelta(minutes=options.collective_timeout)

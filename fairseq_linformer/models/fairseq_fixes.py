@@ -1,5 +1,6 @@
 """Fixes of fairseq, for all models, while this plugin is loaded."""
 
+import os
 import sys
 from collections.abc import Callable
 from functools import partial, wraps
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
 
 HALF_PRECISION = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16")
@@ -57,3 +59,16 @@ def check_half_precision(common: Any) -> None:
 def _run_in_bf16(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with torch.autocast("cuda", torch.bfloat16):
         return main(*args, **kwargs)
+
+
+def fix_copies() -> None:
+    """fairseq copies a checkpoint to ``checkpoint_best.pt`` and ``checkpoint_last.pt`` in place; a process that is
+    killed meanwhile would leave a damaged one."""
+    copy = PathManager.copy
+
+    def copy_and_rename(source: str, target: str, overwrite: bool = False) -> Any:
+        copied = copy(source, f"{target}.tmp", overwrite=True)
+        os.replace(f"{target}.tmp", target)
+        return copied
+
+    PathManager.copy = staticmethod(copy_and_rename)

@@ -101,7 +101,7 @@ class Attempt:
                 continue
             if sample[1]:  # not a zombie
                 samples.append(sample)
-        sizes = [size for path in self.checkpoints.glob("*.pt*") if (size := _size(path)) > 1000]  # not checksums
+        sizes = [size for path in self.checkpoints.glob("*.pt*") if (size := _size(path)) > 1000]
         self.max_checkpoints = max(self.max_checkpoints, len(sizes))
         self.max_checkpoint_bytes = max(self.max_checkpoint_bytes, sum(sizes))
         if alive := self.alive():
@@ -223,13 +223,11 @@ class Job:
             assert not attempt.left_alone or not attempt.losses, f"the other rank did not notice: {message}"
 
     def _check_files(self) -> None:
-        """Between attempts there are no temporary files and few checkpoints, each with its checksum or none."""
+        """Between attempts there are no temporary files and few checkpoints."""
         names = {path.name for path in self.job.folder.iterdir()}
         assert names <= RUN_FILES, names - RUN_FILES
         names = {path.name for path in (self.job.folder / CHECKPOINTS).iterdir()}
-        checkpoints = {name for name in names if name.endswith(".pt")}
-        assert names - checkpoints <= {f"{name}.sha256" for name in checkpoints}, names
-        assert len(checkpoints) <= MAX_CHECKPOINTS, checkpoints
+        assert all(name.endswith(".pt") for name in names) and len(names) <= MAX_CHECKPOINTS, names
 
     def figures(self) -> dict:
         """What all attempts took."""

@@ -1,15 +1,14 @@
 """A run resumes from its newest intact checkpoint; damaged ones are replaced."""
 
 import os
+import zipfile
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from fairseq_linformer.files import temporary_path
 from fairseq_linformer.launching import checkpoints
 from fairseq_linformer.launching.checkpoints import LAST, find_damage, find_last_intact, restore_last
-from fairseq_linformer.launching.checksums import checksum_path
 
 
 def save(path, number, age=0):
@@ -60,6 +59,12 @@ def test_checkpoint_after_other_data_is_damaged(tmp_path):
     assert "before its first entry" in find_damage(path)
 
 
+def test_zip_file_that_is_no_checkpoint(tmp_path):
+    with zipfile.ZipFile(tmp_path / LAST, "w") as file:
+        file.writestr("word/document.xml", "<thesis/>")
+    assert "not a PyTorch checkpoint" in find_damage(tmp_path / LAST)
+
+
 @pytest.mark.parametrize("offset, value", [(8, 1), (10, 8), (10, 12), (10, 14)])
 def test_a_changed_flag_or_method_of_an_entry_is_damage(tmp_path, offset, value):
     """Of the central directory: encrypted, or compressed with deflate, bzip2 or LZMA. Each raises another error."""
@@ -74,13 +79,12 @@ def test_a_changed_flag_or_method_of_an_entry_is_damage(tmp_path, offset, value)
 
 def test_full_disk_is_reported_and_partial_files_are_deleted(tmp_path, monkeypatch):
     needed = 2 * save(tmp_path / LAST, 1).stat().st_size
-    leftovers = [tmp_path / "checkpoint_1_5.pt.tmp", temporary_path(checksum_path(tmp_path / LAST))]
-    for path in leftovers:
-        path.touch()
+    unfinished = tmp_path / "checkpoint_1_5.pt.tmp"
+    unfinished.touch()
     free = needed - 1
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     with pytest.raises(ValueError, match=f"{needed:,} bytes"):
         restore_last(tmp_path)
-    assert not any(path.exists() for path in leftovers)
+    assert not unfinished.exists()
     free = needed
     assert restore_last(tmp_path) == [f"resuming from {tmp_path / LAST}"]

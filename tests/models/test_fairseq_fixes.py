@@ -1,11 +1,15 @@
 """Fixes of fairseq for everybody."""
 
+import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
 from omegaconf import OmegaConf
 
 from fairseq_linformer.models.fairseq_fixes import check_half_precision
@@ -45,3 +49,25 @@ def test_half_precision_needs_a_gpu(monkeypatch, has_gpu, cpu, reason, flag):
     check_half_precision(configure(cpu=cpu, amp=True).common)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     check_half_precision(configure(**{flag: True}).common)
+
+
+@pytest.mark.parametrize("moment", ["copyfile", "replace"])
+def test_a_killed_copy_leaves_the_old_checkpoint(moment, tmp_path, monkeypatch):
+    """Copies of checkpoints, as to ``checkpoint_best.pt``."""
+    new, best = tmp_path / "checkpoint_1_3.pt", tmp_path / "checkpoint_best.pt"
+    new.write_bytes(b"new"), best.write_bytes(b"old")
+
+    class Killed(BaseException):
+        """In place of SIGKILL."""
+
+    def die(source, target):
+        Path(target).write_bytes(b"n") if moment == "copyfile" else None
+        raise Killed
+
+    with monkeypatch.context() as patches:
+        patches.setattr(shutil if moment == "copyfile" else os, moment, die)
+        with pytest.raises(Killed):
+            PathManager.copy(str(new), str(best), overwrite=True)
+    assert best.read_bytes() == b"old"
+    assert PathManager.copy(str(new), str(best), overwrite=True) and best.read_bytes() == b"new"
+    assert not list(tmp_path.glob("*.tmp"))
