@@ -61,9 +61,13 @@ mkdir -p "$logs"
 echo "$processes_here of $processes processes on $(hostname), run folder $run"
 
 export PET_SHUTDOWN_TIMEOUT=${SHUTDOWN_TIMEOUT:-600} # the option of a torchrun that has it; before PyTorch 2.13 it waits 30 seconds
-"$python" -m fairseq_linformer.launching.rendezvous --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
-    --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --log-dir "$logs" --redirects 3 --tee 0:3 \
-    -m fairseq_linformer.launching.worker --processes "$processes" "$@" 2>"$logs/torchrun.txt" &
+export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGQUIT # HUP reaches this script, which sends TERM, unless it is under nohup
+(
+    trap '' HUP
+    exec "$python" -m torch.distributed.run --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
+        --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --log-dir "$logs" --redirects 3 --tee 0:3 \
+        -m fairseq_linformer.launching.worker --processes "$processes" "$@" 2>"$logs/torchrun.txt"
+) &
 launcher=$!
 trap 'kill -TERM "$launcher" 2>/dev/null || true' INT TERM HUP USR1
 status=0

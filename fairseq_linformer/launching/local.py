@@ -72,11 +72,7 @@ def start_worker(training: TrainingJob) -> subprocess.Popen:
         **os.environ,
         "RANK": "0",
         "WORLD_SIZE": "1",
-        # Of a job of several nodes that this process is part of, or is about to submit.
-        **dict.fromkeys(("NODES", "SLURM_NNODES", "GROUP_WORLD_SIZE"), "1"),
         "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "0",  # any free port: no other process connects
         "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")])),
     }
     # The worker stops when this process ends, even if it is killed.

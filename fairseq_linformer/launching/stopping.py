@@ -50,6 +50,8 @@ class StopRequest:
 
     def received_by_any(self, device: torch.device) -> bool:
         """Whether any process has received a signal. This is a collective operation: all processes must call it."""
+        if not dist.is_initialized():  # a job of one process
+            return self.received
         received = torch.tensor(float(self.received), device=device)
         dist.all_reduce(received, op=dist.ReduceOp.MAX)
         return bool(received)
@@ -79,12 +81,13 @@ def stop_after_update(request: StopRequest, folder: Path) -> None:
         logger.info("received a signal to stop; saving at update %d", updates)
         checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
         has_advanced = torch.ones((), device=trainer.device)
-        if dist.get_rank() == 0 and not mark_stopped(folder, updates):
+        if trainer.is_data_parallel_master and not mark_stopped(folder, updates):
             has_advanced.zero_()
-        dist.broadcast(has_advanced, 0)  # no process exits before the checkpoint is written
-        advanced = bool(has_advanced)  # on a GPU the broadcast has only now ended
-        wait_for_peers()
-        if advanced:
+        if dist.is_initialized():
+            dist.broadcast(has_advanced, 0)  # no process exits before the checkpoint is written
+            has_advanced = has_advanced.cpu()  # on a GPU the broadcast has only now ended
+            wait_for_peers()
+        if has_advanced:
             raise SystemExit(0)
         logger.error(
             "stopped at update %d %d times in a row; the time limit is too short for an update",

@@ -34,7 +34,6 @@ from ..errors import first_line, root_cause
 from ..models.program_errors import is_for_users
 from .arguments import build_training_job, parse_job_arguments
 from .out_of_memory import end_when_out_of_memory
-from .rendezvous import keep_gloo_local, meet
 from .run_folder import CONFIG, is_new, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
@@ -58,8 +57,17 @@ class Rank(NamedTuple):
 
 
 def read_rank() -> Rank:
-    """Read the environment variables that torchrun sets; ValueError if one is missing."""
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    """Read the environment variables that torchrun sets; ValueError if one is missing.
+
+    A job of one process needs no MASTER_ADDR and no MASTER_PORT: it has no process group, and listens on no port.
+    """
+    needed, store = ["RANK", "WORLD_SIZE", "LOCAL_RANK"], ["MASTER_ADDR", "MASTER_PORT"]
+    if os.environ.get("WORLD_SIZE") == "1":
+        for name in store:
+            os.environ.pop(name, None)  # fairseq would create a group
+    else:
+        needed += store
+    for name in needed:
         if name not in os.environ:
             raise ValueError(f"{name} is not set; start workers with scripts/torchrun.sh or scripts/slurm/train.sbatch")
     return Rank(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
@@ -89,8 +97,7 @@ def main(words: list[str] | None = None) -> int:
     Trainer.train_step = end_when_out_of_memory(Trainer.train_step)
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     timeout = timedelta(minutes=options.collective_timeout)
-    keep_gloo_local()
-    dist.init_process_group = partial(_init_process_group, dist.init_process_group, timeout=timeout)
+    dist.init_process_group = partial(dist.init_process_group, timeout=timeout)
     dist.new_group = partial(dist.new_group, timeout=timeout)
     hydra_train.pre_main = _guard(hydra_train.pre_main, rank, folder)
     try:
@@ -102,22 +109,15 @@ def main(words: list[str] | None = None) -> int:
     return 0
 
 
-def _init_process_group(
-    init: Callable[..., None], backend: str, init_method: str, world_size: int, rank: int, timeout: timedelta
-) -> None:
-    """``dist.init_process_group`` with the store of ``meet`` in place of fairseq's ``init_method``."""
-    init(backend, store=meet(rank, world_size, timeout), world_size=world_size, rank=rank, timeout=timeout)
-
-
 def _process_overrides(rank: Rank, folder: Path) -> dict[str, Any]:
     devices = torch.cuda.device_count()  # 1 if the scheduler restricts each process to its GPU
+    group = {"distributed_init_method": "env://", "distributed_rank": rank.rank} if rank.world_size > 1 else {}
     return {
         "hydra.run.dir": str(folder),
         "hydra.output_subdir": None,
         "hydra/job_logging": "stdout",
         "hydra.job_logging.formatters.simple.format": "%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        "distributed_training.distributed_init_method": "env://",
-        "distributed_training.distributed_rank": rank.rank,
+        **{f"distributed_training.{name}": value for name, value in group.items()},
         "distributed_training.device_id": rank.local_rank % devices if devices else 0,
         "distributed_training.distributed_no_spawn": True,
     }
@@ -129,8 +129,9 @@ def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[...
     def guarded(cfg: DictConfig, **kwargs: Any) -> None:
         logger.setLevel(logging.INFO)  # fairseq silences all other ranks
         try:
-            _check_world(rank, cfg)
-            logger.info("%s: world size %d, device %s", rank, dist.get_world_size(), _device(cfg))
+            if rank.world_size > 1:
+                _check_world(rank, cfg)
+            logger.info("%s: world size %d, device %s", rank, rank.world_size, _device(cfg))
             with lock_folder(folder) if rank.rank == 0 else nullcontext():
                 if rank.rank == 0:
                     record_attempt(folder, rank.world_size)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_linformer.launching import local, rendezvous, run_folder
+from fairseq_linformer.launching import local, run_folder
 from fairseq_linformer.launching.progress import TrainingProgress
 from fairseq_linformer.launching.training_job import TrainingJob
 from fairseq_linformer.signals import hangup_signals
@@ -81,18 +81,6 @@ def test_failure_message_is_the_workers_or_its_last_line(worker, tmp_path, capsy
     assert "epoch 1, valid: loss 7.25\n" in capsys.readouterr().err
     assert local.follow(killed, tmp_path / "log", TrainingProgress("run", 9), None) == "status 9: Killed"
     assert (tmp_path / "log").read_text() == f"{valid}\n{failed}\nKilled\n\n"
-
-
-def test_a_worker_is_on_one_node_whatever_job_starts_it(tmp_path, monkeypatch):
-    """Its store would otherwise listen on all addresses, as for ranks on other nodes."""
-    training = SimpleNamespace(config="c.yaml", device="cpu", runs="runs", name="run", overrides=())
-    for name in ("NODES", "SLURM_NNODES", "GROUP_WORLD_SIZE"):
-        monkeypatch.setenv(name, "8")
-    environments = []
-    monkeypatch.setattr(subprocess, "Popen", lambda words, env, **options: environments.append(env))
-    local.start_worker(training)
-    monkeypatch.setattr(os, "environ", environments[0])
-    assert not rendezvous._has_several_nodes()
 
 
 def test_a_worker_that_was_stopped_without_a_time_limit_interrupts_the_command(worker, tmp_path, monkeypatch):
