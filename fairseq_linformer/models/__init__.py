@@ -14,9 +14,8 @@ from .cpu_amp import patch_amp
 from .datasets import patch_dataset_loading
 from .dictionaries import patch_dictionaries
 from .epoch_iterator import patch_epoch_iterator
-from .fairseq_fixes import fix_copies, fix_half_precision
+from .fairseq_fixes import fix_best_metric, fix_copies, fix_half_precision
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
-from .non_finite import patch_training_step, patch_validation
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
 from .program_errors import patch_error_reports
@@ -56,8 +55,7 @@ patch_checkpoint_loading()
 patch_dictionaries()
 patch_dataset_loading()
 patch_eval()
-patch_training_step()
-patch_validation()
+fix_best_metric()
 fix_copies()
 fix_half_precision()
 patch_error_reports()

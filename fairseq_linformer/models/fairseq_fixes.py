@@ -1,5 +1,6 @@
 """Fixes of fairseq, for all models, while this plugin is loaded."""
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -7,9 +8,11 @@ from functools import partial, wraps
 from typing import Any
 
 import torch
+from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
+from fairseq_cli import train
 
 HALF_PRECISION = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16")
 
@@ -72,3 +75,22 @@ def fix_copies() -> None:
         return copied
 
     PathManager.copy = staticmethod(copy_and_rename)
+
+
+def fix_best_metric() -> None:
+    """NaN never becomes the best metric: with it any later validation would replace ``checkpoint_best.pt``, and none
+    would count as better for ``--patience``."""
+    save_checkpoint, should_stop_early = checkpoint_utils.save_checkpoint, train.should_stop_early
+
+    @wraps(save_checkpoint)
+    def save_without_nan_as_best(cfg: Any, trainer: Any, epoch_itr: Any, metric: float | None, *args: Any) -> Any:
+        is_usable = metric is not None and math.isfinite(metric)
+        return save_checkpoint(cfg, trainer, epoch_itr, metric if is_usable else None, *args)
+
+    @wraps(should_stop_early)
+    def stop_with_nan_as_worst(cfg: Any, metric: float | None) -> bool:
+        if metric is not None and not math.isfinite(metric):
+            metric = -math.inf if cfg.checkpoint.maximize_best_checkpoint_metric else math.inf
+        return bool(should_stop_early(cfg, metric))
+
+    checkpoint_utils.save_checkpoint, train.should_stop_early = save_without_nan_as_best, stop_with_nan_as_worst

@@ -3,8 +3,10 @@
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
+import fairseq_cli.train
 import pytest
 import torch
 from fairseq.dataclass.configs import FairseqConfig
@@ -13,6 +15,8 @@ from fairseq.file_io import PathManager
 from omegaconf import OmegaConf
 
 from fairseq_linformer.models.fairseq_fixes import check_half_precision
+
+from ..fairseq_commands import load, train
 
 
 def configure(**common):
@@ -71,3 +75,17 @@ def test_a_killed_copy_leaves_the_old_checkpoint(moment, tmp_path, monkeypatch):
     assert best.read_bytes() == b"old"
     assert PathManager.copy(str(new), str(best), overwrite=True) and best.read_bytes() == b"new"
     assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.slow
+def test_nan_is_never_the_best_metric(mlm_data, tmp_path, monkeypatch):
+    """Each validation is better than the one before, except the last two. --patience counts NaN as worse."""
+    losses = [float("nan"), float("inf"), 5, 4, 3, float("nan"), 4, 1]
+    monkeypatch.setattr(fairseq_cli.train, "validate", lambda *arguments: [losses.pop(0)])
+    monkeypatch.setattr(fairseq_cli.train, "should_stop_early", partial(fairseq_cli.train.should_stop_early))
+    options = ["--validate-interval-updates", 1, "--save-interval-updates", 1, "--patience", 2]
+    train(mlm_data, tmp_path, *options, updates=8, validation=True)
+    best, last = (
+        load(tmp_path, f"checkpoint_{name}.pt")["optimizer_history"][-1]["num_updates"] for name in ("best", "last")
+    )
+    assert (best, last) == (5, 7)
