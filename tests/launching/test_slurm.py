@@ -89,7 +89,7 @@ def check_ranks(run, hosts):
     logs = jobs.rank_logs(run)
     assert sorted(logs) == list(range(len(hosts)))
     for (rank, log), host in zip(sorted(logs.items()), hosts):
-        assert re.search(f"initialized host {host} as rank {rank}$", log, re.MULTILINE), log
+        assert len(hosts) == 1 or re.search(f"initialized host {host} as rank {rank}$", log, re.MULTILINE), log
         assert f"rank {rank} of {len(hosts)} on {host}: world size {len(hosts)}, device cpu" in log
 
 
