@@ -10,7 +10,6 @@ from ..corpus.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, To
 from ..evaluation.encoded_rows import is_prepared, read_prepared_task
 from ..files import read_json
 from ..models.datasets import check_dataset
-from ..models.recorded_files import compare_with_manifest
 from ..task_data.prepare import prepare_task
 from ..task_data.task_source import open_source
 from ..task_data.tasks import Task
@@ -79,9 +78,6 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
         positions, truncated = int(manifest.get("max_positions", 0)), _num_truncated(manifest)
     except (ValueError, TypeError, AttributeError, OverflowError):
         raise ValueError(f"{folder / MANIFEST} cannot be read; prepare the data again") from None
-    for name in TOKENIZER_FILES:  # copied next to the finetuned checkpoint
-        if (folder / name).is_file():
-            compare_with_manifest(folder / name, folder / MANIFEST)
     advice = f"but the model has n = {n}; prepare the task in another folder"
     if positions > n:
         raise ValueError(f"{folder} was prepared for n = {positions}, {advice}")

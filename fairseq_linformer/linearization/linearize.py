@@ -157,7 +157,7 @@ def _prepare(options: Linearization, out: Path) -> Path:
     if options.max_update:
         _ = TrainingJob(str(CONFIG), (), 1, options.device, str(out), RUN).folder  # raises if its path is not allowed
     dictionary = _read_dictionary(options.text)
-    train, _ = (open_dataset(Path(options.text) / split, len(dictionary)) for split in ("train", "valid"))
+    train, _ = (open_dataset(Path(options.text) / split) for split in ("train", "valid"))
     torch.manual_seed(options.seed)
     is_checkpoint = is_fairseq_checkpoint(options.source)
     if is_checkpoint:

@@ -11,10 +11,11 @@ from ..checkpoints.transformers_encoder import hash_weights
 from ..corpus.tokenizer_files import DICTIONARY
 from ..distillation.criterion import TEACHER_KEY
 from ..files import read_json, sha256, write_json
-from ..models.recorded_files import MAX_HASHED_BYTES
 from .options import TRAINING_OPTIONS, Linearization
 
 ORIGIN = "origin.json"
+MAX_HASHED_BYTES = 1 << 30
+"""Of a file of the training text: hashing a larger one would delay the start."""
 _EARLIER_DEFAULTS = {"amp": False, "short_seq_prob": 0.0, "projection_init": "staggered", "measure_at": [], "text": {}}
 """Values that the origin of an earlier version may lack."""
 

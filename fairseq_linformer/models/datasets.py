@@ -1,7 +1,6 @@
 """fairseq's datasets of token IDs (``PREFIX.idx`` and ``PREFIX.bin``, ``mmap`` format), checked when they are opened.
 
-Without these checks fairseq fails in the middle of training, with an error of NumPy or PyTorch that names no file, or
-trains on wrong tokens.
+A file that is missing or truncated fails in fairseq in the middle of training, with an error that names no file.
 """
 
 import itertools
@@ -14,31 +13,25 @@ import numpy as np
 from fairseq.data import data_utils, indexed_dataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from .recorded_files import ADVICE, check_recorded
-
+ADVICE = "prepare the data again"
 _HEADER = struct.Struct("<9sQBQ")
 _MAGIC = b"MMIDIDX\x00\x00"
-_CHUNK = 1 << 20
-MAX_SCANNED_BYTES = 1 << 30
-"""Bytes whose IDs are compared with the dictionary, which takes a second."""
 
 
-def open_dataset(prefix: Path, num_entries: int | None = None) -> MMapIndexedDataset:
+def open_dataset(prefix: Path) -> MMapIndexedDataset:
     """Open a dataset.
 
     Args:
         prefix: path without suffix.
-        num_entries: of the dictionary, including fairseq's own; None to skip the check of the IDs.
 
     Raises:
-        ValueError: a file is missing, truncated, of another format, has IDs beyond the dictionary, or differs from
-            the checksum in ``manifest.json``.
+        ValueError: a file is missing, truncated or of another format.
     """
     prefix = Path(prefix)
     if not _exists(prefix):
         splits = sorted(path.stem for path in prefix.parent.glob("*.idx"))
         raise ValueError(f"{prefix}.idx does not exist; {prefix.parent} has {', '.join(splits) or 'no split'}")
-    check_dataset(prefix, num_entries)
+    check_dataset(prefix)
     return MMapIndexedDataset(str(prefix))
 
 
@@ -51,61 +44,27 @@ def _exists(prefix: Path | str) -> bool:
     return not missing
 
 
-def check_dataset(prefix: Path, num_entries: int | None = None) -> None:
+def check_dataset(prefix: Path) -> None:
     """Raise ValueError as ``open_dataset``, for files that exist."""
     index, data = (Path(f"{prefix}.{suffix}") for suffix in ("idx", "bin"))
-    dtype, expected_bytes = _read_index(index)
-    num_bytes = data.stat().st_size
-    if num_bytes != expected_bytes:
-        sizes = f"must have {expected_bytes:,} bytes, as in {index.name}, got {num_bytes:,}"
-        raise ValueError(f"{data} {sizes}; {ADVICE}")
-    check_recorded(index)
-    check_recorded(data)
-    if num_entries is not None:
-        _check_ids(data, dtype, num_entries)
+    expected, num_bytes = _read_size(index), data.stat().st_size
+    if num_bytes != expected:
+        raise ValueError(f"{data} must have {expected:,} bytes, as in {index.name}, got {num_bytes:,}; {ADVICE}")
 
 
-def _read_index(path: Path) -> tuple[np.dtype, int]:
-    """The type of the IDs, and the bytes of all rows; ValueError unless rows follow each other."""
+def _read_size(path: Path) -> int:
+    """The bytes of all rows of an index."""
     with open(path, "rb") as file:
         header = file.read(_HEADER.size)
-    num_bytes, count, code = path.stat().st_size, 0, 0
-    if len(header) == _HEADER.size:
-        magic, version, code, count = _HEADER.unpack(header)
-        is_index = (magic, version) == (_MAGIC, 1) and code in indexed_dataset._code_to_dtype
-    else:
-        is_index = False
+    magic, version, code, count = _HEADER.unpack(header) if len(header) == _HEADER.size else (b"", 0, 0, 0)
+    is_index = (magic, version) == (_MAGIC, 1) and code in indexed_dataset._code_to_dtype
     # For each row its length, int32, and its position in bytes, int64.
-    if not is_index or num_bytes != _HEADER.size + 12 * count:
+    if not is_index or path.stat().st_size != _HEADER.size + 12 * count:
         raise ValueError(f"{path} is truncated or not a fairseq index; {ADVICE}")
-    if not count:
-        raise ValueError(f"{path} has no rows; {ADVICE}")
-    dtype = np.dtype(indexed_dataset._code_to_dtype[code])
-    lengths = np.memmap(path, np.int32, "r", _HEADER.size, (count,))
-    positions = np.memmap(path, np.int64, "r", _HEADER.size + 4 * count, (count,))
-    end = 0
-    for start in range(0, count, _CHUNK):
-        sizes = lengths[start : start + _CHUNK].astype(np.int64) * dtype.itemsize
-        ends = end + np.cumsum(sizes)
-        if (sizes < 0).any() or (positions[start : start + _CHUNK] != ends - sizes).any():
-            raise ValueError(f"{path} is damaged: its rows must follow each other; {ADVICE}")
-        end = int(ends[-1])
-    if not end:
-        raise ValueError(f"{path} has only empty rows; {ADVICE}")
-    return dtype, end
-
-
-def _check_ids(path: Path, dtype: np.dtype, num_entries: int) -> None:
-    """Raise ValueError if one of the first IDs is not in the dictionary."""
-    ids = np.memmap(path, dtype, "r")[: MAX_SCANNED_BYTES // dtype.itemsize]
-    for start in range(0, len(ids), _CHUNK):
-        chunk = ids[start : start + _CHUNK]
-        for extreme in (int(chunk.max()), int(chunk.min())):
-            if not 0 <= extreme < num_entries:
-                raise ValueError(
-                    f"{path} has the ID {extreme:,}, but the dictionary (dict.txt) has {num_entries:,} entries, with "
-                    f"fairseq's own; one of them is damaged or of other data; {ADVICE}"
-                )
+    num_tokens = int(np.memmap(path, np.int32, "r", _HEADER.size, (count,)).sum(dtype=np.int64)) if count else 0
+    if not num_tokens:
+        raise ValueError(f"{path} has no rows, or only empty rows; {ADVICE}")
+    return num_tokens * int(np.dtype(indexed_dataset._code_to_dtype[code]).itemsize)
 
 
 def patch_dataset_loading() -> None:
@@ -122,7 +81,7 @@ def patch_dataset_loading() -> None:
                 if not _exists(prefix):
                     break
                 if dataset_impl or indexed_dataset.infer_dataset_impl(prefix) in (None, "mmap"):
-                    check_dataset(Path(prefix), len(dictionary) if dictionary is not None else None)
+                    check_dataset(Path(prefix))
         return load(path, dictionary, dataset_impl, combine, *args, **kwargs)
 
     data_utils.load_indexed_dataset = load_checked

@@ -9,14 +9,13 @@ from fairseq.data import Dictionary
 
 from ..errors import first_line
 from ..files import write_lines
-from .recorded_files import check_recorded
 
 
 def read_dictionary(path: Path) -> Dictionary:
     """Read a dictionary.
 
     Raises:
-        ValueError: fairseq cannot read it, it is empty, or differs from its checksum in ``manifest.json``.
+        ValueError: fairseq cannot read it, or it is empty.
         OSError: it does not exist, or may not be read.
     """
     return Dictionary.load(str(path))
@@ -109,6 +108,5 @@ def patch_dictionaries() -> None:
             raise ValueError(f"{file} is not a fairseq dictionary: {reason}") from None
         if len(self) == before:
             raise ValueError(f"{file} has no entries; a fairseq dictionary has one per line, 'TOKEN COUNT'")
-        check_recorded(Path(file))
 
     Dictionary.add_from_file = add_or_explain

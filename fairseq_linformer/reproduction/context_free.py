@@ -120,7 +120,7 @@ def measure(data_bin: Path, tokens_per_sample: int) -> ContextFree:
 
 def _count(split: Path, num_entries: int) -> np.ndarray:
     """(V,) how often each entry occurs in a split, without <s>."""
-    data, counts = open_dataset(split, num_entries), np.zeros(num_entries)
+    data, counts = open_dataset(split), np.zeros(num_entries)
     for i in range(len(data)):
         # np.bincount would allocate V numbers per sentence.
         np.add.at(counts, data[i].numpy(), 1)

@@ -205,7 +205,6 @@ def test_members_of_a_tar_archive(name, here, gpt2):
 HOSTILE_INDICES = {
     "length": lambda index: index[:18] + (1 << 62).to_bytes(8, "little") + index[26:],
     "type": lambda index: index[:17] + b"\xff" + index[18:],
-    "pointers": lambda index: index[:-8] + (1 << 62).to_bytes(8, "little"),
     "version": lambda index: index[:9] + b"\xff" * 8 + index[17:],
 }
 
@@ -216,7 +215,7 @@ def test_indices_of_data(name, world, here):
         shutil.copy(world / f"data/valid.{suffix}", here)
     index = (here / "valid.idx").read_bytes()
     (here / "valid.idx").write_bytes(HOSTILE_INDICES[name](index))
-    with pytest.raises(ValueError, match="valid.idx is (truncated|damaged)"):
+    with pytest.raises(ValueError, match="valid.idx is truncated"):
         open_dataset(here / "valid")
 
 

@@ -31,7 +31,7 @@ from fairseq_linformer.corpus.plan import make_plan, planned_source
 from fairseq_linformer.corpus.sources import parse_source
 from fairseq_linformer.corpus.tokenizer import load_tokenizer
 from fairseq_linformer.corpus.tokenizer_files import choose_tokenizer
-from fairseq_linformer.evaluation.encoded_rows import open_dataset, read_prepared_task
+from fairseq_linformer.evaluation.encoded_rows import read_prepared_task
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.fairseq_log import parse_line
 from fairseq_linformer.finetuning.data import check_folder
@@ -75,7 +75,6 @@ NAMES = """
     labels
     sentencepiece
     wordpiece
-    index
     checkpoint
     old-checkpoint
     safetensors
@@ -179,11 +178,6 @@ def _source(path: Path) -> None:
 
 def _attempts(path: Path) -> None:
     training_provenance(path.parent)
-
-
-def _index(path: Path) -> None:
-    dataset = open_dataset(path.with_suffix(""))
-    consume(dataset[i].tolist() for i in range(len(dataset)))
 
 
 def _corpus_manifest(path: Path) -> None:
@@ -296,7 +290,6 @@ def build_targets(world: Path) -> dict[str, Target]:
         "labels": Target(read_labels, data("cls/label/dict.txt"), "dict.txt"),
         "sentencepiece": Target(tokenizer("sentencepiece"), data("spm.model"), "x.model"),
         "wordpiece": Target(tokenizer("wordpiece"), data("bert/tokenizer.json"), "tokenizer.json", slow=True),
-        "index": Target(_index, data("data/valid.idx"), "valid.idx"),
         "checkpoint": Target(_checkpoint, data("mlm/model.pt"), "x.pt", slow=True),
         "old-checkpoint": Target(_checkpoint, _old_checkpoint(world), "x.pt", slow=True),
         "safetensors": Target(_exported, data("hf/model.safetensors"), "hf/model.safetensors", slow=True),
@@ -327,8 +320,6 @@ def surroundings(world: Path, target: Target) -> Iterator[Path]:
             shutil.copytree(world / "hf", path.parent, dirs_exist_ok=True)
         elif target.name == "data/manifest.json":
             shutil.copytree(world / "data", path.parent, dirs_exist_ok=True)
-        elif target.name == "valid.idx":
-            shutil.copy(world / "data/valid.bin", path.parent)
         elif target.name == "out/spectrum.npz":
             (path.parent / "spectrum.json").write_text("{}")
         yield path
