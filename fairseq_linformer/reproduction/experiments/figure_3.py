@@ -1,26 +1,28 @@
 """Perplexity while pretraining: a larger k lowers it (a, b), sharing costs little (c), n does not matter (d).
 
-Models are compared by the ratio of their perplexities, with Student's 95 % interval over seeds; it holds or fails if
-the whole interval is on one side of the limit.
+Models are compared by the ratio of their perplexities, with Student's 95 % interval over seeds. A claim holds if the
+whole interval is within its limit, and does not hold if the whole interval is beyond it.
 
 **a**, **b**: holds if each k, up to k = n, has at most the perplexity of the next smaller k. **a-par**, **b-par**:
 holds if k = n / 4 has at most 1.05 times the perplexity of RoBERTa after as many updates. **c**: holds if headwise,
-key-value and layerwise sharing each have at most 1.05 times the perplexity of no sharing, with the same start of E and
-F. **d**: holds if each n has between 1 / 1.1 and 1.1 times the perplexity of the shortest n; RoBERTa must have learned
-at each n. E and F of every n have the learning rate of the longest n, because the default falls with n.
+key-value and layerwise sharing each have at most 1.05 times the perplexity of no sharing, with the same initialization
+of E and F. **d**: holds if each n has between 1 / 1.1 and 1.1 times the perplexity of the shortest n; RoBERTa must
+have learned at each n. E and F of every n have the learning rate of the longest n, because the default decreases with
+n.
 
 Not enough evidence with fewer than three seeds, if RoBERTa is less than 2 bits or another model less than 1 bit below
 a model without context at its n, or if a model has not converged: with one of its seeds the validation curve falls by
-0.01 bits or more over the last 20 % of its updates. E and F have the default start; the verdict on the same models
-with the authors' start and learning rate is reported. (Written when earlier measurements of these models were known.)
+0.01 bits or more over the last 20 % of its updates. E and F have the default initialization; the verdict on the same
+models with the authors' initialization and learning rate ("authors' start") is reported. (Written when earlier
+measurements of these models were known.)
 
 **On an encoder**: a head of masked language modeling is trained on the frozen Transformer. The Transformer with this
 head, and the Linformers converted from it, are then trained for equally many updates on the same batches; models need
 not have converged, and at least one of those compared, instead of each, must be 1 bit below a model without context.
 **k**: a larger k has at most the perplexity of a smaller one. **par**, **par with W**: k = n / 4, without and with a
-local window of 16, has at most 1.05 times the perplexity of the Transformer ("roberta" in the tables). **E and F**: k =
-n / 4 with the window has at most the perplexity of k = 1 with it. (Written before a Linformer was measured; the number
-of updates and the learning rate were chosen on the Transformer.)
+local window of 16, has at most 1.05 times the perplexity of the Transformer ("roberta" in the tables). **E and F**: k
+= n / 4 with the window has at most the perplexity of k = 1 with it. (Written before a Linformer was measured; the
+number of updates and the learning rate were chosen on the Transformer.)
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,15 +2,16 @@
 
 All but *scratch* and *projections* compare after equally many updates; not enough evidence if the 95 % interval over
 seeds contains the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or
-if no compared model is 1 bit below (the two: if a model is not 1 bit below, or has not converged as for Figure 3).
+if no compared model is 1 bit below. For *scratch* and *projections* every model must be 1 bit below, and must have
+converged, as for Figure 3.
 
 **starts**: E and F as window averages have at most the perplexity of the authors' N(0, 0.02), at the default learning
 rate of E and F and at that of the other weights. **growing**: doubling n repeatedly has at most the perplexity of
 growing in one step, and of training at the long n from scratch. **warm start**: a converted RoBERTa has at most the
 perplexity of a Linformer trained from scratch. **scratch**: trained from scratch, k = n / 2 has at most the perplexity
 of k = n / 4, and RoBERTa that of k = n / 2. **projections**: learned E and F have at most the perplexity of mean-pool,
-max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same start.
-(Written when earlier measurements of these models were known.)
+max-pool and conv, which section 4 of the paper names and does not measure; linear and conv have the same
+initialization. (Written when earlier measurements of these models were known.)
 
 **conversion**, **conversion long** (8 times the n): converted without training, k = n / 4 with a local window of 16
 has at most 1.05 times, at the long n 1.15 times, the perplexity of the RoBERTa it is made of. (Written before the

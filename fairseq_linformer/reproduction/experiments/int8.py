@@ -1,10 +1,10 @@
 """Storing weights in 8 bits keeps the accuracy of a finetuned Linformer at a quarter of the size, and is faster.
 
 **Accuracy**, of the staggered Linformer of Table 2 with k = n / 4 and a local window, finetuned on SST-2 and IMDB with
-three seeds, on rows that no choice was made on. *accuracy*: by the median over seeds, the int8 graph loses at most 0.5
-points against PyTorch. *logits*: the ONNX graph in single precision differs from PyTorch by at most 1e-4 in every
-logit of every row and seed. *size*: the int8 file is at most 0.27 times as large as that in single precision: 8 of 32
-bits, scales, and what stays in single precision; 0.267 of another model was known.
+three seeds, on development rows that were not used for model selection. *accuracy*: by the median over seeds, the int8
+graph loses at most 0.5 points against PyTorch. *logits*: the ONNX graph in single precision differs from PyTorch by at
+most 1e-4 in every logit of every row and seed. *size*: the int8 file is at most 0.27 times as large as that in single
+precision: 8 of 32 bits, scales, and what stays in single precision; 0.267 of another model was known.
 
 **Speed**, random tokens and weights, two threads, interleaved rounds: with and without a local window, at n = 512 the
 int8 graph is in every round at least 1.5 times as fast as PyTorch, and as the ONNX graph in single precision. (All

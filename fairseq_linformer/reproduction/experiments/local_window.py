@@ -1,10 +1,11 @@
 """Exact attention to W neighbors on each side (`--local-window`), next to the projected positions of equation (7).
 
-**quality**, **long** (8 times the n), after equally many updates. *par*: k = n / 4 with W = 16 has at most 1.1 times
-the perplexity of RoBERTa. *E and F*: k = n / 8, n / 4 and n / 2 with W = 16 have at most the perplexity of k = 1 with
-the same window, where E and F add one average of the text. Not enough evidence if the 95 % interval over seeds
-contains the limit, with fewer than three seeds, if RoBERTa is less than 2 bits below a model without context, or if no
-compared model is 1 bit below. (Written before the first measurement.)
+After equally many updates, at the n of most comparisons, and at 8 times that n (*long*). **par**, **long par**: k = n
+/ 4 with W = 16 has at most 1.1 times the perplexity of RoBERTa. **E and F**, **long E and F**: k = n / 8, n / 4 and n
+/ 2 with W = 16 have at most the perplexity of k = 1 with the same window, where E and F add one average of the text.
+Not enough evidence if the 95 % interval over seeds contains the limit, with fewer than three seeds, if RoBERTa is less
+than 2 bits below a model without context, or if no compared model is 1 bit below. (Written before the first
+measurement.)
 
 **cost**: with W = 16, the median over interleaved rounds of a base model's training step is at most 1.15 times that of
 W = 0 at n = 512, its peak bytes at most 1.25 times, and the time per token of inference at n = 16,384 at most 1.15

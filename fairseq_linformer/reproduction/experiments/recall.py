@@ -1,4 +1,4 @@
-"""Far-token recall: whether a model finds what was said too far away for its local window (`recall_task.py`).
+"""Far-token recall: whether a model finds a value outside the reach of its local window (`recall_task.py`).
 
 A local window alone can lower perplexity and keep accuracy even if E and F contribute nothing; this task needs distant
 tokens. Each text has 8 key-value pairs early in noise; at the end each key comes again, followed by a `<mask>` whose
@@ -7,10 +7,10 @@ target is its value, 3 n / 8 positions or more away, farther than two layers wit
 
 Accuracy on new sequences, one query of each, 95 % interval by Wilson. **full**: with every seed, at every n, the
 interval of full attention (k = n, E = F = I and frozen) is above 95 %. **control**: with k = 1, whatever the window,
-its upper end is at most 5 points above a guess. **k**: for each n, window and start, in the order of k, mean over
-seeds of the difference to the k before, and of n / 2 to k = 1, with Student's interval: none is below -1 point, and
-that of n / 2 to k = 1 is above 0. At an n where full attention does not recall, control and k are not evaluated: the
-task or the budget is then unsuitable.
+its upper end is at most 5 points above a guess. **k**: for each n, window and initialization, in the order of k, mean
+over seeds of the difference to the k before, and of n / 2 to k = 1, with Student's interval: none is below -1 point,
+and that of n / 2 to k = 1 is above 0. At an n where full attention does not recall, control and k are not evaluated:
+the task or the budget is then unsuitable.
 
 **long**: n = 128 to 1,024; only models of n = 128 are trained from scratch, each of the others grows from half its n.
 """

@@ -5,14 +5,14 @@ each round of the Linformer is faster than that of a Transformer that materializ
 from the largest k to the smallest, and each column, from the shortest n to the longest, the speedup grows: the slowest
 round at the end is above the fastest round at the beginning, and no step decreases by more than the spread of its
 rounds. Does not hold if no round is faster, in one cell, or if one step decreases by more than that. SDPA, which the
-paper did not have, is reported and does not decide.
+paper did not have, is reported, and is not part of the verdict.
 
 **Memory** (right half): the largest batches for 16 GiB, counted at base size in fp16, with materialized attention
 weights in both models, as in 2020, and nothing computed in chunks, as on a GPU. Holds if the Linformer's is larger in
 every cell of the paper in which a sentence of the Transformer fits, with the same order as the times. Section 5.3
 gives a V100 of 16 GB and no precision; fp16 is ASSUMED: in fp32 a single sentence of 16,384 positions, for which the
-paper prints a ratio, does not fit the Transformer's memory. E and F start as in the authors' code: those that start as
-windows weight and mask their scores, which equation (7) does not and which takes memory.
+paper prints a ratio, does not fit the Transformer's memory. E and F are initialized as in the authors' code: with
+windows, the default, scores are weighted and masked, which equation (7) does not do and which takes memory.
 """
 
 from collections.abc import Iterator, Sequence
