@@ -39,6 +39,8 @@ from .stopping import StopRequest, stop_after_update
 
 logger = logging.getLogger(__name__)
 _LOST_CONNECTION = re.compile(r"gloo|nccl|Connection (closed|reset)|Broken pipe|peer|rendezvous", re.IGNORECASE)
+STORE = ("MASTER_ADDR", "MASTER_PORT")
+"""Where the processes of a job meet."""
 _LOADER_SECONDS = 5.0
 """Seconds to wait for a killed data loader, which cannot end while a file system hangs."""
 _DELAY_SECONDS = 5.0
@@ -61,12 +63,7 @@ def read_rank() -> Rank:
 
     A job of one process needs no MASTER_ADDR and no MASTER_PORT: it has no process group, and listens on no port.
     """
-    needed, store = ["RANK", "WORLD_SIZE", "LOCAL_RANK"], ["MASTER_ADDR", "MASTER_PORT"]
-    if os.environ.get("WORLD_SIZE") == "1":
-        for name in store:
-            os.environ.pop(name, None)  # fairseq would create a group
-    else:
-        needed += store
+    needed = ["RANK", "WORLD_SIZE", "LOCAL_RANK", *(STORE if os.environ.get("WORLD_SIZE") != "1" else ())]
     for name in needed:
         if name not in os.environ:
             raise ValueError(f"{name} is not set; start workers with scripts/torchrun.sh or scripts/slurm/train.sbatch")
@@ -84,6 +81,9 @@ def main(words: list[str] | None = None) -> int:
         if training.device == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # otherwise PyTorch and fairseq reserve memory of the first GPU
         rank = read_rank()
+        if rank.world_size == 1:
+            for name in STORE:
+                os.environ.pop(name, None)  # fairseq would create a process group
         if rank.world_size != training.processes:
             raise ValueError(f"{rank}: --processes must equal WORLD_SIZE, got {training.processes}")
         if is_new(training):
