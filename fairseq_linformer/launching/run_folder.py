@@ -14,7 +14,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -173,10 +173,14 @@ def training_provenance(*folders: Path) -> dict[str, Any]:
 
     Different values are joined by semicolons. ValueError if ``ATTEMPTS`` is missing or damaged.
     """
-    attempts = [attempt for folder in folders for attempt in _read_attempts(_attempts_file(folder))]
-    merged = {name: merge_values([attempt[name] for attempt in attempts]) for name in ("hardware", "versions")}
-    commits = [attempt["commit"] for attempt in attempts if attempt["commit"]]
-    return {**merged, "date": max(attempt["date"] for attempt in attempts), "commit": _join(commits)}
+    return merge_provenance([attempt for folder in folders for attempt in _read_attempts(_attempts_file(folder))])
+
+
+def merge_provenance(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """``commit``, ``hardware``, ``versions`` and the last ``date``; different values are joined by semicolons."""
+    merged = {name: merge_values([each[name] for each in measurements]) for name in ("hardware", "versions")}
+    commits = [each["commit"] for each in measurements if each["commit"]]
+    return {**merged, "date": max(each["date"] for each in measurements), "commit": _join(commits)}
 
 
 def _read_attempts(path: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from ..corpus.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..finetuning import data
 from ..finetuning.grid import rank_settings, select_results
-from ..launching.run_folder import merge_values
+from ..launching.run_folder import merge_provenance
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..task_data.tasks import TASKS
 from .result import Inputs, Result, Row, Rows, repeated
@@ -52,11 +52,8 @@ def result_of(
     text = f"; pretrained on: {describe_text(inputs.data)}" if inputs.data else ""
     environment = {
         "command": inputs.command,
-        "commit": "; ".join(dict.fromkeys(result["commit"] for result in results)),
-        "hardware": merge_values([result["hardware"] for result in results]),
-        "versions": merge_values([result["versions"] for result in results]),
+        **merge_provenance(results),
         "data": f"{task}: {results[0]['data']}{text}",
-        "date": max(result["date"] for result in results),
         "seconds": round(sum(result["seconds"] for result in results), 1),
     }
     recipe = {"lr": best.lr, "batch_size": best.batch_size, "seeds": list(best.seeds)}
