@@ -44,11 +44,17 @@ def pretrain(part: str, scale: str, build: Callable[[Scale, int], Mapping[str, R
     Args:
         build: the run of each model at a scale, with a seed, by label.
     """
+    return measure(part, scale, *train(scale, build, inputs), inputs)
+
+
+def train(
+    scale: str, build: Callable[[Scale, int], Mapping[str, Run]], inputs: Inputs
+) -> tuple[dict[str, list[Trained]], list[Trained]]:
+    """The trained models by label, one per seed, and they with all that they started from."""
     sizes = SCALES[scale]
     seeds = [build(sizes, seed) for seed in sizes.seeds]  # the first seed of every model is trained first
     trained = Runs(sizes, inputs.runs / scale, inputs.text).train(*(run for runs in seeds for run in runs.values()))
-    models = {label: [trained[runs[label]] for runs in seeds] for label in seeds[0]}
-    return measure(part, scale, models, list(trained.values()), inputs)
+    return {label: [trained[runs[label]] for runs in seeds] for label in seeds[0]}, list(trained.values())
 
 
 def measure(

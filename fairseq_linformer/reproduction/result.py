@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from ..benchmark.timing import Spread
@@ -156,6 +156,18 @@ def spread(values: Spread, unit: str, factor: float = 1.0) -> dict[str, Any]:
     value, low, high = (significant(factor * each, 5) for each in (values.median, values.lowest, values.highest))
     found = {"value": value, "unit": unit}
     return found | {"low": low, "high": high, "repetitions": values.repetitions} if values.repetitions > 1 else found
+
+
+def mean_in_words(values: Sequence[float], decimals: int) -> str:
+    """The mean of values and their extremes, for a cell of a table; a dash if there are none.
+
+    >>> mean_in_words([1.0, 1.5], 2), mean_in_words([], 2)
+    ('1.25 (1.00 to 1.50)', '-')
+    """
+    if not values:
+        return "-"
+    average, low, high = (f"{each:.{decimals}f}" for each in (fmean(values), min(values), max(values)))
+    return f"{average} ({low} to {high})"
 
 
 def significant(value: float, digits: int = 6) -> float:

@@ -25,16 +25,15 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from ...checkpoints.files import read_checkpoint, training_seconds, write_checkpoint
+from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...checkpoints.from_transformers import MODEL, write_model
 from ...checkpoints.roberta import from_roberta
-from ...launching.checkpoints import LAST
-from ...launching.run_folder import CHECKPOINTS, training_provenance
 from ...linearization.explained_variance import explained_variance
 from ...linearization.linearize import RUN
 from ..display import Panel, Table
 from ..encoder import GRADED, STAGGERED, Distillation, EncoderModel, describe, distill, read_encoder, write_transformer
 from ..result import Inputs, Result, Row, Rows, environment, join, significant
+from ..run import Model, Trained, environment_of
 from ..statistics import UNDECIDED, Check, Verdict, decide
 from ..text import describe_text, find_shards
 from .local_window import K_DIVISORS, LOCAL_WINDOWS, WIDEST, label
@@ -169,12 +168,8 @@ def run_distilled(model: EncoderModel, scale: str, inputs: Inputs) -> Result:
     for layer in range(1, len(report["variance_after"]) + 1):
         points = [(tokens, significant(each[layer - 1])) for tokens, each in shares.items()]
         rows.append(Row(metric=f"{METRIC}_curve", model=at["model"], n=model.n, layer=layer, points=points))
-    circumstances = {
-        "command": inputs.command,
-        **training_provenance(out / RUN),
-        "data": describe_text(inputs.text),
-        "seconds": round(training_seconds(out / RUN / CHECKPOINTS / LAST), 1),
-    }
+    trained = Trained(out / RUN, Model(model.n, model.k))
+    circumstances = environment_of([trained], inputs, describe_text(inputs.text))
     configuration = {**describe(model, sizes), "encoder": read_checkpoint(transformer)["provenance"]["imported"]}
     return Result(CURVE + curve_label(model), scale, rows, circumstances, configuration)
 

@@ -30,7 +30,7 @@ from ...analysis.spectrum import STATE, SpectrumSums, accumulate_spectra
 from ...analysis.spectrum_result import Spectrum
 from ...models.datasets import open_dataset
 from ..display import Panel, Table
-from ..result import Inputs, Result, Row, Rows, environment, join, significant
+from ..result import Inputs, Result, Row, Rows, environment, join, mean_in_words, significant
 from ..run import Model, Runs, compared_run, environment_of
 from ..scales import SCALES
 from ..statistics import FAILS, HOLDS, UNDECIDED, Check, Verdict, decide
@@ -176,15 +176,11 @@ def tables(results: Sequence[Result]) -> list[Table]:
     shares = shares_by_layer(results)
     sources = list(dict.fromkeys(source for source, _ in shares))
     rows = [
-        [str(layer), *(_in_words(shares.get((source, layer), [])) for source in sources)]
+        [str(layer), *(mean_in_words(shares.get((source, layer), []), 2) for source in sources)]
         for layer in sorted({layer for _, layer in shares})
     ]
     title = "Share of the sum of singular values in their first quarter, mean over heads (lowest to highest)"
     return [Table(title, ["layer", *sources], rows)]
-
-
-def _in_words(values: Sequence[float]) -> str:
-    return f"{mean(values):.2f} ({min(values):.2f} to {max(values):.2f})" if values else "-"
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:

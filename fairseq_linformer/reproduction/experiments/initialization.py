@@ -26,10 +26,20 @@ from tempfile import TemporaryDirectory
 
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...evaluation.perplexity import SEED, compute_perplexity
-from ..comparison import at_most, curves, decreasing, perplexity_ratio, perplexity_table, pretrain, score_rows, verdict
+from ..comparison import (
+    at_most,
+    curves,
+    decreasing,
+    measure,
+    perplexity_ratio,
+    perplexity_table,
+    score_rows,
+    train,
+    verdict,
+)
 from ..display import Panel, Table
 from ..result import Inputs, Result, Row, join
-from ..run import Model, Run, Runs, Trained, as_authors, compared_runs, convert, default_start, run_from_scratch, trunk
+from ..run import Model, Run, Trained, as_authors, compared_runs, convert, default_start, run_from_scratch, trunk
 from ..scales import SCALES, Scale
 from ..statistics import Verdict
 from ..text import find_shards
@@ -108,11 +118,10 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def run(part: str, scale: str, inputs: Inputs) -> Result:
-    result = pretrain(part, scale, COMPARED[part], inputs)
+    models, every = train(scale, COMPARED[part], inputs)
+    result = measure(part, scale, models, every, inputs)
     if part.startswith("conversion"):
-        runs = [COMPARED[part](SCALES[scale], seed)["roberta"] for seed in SCALES[scale].seeds]
-        trained = Runs(SCALES[scale], inputs.runs / scale, inputs.text).train(*runs)
-        result.rows += score_conversions([trained[each] for each in runs], SCALES[scale], inputs.text)
+        result.rows += score_conversions(models["roberta"], SCALES[scale], inputs.text)
     return result
 
 

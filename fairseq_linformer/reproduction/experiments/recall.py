@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from ...files import open_atomic, read_json, write_json
 from ...machine import provenance
 from ..display import Panel, Table
 from ..recall_task import RecallModel, RecallTask, count_recalled, grow, train
-from ..result import Inputs, Result, Row, Rows, environment
+from ..result import Inputs, Result, Row, Rows, environment, mean_in_words
 from ..statistics import FAILS, HOLDS, MIN_SEEDS, UNDECIDED, Check, Estimate, Verdict, student_interval, wilson
 
 TITLE = "Far-token recall"
@@ -277,8 +276,7 @@ def tables(results: Sequence[Result]) -> list[Table]:
 
 
 def _cell(rows: Rows, model: str, n: int) -> str:
-    values = [100 * row.value for row in accuracies(rows, model=model, n=n)]
-    return f"{fmean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+    return mean_in_words([100 * row.value for row in accuracies(rows, model=model, n=n)], 1)
 
 
 def chart(results: Sequence[Result]) -> list[Panel]:
