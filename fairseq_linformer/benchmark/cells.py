@@ -21,7 +21,7 @@ from ..files import check_can_be_written, read_json, write_json
 from ..machine import hardware, versions
 from . import fused_attention
 from .flops import find_data_sheet, measure_peak, peak_fields
-from .grouping import MACHINE, cell_kind, check_same_record, record_id
+from .grouping import MACHINE, cell_kind, check_same_group, group_id
 from .memory import NO_MEMORY
 from .timing import choose_clock, time_interleaved
 
@@ -37,7 +37,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 REQUIRED_KEYS = ("name", "configuration", "measured", "seconds", "date", "commit", "command", *MACHINE)
 """Keys of every cell's file."""
 REQUIRED_OPTIONS = ("device", "dtype", "layers")
-"""Keys of a cell's ``configuration`` that the identifier of its record needs."""
+"""Keys of a cell's ``configuration`` that the identifier of its group needs."""
 ALL_MODELS = "all models"
 """Key of ``failed`` in a cell that ran out of memory as a whole."""
 MINIMUM = {"rounds": 1, "layers": 1, "embed_dim": 1, "heads": 1, "n": 1, "tokens": 1, "warm_up": 0}
@@ -166,7 +166,7 @@ def measure_cells(
 
     Raises:
         ValueError: before anything is measured: the folder has a cell of the same name with other options or threads,
-            or cells that cannot be in one record with these; the folder is not writable; or there is no GPU.
+            or cells that cannot be in one group with these; the folder is not writable; or there is no GPU.
     """
     if minutes is not None and not minutes >= 0:
         raise ValueError(f"minutes must be at least 0, got {minutes}")
@@ -254,10 +254,10 @@ def _missing_cells(cells: Sequence[BenchmarkCell], folder: Path) -> list[Benchma
         raise ValueError(f"device must be cpu if PyTorch sees no GPU, got {device}")
     check_can_be_written(folder)
     existing = [cell for kind in {cell_kind(cell.name) for cell in missing} for cell in read_cells(folder, kind)]
-    by_record = {record_id(cell): cell for cell in existing}
+    by_group = {group_id(cell): cell for cell in existing}
     for new in map(_circumstances, missing):
-        if record_id(new) in by_record:
-            check_same_record(new, by_record[record_id(new)])
+        if group_id(new) in by_group:
+            check_same_group(new, by_group[group_id(new)])
     return missing
 
 

@@ -1,6 +1,6 @@
-"""Which cells form one record, and which options they must have in common.
+"""Which cells of a folder are compared with each other, and which options they must have in common.
 
-``measure_cells`` checks this first, to spend no time on a cell that no record can contain.
+``measure_cells`` checks this first, to spend no time on a cell that cannot be compared.
 """
 
 import re
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 CELL_OPTIONS = ("n", "dimensions", "batch", "positions", "classify", "memory", "tokens", "rounds", "warm_up", "lengths")
-"""Options, besides ``models``, in which the cells of one record may differ."""
+"""Options, besides ``models``, in which the cells of one group may differ."""
 BASE_SIZE = {"embed_dim": 768, "k": 256}
-"""Sizes in the paper's claims; the identifier of a record names only other sizes."""
+"""Sizes in the paper's claims; the identifier of a group names only other sizes."""
 MACHINE = ("hardware", "versions", "threads", "clock")
 
 
@@ -24,8 +24,8 @@ def options_slug(options: Sequence[str]) -> str:
     return "".join(f"-{word}" for word in re.findall("[a-z0-9]+", " ".join(options).lower()))
 
 
-def record_id(cell: dict[str, Any]) -> str:
-    """The identifier of a cell's record: kind, device, precision and layers; width and k if not ``BASE_SIZE``; fairseq
+def group_id(cell: dict[str, Any]) -> str:
+    """The identifier of a cell's group: kind, device, precision and layers; width and k if not ``BASE_SIZE``; fairseq
     options; and -bare or -peers."""
     c, name = cell["configuration"], cell["name"]
     differing = [(letter, key) for letter, (key, base) in zip("dk", BASE_SIZE.items()) if c.get(key, base) != base]
@@ -34,8 +34,8 @@ def record_id(cell: dict[str, Any]) -> str:
     return f"benchmark-{cell_kind(name)}-{c['device']}-{c['dtype']}-l{c['layers']}{variant}"
 
 
-def check_same_record(a: dict[str, Any], b: dict[str, Any]) -> None:
-    """Raise ValueError if two cells cannot be in one record."""
+def check_same_group(a: dict[str, Any], b: dict[str, Any]) -> None:
+    """Raise ValueError if two cells cannot be in one group."""
     varying = {"models", *CELL_OPTIONS}
     if cell_kind(a["name"]) == "scaling":  # compares lengths at one number of tokens
         varying.remove("tokens")

@@ -1,1 +1,1 @@
-"""The paper's claims and ours: experiments, records of measurements, verdicts, and a report built from the records."""
+"""The paper's claims and ours: experiments, their results and verdicts, and the pages of the results."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_linformer.benchmark import cells
-from fairseq_linformer.benchmark.grouping import options_slug, record_id
+from fairseq_linformer.benchmark.grouping import group_id, options_slug
 from fairseq_linformer.benchmark.scaling import PerTokenCell
 from fairseq_linformer.benchmark.training import TrainingCell
 from fairseq_linformer.reproduction.cells import ROWS, failures, read_all, rows_of
@@ -170,7 +170,7 @@ def test_damaged_cells_are_rejected(folder):
             cells.read_cells(folder, "counts")
 
 
-def test_record_id_has_other_sizes_than_base_and_options():
+def test_group_id_has_other_sizes_than_base_and_options():
     assert options_slug(()) == "" and options_slug(("--compile",)) == "-compile"
     assert options_slug(("--adam-betas", "(0.9, 0.98)")) == "-adam-betas-0-9-0-98"
     base = {"device": "cpu", "dtype": "fp32", "layers": 12, "embed_dim": 768, "k": 256}
@@ -182,7 +182,7 @@ def test_record_id_has_other_sizes_than_base_and_options():
             "process-cpu-fp32-l12-d128-k64-compile",
         ),
     ):
-        assert record_id({"name": name, "configuration": {**base, **more}}) == f"benchmark-{entry}"
+        assert group_id({"name": name, "configuration": {**base, **more}}) == f"benchmark-{entry}"
 
 
 @pytest.mark.parametrize(
