@@ -40,12 +40,12 @@ stopping=0
 trap 'stopping=1' INT TERM HUP USR1
 other_node=()
 [ "$node_rank" = 0 ] || other_node=(--folder-only)
-run=$("$python" -m fairseq_linformer.launching.preflight folder "${other_node[@]}" --processes "$processes" "$@")
+run=$("$python" -m fairseq_linformer.training.preflight folder "${other_node[@]}" --processes "$processes" "$@")
 for _ in {1..120}; do # node 0 creates the folder
     [ -e "$run/config.yaml" ] || [ "$stopping" = 1 ] && break
     sleep 1
 done
-"$python" -m fairseq_linformer.launching.preflight node "$run" --processes "$processes_here"
+"$python" -m fairseq_linformer.training.preflight node "$run" --processes "$processes_here"
 if [ "$stopping" = 1 ]; then
     echo "stopped by a signal before training; rerun the command to start"
     exit 75
@@ -66,7 +66,7 @@ export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGQUIT # HUP reaches this script, w
     trap '' HUP
     exec "$python" -m torch.distributed.run --nnodes "$nodes" --node-rank "$node_rank" --nproc-per-node "$processes_here" \
         --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --log-dir "$logs" --redirects 3 --tee 0:3 \
-        -m fairseq_linformer.launching.worker --processes "$processes" "$@" 2>"$logs/torchrun.txt"
+        -m fairseq_linformer.training.worker --processes "$processes" "$@" 2>"$logs/torchrun.txt"
 ) &
 launcher=$!
 trap 'kill -TERM "$launcher" 2>/dev/null || true' INT TERM HUP USR1

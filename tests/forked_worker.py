@@ -1,4 +1,4 @@
-"""Workers of ``launching.local`` as copies of the test's process, which has imported PyTorch and fairseq."""
+"""Workers of ``training.local`` as copies of the test's process, which has imported PyTorch and fairseq."""
 
 import importlib
 import multiprocessing
@@ -13,9 +13,9 @@ from unittest import mock
 import pytest
 from fairseq.logging import progress_bar
 
-from fairseq_linformer.launching import local, worker
+from fairseq_linformer.training import local, worker
 
-MODULE = "fairseq_linformer.launching.worker"
+MODULE = "fairseq_linformer.training.worker"
 
 
 class ForkedWorker:
@@ -69,7 +69,7 @@ def _work(words, environment, preexec_fn, reading, writing):
 
 @contextmanager
 def forked_workers():
-    """Spare each worker the imports; ``launching/test_local.py`` starts a real one."""
+    """Spare each worker the imports; ``training/test_local.py`` starts a real one."""
     stand_in = SimpleNamespace(Popen=ForkedWorker, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
     with mock.patch.object(local, "subprocess", stand_in):
         yield

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.launching import local
-from fairseq_linformer.launching.progress import TrainingProgress
 from fairseq_linformer.reproduction.result import read, write
+from fairseq_linformer.training import local
+from fairseq_linformer.training.progress import TrainingProgress
 
 from .corpus.corpora import build_documents, write_text
 from .fairseq_preprocessing import write_gpt2

@@ -4,7 +4,7 @@ import pytest
 
 from .bad_input.world import world  # noqa: F401  a fixture
 from .cli.test_signals import COMMANDS, run
-from .launching.two_ranks import TwoRanks
+from .training.two_ranks import TwoRanks
 
 SECRET = "hf_R7xQ2mZ9"
 VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "SLURM_JWT")

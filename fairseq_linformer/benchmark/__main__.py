@@ -18,7 +18,6 @@ from typing import Any
 import torch
 
 from ..machine import clean_commit
-from ..planning.gpus import GPUS, Gpu, find_gpu
 from . import inference, training
 from .arguments import format_options, num_heads_for, parse_ints, parse_positive_int
 from .cells import (
@@ -31,6 +30,7 @@ from .cells import (
     predict_seconds,
     read_cell,
 )
+from .gpus import GPUS, Gpu, find_gpu
 from .memory import NO_MEMORY
 from .models import PYTORCH_MODELS
 

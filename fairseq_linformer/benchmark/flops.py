@@ -3,7 +3,7 @@
     utilization = operations of the model / (seconds * peak)
 
 as in Chowdhery et al. 2022, "PaLM", appendix B: only operations that the model needs, without recomputation.
-``planning/formulas.py`` counts them for a Linformer and a RoBERTa.
+``benchmark/formulas.py`` counts them for a Linformer and a RoBERTa.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..planning.gpus import GPUS, Gpu
+from .gpus import GPUS, Gpu
 from .timing import choose_clock, time_call
 
 
@@ -38,8 +38,9 @@ def utilization(operations: float, seconds: float, peak: float) -> float:
 
 
 def find_data_sheet(name: str) -> Gpu | None:
-    """A GPU's data sheet values (``planning/gpus.py``), except memory and bandwidth, which differ between versions of a
-    chip; None if the GPU is not in the table.
+    """A GPU's data sheet values (``gpus.py``), except memory and bandwidth, which differ between versions of a chip.
+
+    None if the GPU is not in the table.
 
     The table has SXM boards; PCIe cards with the same chips are slower.
     """

@@ -14,11 +14,11 @@ from torch import nn
 
 from ..modules import LinformerEncoder
 from ..modules.encoder_layer import CHUNK_ROWS
-from ..planning.formulas import Batch, PlannedModel, layer_flops
-from ..planning.gpus import GIB
 from . import fused_attention
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES, build_transformer
+from .formulas import Batch, PlannedModel, layer_flops
+from .gpus import GIB
 from .memory import NO_MEMORY, extrapolate_batch_size, fixed_bytes, forward_peak_bytes, peak_bytes_on_gpu
 from .models import FAIRSEQ_MODELS, MODELS, check_models
 

@@ -12,9 +12,9 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..modules import LinformerEncoder
-from ..planning.formulas import Batch, PlannedModel, layer_flops, step_flops
 from .cells import BenchmarkCell
 from .encoders import MaskedLM
+from .formulas import Batch, PlannedModel, layer_flops, step_flops
 from .memory import step_peak_bytes
 from .training import MASK_PROB, build_step, masked_inputs
 

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import torch
 
 from ..errors import first_line
-from ..planning.formulas import Batch, PlannedModel, layer_flops
-from ..planning.gpus import GIB
 from .cells import DTYPES, BenchmarkCell
 from .families import FAMILIES
+from .formulas import Batch, PlannedModel, layer_flops
+from .gpus import GIB
 from .memory import NO_MEMORY
 
 LENGTHS = tuple(2**i for i in range(9, 15))

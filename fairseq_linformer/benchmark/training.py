@@ -14,10 +14,10 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..machine import free_memory
-from ..planning.formulas import Batch, Flops, PlannedModel, count_parameters, head_flops, layer_flops
-from ..planning.gpus import GIB
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES
+from .formulas import Batch, Flops, PlannedModel, count_parameters, head_flops, layer_flops
+from .gpus import GIB
 from .memory import NO_MEMORY, step_peak_bytes
 from .models import FAIRSEQ_MODELS, FIXED_LENGTH_MODELS, MODELS, PYPI_MODELS, PYTORCH_MODELS, check_models
 
@@ -78,7 +78,7 @@ class TrainingCell(BenchmarkCell):
         return self.build_config(self.positions, self.k)
 
     def step_operations(self, name: str) -> float:
-        """Operations of one step of a model (``planning/formulas.py``); other packages count as the Linformer."""
+        """Operations of one step of a model (``benchmark/formulas.py``); other packages count as the Linformer."""
         is_transformer = name in PYTORCH_TRANSFORMERS
         model = PlannedModel(
             self.config(), linear=not (is_transformer or name == "roberta"), skips_unread=is_transformer

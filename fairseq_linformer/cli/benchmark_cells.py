@@ -172,8 +172,8 @@ def build_finetuning_cells(options: argparse.Namespace) -> list:
     from ..benchmark.train_process import FinetuningCell
     from ..corpus.tokenizer_files import DICTIONARY
     from ..evaluation.encoded_rows import is_prepared, read_prepared_task
-    from ..finetuning.data import check_complete, describe_data
     from ..models.dictionaries import read_dictionary
+    from ..training.data import check_complete, describe_data
 
     task = read_prepared_task(options.data) if is_prepared(options.data) else None
     if task is None or not task.classes:

@@ -104,9 +104,9 @@ def _finetune(options: argparse.Namespace) -> str:
     import torch
 
     from ..checkpoints.files import is_fairseq_checkpoint
-    from ..finetuning import recipe
-    from ..finetuning.data import DataOptions
-    from ..finetuning.finetune import FinetuningJob, check, default_name, finetune, submit
+    from ..training import recipe
+    from ..training.data import DataOptions
+    from ..training.finetune import FinetuningJob, check, default_name, finetune, submit
 
     task, words = TASKS[options.task], [*options.overrides, *options.unparsed]
     overrides = [word for word in words if not word.startswith("-")]
@@ -120,7 +120,7 @@ def _finetune(options: argparse.Namespace) -> str:
     device = options.device or ("cuda" if options.slurm else _find_device(Path(options.runs) / name))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if not is_fairseq_checkpoint(options.checkpoint):
-        from ..finetuning.transformers_trainer import finetune_transformers
+        from ..training.transformers_trainer import finetune_transformers
 
         _reject_for_transformers(options, overrides)
         source = options.source or "hub"
@@ -154,7 +154,7 @@ def _find_device(folder: Path) -> str | None:
     """The device of an existing run or grid, which may be reported on a machine without a GPU; None if it is new."""
     from omegaconf import OmegaConf
 
-    from ..launching.run_folder import CONFIG, read_config
+    from ..training.run_folder import CONFIG, read_config
 
     for path in (folder / CONFIG, *sorted(folder.glob(f"*/{CONFIG}"))):
         if path.is_file():
@@ -163,8 +163,8 @@ def _find_device(folder: Path) -> str | None:
 
 
 def _report(task, results, folder: Path, recipes) -> list[str]:
-    from ..finetuning.grid import format_table, median_run, rank_settings
-    from ..finetuning.single_run import format_headline
+    from ..training.grid import format_table, median_run, rank_settings
+    from ..training.single_run import format_headline
 
     result, lines = results[0], []
     if len(results) > 1:
@@ -178,7 +178,7 @@ def _report(task, results, folder: Path, recipes) -> list[str]:
 
 
 def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_options: list[str]) -> None:
-    from ..finetuning.recipe import check_overrides
+    from ..training.recipe import check_overrides
 
     if sbatch_options and not options.slurm:
         raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")

@@ -10,7 +10,7 @@ REJECTED_WITH_KERNELS = ("gpu", "gpus", "utilization", "network_gbit", "vocab_si
 
 def add_parser(commands) -> None:
     """Add ``plan``."""
-    from ..planning.gpus import GPUS
+    from ..benchmark.gpus import GPUS
 
     parser = add_command(
         commands,
@@ -66,10 +66,10 @@ def add_parser(commands) -> None:
 
 
 def _plan(options: argparse.Namespace) -> str:
-    from ..planning.gpus import find_gpu
-    from ..planning.plan import build_plans
-    from ..planning.planned_run import read_run
-    from ..planning.report import check_runs, format_plan
+    from ..benchmark.gpus import find_gpu
+    from ..training.plan import build_plans
+    from ..training.planned_run import read_run
+    from ..training.report import check_runs, format_plan
 
     words = options.config + options.unparsed  # argparse collects only adjacent positional arguments
     if flags := [word for word in words if word.startswith("-")]:
@@ -95,8 +95,8 @@ def _plan(options: argparse.Namespace) -> str:
 def _show_kernels(config: str, overrides: list[str]) -> str:
     import torch
 
-    from ..planning.configs import compose_config
-    from ..planning.kernels import format_kernels
+    from ..training.compose import compose_config
+    from ..training.kernels import format_kernels
 
     return format_kernels(compose_config(config, overrides), "cuda" if torch.cuda.is_available() else "cpu")
 

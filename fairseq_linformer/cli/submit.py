@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from ..launching.arguments import add_arguments
+from ..training.arguments import add_arguments
 from .parsers import add_command
 
 
@@ -43,8 +43,8 @@ def add_parser(commands) -> None:
 
 
 def _submit(options: argparse.Namespace) -> str:
-    from ..launching.slurm import submit, submit_array
     from ..reproduction.experiments import array_members
+    from ..training.slurm import submit, submit_array
 
     options.overrides += [word for word in options.unparsed if not word.startswith("-")]
     sbatch_options = [word for word in options.unparsed if word.startswith("-")]

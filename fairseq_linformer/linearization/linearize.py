@@ -2,7 +2,7 @@
 
 OUT/teacher/       the teacher as a fairseq checkpoint, if the source is a model of ``transformers``
 OUT/start.pt       the Linformer before training
-OUT/run/           the run folder of the distillation, as in launching/run_folder.py
+OUT/run/           the run folder of the distillation, as in training/run_folder.py
 OUT/origin.json    source, teacher, text and options; only the same ones resume
 OUT/before.json    the explained variance before training
 OUT/report.json    explained variance of the teacher's features, by layer, before, during and after
@@ -28,15 +28,15 @@ from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
 from ..distillation import Teacher
 from ..distillation.criterion import TEACHER_KEY
 from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, sha256, write_json
-from ..finetuning.initial_checkpoint import open_initial_checkpoint
-from ..launching import local, run_folder
-from ..launching.checkpoints import LAST
-from ..launching.training_job import TrainingJob, quote
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
 from ..models.shapes import head_names, max_positions, upgrade_names
 from ..modules.windows import ceil_div
 from ..resources import CONFIGS
+from ..training import local, run_folder
+from ..training.checkpoints import LAST
+from ..training.initial_checkpoint import open_initial_checkpoint
+from ..training.job import TrainingJob, quote
 from .explained_variance import explained_variance
 from .options import Linearization
 from .origin import ORIGIN, check_finished, check_unfinished, describe_options, name_source, read_stored, write_origin

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..launching.training_job import DEVICES
+from ..training.job import DEVICES
 
 TRAINING_OPTIONS = ("batch_size", "lr", "short_seq_prob", "amp")
 """Options that have no effect without updates."""

@@ -14,7 +14,7 @@ from .cpu_amp import patch_amp
 from .datasets import patch_dataset_loading
 from .dictionaries import patch_dictionaries
 from .epoch_iterator import patch_epoch_iterator
-from .fairseq_fixes import fix_best_metric, fix_copies, fix_half_precision
+from .fairseq_fixes import fix_best_metric, fix_copies, fix_end_of_loading, fix_half_precision
 from .linformer_roberta import LinformerRobertaEncoder, LinformerRobertaModel
 from .optimizer import FusedAdam
 from .options import ARCHITECTURES, LinformerRobertaConfig
@@ -57,6 +57,7 @@ patch_dataset_loading()
 patch_eval()
 fix_best_metric()
 fix_copies()
+fix_end_of_loading()
 fix_half_precision()
 patch_error_reports()
 

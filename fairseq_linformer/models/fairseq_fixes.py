@@ -1,14 +1,19 @@
 """Fixes of fairseq, for all models, while this plugin is loaded."""
 
+import atexit
 import math
 import os
+import queue
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data.iterators import BackgroundConsumer, BufferedIterator
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.trainer import Trainer
@@ -94,3 +99,25 @@ def fix_best_metric() -> None:
         return bool(should_stop_early(cfg, metric))
 
     checkpoint_utils.save_checkpoint, train.should_stop_early = save_without_nan_as_best, stop_with_nan_as_worst
+
+
+def fix_end_of_loading() -> None:
+    """The thread that loads batches ahead ends before the interpreter: PyTorch aborts a thread that still works then
+    ("terminate called without an active exception"), so that training that is complete would end with an error."""
+    create, consumers = BufferedIterator._create_consumer, WeakSet[BackgroundConsumer]()
+
+    @wraps(create)
+    def create_and_remember(self: Any) -> None:
+        create(self)
+        consumers.add(self._consumer)
+
+    def stop() -> None:
+        for consumer in consumers:
+            consumer._max_len = 0  # the batch that it is loading is its last
+            while consumer.is_alive():
+                with suppress(queue.Empty):  # it waits until there is room for the batch
+                    consumer._queue.get_nowait()
+                consumer.join(0.01)
+
+    BufferedIterator._create_consumer = create_and_remember
+    atexit.register(stop)

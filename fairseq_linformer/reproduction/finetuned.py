@@ -1,4 +1,4 @@
-"""Results of finetuned models: from the result files of ``finetuning.single_run`` to rows, and their accuracies."""
+"""Results of finetuned models: from the result files of ``training.single_run`` to rows, and their accuracies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 
 from ..corpus.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
-from ..finetuning import data
-from ..finetuning.grid import rank_settings, select_results
-from ..launching.run_folder import merge_provenance
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..task_data.tasks import TASKS
+from ..training import data
+from ..training.grid import rank_settings, select_results
+from ..training.run_folder import merge_provenance
 from .result import Inputs, Result, Row, Rows, repeated
 from .statistics import MIN_SEEDS, Estimate, wilson
 from .text import describe_text, find_shards

@@ -5,7 +5,7 @@ scratch at the scale's n and grown by doubling to the n of the comparison. Each 
 trains it further. If lengths are compared, the RoBERTas of shorter n are first trained for as many updates as the
 longest one takes to grow.
 
-RUNS/NAME/                  a run folder of ``launching``; a finished run is not trained again
+RUNS/NAME/                  a run folder (``training/run_folder.py``); a finished run is not trained again
 RUNS/NAME-start.pt          its initial checkpoint, if it was grown or converted
 RUNS/NAME/perplexity.json   of the last checkpoint
 RUNS/text.json              the text of all these runs, with checksums
@@ -26,11 +26,11 @@ from ..config import PROJECTION_INITS, LinformerConfig
 from ..evaluation.perplexity import SEED, compute_perplexity
 from ..fairseq_log import read_curve
 from ..files import read_json, write_json
-from ..launching import local, run_folder
-from ..launching.checkpoints import LAST
-from ..launching.training_job import PATH_OPTIONS, TrainingJob, quote
 from ..models.shapes import PADDING_IDX
 from ..resources import CONFIGS
+from ..training import local, run_folder
+from ..training.checkpoints import LAST
+from ..training.job import PATH_OPTIONS, TrainingJob, quote
 from .result import Inputs
 from .scales import VALID_BATCHES, Scale
 from .text import claim_runs, find_shards

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from fairseq_linformer.benchmark import inference
+from fairseq_linformer.benchmark.gpus import GIB
 from fairseq_linformer.benchmark.inference import InferenceCell, WholeModelCell
 from fairseq_linformer.benchmark.memory import NO_MEMORY
-from fairseq_linformer.planning.gpus import GIB
 
 from .simulated_gpu import simulate_gpu
 

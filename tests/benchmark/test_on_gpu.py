@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_linformer.benchmark import __main__ as bare
 from fairseq_linformer.benchmark import cells, inference, training
+from fairseq_linformer.benchmark.gpus import GPUS
 from fairseq_linformer.benchmark.models import PYTORCH_MODELS
-from fairseq_linformer.planning.gpus import GPUS
 
 from .simulated_gpu import simulate_gpu
 

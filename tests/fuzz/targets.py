@@ -34,16 +34,16 @@ from fairseq_linformer.corpus.tokenizer_files import choose_tokenizer
 from fairseq_linformer.evaluation.encoded_rows import read_prepared_task
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.fairseq_log import parse_line
-from fairseq_linformer.finetuning.data import check_folder
-from fairseq_linformer.finetuning.single_run import read_result
-from fairseq_linformer.launching.checkpoints import find_damage
-from fairseq_linformer.launching.run_folder import read_config, training_provenance
 from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
 from fairseq_linformer.models.safe_loading import evaluate_literal
-from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
 from fairseq_linformer.task_data.task_source import open_source
 from fairseq_linformer.task_data.tasks import TASKS
+from fairseq_linformer.training.checkpoints import find_damage
+from fairseq_linformer.training.compose import compose_config
+from fairseq_linformer.training.data import check_folder
+from fairseq_linformer.training.run_folder import read_config, training_provenance
+from fairseq_linformer.training.single_run import read_result
 
 ROOT = Path(__file__).parents[2]
 NAMES = """

@@ -6,10 +6,10 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_linformer.finetuning.initial_checkpoint import open_initial_checkpoint
 from fairseq_linformer.models import LinformerRobertaConfig, LinformerRobertaModel, authors_plugin
 from fairseq_linformer.models.options import resolve_options
 from fairseq_linformer.modules import LinearProjection
+from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
 from .. import authors_plugin as theirs
 from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, finetune, load, train

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -89,3 +90,23 @@ def test_nan_is_never_the_best_metric(mlm_data, tmp_path, monkeypatch):
         load(tmp_path, f"checkpoint_{name}.pt")["optimizer_history"][-1]["num_updates"] for name in ("best", "last")
     )
     assert (best, last) == (5, 7)
+
+
+LOADING = """
+import torch
+import fairseq_linformer.models
+from fairseq.data.iterators import BufferedIterator
+
+class Batches(list):
+    def __iter__(self):
+        for batch in super().__iter__():
+            yield sum(torch.ones(500, 500) @ torch.ones(500, 500) for _ in range(20))
+
+print(len(next(BufferedIterator(10, Batches(range(1000))))))
+"""
+
+
+def test_a_program_ends_while_batches_are_loaded():
+    """Without the fix it is aborted."""
+    ended = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "500\n"), ended.stderr

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairseq_linformer.launching.run_folder import DONE
 from fairseq_linformer.reproduction import comparison
 from fairseq_linformer.reproduction import run as run_module
 from fairseq_linformer.reproduction.experiments import figure_3, initialization, local_window, table_2
@@ -23,6 +22,7 @@ from fairseq_linformer.reproduction.run import (
     trunk,
 )
 from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.training.run_folder import DONE
 
 from .. import fairseq_commands
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fairseq_linformer.planning.configs import compose_config
 from fairseq_linformer.reproduction.experiments import array_members, figure_3, table_2
 from fairseq_linformer.reproduction.result import Inputs
 from fairseq_linformer.reproduction.run import CONFIG, Model, as_authors
 from fairseq_linformer.reproduction.scales import SCALES
+from fairseq_linformer.training.compose import compose_config
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ from pathlib import Path
 from ...checkpoints.files import read_checkpoint, write_checkpoint
 from ...checkpoints.roberta import from_roberta
 from ...evaluation.perplexity import compute_perplexity
-from ...finetuning.initial_checkpoint import open_initial_checkpoint
-from ...launching import local
-from ...launching.run_folder import DONE
-from ...launching.training_job import TrainingJob, quote, run_name
 from ...modules.rate import default_lr_scale
+from ...training import local
+from ...training.initial_checkpoint import open_initial_checkpoint
+from ...training.job import TrainingJob, quote, run_name
+from ...training.run_folder import DONE
 from .. import comparison
 from ..comparison import about, at_most, curves, decreasing, perplexity_ratio, perplexity_table, pretrain, verdict
 from ..display import Panel, Table

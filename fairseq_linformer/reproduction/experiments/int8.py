@@ -27,8 +27,8 @@ from ...evaluation.classifier import FairseqClassifier
 from ...evaluation.encoded_rows import read_prepared_rows
 from ...evaluation.onnx_classifier import OnnxClassifier
 from ...evaluation.predict import Throughput, predict
-from ...finetuning import finetune
-from ...finetuning.recipe import run_names
+from ...training import finetune
+from ...training.recipe import run_names
 from .. import document_models as models
 from ..cells import rate_rows, ratio_rows
 from ..display import Table

@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 from ...models import LinformerRobertaModel
 from ...models.stub_task import StubTask
 from ...modules.projection import count_matrices, learned_projections
-from ...planning.planned_run import VOCAB_SIZE
+from ...training.planned_run import VOCAB_SIZE
 from ..display import Table
 from ..paper import MATRICES
 from ..result import Inputs, Result, Row, Rows, environment, join

@@ -18,9 +18,9 @@ from ...benchmark.models import FAIRSEQ_MODELS, PYPI_MODELS, missing_requirement
 from ...benchmark.timing import num_threads
 from ...benchmark.train_process import FinetuningCell, ProcessCell, SharesCell
 from ...corpus.tokenizer_files import DICTIONARY
-from ...finetuning.data import describe_data
 from ...models.dictionaries import read_dictionary
 from ...task_data.tasks import TASKS
+from ...training.data import describe_data
 from ..cells import GPU, SMOKE, measure
 from ..display import Table
 from ..finetuned import task_folder

@@ -31,11 +31,11 @@ from typing import Any
 
 from ...checkpoints.files import read_checkpoint, replace_checkpoint
 from ...checkpoints.from_transformers import MODEL
-from ...finetuning.finetune import FinetuningJob, finetune
-from ...finetuning.recipe import GRID_LRS, Recipe, build_grid, run_names
-from ...launching.checkpoints import LAST
-from ...launching.run_folder import CHECKPOINTS, DONE
 from ...task_data.tasks import TASKS
+from ...training.checkpoints import LAST
+from ...training.finetune import FinetuningJob, finetune
+from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
+from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
 from ..display import Table
 from ..encoder import GRADED, STAGGERED, Distillation, EncoderModel, describe, distill, write_transformer

@@ -1,1 +1,0 @@
-"""Memory, time and cost of a pretraining run, before it is started."""

@@ -1,0 +1,147 @@
+"""Hyperparameters: RoBERTa's published settings (Liu et al. 2019, Table 10), and grids over them."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..models.datasets import open_dataset
+from ..resources import CONFIGS
+from ..task_data.tasks import Task
+from .initial_checkpoint import InitialCheckpoint
+from .job import quote
+
+CONFIG = CONFIGS / "finetune" / "base.yaml"
+LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
+GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
+"""RoBERTa's learning rates for GLUE, and its number of seeds."""
+
+OPTION_BY_KEY = {
+    "task": "TASK",
+    "common.seed": "--seed",
+    "task.data": "--data",
+    "task.max_positions": "--max-positions",
+    "model.max_positions": "--max-positions",
+    "checkpoint.finetune_from_model": "CHECKPOINT",
+    "dataset.batch_size": "--batch-size",
+    "optimization.lr": "--lr",
+    "optimization.max_epoch": "--max-epoch",
+}
+"""Keys that overrides must not set, and the options of the command that set them."""
+FIXED_KEYS = """
+    model._name lr_scheduler.total_num_update lr_scheduler.warmup_updates optimization.max_update
+    optimization.update_freq lr_scheduler._name distributed_training.distributed_world_size dataset.max_tokens
+    model.resize_checkpoint dataset.disable_validation checkpoint.best_checkpoint_metric
+    checkpoint.maximize_best_checkpoint_metric checkpoint.save_interval dataset.validate_interval dataset.train_subset
+    dataset.valid_subset task.num_classes task.classification_head_name
+""".split()
+"""Keys that overrides must not set, because results are attributed to the recipe."""
+_SECTIONS = {key.partition(".")[0] for key in (*OPTION_BY_KEY, *FIXED_KEYS)} - {"task"}
+
+
+def check_overrides(overrides: Sequence[str], checkpoint: InitialCheckpoint | None = None) -> None:
+    """Raise ValueError if an override contradicts the recipe, or the model of the checkpoint."""
+    model_keys = {_key(word) for word in checkpoint.overrides} if checkpoint else ()
+    for word in overrides:
+        key = _key(word)
+        if key in _SECTIONS:
+            raise ValueError(f"{word} cannot be overridden; set single options, such as optimization.clip_norm=1")
+        if key in model_keys:
+            raise ValueError(f"{word} cannot be overridden: it is defined by the checkpoint")
+        if key in OPTION_BY_KEY:
+            raise ValueError(f"{word} cannot be overridden; use {OPTION_BY_KEY[key]}")
+        if key in FIXED_KEYS:
+            raise ValueError(f"{word} cannot be overridden: it is part of the recipe")
+
+
+def _key(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Hyperparameters of a run.
+
+    Attributes:
+        lr: peak learning rate, reached after a share ``WARMUP`` of the updates; it then decays linearly to 0.
+        batch_size: sentences or pairs per update.
+        epochs: number of epochs.
+        seed: seed of the classification head, dropout and shuffling.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    lr: float = LR
+    batch_size: int = BATCH_SIZE
+    epochs: int = EPOCHS
+    seed: int = SEED
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"--lr must be above 0, got {self.lr}")
+        for name, value in (("batch-size", self.batch_size), ("max-epoch", self.epochs)):
+            if value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}")
+        if not 0 <= self.seed < 1 << 32:
+            raise ValueError(f"--seed must be between 0 and {(1 << 32) - 1}, got {self.seed}")
+
+    @property
+    def name(self) -> str:
+        """Name of the run folder in a grid.
+
+        >>> Recipe(2e-5, 16, seed=3).name
+        'lr2e-05-batch16-seed3'
+        """
+        return f"lr{self.lr!r}-batch{self.batch_size}-seed{self.seed}"
+
+    def count_updates(self, rows: int) -> tuple[int, int]:
+        """Total and warmup updates for a training set of ``rows``."""
+        total = math.ceil(rows / self.batch_size) * self.epochs
+        return total, round(WARMUP * total)
+
+    def overrides(
+        self, task: Task, checkpoint: InitialCheckpoint, data, from_scratch: bool = False, rows: int | None = None
+    ) -> list[str]:
+        """Overrides of configs/finetune/base.yaml.
+
+        Args:
+            data: folder of the task.
+            from_scratch: train without the pretrained weights.
+            rows: number of rows of the training set; None to read it from ``data``.
+        """
+        rows = len(open_dataset(Path(data) / "input0" / "train")) if rows is None else rows
+        updates, warmup = self.count_updates(rows)
+        return [
+            f"+task={task.name}",
+            f"common.seed={self.seed}",
+            f"task.data={quote(str(Path(data).absolute()))}",
+            f"task.max_positions={checkpoint.max_positions}",
+            f"checkpoint.finetune_from_model={'null' if from_scratch else quote(str(checkpoint.path))}",
+            *checkpoint.overrides,
+            f"dataset.batch_size={self.batch_size}",
+            f"optimization.lr=[{self.lr!r}]",
+            f"optimization.max_epoch={self.epochs}",
+            f"lr_scheduler.total_num_update={updates}",
+            f"lr_scheduler.warmup_updates={warmup}",
+        ]
+
+
+def run_names(name: str, recipes: Sequence[Recipe]) -> list[str]:
+    """Run folder of each recipe: ``name`` itself for a single recipe, else folders in it.
+
+    >>> run_names("g", [Recipe(seed=1)]), run_names("g", [Recipe(1e-5, 16, seed=1), Recipe(1e-5, 16, seed=2)])
+    (['g'], ['g/lr1e-05-batch16-seed1', 'g/lr1e-05-batch16-seed2'])
+    """
+    return [f"{name}/{recipe.name}" for recipe in recipes] if len(recipes) > 1 else [name]
+
+
+def build_grid(
+    lrs: Sequence[float], batch_sizes: Sequence[int], seeds: Sequence[int], epochs: int = EPOCHS
+) -> list[Recipe]:
+    """Build a recipe per combination; ValueError if a value is out of range or repeated."""
+    for name, values in (("lr", lrs), ("batch-size", batch_sizes), ("seed", seeds)):
+        if len(set(values)) < len(values):
+            raise ValueError(f"--{name} must not repeat a value, got {', '.join(map(str, values))}")
+    return [Recipe(lr, batch_size, epochs, seed) for lr, batch_size, seed in itertools.product(lrs, batch_sizes, seeds)]

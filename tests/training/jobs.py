@@ -1,0 +1,130 @@
+"""A small training job for tests, its control, and its results."""
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+
+from ..fairseq_commands import load
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "scripts/slurm/train.sbatch"
+
+WORKER = """
+import os, signal, sys, time
+if "fairseq_linformer.training.worker" in " ".join(sys.orig_argv):
+    import fairseq.trainer
+    train_step = fairseq.trainer.Trainer.train_step
+
+    def controlled(self, *args, **kwargs):
+        updates = str(self.get_num_updates())
+        request = signal.getsignal(signal.SIGTERM).__self__
+        while updates in os.environ.get("HOLD", "").split(",") and not request.received:
+            time.sleep(0.05)
+        if updates == os.environ.get("FAIL") and os.environ["RANK"] == "1":
+            raise ArithmeticError("the update went wrong")
+        return train_step(self, *args, **kwargs)
+
+    fairseq.trainer.Trainer.train_step = controlled
+"""
+"""A sitecustomize.py: after so many updates, HOLD, workers wait for a signal to stop; after FAIL rank 1 fails."""
+
+
+def controlled(folder, **variables):
+    """Environment of a job whose workers obey HOLD and FAIL."""
+    (folder / "sitecustomize.py").write_text(WORKER)
+    return {"PYTHONPATH": str(folder), **variables}
+
+
+def stand_in(path: Path, script: str) -> Path:
+    """Write an executable shell script in place of a program."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+    return path
+
+
+def python_without_checks(folder, run: Path | None = None) -> str:
+    """Skip the check of a node, which imports torch and takes seconds; with ``run`` also that of the run folder."""
+    known = f'*"training.preflight folder"*) echo {shlex.quote(str(run))}; exit 0 ;;' if run else ""
+    script = f"""case "$*" in *"training.preflight node"*) exit 0 ;; {known} esac
+exec {shlex.quote(sys.executable)} "$@"
+"""
+    return str(stand_in(folder / "python", script))
+
+
+def overrides(data, updates=12, **more):
+    """A model of 2 layers and 16 dimensions; updates of 4 micro-batches of 4 sequences of 16 tokens."""
+    options = {
+        "+run": "tiny",
+        "task.data": data,
+        "task.tokens_per_sample": 16,
+        "dataset.batch_size": 4,
+        "dataset.num_workers": 1,
+        "dataset.data_buffer_size": 0,
+        "dataset.disable_validation": "true",
+        "optimization.update_freq": "[4]",
+        "optimization.max_update": updates,
+        "+model.encoder_embed_dim": 16,
+        "+model.encoder_ffn_embed_dim": 32,
+        "+model.encoder_attention_heads": 2,
+        "model.projected_dim": 8,
+        "common.log_interval": 1,
+        "model.dropout": 0.1,
+        **more,
+    }
+    return [f"{key}={value}" for key, value in options.items()]
+
+
+def environment(runs, **more):
+    """Environment of a job on CPUs."""
+    return {**os.environ, "PYTHON": sys.executable, "DEVICE": "cpu", "RUNS": str(runs), "OMP_NUM_THREADS": "1", **more}
+
+
+def rank_logs(run: Path, job="*"):
+    """Output of each rank, of the job with this ID or of the last one."""
+    paths = sorted(run.glob(f"logs/{job}/rank-*.txt"))
+    return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in paths}
+
+
+def updates_done(run: Path, job="*") -> int:
+    """Number of updates in the log of rank 0."""
+    found = re.findall(r'"num_updates": "(\d+)"', rank_logs(run, job).get(0, ""))
+    return int(found[-1]) if found else 0
+
+
+def parameters(run: Path):
+    return load(run / "checkpoints")["model"]
+
+
+def largest_difference(one: Path, other: Path) -> float:
+    one, other = parameters(one), parameters(other)
+    assert one.keys() == other.keys()
+    return max(float((one[key].double() - other[key].double()).abs().max()) for key in one)
+
+
+def same_bits(one: Path, other: Path) -> bool:
+    """Parameters and Adam's moments."""
+    one, other = load(one / "checkpoints"), load(other / "checkpoints")
+    moments = [state["last_optimizer_state"]["state"] for state in (one, other)]
+    assert len(moments[0]) == len(moments[1]) > 0
+    return all(torch.equal(one["model"][key], other["model"][key]) for key in one["model"]) and all(
+        torch.equal(moments[0][i][name], moments[1][i][name]) for i in moments[0] for name in ("exp_avg", "exp_avg_sq")
+    )
+
+
+def find_worker(**variables) -> int:
+    """The process ID of the worker with these variables in its environment."""
+    wanted = {f"{name}={value}".encode() for name, value in variables.items()}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            there = {*(path / "environ").read_bytes().split(b"\0")}
+        except OSError:  # the process has ended
+            continue
+        if b"fairseq_linformer.training.worker" in words and wanted <= there:
+            return int(path.name)
+    raise AssertionError(f"no worker has {variables}")

@@ -1,0 +1,104 @@
+"""Finetuning starts from all kinds of checkpoints, at any n, with RoBERTa's recipe."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_linformer.checkpoints.files import read_checkpoint
+from fairseq_linformer.task_data.tasks import TASKS
+from fairseq_linformer.training import recipe
+from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
+from fairseq_linformer.training.recipe import Recipe, build_grid
+
+from .. import fairseq_commands
+
+KINDS = [("ours", None), ("ours", 8), ("none", 8), ("roberta", None), ("roberta", 8), ("authors", None)]
+
+
+@pytest.mark.parametrize("kind, n", KINDS)
+@pytest.mark.slow
+def test_all_kinds_of_checkpoints_at_all_lengths(kind, n, train_checkpoint, pieces, glue, mlm_data, tmp_path):
+    """The overrides build the checkpoint's model, and its weights are loaded."""
+    options = {
+        "ours": (),
+        "none": ("--sharing", "none", "--projected-dim", "8/4"),
+        "authors": ("--projection-init", "normal", "--freeze-projections"),
+    }
+    if kind == "roberta":
+        folder = tmp_path / "roberta"
+        sizes = [
+            "--encoder-layers",
+            "2",
+            "--encoder-embed-dim",
+            "16",
+            "--encoder-ffn-embed-dim",
+            "32",
+            "--encoder-attention-heads",
+            "2",
+        ]
+        fairseq_commands.train(mlm_data, folder, model=["--arch", "roberta", *sizes], updates=1)
+    else:
+        folder = train_checkpoint(*options[kind])
+    start = open_initial_checkpoint(folder / "checkpoint_last.pt", tmp_path / "runs", n)
+    assert start.max_positions == (n or 16) and (start.path == start.original) == (n is None)
+    classes = tmp_path / "classes"
+    fairseq_commands.classification_data(classes)
+    overrides = Recipe(batch_size=8, epochs=1).overrides(TASKS["sst-2"], start, classes)
+    fairseq_commands.hydra_train(
+        classes,
+        tmp_path / "save",
+        *overrides,
+        "common.fp16=false",
+        "common.cpu=true",
+        "optimization.max_update=1",
+        "optimization.lr=[0]",
+        "optimization.stop_min_lr=-1",
+        "dataset.num_workers=0",
+        "common.tensorboard_logdir=null",
+        group="finetune",
+    )
+    before, after = (
+        torch.load(start.path, weights_only=True)["model"],
+        fairseq_commands.load(tmp_path / "save")["model"],
+    )
+    assert any(key.startswith("classification_heads") for key in after)
+    for key, value in before.items():
+        torch.testing.assert_close(after[key], value, rtol=0, atol=0, msg=key)
+
+
+def test_recipe_is_robertas(masked_lm, tmp_path):
+    start = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path)
+    classes = tmp_path / "classes"
+    fairseq_commands.classification_data(classes)
+    output = dict(word.split("=", 1) for word in Recipe().overrides(TASKS["sst-2"], start, classes))
+    assert (
+        output["lr_scheduler.total_num_update"] == "40" and output["lr_scheduler.warmup_updates"] == "2"
+    )  # 120 rows, batches of 32, 10 epochs
+    assert (
+        output["optimization.lr"] == "[1e-05]"
+        and output["dataset.batch_size"] == "32"
+        and output["optimization.max_epoch"] == "10"
+    )
+    assert (
+        dict(word.split("=", 1) for word in Recipe().overrides(TASKS["sst-2"], start, classes, True))[
+            "checkpoint.finetune_from_model"
+        ]
+        == "null"
+    )
+    for task in TASKS:
+        assert (recipe.CONFIG.parent / "task" / f"{task}.yaml").is_file()
+
+
+def test_numpy_scalar_in_a_checkpoint_is_loaded(masked_lm, tmp_path):
+    """fairseq stores the best correlation on STS-B as a numpy scalar."""
+    checkpoint = torch.load(masked_lm / "checkpoint_last.pt", weights_only=True)
+    checkpoint["extra_state"]["best"] = np.float64(0.5)
+    torch.save(checkpoint, tmp_path / "checkpoint.pt")
+    assert read_checkpoint(tmp_path / "checkpoint.pt")["extra_state"]["best"] == 0.5
+
+
+def test_grid_has_every_combination():
+    assert len({r.name for r in build_grid([1e-3, 1.0000001e-3], [16], [1])}) == 2
+    assert [r.name for r in build_grid([1e-5, 2e-5], [16], [1, 2], 3)] == [
+        f"lr{lr}-batch16-seed{seed}" for lr in ("1e-05", "2e-05") for seed in (1, 2)
+    ]

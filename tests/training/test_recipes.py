@@ -1,0 +1,231 @@
+"""configs/ against the paper and the recipes that it cites, transcribed here by hand.
+
+References:
+
+    [linformer] Wang et al. 2020, section 5.1, Table 2 and Figure 3
+    [roberta]   Liu et al. 2019, sections 2 and 3, Tables 9 and 10 (appendix)
+    [fairseq]   examples/roberta/config/pretraining/base.yaml and finetuning/sst_2.yaml
+    [glue]      sentences or pairs of each training set, as GLUE distributes it
+"""
+
+import ast
+import math
+import re
+from pathlib import Path
+
+import fairseq
+import pytest
+from omegaconf import OmegaConf
+
+from fairseq_linformer.models.options import resolve_options
+from fairseq_linformer.training.compose import compose_config
+from fairseq_linformer.training.planned_run import VOCAB_SIZE, build_run
+
+from ..fairseq_commands import CONFIGS
+from .runs import BASE, PRETRAIN, TOKENS
+
+FINETUNE = CONFIGS / "finetune"
+PUBLISHED = Path(fairseq.__file__).parent / "examples/roberta/config"
+
+PRETRAINING = {
+    "task._name": "masked_lm",  # [linformer]
+    "criterion._name": "masked_lm",
+    "task.sample_break_mode": "none",  # n tokens in a row; for why not "complete", see base.yaml
+    "task.mask_prob": 0.15,  # [roberta] 2.3, as are the next two
+    "task.leave_unmasked_prob": 0.1,
+    "task.random_token_prob": 0.1,
+    "common.fp16": True,  # [fairseq], and the rest where nothing else is said
+    "optimizer._name": "adam",
+    "optimizer.weight_decay": 0.01,
+    "optimizer.adam_betas": (0.9, 0.98),
+    "optimizer.adam_eps": 1e-6,
+    "lr_scheduler._name": "polynomial_decay",
+    "lr_scheduler.warmup_updates": 10_000,
+    "lr_scheduler.end_learning_rate": 0.0,
+    "lr_scheduler.power": 1.0,
+    "lr_scheduler.total_num_update": 250_000,
+    "optimization.max_update": 250_000,  # [linformer]
+    "optimization.clip_norm": 0.0,
+    "optimization.lr": [0.0005],
+    "model.dropout": 0.1,
+    "model.attention_dropout": 0.1,
+}
+BASE_SIZE = dict(
+    layers=12, embed_dim=768, attention_heads=12, ffn_embed_dim=3072, activation_fn="gelu", normalize_before=False
+)
+"""[roberta] Table 9, of RoBERTa-base."""
+FINETUNING = {
+    "task._name": "sentence_prediction",
+    "criterion._name": "sentence_prediction",
+    "task.init_token": 0,  # [fairseq] <s>, as is the next: </s> between two sentences
+    "task.separator_token": 2,
+    "task.shorten_method": "truncate",  # the beginning of a long text, in each epoch the same
+    "common.fp16": True,
+    "dataset.batch_size": 32,  # [roberta] Table 10, GLUE, as are the next three
+    "optimization.lr": [1e-5],
+    "optimization.max_epoch": 10,
+    "optimizer.weight_decay": 0.1,
+    "optimizer._name": "adam",
+    "optimizer.adam_betas": (0.9, 0.98),  # [fairseq]
+    "optimizer.adam_eps": 1e-6,
+    "optimization.clip_norm": 0.0,
+    "lr_scheduler._name": "polynomial_decay",
+    "lr_scheduler.end_learning_rate": 0.0,
+    "lr_scheduler.power": 1.0,
+    "model.dropout": 0.1,
+    "model.attention_dropout": 0.1,
+}
+TABLE_2 = {
+    (n, k, sharing)
+    for n, k in ((512, 128), (512, 256), (1024, 256))
+    for sharing in ("headwise", "key-value", "layerwise")
+}
+FIGURE_3 = {
+    *((512, None, None), (512, 64, "headwise"), (512, 128, "headwise"), (512, 256, "headwise")),  # (a)
+    *((1024, None, None), (1024, 128, "headwise"), (1024, 256, "headwise"), (1024, 512, "headwise")),  # (b)
+    *((512, 256, "none"), (512, 256, "headwise"), (512, 256, "key-value"), (512, 256, "layerwise")),  # (c)
+    *((512, 256, "headwise"), (1024, 256, "headwise"), (2048, 256, "headwise"), (4096, 256, "headwise")),  # (d)
+    *((n, None, None) for n in (512, 1024, 2048, 4096)),  # controls of (d), which the figure does not have
+}
+STATED_K = {(512, 128), (512, 256), (1024, 256), (2048, 256), (4096, 256)}
+"""n and k that section 5.1 or Table 2 names."""
+STATED_SHARING = ("key-value", "layerwise")
+"""Sharings that Table 2 names in a row; where it names none, headwise is assumed."""
+PAPER_RUNS = {f"n{n}-k{k}-{sharing}" if k else f"n{n}-roberta": (n, k, sharing) for n, k, sharing in TABLE_2 | FIGURE_3}
+TASKS = {  # rows [glue], classes; IMDB: Maas et al. 2011
+    "cola": (8551, 2),
+    "sst-2": (67349, 2),
+    "mrpc": (3668, 2),
+    "sts-b": (5749, 1),
+    "qqp": (363846, 2),
+    "mnli": (392702, 3),
+    "qnli": (104743, 2),
+    "rte": (2490, 2),
+    "imdb": (25000, 2),
+}
+
+
+def values(cfg, keys):
+    """Values of a composed configuration; tuples are strings in YAML."""
+    selected = {key: OmegaConf.select(cfg, key) for key in keys}
+    return {key: ast.literal_eval(value) if str(value).startswith("(") else value for key, value in selected.items()}
+
+
+def sequences_per_update(cfg):
+    return cfg.dataset.batch_size * cfg.optimization.update_freq[0] * cfg.distributed_training.distributed_world_size
+
+
+def tokens_per_update(cfg):
+    return sequences_per_update(cfg) * cfg.task.tokens_per_sample
+
+
+@pytest.mark.parametrize(
+    "transcribed, published, other",
+    [
+        (PRETRAINING, "pretraining/base.yaml", {"optimization.max_update", "task.sample_break_mode"}),
+        (FINETUNING, "finetuning/sst_2.yaml", set()),
+    ],
+)
+def test_transcription_equals_fairseqs_configuration(transcribed, published, other):
+    cfg = OmegaConf.load(PUBLISHED / published)
+    shared = {key for key in transcribed if OmegaConf.select(cfg, key) is not None} - other
+    assert len(shared) >= 10
+    assert values(cfg, shared) == {key: transcribed[key] for key in shared}
+
+
+def test_runs_are_those_of_figure_3_and_table_2():
+    assert {path.stem for path in PRETRAIN.glob("run/*.yaml")} == {*PAPER_RUNS, "tiny"}
+
+
+@pytest.mark.parametrize("name", ["base", *sorted(PAPER_RUNS)])
+def test_paper_run_has_the_values_of_its_name_and_the_recipe(name):
+    n, k, sharing = PAPER_RUNS.get(name, (512, 256, "layerwise"))
+    cfg = compose_config(BASE if name == "base" else PRETRAIN / f"run/{name}.yaml")
+    assert values(cfg, PRETRAINING) == PRETRAINING
+    assert tokens_per_update(cfg) == TOKENS
+    run = build_run(cfg, VOCAB_SIZE)
+    assert {field: getattr(run.model.shape, field) for field in BASE_SIZE} == BASE_SIZE
+    assert (run.positions, run.model.shape.max_positions, run.model.linear) == (n, n, k is not None)
+    if k:
+        shape = run.model.shape
+        assert (shape.projected_dim, shape.sharing, shape.projection) == (k, sharing, "linear")
+
+
+@pytest.mark.parametrize("name", sorted(name for name, (_, k, _) in PAPER_RUNS.items() if k))
+def test_values_that_the_paper_does_not_state_are_marked_as_assumed(name):
+    n, k, sharing = PAPER_RUNS[name]
+    comment = " ".join(
+        line[1:].strip() for line in (PRETRAIN / f"run/{name}.yaml").read_text().splitlines() if "#" in line
+    )
+    assert ((n, k) in STATED_K and "Figure 3(c)" not in comment) or f"{k} is assumed" in comment
+    assert (sharing in STATED_SHARING) or re.search("is assumed: the (row|figure) does not|Assumed to be", comment)
+
+
+def test_base_lists_its_assumptions():
+    text = BASE.read_text()
+    for key in ("fp16", "weight_decay", "warmup_updates", "clip_norm", "lr", "dropout"):
+        assert re.search(rf"\b{key}: .*# .*assumed", text), key
+    assert re.search(r"(?s)ASSUMED:.*neither start nor learning rate of E and F.*start=authors", text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(name for name, (_, k, _) in PAPER_RUNS.items() if k))
+def test_authors_start_changes_only_e_and_f(name):
+    """N(0, 0.02) at the full rate, as in examples/linformer; everything else is that of the run."""
+    plain, theirs = (compose_config(BASE, [f"+run={name}", *more]) for more in ([], ["+start=authors"]))
+    options = [resolve_options(cfg.model, cfg.task.tokens_per_sample) for cfg in (plain, theirs)]
+    changed = {key for key, value in vars(options[0]).items() if value != getattr(options[1], key)}
+    assert changed == {"projection_init", "projection_lr_scale"}
+    assert (options[1].projection_init, options[1].projection_lr_scale) == ("normal", 1.0)
+    del theirs.model.projection_init, theirs.model.projection_lr_scale
+    del plain.model.projection_init, plain.model.projection_lr_scale
+    assert plain == theirs
+
+
+@pytest.mark.parametrize("gpus", [8, 16, 32, 64, 128])
+def test_gpus_do_not_change_tokens_per_update(gpus):
+    cfg = compose_config(PRETRAIN / f"gpus/x{gpus}.yaml")
+    assert cfg.distributed_training.distributed_world_size == gpus and tokens_per_update(cfg) == TOKENS
+    assert values(cfg, PRETRAINING) == PRETRAINING
+
+
+def test_lengths_do_not_change_tokens_per_update():
+    for path in PRETRAIN.glob("length/*.yaml"):
+        cfg = compose_config(path)
+        assert f"n{cfg.task.tokens_per_sample}" == path.stem and tokens_per_update(cfg) == TOKENS
+
+
+def test_tiny_run():
+    cfg = compose_config(PRETRAIN / "run/tiny.yaml")
+    run = build_run(cfg, VOCAB_SIZE)
+    shape = run.model.shape
+    assert (shape.layers, shape.embed_dim, shape.max_positions, shape.projected_dim) == (2, 128, 64, 32)
+    assert run.tokens_per_update == 2048
+    assert shape.normalize_before and run.cpu and run.precision == "fp32"
+    assert cfg.lr_scheduler._name == "fixed" and cfg.optimization.lr == [0.001]  # constant, and above that of the base
+
+
+def test_finetuning_follows_robertas_recipe():
+    cfg = compose_config(FINETUNE / "base.yaml")
+    assert values(cfg, FINETUNING) == FINETUNING
+    assert (cfg.lr_scheduler.total_num_update, cfg.lr_scheduler.warmup_updates) == (20935, 1256)  # [fairseq], SST-2
+    assert sequences_per_update(cfg) == 32
+
+
+def test_schedules_cover_the_tasks():
+    assert {path.stem for path in FINETUNE.glob("task/*.yaml")} == set(TASKS)
+
+
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_classes_and_schedule_of_a_task(task):
+    rows, classes = TASKS[task]
+    updates = 10 * math.ceil(rows / 32)
+    cfg = compose_config(FINETUNE / f"task/{task}.yaml")
+    assert values(cfg, FINETUNING) == FINETUNING
+    assert cfg.task.num_classes == classes
+    assert cfg.lr_scheduler.total_num_update == updates
+    assert cfg.lr_scheduler.warmup_updates == round(0.06 * updates)  # [roberta] Table 10
+    assert cfg.checkpoint.maximize_best_checkpoint_metric
+    # A class has no order: regression is for the one task with scores.
+    metric = "pearson_and_spearman" if task == "sts-b" else "accuracy"
+    assert (bool(cfg.criterion.regression_target), cfg.checkpoint.best_checkpoint_metric) == (classes == 1, metric)

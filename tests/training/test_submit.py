@@ -1,0 +1,180 @@
+"""``fairseq-linformer submit``: arguments of sbatch, rejected jobs, and the paper's arrays."""
+
+import argparse
+import shlex
+import sys
+
+import pytest
+
+from fairseq_linformer.cli import main
+from fairseq_linformer.reproduction.experiments import array_members, figure_3
+from fairseq_linformer.training.arguments import BASE, build_training_job, parse_job_arguments, parse_member
+from fairseq_linformer.training.job import TrainingJob
+from fairseq_linformer.training.run_folder import DONE, create_or_resume
+from fairseq_linformer.training.slurm import SCRIPT
+
+from .jobs import ROOT, stand_in
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def submit(monkeypatch, capsys, tmp_path):
+    """Run the command in the root of the repository, and return its output or error."""
+    monkeypatch.chdir(ROOT)
+    for name in ("NODES", "NTASKS_PER_NODE", "DEVICE", "RUNS", "NAME", "CONFIG", "PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+
+    def submit(*arguments):
+        try:
+            main(["submit", f"--runs={tmp_path}/runs", *map(str, arguments)])
+        except SystemExit as end:
+            return str(end.code)
+        return capsys.readouterr().out
+
+    return submit
+
+
+@pytest.fixture
+def sbatch(monkeypatch, tmp_path):
+    """Replace sbatch, and return a function that reads the arguments it was called with."""
+    called = tmp_path / "called"
+    script = f'printf "%s\\n" "$PYTHON" "$NAME" "$CONFIG" "$@" > {called}\necho Submitted batch job 7\n'
+    stand_in(tmp_path / "bin/sbatch", script)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    return lambda: called.read_text().splitlines()
+
+
+def test_dry_run_prints_the_command_and_writes_nothing(submit, mlm_data, tmp_path):
+    words = ["+run=n512-k128-headwise", "--nodes", 2, f"task.data={mlm_data}", "--partition=gpu", "--dry-run"]
+    printed = submit(*words).splitlines()
+    run = tmp_path / "runs/n512-k128-headwise"
+    assert printed[0] == f"{run}: starts at update 0"
+    assert printed[1] == shlex.join(
+        [
+            f"PYTHON={sys.executable}",
+            "sbatch",
+            "--nodes=2",
+            "--ntasks-per-node=8",
+            "--gpus-per-node=8",
+            "--partition=gpu",
+            "--job-name=n512-k128-headwise",
+            f"--output={run}/logs/%j.txt",
+            str(SCRIPT),
+            "--name=",
+            "--config=configs/pretrain/base.yaml",
+            "--device=cuda",
+            f"--runs={tmp_path}/runs",
+            "+run=n512-k128-headwise",
+            f"task.data={mlm_data}",
+        ]
+    )
+    assert "nothing was submitted" in printed[2]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_trained_run_is_not_submitted(submit, mlm_data, tmp_path):
+    words = ["+run=n512-k128-headwise", f"task.data={mlm_data}"]
+    training = TrainingJob(BASE, tuple(words), 64, "cuda", str(tmp_path / "runs"), "")
+    create_or_resume(training)
+    (training.folder / DONE).touch()
+    assert submit(*words, "--dry-run") == f"fairseq-linformer: nothing to submit: {training.folder} is trained"
+
+
+def test_environment_variables_equal_options(submit, mlm_data, monkeypatch):
+    words = ["+run=n512-roberta", f"task.data={mlm_data}", "--dry-run"]
+    by_flags = submit(
+        *words, "--nodes=4", "--ntasks-per-node=4", "--device=cpu", "--name=mine", "--collective-timeout=90"
+    )
+    variables = {"NODES": "4", "NTASKS_PER_NODE": "4", "DEVICE": "cpu", "NAME": "mine", "COLLECTIVE_TIMEOUT": "90"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert submit(*words) == by_flags and " --collective-timeout=90 " in by_flags
+    assert "--gpus-per-node=0" in by_flags and "runs/mine/logs" in by_flags
+
+
+def test_sbatch_receives_the_job(submit, sbatch, mlm_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("NAME", "mine")
+    printed = submit("+run=n512-roberta", f"task.data={mlm_data}", "--name=")
+    assert printed.splitlines()[-1] == "Submitted batch job 7"
+    python, name, config, *words = sbatch()  # environment variables do not reach the job
+    assert (python, name, config) == (sys.executable, "", "configs/pretrain/base.yaml")
+    assert words[:3] == ["--nodes=8", "--ntasks-per-node=8", "--gpus-per-node=8"]
+    assert (tmp_path / "runs/n512-roberta/logs").is_dir()
+
+
+def test_sbatch_rejection_is_reported(submit, mlm_data, tmp_path, monkeypatch):
+    stand_in(tmp_path / "bin/sbatch", "echo sbatch: error: invalid partition >&2\necho again >&2\nexit 1\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    printed = submit("+run=n512-roberta", f"task.data={mlm_data}")
+    assert printed.endswith("invalid partition again")
+
+
+def test_missing_sbatch_is_reported(submit, monkeypatch, mlm_data, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "sbatch is not installed" in submit(f"task.data={mlm_data}") and not (tmp_path / "runs").exists()
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Three runs of figure-3c: each submitted run is composed and built, which takes a second."""
+    members = figure_3.slurm_members("c")[:3]
+    monkeypatch.setitem(figure_3.ARRAYS, "figure-3c", lambda runs, tasks, device: members)
+    return members
+
+
+def test_array_of_a_figure(runs, submit, sbatch, mlm_data, tmp_path, monkeypatch):
+    submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=4")
+    (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
+    assert f"--array=0-{len(runs) - 1}" in sbatch()
+    shared = ["--device=cuda", f"--runs={tmp_path}/runs", f"task.data={mlm_data}", "common.log_interval=4"]
+    assert sbatch()[-5:] == [f"--list={listed}", *shared]
+
+    def parse():
+        words = ["--processes=1", "--list", str(listed), "common.log_interval=4"]
+        return parse_job_arguments(argparse.ArgumentParser(), words)
+
+    for member, run in enumerate(runs):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(member))
+        assert parse().overrides == [*run, "common.log_interval=4"]
+    for member in (str(len(runs)), "", "x"):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", member)
+        allowed = f"SLURM_ARRAY_TASK_ID must be between 0 and {len(runs) - 1}"
+        with pytest.raises(ValueError, match=f"{allowed}.*got {member or 'none'}"):
+            parse()
+    submit("--array=figure-3c", f"task.data={mlm_data}", "common.log_interval=5")
+    assert len(list((tmp_path / "runs/arrays").iterdir())) == 2  # queued members of the first array still need theirs
+
+
+def test_array_skips_trained_members(runs, submit, sbatch, mlm_data, tmp_path):
+    options = argparse.Namespace(device="cuda", runs=f"{tmp_path}/runs", overrides=[f"task.data={mlm_data}"])
+    first, *others = array_members("figure-3c", tmp_path / "runs", None, "cuda")
+    assert len(others) == 2
+
+    def complete(member):
+        training = build_training_job(parse_member(member, options), 64)
+        create_or_resume(training)
+        (training.folder / "done").touch()
+
+    complete(first)
+    submit("--array=figure-3c", f"task.data={mlm_data}")
+    (listed,) = (tmp_path / "runs/arrays").glob("figure-3c-*.txt")
+    assert f"--array=0-{len(others) - 1}" in sbatch()
+    assert listed.read_text().splitlines() == [shlex.join(member) for member in others]
+    for member in others:
+        complete(member)
+    printed = submit("--array=figure-3c", f"task.data={mlm_data}")
+    assert "figure-3c are trained" in printed and "nothing to submit" in printed
+
+
+def test_member_is_parsed_like_its_job(tmp_path, monkeypatch):
+    member = ["--config=y", "+task=z", "--name=m"]
+    options = argparse.Namespace(device="cpu", runs="here", overrides=["a=b"], name="", config="x", list=None)
+    found = parse_member(member, options)
+    (tmp_path / "list.txt").write_text(shlex.join(member) + "\n")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    words = ["--processes=1", f"--list={tmp_path}/list.txt", "--device=cpu", "--runs=here", "a=b"]
+    in_job = parse_job_arguments(argparse.ArgumentParser(), words)
+    assert vars(found).items() <= vars(in_job).items()
+    assert (found.config, found.name, found.overrides) == ("y", "m", ["+task=z", "a=b"])
+    assert (found.device, found.runs) == ("cpu", "here")
