@@ -17,7 +17,7 @@ def add_parser(commands) -> None:
         """finetune sst-2 checkpoints/base/checkpoint_best.pt --gpt2-bpe data/gpt2_bpe
         finetune qqp checkpoint_best.pt --data data/qqp --lr 2e-5 --seed 3
         finetune sst-2 checkpoint_best.pt --grid --slurm --partition=gpu
-        finetune sst-2 FacebookAI/roberta-base --source hub""",
+        finetune sst-2 FacebookAI/roberta-base --data data/sst-2-roberta""",
         description="Rerun to resume. With --slurm any other --OPTION=VALUE is passed to sbatch.",
         allow_abbrev=False,
     )
@@ -25,7 +25,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help="fairseq checkpoint, transformers folder, or model name on the Hugging Face hub",
+        help="fairseq checkpoint, or transformers folder or name on the hub, which is converted into RUNS/starts",
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="overrides of configs/finetune/base.yaml")
     add_runs(parser)
@@ -33,57 +33,35 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="device to train on (default: cuda if available or with --slurm)"
     )
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "--data", metavar="FOLDER", help="folder of the task; prepared if it does not exist (default: data/TASK)"
-    )
-    data.add_argument(
-        "--source", metavar="hub|PATH", help="hub, or the official files in a folder or archive (default: hub)"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="check everything, but write, train and submit nothing")
+    data = parser.add_argument_group("data", "Source and tokenizer are used only to prepare a new folder.")
+    data.add_argument("--data", metavar="FOLDER", help="folder of the task, prepared if missing (default: data/TASK)")
+    data.add_argument("--source", default="hub", metavar="hub|PATH", help="hub, or a folder or archive of the task")
     add_tokenizer(data, default="next to CHECKPOINT")
     add_truncation(data, None, " (default: head)")
-    recipe = parser.add_argument_group("recipe", "RoBERTa's by default")
+    recipe = parser.add_argument_group(
+        "recipe", "RoBERTa's by default. With --grid, LR, B and S are one or more values, separated by commas."
+    )
+    recipe.add_argument("--lr", type=_list_of(float), metavar="LR", help="peak learning rate (default: 1e-5)")
+    recipe.add_argument("--batch-size", type=_list_of(int), metavar="B", help="sentences per update (default: 32)")
+    recipe.add_argument(
+        "--seed", type=_list_of(int), metavar="S", help="seed of head, dropout and shuffling (default: 1)"
+    )
+    recipe.add_argument("--max-epoch", type=int, metavar="E", help="number of epochs (default: 10)")
     recipe.add_argument(
         "--max-positions",
         type=int,
         metavar="N",
         help="n, the longest input in tokens; a checkpoint of another n is resized (default: the checkpoint's)",
     )
-    recipe.add_argument("--max-epoch", type=int, metavar="E", help="number of epochs (default: 10)")
-    recipe.add_argument(
-        "--lr",
-        type=_list_of(float),
-        metavar="LR",
-        help="peak learning rate; with --grid several, separated by commas (default: 1e-5; with --grid 1e-5,2e-5,3e-5)",
-    )
-    recipe.add_argument(
-        "--batch-size",
-        type=_list_of(int),
-        metavar="B",
-        help="sentences per update; with --grid several, separated by commas (default: 32)",
-    )
-    recipe.add_argument(
-        "--seed",
-        type=_list_of(int),
-        metavar="S",
-        help="seed of head, dropout and shuffling; with --grid several, separated by commas (default: 1; with --grid "
-        "1,2,3,4,5)",
-    )
     recipe.add_argument("--from-scratch", action="store_true", help="train the same model without pretrained weights")
-    grid = parser.add_argument_group("grid")
-    grid.add_argument(
+    recipe.add_argument(
         "--grid",
         action="store_true",
-        help="train every combination of --lr, --batch-size and --seed; report the best median over seeds",
+        help="train every combination of --lr (default: 1e-5,2e-5,3e-5), --batch-size and --seed (default: 1,2,3,4,5); "
+        "report the best median over seeds",
     )
-    grid.add_argument(
-        "--slurm", action="store_true", help="submit the grid as a Slurm array; rerun without --slurm to report"
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="check checkpoint, data and options, but write and train nothing; with --slurm, print the sbatch command",
-    )
+    parser.add_argument("--slurm", action="store_true", help="submit to Slurm; rerun without --slurm to report")
     parser.set_defaults(run=_finetune, accepts_unparsed=True)
 
 
@@ -103,51 +81,51 @@ def _list_of(kind: Callable) -> Callable[[str], list]:
 def _finetune(options: argparse.Namespace) -> str:
     import torch
 
-    from ..checkpoints.files import is_fairseq_checkpoint
     from ..training import recipe
     from ..training.data import DataOptions
-    from ..training.finetune import FinetuningJob, check, default_name, finetune, submit
+    from ..training.finetune import FinetuningJob, default_name, finetune, submit
 
-    task, words = TASKS[options.task], [*options.overrides, *options.unparsed]
+    words = [*options.overrides, *options.unparsed]
     overrides = [word for word in words if not word.startswith("-")]
     sbatch_options = [word for word in words if word.startswith("-")]
     _check_options(options, overrides, sbatch_options)
+    task = TASKS[options.task]
     lrs, seeds = (recipe.GRID_LRS, recipe.GRID_SEEDS) if options.grid else ((recipe.LR,), (recipe.SEED,))
     epochs = recipe.EPOCHS if options.max_epoch is None else options.max_epoch
     batch_sizes = options.batch_size or (recipe.BATCH_SIZE,)
     recipes = recipe.build_grid(options.lr or lrs, batch_sizes, options.seed or seeds, epochs)
     name = options.name or default_name(task, options.checkpoint, options.from_scratch) + "-grid" * options.grid
     device = options.device or ("cuda" if options.slurm else _find_device(Path(options.runs) / name))
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if not is_fairseq_checkpoint(options.checkpoint):
-        from ..training.transformers_trainer import finetune_transformers
-
-        _reject_for_transformers(options, overrides)
-        source = options.source or "hub"
-        results = finetune_transformers(
-            task, options.checkpoint, recipes, options.runs, name, source, device, options.max_positions
-        )
-    else:
-        data = options.data or f"data/{task.name}"
-        job = FinetuningJob(
-            task,
-            options.checkpoint,
-            recipes,
-            name,
-            data,
-            options.runs,
-            options.max_positions,
-            options.from_scratch,
-            device,
-            tuple(overrides),
-            DataOptions(options.source, tokenizer_files(options), options.truncation),
-        )
-        if options.slurm:
-            return submit(job, sbatch_options, options.dry_run)
-        if options.dry_run:
-            return check(job)
-        results = finetune(job)
+    job = FinetuningJob(
+        task,
+        options.checkpoint,
+        recipes,
+        name,
+        options.data or f"data/{task.name}",
+        options.runs,
+        options.max_positions,
+        options.from_scratch,
+        device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        tuple(overrides),
+        DataOptions(options.source, tokenizer_files(options), options.truncation),
+    )
+    if options.slurm:
+        return submit(job, sbatch_options, options.dry_run)
+    results = finetune(job, options.dry_run)
+    if options.dry_run:
+        unfinished = len(recipes) - len(results)
+        return f"{name}: valid; unfinished runs: {unfinished} of {len(recipes)}; nothing was written"
     return "\n".join(_report(task, results, Path(options.runs) / name, recipes))
+
+
+def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_options: list[str]) -> None:
+    if sbatch_options and not options.slurm:
+        raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
+    if wrong := [word for word in overrides if "=" not in word]:
+        raise ValueError(f"overrides must be KEY=VALUE, got {wrong[0]}")
+    for name in ("lr", "batch_size", "seed"):
+        if not options.grid and len(values := getattr(options, name) or [1]) > 1:
+            raise ValueError(f"{flag_of(name)} must be a single value without --grid, got {','.join(map(str, values))}")
 
 
 def _find_device(folder: Path) -> str | None:
@@ -163,8 +141,7 @@ def _find_device(folder: Path) -> str | None:
 
 
 def _report(task, results, folder: Path, recipes) -> list[str]:
-    from ..training.grid import format_table, median_run, rank_settings
-    from ..training.single_run import format_headline
+    from ..training.grid import format_headline, format_table, median_run, rank_settings
 
     result, lines = results[0], []
     if len(results) > 1:
@@ -175,25 +152,3 @@ def _report(task, results, folder: Path, recipes) -> list[str]:
         lines.append(f"{task.name} {split}: {', '.join(format_headline(result, split))}; {scores['rows']:,} rows")
     epoch = "last" if task.valid_is_test else "best"
     return [*lines, f"checkpoint of the {epoch} epoch: {folder / result['checkpoint']}"]
-
-
-def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_options: list[str]) -> None:
-    from ..training.recipe import check_overrides
-
-    if sbatch_options and not options.slurm:
-        raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
-    if wrong := [word for word in overrides if "=" not in word]:
-        raise ValueError(f"overrides must be KEY=VALUE, got {wrong[0]}")
-    check_overrides(overrides)
-    if options.slurm and not options.grid:
-        single = "fairseq-linformer submit --config=configs/finetune/base.yaml"
-        raise ValueError(f"--slurm needs --grid; use `{single}` for a single job")
-    for name in ("lr", "batch_size", "seed"):
-        if not options.grid and len(values := getattr(options, name) or [1]) > 1:
-            raise ValueError(f"{flag_of(name)} must be a single value without --grid, got {','.join(map(str, values))}")
-
-
-def _reject_for_transformers(options: argparse.Namespace, overrides: list[str]) -> None:
-    names = ("data", "gpt2_bpe", "sentencepiece_model", "wordpiece", "truncation", "from_scratch", "slurm", "dry_run")
-    if unused := [*(flag_of(name) for name in names if getattr(options, name)), *overrides]:
-        raise ValueError(f"{unused[0]} needs a fairseq checkpoint, got {options.checkpoint}")

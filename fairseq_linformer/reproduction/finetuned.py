@@ -1,4 +1,4 @@
-"""Results of finetuned models: from the result files of ``training.single_run`` to rows, and their accuracies."""
+"""Results of finetuned models: from the result files of ``training.finetune`` to rows, and their accuracies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +9,8 @@ from ..corpus.tokenizer_files import DICTIONARY
 from ..evaluation.encoded_rows import is_prepared
 from ..models.dictionaries import describe_difference, read_dictionary
 from ..task_data.tasks import TASKS
-from ..training import data
-from ..training.grid import rank_settings, select_results
+from ..training.data import check_folder
+from ..training.grid import rank_settings
 from ..training.run_folder import merge_provenance
 from .result import Inputs, Result, Row, Rows, repeated
 from .statistics import MIN_SEEDS, Estimate, wilson
@@ -21,15 +21,17 @@ ABOVE_CHANCE = 5.0
 
 
 def task_folder(task: str, n: int, inputs: Inputs) -> Path:
-    """The prepared folder of a task for a model of n.
+    """The prepared folder of a task for a model of n: for example ``imdb-n1024`` if it exists, else ``imdb``.
 
     Raises:
         ValueError: it is missing, its inputs are too long, or its dictionary is not that of ``--data``.
     """
-    folder = data.task_folder(inputs.tasks, task, n)
+    assert inputs.tasks is not None  # the command requires --tasks
+    for_n = inputs.tasks / f"{task}-n{n}"
+    folder = for_n if for_n.is_dir() else inputs.tasks / task
     if not is_prepared(folder):
         raise ValueError(f"--tasks {inputs.tasks} has no {folder.name}; `fairseq-linformer prepare {task}` writes it")
-    data.check_folder(TASKS[task], folder, n)
+    check_folder(TASKS[task], folder, n)
     if inputs.data is not None:
         dictionary, own = find_shards(inputs.data)[0] / DICTIONARY, folder / "input0" / DICTIONARY
         if difference := describe_difference(read_dictionary(dictionary), read_dictionary(own)):
@@ -47,8 +49,7 @@ def result_of(
     configuration: Mapping[str, Any],
 ) -> Result:
     """The result of one model on one task, with several seeds, or with the grid's setting of the best median."""
-    best = rank_settings(TASKS[task], results)[0]
-    chosen = select_results(best, results)
+    chosen = rank_settings(TASKS[task], results)[0]
     text = f"; pretrained on: {describe_text(inputs.data)}" if inputs.data else ""
     environment = {
         "command": inputs.command,
@@ -56,7 +57,8 @@ def result_of(
         "data": f"{task}: {results[0]['data']}{text}",
         "seconds": round(sum(result["seconds"] for result in results), 1),
     }
-    recipe = {"lr": best.lr, "batch_size": best.batch_size, "seeds": list(best.seeds)}
+    recipes = [result["recipe"] for result in chosen]
+    recipe = {"lr": recipes[0]["lr"], "batch_size": recipes[0]["batch_size"], "seeds": [r["seed"] for r in recipes]}
     return Result(part, scale, rows_of(task, label, chosen), environment, {**configuration, "recipe": recipe})
 
 

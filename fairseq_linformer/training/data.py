@@ -1,17 +1,19 @@
-"""Data for finetuning: prepared unless the folder exists, and checked against checkpoint and options."""
+"""Data for finetuning: prepared unless the folder exists, and checked against task and model."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..corpus.manifest import MANIFEST
-from ..corpus.tokenizer import Tokenizer, load_tokenizer
+from ..corpus.tokenizer import load_tokenizer
 from ..corpus.tokenizer_files import DICTIONARY, FLAGS_TEXT, TOKENIZER_FILES, TokenizerFiles, find_tokenizer_files
-from ..evaluation.encoded_rows import is_prepared, read_prepared_task
+from ..evaluation.classifier import LABELS
+from ..evaluation.encoded_rows import is_prepared
 from ..files import read_json
-from ..models.datasets import check_dataset
+from ..models.datasets import open_dataset
+from ..models.dictionaries import check_dictionary
 from ..task_data.prepare import prepare_task
-from ..task_data.task_source import open_source
 from ..task_data.tasks import Task
 from ..task_data.truncation import TRUNCATIONS
 from .initial_checkpoint import InitialCheckpoint
@@ -19,44 +21,50 @@ from .initial_checkpoint import InitialCheckpoint
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How to prepare a task. Existing data must match the options that are set.
+    """How to prepare a task; existing data are used whatever their source and tokenizer were.
 
     Attributes:
-        source: as for ``open_source``; None for the hub.
+        source: as for ``open_source``.
         tokenizer: its files; None for those next to the checkpoint.
-        truncation: how rows longer than n are truncated; None for ``head``.
+        truncation: how rows longer than n are truncated, also in existing data; None for ``head`` in new data.
     """
 
-    source: str | None = None
+    source: str = "hub"
     tokenizer: TokenizerFiles | None = None
     truncation: str | None = None
 
 
-def prepare_data(task: Task, folder: Path, checkpoint: InitialCheckpoint, options: DataOptions) -> str:
+def prepare_data(task: Task, folder: Path, checkpoint: InitialCheckpoint, options: DataOptions) -> None:
     """Prepare ``folder`` unless it exists, and check it.
 
-    Returns:
-        A line for the log.
-
     Raises:
-        ValueError: the folder does not match the task, the checkpoint or the options, or there is no tokenizer.
+        ValueError: there is no tokenizer, or the folder does not match task, checkpoint or truncation.
     """
-    action = "already prepared"
+    pretrained = checkpoint.original.parent
     if not is_prepared(folder):
-        tokenizer = find_tokenizer(checkpoint, options)
+        files = options.tokenizer or find_tokenizer_files(pretrained)
+        if not files:
+            raise ValueError(
+                f"there is no tokenizer next to {checkpoint.original}; pass that of its pretraining with {FLAGS_TEXT}"
+            )
+        dictionary = pretrained / DICTIONARY
+        tokenizer = load_tokenizer(files, dictionary if dictionary.is_file() else None)
         truncation = options.truncation or TRUNCATIONS[0]
-        prepare_task(task, folder, options.source or "hub", tokenizer, checkpoint.max_positions, truncation)
-        action = "prepared"
+        prepare_task(task, folder, options.source, tokenizer, checkpoint.max_positions, truncation)
     manifest = check_folder(task, folder, checkpoint.max_positions)
-    checkpoint.check_data(folder)
-    _check_options(task, folder, manifest, checkpoint, options)
-    return f"{folder}: {action}"
-
-
-def task_folder(tasks, task: str, n) -> Path:
-    """The folder of a task in ``tasks`` for a model of n: for example ``imdb-n1024`` if it exists, else ``imdb``."""
-    for_n = Path(tasks) / f"{task}-n{n}"
-    return for_n if for_n.is_dir() else Path(tasks) / task
+    used = manifest.get("cut", "unknown")
+    if options.truncation not in (None, used):
+        raise ValueError(
+            f"--truncation of {folder} must be {used}, as it was prepared, got {options.truncation}; choose another "
+            "--data"
+        )
+    check_dictionary(
+        folder / "input0" / DICTIONARY,
+        checkpoint.vocab_size,
+        checkpoint.original,
+        "prepare the data again",
+        same_as=[pretrained / DICTIONARY],
+    )
 
 
 def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
@@ -69,20 +77,15 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
         ValueError: a file is missing, or the folder has another task or rows for another n.
     """
     check_complete(task, folder)
-    prepared = read_prepared_task(folder)
-    if prepared not in (None, task):
-        raise ValueError(f"{folder} must be a folder of {task.name}, got {prepared.name}; choose another --data")
-    manifest: dict[str, Any] = {}
-    try:
-        manifest = read_json(folder / MANIFEST) if prepared else {}
-        positions, truncated = int(manifest.get("max_positions", 0)), _num_truncated(manifest)
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        raise ValueError(f"{folder / MANIFEST} cannot be read; prepare the data again") from None
-    advice = f"but the model has n = {n}; prepare the task in another folder"
-    if positions > n:
-        raise ValueError(f"{folder} was prepared for n = {positions}, {advice}")
-    if positions < n and truncated:
-        raise ValueError(f"{folder} has {truncated:,} rows truncated to n = {positions}, {advice}")
+    manifest: dict[str, Any] = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    if manifest.get("task", task.name) != task.name:
+        raise ValueError(f"{folder} must be a folder of {task.name}, got {manifest['task']}; choose another --data")
+    positions, truncated = manifest.get("max_positions", n), _num_truncated(manifest)
+    if positions > n or (positions < n and truncated):
+        raise ValueError(
+            f"{folder} was prepared for n = {positions} and has {truncated:,} truncated rows, but the model has "
+            f"n = {n}; prepare the task in another folder"
+        )
     return manifest
 
 
@@ -91,42 +94,11 @@ def _num_truncated(manifest: dict[str, Any]) -> int:
 
 
 def check_complete(task: Task, folder: Path) -> None:
-    """Raise ValueError if a file of a prepared folder is missing, or a dataset is damaged."""
-    binarized = [DICTIONARY, *(f"{split}.{end}" for split in task.splits for end in ("idx", "bin"))]
-    labels = binarized if task.classes else [f"{split}.label" for split in task.splits]
-    for part, names in {"label": labels, **{f"input{i}": binarized for i in range(task.num_inputs)}}.items():
-        for name in names:
-            if not (folder / part / name).is_file():
-                command = f"fairseq-linformer prepare {task.name}"
-                raise ValueError(f"{folder / part / name} is missing; run `{command}` with another folder")
-            if name.endswith(".bin"):  # its index, which precedes it, exists
-                check_dataset((folder / part / name).with_suffix(""))
-
-
-def _check_options(
-    task: Task, folder: Path, manifest: dict[str, Any], checkpoint: InitialCheckpoint, options: DataOptions
-) -> None:
-    """Raise ValueError if the folder was prepared with different options."""
-    if options == DataOptions():
-        return
-    if not manifest:
-        names = f"--source, --truncation and {FLAGS_TEXT}"
-        raise ValueError(f"{folder} has no {MANIFEST} to check options against; omit {names}")
-    different = []
-    if options.source and open_source(task, options.source).describe() != manifest.get("source"):
-        different.append(f"--source {options.source}")
-    if options.tokenizer:
-        checksums = find_tokenizer(checkpoint, options).checksums
-        # File names may differ.
-        if sorted(checksums.values()) != sorted(manifest.get("tokenizer", {}).get("sha256", {}).values()):
-            different.append("this tokenizer")
-    if options.truncation and options.truncation != manifest.get("cut"):
-        different.append(f"--truncation {options.truncation}")
-    if different:
-        it = "it" if len(different) == 1 else "them"
-        raise ValueError(
-            f"{folder} was not prepared with {' and '.join(different)}; omit {it}, or choose another --data"
-        )
+    """Raise ValueError if a dataset of a prepared folder is missing or truncated."""
+    parts = [*(f"input{i}" for i in range(task.num_inputs)), *(["label"] if task.classes else [])]
+    for part in parts:
+        for split in task.splits:
+            open_dataset(folder / part / split)
 
 
 def describe_data(folder) -> str:
@@ -147,19 +119,10 @@ def describe_data(folder) -> str:
     return f"{rows}; {source['kind']}, {files}; {manifest['tokenizer']['name']}"
 
 
-def find_tokenizer(checkpoint: InitialCheckpoint, options: DataOptions) -> Tokenizer:
-    """The tokenizer of the options, else the one next to the checkpoint; ValueError if there is none."""
-    folder = checkpoint.original.parent
-    files = options.tokenizer or find_tokenizer_files(folder)
-    if not files:
-        raise ValueError(
-            f"there is no tokenizer next to {checkpoint.original}; pass the one of its pretraining with {FLAGS_TEXT}"
-        )
-    dictionary = folder / DICTIONARY
-    return load_tokenizer(files, dictionary if dictionary.is_file() else None)
-
-
-def companion_files(folder) -> list[Path]:
-    """Files of a task's folder that must be next to a finetuned checkpoint to evaluate text."""
-    names = [f"input0/{DICTIONARY}", f"label/{DICTIONARY}", MANIFEST, *TOKENIZER_FILES]
-    return [path for name in names if (path := Path(folder) / name).is_file()]
+def copy_companions(data: Path, checkpoints: Path) -> None:
+    """Copy the files of a task's folder that evaluating text needs next to a finetuned checkpoint."""
+    targets = {f"input0/{DICTIONARY}": DICTIONARY, f"label/{DICTIONARY}": LABELS, MANIFEST: MANIFEST}
+    for name, target in {**targets, **{name: name for name in TOKENIZER_FILES}}.items():
+        if (data / name).is_file():
+            (checkpoints / target).parent.mkdir(exist_ok=True)
+            shutil.copyfile(data / name, checkpoints / target)

@@ -1,4 +1,10 @@
-"""``fairseq-linformer finetune`` for fairseq checkpoints: a single run or a grid, here or through Slurm."""
+"""``fairseq-linformer finetune``: a single run or a grid, here or through Slurm.
+
+RUN/                   as in training/run_folder.py
+RUN/checkpoints/       checkpoint_best.pt, with dictionary, labels and tokenizer: ready to use
+RUN/logs/finetune.txt  fairseq's output
+RUN/result.json        scores, recipe and provenance; a run is finished once it exists
+"""
 
 import argparse
 import sys
@@ -9,17 +15,26 @@ from typing import Any
 
 import torch
 
+from ..checkpoints.files import is_fairseq_checkpoint, training_seconds
+from ..checkpoints.provenance import RESULT
+from ..corpus.tokenizer_files import DICTIONARY
+from ..evaluation.classifier import FairseqClassifier
 from ..evaluation.encoded_rows import is_prepared
-from ..files import check_can_be_written
+from ..evaluation.evaluate import EvaluationData, evaluate
+from ..files import check_can_be_written, read_json, write_json
+from ..models.datasets import open_dataset
 from ..task_data.tasks import Task
-from . import single_run
+from . import local
 from .arguments import BASE, COLLECTIVE_TIMEOUT, check_run_name
-from .data import DataOptions, describe_data, prepare_data
+from .checkpoints import LAST
+from .data import DataOptions, copy_companions, describe_data, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
-from .job import TrainingJob, check_buildable
-from .recipe import CONFIG, Recipe, check_overrides, run_names
-from .run_folder import DONE
+from .job import TrainingJob
+from .recipe import CONFIG, Recipe, run_names
+from .run_folder import CHECKPOINTS, DONE, is_new, training_provenance
 from .slurm import submit_array
+
+BEST, LOG = "checkpoint_best.pt", "finetune.txt"
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,7 @@ class FinetuningJob:
 
     Attributes:
         task: the task, which ``data`` must be of.
-        checkpoint: path of the checkpoint.
+        checkpoint: path of a fairseq checkpoint, or folder or hub name of a model of ``transformers``.
         recipes: one recipe, or those of a grid.
         name: name of the run folder in ``runs``; for a grid, of the folder that contains the run folders.
         data: folder of the task.
@@ -52,125 +67,50 @@ class FinetuningJob:
     overrides: tuple[str, ...] = ()
     data_options: DataOptions = DataOptions()
 
-    def prepare(self, dry_run: bool = False) -> InitialCheckpoint:
-        """Open the checkpoint and prepare the data.
 
-        Raises:
-            ValueError, OSError: as ``open_initial_checkpoint`` and ``prepare_data``; or a dry run would prepare data.
-        """
-        check_run_name(self.name, self.runs)
-        check_can_be_written(self.runs)
-        if dry_run and not is_prepared(self.data):
-            command = f"fairseq-linformer prepare {self.task.name} {self.data}"
-            raise ValueError(f"{self.data} is not prepared, and --dry-run writes nothing; run `{command}` first")
-        checkpoint = open_initial_checkpoint(self.checkpoint, self.runs, self.max_positions, dry_run)
-        if not is_prepared(self.data):  # which may take an hour
-            self._check_overrides(checkpoint)
-        print(prepare_data(self.task, Path(self.data), checkpoint, self.data_options), file=sys.stderr)
-        return checkpoint
-
-    def _check_overrides(self, checkpoint: InitialCheckpoint) -> None:
-        """Raise ValueError if the configuration of a run would not be valid, before there are data."""
-        check_overrides(self.overrides, checkpoint)
-        words = (*self.recipes[0].overrides(self.task, checkpoint, self.data, self.from_scratch, 1), *self.overrides)
-        training = TrainingJob(str(CONFIG), words, 1, self.device, self.runs, self.name)
-        training.folder, training.job_overrides()  # checks them
-        check_buildable(training.requested_cfg)
-
-    def build_trainings(self, checkpoint: InitialCheckpoint) -> list[TrainingJob]:
-        """Build a training job per recipe; ValueError if the name or an override is not allowed."""
-        check_run_name(self.name, self.runs)
-        check_overrides(self.overrides, checkpoint)
-        trainings = []
-        for name, recipe in zip(run_names(self.name, self.recipes), self.recipes):
-            overrides = (*recipe.overrides(self.task, checkpoint, self.data, self.from_scratch), *self.overrides)
-            trainings.append(TrainingJob(str(CONFIG), overrides, 1, self.device, self.runs, name))
-        return trainings
-
-    def result_fields(self, recipe: Recipe, checkpoint: InitialCheckpoint) -> dict[str, Any]:
-        """The fields ``model``, ``data`` and ``recipe`` of a result."""
-        return {
-            "model": {
-                "checkpoint": checkpoint.original.name,
-                "max_positions": checkpoint.max_positions,
-                "projected_dim": checkpoint.projected_dim,
-                "sharing": checkpoint.sharing,
-                "projection": checkpoint.projection,
-                "from_scratch": self.from_scratch,
-                "pretraining": checkpoint.provenance,
-            },
-            "data": describe_data(self.data),
-            "recipe": {**asdict(recipe), "overrides": list(self.overrides), "device": self.device},
-        }
-
-
-def finetune(job: FinetuningJob, until: float | None = None) -> list[dict[str, Any]]:
+def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
     """Train and evaluate the unfinished runs, one after the other. All are checked before the first starts.
 
     Args:
-        until: value of ``time.monotonic()`` at which to stop; call again to resume.
+        dry_run: check the runs, but write and train nothing.
 
     Returns:
-        The results of all runs, or of those that were finished before ``until``.
+        The results of the finished runs, which are all of them unless this is a dry run.
 
     Raises:
-        ValueError, OSError, KeyboardInterrupt: as ``single_run.finetune``.
+        ValueError, OSError: as ``open_job``; a run folder has another configuration; an untrained run needs a GPU; or
+            training failed.
+        KeyboardInterrupt: training was stopped by a signal; call again to resume.
     """
-    runs, results = _prepare_and_check(job), []
-    for i, (recipe, (training, fields)) in enumerate(zip(job.recipes, runs), 1):
-        if len(runs) > 1:
-            print(f"run {i} of {len(runs)}: {recipe.name}", file=sys.stderr)
-        if (result := single_run.finetune(job.task, training, fields, until)) is None:
-            break
-        results.append(result)
-    return results
-
-
-def check(job: FinetuningJob) -> str:
-    """Check everything that ``finetune`` checks before the first run starts, but write nothing.
-
-    Returns:
-        A line with the number of unfinished runs.
-
-    Raises:
-        ValueError, OSError: as ``finetune``; or the data are not prepared.
-    """
-    runs = _prepare_and_check(job, dry_run=True)
-    unfinished = sum(not single_run.is_finished(training.folder) for training, _ in runs)
-    return f"{job.name}: valid; unfinished runs: {unfinished} of {len(runs)}; nothing was written"
-
-
-def _prepare_and_check(job: FinetuningJob, dry_run: bool = False) -> list[tuple[TrainingJob, dict[str, Any]]]:
-    """Prepare a job and check all its runs; returns the training and the fields of the result of each."""
     untrained = [name for name in run_names(job.name, job.recipes) if not Path(job.runs, name, DONE).exists()]
     if untrained and job.device == "cuda" and not torch.cuda.is_available():
         raise ValueError(
-            f"{len(untrained)} of {len(job.recipes)} runs of {job.name} are untrained, and PyTorch finds no GPU; wait "
-            "for their Slurm jobs, or use --device cpu"
+            f"PyTorch finds no GPU for the untrained run {untrained[0]}; wait for its Slurm job, or use --device cpu"
         )
-    checkpoint = job.prepare(dry_run)
-    trainings = job.build_trainings(checkpoint)
-    runs = [(training, job.result_fields(recipe, checkpoint)) for recipe, training in zip(job.recipes, trainings)]
-    for run in runs:
-        single_run.check(*run)
-    return runs
+    checkpoint, trainings = open_job(job, dry_run)
+    for training in trainings:
+        is_new(training)
+    results = []
+    for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
+        path = training.folder / RESULT
+        if not path.exists() and not dry_run:
+            if len(trainings) > 1:
+                print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
+            local.train(training, LOG, int(training.cfg.lr_scheduler.total_num_update))  # a float in fairseq
+            write_json(path, build_result(job, recipe, checkpoint, training))
+        if path.exists():
+            results.append(read_json(path))
+    return results
 
 
 def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> str:
     """Submit the untrained runs to Slurm as an array, one GPU each. ``finetune`` then evaluates and reports them.
 
     Raises:
-        ValueError: as ``training.slurm.submit_array``; all runs are trained; or a dry run would prepare data.
+        ValueError, OSError: as ``open_job`` and ``training.slurm.submit_array``.
     """
-    checkpoint = job.prepare(dry_run)
-    pairs = [pair for pair in zip(job.recipes, job.build_trainings(checkpoint)) if not (pair[1].folder / DONE).exists()]
-    if not pairs:
-        raise ValueError(f"all runs of {job.name} are trained; rerun without --slurm to report them")
-    members = []
-    for recipe, training in pairs:
-        check_or_record = single_run.check if dry_run else single_run.record_origin
-        check_or_record(training, job.result_fields(recipe, checkpoint))
-        members.append([f"--config={training.config}", f"--name={training.name}", *training.overrides])
+    _, trainings = open_job(job, dry_run)
+    members = [[f"--config={each.config}", f"--name={each.name}", *each.overrides] for each in trainings]
     options = argparse.Namespace(
         config=BASE,
         name="",
@@ -184,6 +124,78 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
         array="finetune-" + job.name.replace("/", "-"),
     )
     return submit_array(options, members, sbatch_options)
+
+
+def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoint, list[TrainingJob]]:
+    """Open the checkpoint, prepare the data, and build the training of each recipe.
+
+    Raises:
+        ValueError: an override is not allowed; as ``open_initial_checkpoint`` and ``prepare_data``; or a dry run would
+            prepare data.
+        OSError: a file cannot be written.
+    """
+    check_run_name(job.name, job.runs)
+    check_can_be_written(job.runs)
+    data = Path(job.data)
+    if dry_run and not is_prepared(data):
+        command = f"fairseq-linformer prepare {job.task.name} {data}"
+        raise ValueError(f"{data} is not prepared, and --dry-run writes nothing; run `{command}` first")
+    checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, job.max_positions, dry_run)
+    if not is_prepared(data):  # preparing may take an hour, so wrong names and overrides are rejected first
+        first = build_trainings(job, checkpoint, rows=1)[0]
+        _ = first.folder, first.requested_cfg
+    prepare_data(job.task, data, checkpoint, job.data_options)
+    print(f"{data}: {describe_data(data)}", file=sys.stderr)
+    return checkpoint, build_trainings(job, checkpoint, len(open_dataset(data / "input0" / "train")))
+
+
+def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int) -> list[TrainingJob]:
+    """Build a training job per recipe for ``rows`` of training data; ValueError if an override is not allowed."""
+    trainings = []
+    for name, recipe in zip(run_names(job.name, job.recipes), job.recipes):
+        own = recipe.overrides(job.task, checkpoint, job.data, rows, job.from_scratch)
+        check_overrides(job.overrides, own)
+        trainings.append(TrainingJob(str(CONFIG), (*own, *job.overrides), 1, job.device, job.runs, name))
+    return trainings
+
+
+def check_overrides(overrides: Sequence[str], own: Sequence[str]) -> None:
+    """Raise ValueError if an override sets what one of ``own``, those of the recipe and the checkpoint, sets."""
+    for word in overrides:
+        key = word.lstrip("+~").partition("=")[0]
+        for each in own:
+            if f"{each.lstrip('+').partition('=')[0]}.".startswith(f"{key}."):
+                raise ValueError(
+                    f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set {each}"
+                )
+
+
+def build_result(
+    job: FinetuningJob, recipe: Recipe, checkpoint: InitialCheckpoint, training: TrainingJob
+) -> dict[str, Any]:
+    """Evaluate the best checkpoint of a trained run (the last one, if there is no development set)."""
+    data, name = Path(job.data), f"{CHECKPOINTS}/{LAST if job.task.valid_is_test else BEST}"
+    copy_companions(data, training.folder / CHECKPOINTS)
+    # A run trained on a cluster's GPU may be evaluated on a machine without one.
+    device = "cuda" if job.device == "cuda" and torch.cuda.is_available() else "cpu"
+    classifier = FairseqClassifier(training.folder / name, device, dictionary=data / "input0" / DICTIONARY)
+    splits = [split for split in job.task.splits if split != "train"]
+    is_fairseq = is_fairseq_checkpoint(job.checkpoint)
+    return {
+        "model": {
+            "checkpoint": Path(job.checkpoint).name if is_fairseq else job.checkpoint,
+            **checkpoint.description,
+            "from_scratch": job.from_scratch,
+        },
+        "data": describe_data(data),
+        "recipe": {**asdict(recipe), "overrides": list(job.overrides), "device": job.device},
+        "task": job.task.name,
+        "splits": {split: evaluate(classifier, EvaluationData(str(data), split=split)).as_dict() for split in splits},
+        "checkpoint": name,
+        # Without the seconds of the pretraining.
+        "seconds": training_seconds(training.folder / CHECKPOINTS / LAST, training.cfg.checkpoint.finetune_from_model),
+        **training_provenance(training.folder),
+    }
 
 
 def default_name(task: Task, checkpoint: str, from_scratch: bool) -> str:

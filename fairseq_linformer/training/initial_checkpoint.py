@@ -1,18 +1,23 @@
 """The checkpoint that finetuning starts from, which is converted or resized if necessary."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..checkpoints.authors import from_authors
-from ..checkpoints.files import get_architecture, get_cfg_section, read_checkpoint, replace_checkpoint
+from ..checkpoints.files import (
+    get_architecture,
+    get_cfg_section,
+    is_fairseq_checkpoint,
+    read_checkpoint,
+    replace_checkpoint,
+)
+from ..checkpoints.from_transformers import MODEL, from_transformers
 from ..checkpoints.provenance import collect_provenance
 from ..checkpoints.resize import resize
+from ..checkpoints.transformers_encoder import hash_weights
 from ..config import POSITIONS_LIMIT
-from ..corpus.tokenizer_files import DICTIONARY
-from ..files import sha256
-from ..models.dictionaries import check_dictionary
+from ..files import read_json, sha256
 from ..models.options import LinformerRobertaConfig
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, group_projections, head_names, max_positions, upgrade_names
@@ -32,69 +37,52 @@ class InitialCheckpoint:
 
     Attributes:
         path: checkpoint that fairseq loads.
-        original: the user's checkpoint, from which ``path`` was converted or resized, if it differs.
+        original: checkpoint with dictionary and tokenizer next to it, from which ``path`` was resized or converted from
+            the authors' code, if it differs.
         max_positions: n.
-        projected_dim, sharing, projection: options of the model; empty for RoBERTa.
         vocab_size: number of embeddings.
         overrides: overrides of fairseq-hydra-train that build the model.
-        provenance: provenance of the pretraining, as recorded in the checkpoint.
-        pretraining_data: data folders of the pretraining, which may not exist on this machine.
+        description: fields of ``model`` in a result: n, options of a Linformer, which are empty for RoBERTa, and
+            ``pretraining``, the provenance in the checkpoint with its checksum.
     """
 
     path: Path
     original: Path
     max_positions: int
-    projected_dim: str
-    sharing: str
-    projection: str
     vocab_size: int
     overrides: list[str]
-    provenance: dict[str, Any]
-    pretraining_data: list[Path]
-
-    def check_data(self, folder: Path) -> None:
-        """Raise ValueError if the dictionary in a task's ``folder`` is not that of the pretraining."""
-        same_as = [parent / DICTIONARY for parent in (self.original.parent, *self.pretraining_data)]
-        path = folder / "input0" / DICTIONARY
-        check_dictionary(path, self.vocab_size, self.original, "prepare the data again", same_as=same_as)
+    description: dict[str, Any]
 
 
 def open_initial_checkpoint(checkpoint, runs, n: int | None = None, dry_run: bool = False) -> InitialCheckpoint:
     """Read a checkpoint. If it must be converted or resized, the new one is stored in ``RUNS/starts`` and reused.
 
     Args:
-        checkpoint: path of the checkpoint.
+        checkpoint: path of a fairseq checkpoint, or folder or hub name of a model of ``transformers``.
         runs: folder that contains the run folders.
         n: n to finetune with; None for the checkpoint's.
-        dry_run: write nothing; if ``RUNS/starts`` lacks the new checkpoint, ``path`` is that of ``checkpoint``.
+        dry_run: write nothing; if ``RUNS/starts`` lacks the resized checkpoint, ``path`` is ``original``.
 
     Raises:
-        ValueError: as ``read_checkpoint`` and ``resize``; or n is out of range.
+        ValueError: the checkpoint cannot be read, converted or resized; n is out of range; or a dry run would convert
+            a model of ``transformers``.
         OSError: a file cannot be written.
     """
     if n is not None and not 1 <= n <= POSITIONS_LIMIT:
         raise ValueError(f"--max-positions must be between 1 and {POSITIONS_LIMIT:,}, got {n}")
-    original = Path(checkpoint).absolute()
-    stat = original.stat() if original.is_file() else None
-    return _open_version(original, Path(runs).absolute(), n, dry_run, stat and (stat.st_size, stat.st_mtime_ns))
-
-
-@lru_cache
-def _open_version(original: Path, runs: Path, n: int | None, dry_run: bool, version: Any) -> InitialCheckpoint:
-    """``open_initial_checkpoint``, cached by size and date of the file: all runs of a grid open the same one."""
+    original, starts = Path(checkpoint).absolute(), Path(runs).absolute() / "starts"
+    if not is_fairseq_checkpoint(checkpoint):
+        original = _convert(checkpoint, starts, dry_run)
     content, digest = read_checkpoint(original), sha256(original)
     data, path = from_authors(content), original
     if n is not None and n != max_positions(upgrade_names(data["model"])):
         data = resize(data, n)
     state, model = upgrade_names(data["model"]), get_cfg_section(data, "model")
     if data is not content:
-        path = runs / "starts" / f"{original.stem}-{digest[:12]}-n{max_positions(state)}.pt"
-        if not path.exists():
-            if dry_run:
-                path = original
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                replace_checkpoint(data, path)  # another process may write the same
+        start = starts / f"{original.stem}-{digest[:12]}-n{max_positions(state)}.pt"
+        if not start.exists() and not dry_run:
+            replace_checkpoint(data, start)  # another process may write the same
+        path = start if start.exists() else original
     is_linformer = bool(group_projections(state))
     options = {
         key: value
@@ -112,21 +100,42 @@ def _open_version(original: Path, runs: Path, n: int | None, dry_run: bool, vers
             unused.append("layer_norm_eps")
         options = {key: value for key, value in options.items() if not key.startswith(tuple(unused))}
         options |= {"projected_dim": None, "sharing": None}  # the YAML sets both
-    folders = str(get_cfg_section(data, "task").get("data") or "").split(":")
     # Without the versions, which are those installed now.
     provenance = {key: value for key, value in collect_provenance(content).items() if key != "versions"}
     return InitialCheckpoint(
         path=path,
         original=original,
         max_positions=max_positions(state),
-        projected_dim=str(options["projected_dim"]) if is_linformer else "",
-        sharing=str(options["sharing"]) if is_linformer else "",
-        projection=str(options.get("projection", "linear")) if is_linformer else "",
         vocab_size=state[EMBEDDINGS].size(0),
         overrides=[
             f"model._name={name}",
             *(f"++model.{key}={quote(getattr(value, 'value', value))}" for key, value in sorted(options.items())),
         ],
-        provenance={**provenance, "sha256": digest, "heads": head_names(state)},
-        pretraining_data=[Path(folder).absolute() for folder in folders if folder],
+        description={
+            "max_positions": max_positions(state),
+            "projected_dim": str(options["projected_dim"]) if is_linformer else "",
+            "sharing": str(options["sharing"]) if is_linformer else "",
+            "projection": str(options.get("projection", "linear")) if is_linformer else "",
+            "pretraining": {**provenance, "sha256": digest, "heads": head_names(state)},
+        },
     )
+
+
+def _convert(name: str, starts: Path, dry_run: bool) -> Path:
+    """The checkpoint ``STARTS/NAME-CHECKSUM/model.pt`` of a model of ``transformers``, converted unless it exists."""
+    folder = starts / f"{Path(name).name}-{hash_weights(name)[:12]}"
+    config = Path(name, "config.json")
+    if folder.exists():
+        return folder / MODEL
+    if dry_run:
+        raise ValueError(
+            f"{name} is not converted, and --dry-run writes nothing; convert it with `fairseq-linformer convert "
+            "from-transformers`, and pass the new model.pt"
+        )
+    if config.is_file() and read_json(config).get("model_type") == "linformer":
+        from ..checkpoints.huggingface import from_huggingface  # imports transformers, which takes seconds
+
+        from_huggingface(name, folder)
+    else:
+        from_transformers(name, folder, arch="roberta")
+    return folder / MODEL

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..models.datasets import open_dataset
 from ..resources import CONFIGS
 from ..task_data.tasks import Task
 from .initial_checkpoint import InitialCheckpoint
@@ -16,47 +15,6 @@ CONFIG = CONFIGS / "finetune" / "base.yaml"
 LR, BATCH_SIZE, EPOCHS, SEED, WARMUP = 1e-5, 32, 10, 1, 0.06
 GRID_LRS, GRID_SEEDS = (1e-5, 2e-5, 3e-5), (1, 2, 3, 4, 5)
 """RoBERTa's learning rates for GLUE, and its number of seeds."""
-
-OPTION_BY_KEY = {
-    "task": "TASK",
-    "common.seed": "--seed",
-    "task.data": "--data",
-    "task.max_positions": "--max-positions",
-    "model.max_positions": "--max-positions",
-    "checkpoint.finetune_from_model": "CHECKPOINT",
-    "dataset.batch_size": "--batch-size",
-    "optimization.lr": "--lr",
-    "optimization.max_epoch": "--max-epoch",
-}
-"""Keys that overrides must not set, and the options of the command that set them."""
-FIXED_KEYS = """
-    model._name lr_scheduler.total_num_update lr_scheduler.warmup_updates optimization.max_update
-    optimization.update_freq lr_scheduler._name distributed_training.distributed_world_size dataset.max_tokens
-    model.resize_checkpoint dataset.disable_validation checkpoint.best_checkpoint_metric
-    checkpoint.maximize_best_checkpoint_metric checkpoint.save_interval dataset.validate_interval dataset.train_subset
-    dataset.valid_subset task.num_classes task.classification_head_name
-""".split()
-"""Keys that overrides must not set, because results are attributed to the recipe."""
-_SECTIONS = {key.partition(".")[0] for key in (*OPTION_BY_KEY, *FIXED_KEYS)} - {"task"}
-
-
-def check_overrides(overrides: Sequence[str], checkpoint: InitialCheckpoint | None = None) -> None:
-    """Raise ValueError if an override contradicts the recipe, or the model of the checkpoint."""
-    model_keys = {_key(word) for word in checkpoint.overrides} if checkpoint else ()
-    for word in overrides:
-        key = _key(word)
-        if key in _SECTIONS:
-            raise ValueError(f"{word} cannot be overridden; set single options, such as optimization.clip_norm=1")
-        if key in model_keys:
-            raise ValueError(f"{word} cannot be overridden: it is defined by the checkpoint")
-        if key in OPTION_BY_KEY:
-            raise ValueError(f"{word} cannot be overridden; use {OPTION_BY_KEY[key]}")
-        if key in FIXED_KEYS:
-            raise ValueError(f"{word} cannot be overridden: it is part of the recipe")
-
-
-def _key(word: str) -> str:
-    return word.lstrip("+~").partition("=")[0]
 
 
 @dataclass(frozen=True)
@@ -96,23 +54,17 @@ class Recipe:
         """
         return f"lr{self.lr!r}-batch{self.batch_size}-seed{self.seed}"
 
-    def count_updates(self, rows: int) -> tuple[int, int]:
-        """Total and warmup updates for a training set of ``rows``."""
-        total = math.ceil(rows / self.batch_size) * self.epochs
-        return total, round(WARMUP * total)
-
     def overrides(
-        self, task: Task, checkpoint: InitialCheckpoint, data, from_scratch: bool = False, rows: int | None = None
+        self, task: Task, checkpoint: InitialCheckpoint, data, rows: int, from_scratch: bool = False
     ) -> list[str]:
         """Overrides of configs/finetune/base.yaml.
 
         Args:
             data: folder of the task.
+            rows: number of rows of the training set.
             from_scratch: train without the pretrained weights.
-            rows: number of rows of the training set; None to read it from ``data``.
         """
-        rows = len(open_dataset(Path(data) / "input0" / "train")) if rows is None else rows
-        updates, warmup = self.count_updates(rows)
+        updates = math.ceil(rows / self.batch_size) * self.epochs
         return [
             f"+task={task.name}",
             f"common.seed={self.seed}",
@@ -124,7 +76,7 @@ class Recipe:
             f"optimization.lr=[{self.lr!r}]",
             f"optimization.max_epoch={self.epochs}",
             f"lr_scheduler.total_num_update={updates}",
-            f"lr_scheduler.warmup_updates={warmup}",
+            f"lr_scheduler.warmup_updates={round(WARMUP * updates)}",
         ]
 
 

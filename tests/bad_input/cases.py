@@ -298,7 +298,6 @@ FINETUNE = [
         --seed -1 -> --seed must .*-1
         --seed 99999999999 -> --seed must .*4294967295.*99999999999
         --grid --seed 1,1 -> --seed.*1, 1
-        --slurm -> --slurm.*--grid
         --dry-run -> task is not prepared, and --dry-run writes nothing
         --partition=gpu -> --partition=gpu.*--slurm
         --batch 3 -> unknown option --batch
@@ -321,18 +320,12 @@ FINETUNE = [
         "sst-2 mlm/model.pt --data task --source glue --device cpu",
         """
         nonsense -> KEY=VALUE.*nonsense
-        common.seed=5 -> common.seed=5.*--seed
-        model.max_positions=8 -> model.max_positions=8.*--max-positions
-        optimization.max_epoch=1 -> optimization.max_epoch=1.*--max-epoch
-        optimization={lr:[0.5]} -> optimization.*single options
-        lr_scheduler=fixed -> lr_scheduler=fixed.*single options
-        distributed_training.distributed_world_size=4 -> distributed_world_size=4
-        +dataset.max_tokens=100 -> dataset.max_tokens=100
-        dataset.disable_validation=true -> dataset.disable_validation=true
+        common.seed=5 -> common.seed=5 cannot be overridden.*common.seed=1
+        model.sharing=none -> model.sharing=none cannot be overridden.*sharing
+        optimization={lr:[0.5]} -> optimization={lr:\\[0.5\\]} cannot be overridden
+        lr_scheduler=fixed -> lr_scheduler=fixed cannot be overridden
         optimization.nope=3 -> nope
         model.droput=1 -> droput
-        model.dropout=7 -> dropout must .*7
-        optimizer.adam_betas=abc -> adam_betas=abc
         common.user_dir=bad -> common.user_dir
         """,
     ),
@@ -353,7 +346,6 @@ FINETUNE = [
         sst-2 mlm/model.pt --data text.txt --source glue --device cpu -> text.txt
         sst-2 bad/folder --source glue --device cpu -> bad/folder
         sst-2 bad/bare/model.pt --data task --source glue --device cpu -> bare/model.pt.*--sentencepiece-model
-        sst-2 nobody/nothing --gpt2-bpe x --data task --device cpu -> nobody/nothing
         """,
     ),
 ]

@@ -41,9 +41,7 @@ from fairseq_linformer.task_data.task_source import open_source
 from fairseq_linformer.task_data.tasks import TASKS
 from fairseq_linformer.training.checkpoints import find_damage
 from fairseq_linformer.training.compose import compose_config
-from fairseq_linformer.training.data import check_folder
 from fairseq_linformer.training.run_folder import read_config, training_provenance
-from fairseq_linformer.training.single_run import read_result
 
 ROOT = Path(__file__).parents[2]
 NAMES = """
@@ -67,9 +65,7 @@ NAMES = """
     run.yaml
     attempts
     log
-    result
     task-manifest
-    finetuning-manifest
     corpus-manifest
     dictionary
     labels
@@ -238,11 +234,6 @@ def build_targets(world: Path) -> dict[str, Target]:
         "sources": [{"unfit": {}, "duplicate_documents": 0}],
         "files": {},
     }
-    result = {
-        "splits": {"valid": {"scores": {}}},
-        "recipe": {"lr": 0.1},
-        **dict.fromkeys(("task", "model", "data", "commit"), "x"),
-    }
     sst_2 = {"task": "sst-2", "max_positions": 16, "splits": {"train": {"cut": 0}, "valid": {"cut": 0}}}
     weights = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     run = "optimization: {update_freq: [1]}\ndistributed_training: {distributed_world_size: 1}\n"
@@ -278,12 +269,8 @@ def build_targets(world: Path) -> dict[str, Target]:
         "run.yaml": Target(lambda path: read_config(path.parent), run.encode(), "config.yaml"),
         "attempts": Target(_attempts, 2 * (json.dumps(attempts) + "\n").encode(), "attempts.jsonl"),
         "log": Target(_log, number, "log"),
-        "result": Target(read_result, json.dumps(result).encode(), "result.json"),
         "task-manifest": Target(
             lambda path: read_prepared_task(path.parent), json.dumps(sst_2).encode(), "manifest.json"
-        ),
-        "finetuning-manifest": Target(
-            lambda path: check_folder(TASKS["sst-2"], path.parent, 16), json.dumps(sst_2).encode(), "data/manifest.json"
         ),
         "corpus-manifest": Target(_corpus_manifest, json.dumps(corpus).encode(), "manifest.json"),
         "dictionary": Target(read_dictionary, data("mlm/dict.txt"), "dict.txt"),

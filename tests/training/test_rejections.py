@@ -1,61 +1,53 @@
-"""Options and data that ``finetune`` rejects."""
+"""Data that ``finetune`` rejects; ``tests/bad_input`` has its options and checkpoints."""
 
 import json
 import re
 import shutil
 
 import pytest
+import torch
 
 from fairseq_linformer.cli import main
-from fairseq_linformer.training import data, run_folder
-from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
+from fairseq_linformer.training import run_folder
 
 from ..damaged_data import DAMAGE
 from .conftest import SHORT
 
 
 def test_rejects_data_that_does_not_match(finetune, masked_lm, pieces, train_checkpoint, tmp_path):
-    ready = tmp_path / "ready"
-    start = open_initial_checkpoint(masked_lm / "checkpoint_last.pt", tmp_path / "runs")
-    assert data.find_tokenizer(start, data.DataOptions()).dictionary == (pieces / "dict.txt").read_text().splitlines()
-    assert (
-        "--max-epoch must" in finetune(masked_lm / "checkpoint_last.pt", "--max-epoch", 0, folder=ready)
-        and not ready.exists()
-    )
+    ready, checkpoint = tmp_path / "ready", masked_lm / "checkpoint_last.pt"
     shutil.copytree(pieces, ready)
-    (ready / "manifest.json").write_text(json.dumps({"task": "qnli", "max_positions": 16}))
-    assert "must be a folder of sst-2, got qnli" in finetune(masked_lm / "checkpoint_last.pt", folder=ready)
-    (ready / "manifest.json").write_text(json.dumps({"task": "sst-2", "max_positions": 32}))
-    assert "n = 32, but the model has n = 16" in finetune(masked_lm / "checkpoint_last.pt", folder=ready)
-    (ready / "manifest.json").write_text(
-        json.dumps({"task": "sst-2", "max_positions": 8, "splits": {"train": {"cut": 3}, "valid": {"cut": 0}}})
-    )
-    assert "3 rows truncated to n = 8, but the model has n = 16" in finetune(
-        masked_lm / "checkpoint_last.pt", folder=ready
-    )
+
+    def rejected(manifest):
+        (ready / "manifest.json").write_text(json.dumps(manifest))
+        return finetune(checkpoint, "--truncation", "head+tail", folder=ready)
+
+    assert "must be a folder of sst-2, got qnli" in rejected({"task": "qnli", "max_positions": 16})
+    assert "n = 32 and has 0 truncated rows, but the model has n = 16" in rejected({"max_positions": 32})
+    truncated = {"max_positions": 8, "splits": {"train": {"cut": 3}, "valid": {"cut": 0}}}
+    assert "n = 8 and has 3 truncated rows, but the model has n = 16" in rejected(truncated)
+    assert "must be head, as it was prepared, got head+tail" in rejected({"max_positions": 16, "cut": "head"})
     (ready / "manifest.json").unlink()
     (ready / "runs").touch()
-    words = (masked_lm / "checkpoint_last.pt", "--dry-run")
+    words = (checkpoint, "--dry-run")
     assert "runs is not a folder" in finetune(*words, "--runs", ready / "runs", folder=ready)
-    intact = (ready / "label/valid.bin").read_bytes()
-    (ready / "label/valid.bin").write_bytes(intact[:-1])
-    assert "label/valid.bin must have" in finetune(*words, folder=ready)
-    (ready / "label/valid.bin").unlink()
-    assert "label/valid.bin is missing; run" in finetune(*words, folder=ready)
-    (ready / "label/valid.bin").write_bytes(intact)
+    (ready / "label/valid.bin").rename(ready / "valid.bin")
+    assert "label/valid.bin does not exist" in finetune(*words, folder=ready)
+    (ready / "valid.bin").rename(ready / "label/valid.bin")
     assert "input0/dict.txt must have " in finetune(train_checkpoint() / "checkpoint_last.pt", folder=ready)
     lines = (ready / "input0/dict.txt").read_text().splitlines()
     (ready / "input0/dict.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
-    assert re.search("input0/dict.txt .*: entry 4", finetune(masked_lm / "checkpoint_last.pt", folder=ready))
+    assert re.search("input0/dict.txt .*: entry 4", finetune(checkpoint, folder=ready))
 
 
-def test_rejects_options_for_data_without_a_manifest(finetune, masked_lm, pieces, tmp_path):
-    assert re.search("has no manifest.json .*--source", finetune(masked_lm / "checkpoint_last.pt", folder=pieces))
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_rejects_training_on_a_missing_gpu(finetune, masked_lm, tmp_path):
+    assert "finds no GPU" in finetune(masked_lm / "checkpoint_last.pt", "--device", "cuda")
+    assert not list(tmp_path.iterdir())
 
 
 DAMAGED = {
     "input0/train.idx": DAMAGE,
-    "input0/train.bin": ["truncated"],
     "input0/dict.txt": ["empty"],
     "label/train.bin": ["truncated"],
     "label/dict.txt": ["empty"],

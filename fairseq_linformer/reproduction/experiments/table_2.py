@@ -33,7 +33,7 @@ from ...checkpoints.files import read_checkpoint, replace_checkpoint
 from ...checkpoints.from_transformers import MODEL
 from ...task_data.tasks import TASKS
 from ...training.checkpoints import LAST
-from ...training.finetune import FinetuningJob, finetune
+from ...training.finetune import FinetuningJob, finetune, open_job
 from ...training.recipe import GRID_LRS, Recipe, build_grid, run_names
 from ...training.run_folder import CHECKPOINTS, DONE
 from .. import paper
@@ -317,7 +317,7 @@ def slurm_members(runs, tasks, device: str) -> list[list[str]]:
     """The Slurm array of all grids."""
     inputs = Inputs("", Path(runs), tasks=Path(tasks))
     jobs = [paper_job(task, model, inputs, device) for model in PAPER_MODELS.values() for task in NAMES]
-    trainings = [each for job in jobs for each in job.build_trainings(job.prepare())]
+    trainings = [each for job in jobs for each in open_job(job)[1]]
     return [[f"--config={each.config}", f"--name={each.name}", *each.overrides] for each in trainings]
 
 
