@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..task_data.tasks import TASKS
-from .parsers import UnknownOption, add_command, add_runs, add_tokenizer, add_truncation, flag_of, tokenizer_files
+from .parsers import UnknownOption, add_command, add_runs, add_tokenizer, add_truncation, tokenizer_files
 
 
 def add_parser(commands) -> None:
@@ -40,12 +40,12 @@ def add_parser(commands) -> None:
     add_tokenizer(data, default="next to CHECKPOINT")
     add_truncation(data, None, " (default: head)")
     recipe = parser.add_argument_group(
-        "recipe", "RoBERTa's by default. With --grid, LR, B and S are one or more values, separated by commas."
+        "recipe", "RoBERTa's by default. Several values, separated by commas, make a grid of all combinations."
     )
-    recipe.add_argument("--lr", type=_list_of(float), metavar="LR", help="peak learning rate (default: 1e-5)")
-    recipe.add_argument("--batch-size", type=_list_of(int), metavar="B", help="sentences per update (default: 32)")
+    recipe.add_argument("--lr", type=_list_of(float), metavar="LR,...", help="peak learning rate (default: 1e-5)")
+    recipe.add_argument("--batch-size", type=_list_of(int), metavar="B,...", help="sentences per update (default: 32)")
     recipe.add_argument(
-        "--seed", type=_list_of(int), metavar="S", help="seed of head, dropout and shuffling (default: 1)"
+        "--seed", type=_list_of(int), metavar="S,...", help="seed of head, dropout and shuffling (default: 1)"
     )
     recipe.add_argument("--max-epoch", type=int, metavar="E", help="number of epochs (default: 10)")
     recipe.add_argument(
@@ -58,8 +58,7 @@ def add_parser(commands) -> None:
     recipe.add_argument(
         "--grid",
         action="store_true",
-        help="train every combination of --lr (default: 1e-5,2e-5,3e-5), --batch-size and --seed (default: 1,2,3,4,5); "
-        "report the best median over seeds",
+        help="RoBERTa's grid: --lr 1e-5,2e-5,3e-5 and --seed 1,2,3,4,5, unless they are set",
     )
     parser.add_argument("--slurm", action="store_true", help="submit to Slurm; rerun without --slurm to report")
     parser.set_defaults(run=_finetune, accepts_unparsed=True)
@@ -88,13 +87,15 @@ def _finetune(options: argparse.Namespace) -> str:
     words = [*options.overrides, *options.unparsed]
     overrides = [word for word in words if not word.startswith("-")]
     sbatch_options = [word for word in words if word.startswith("-")]
-    _check_options(options, overrides, sbatch_options)
+    if sbatch_options and not options.slurm:
+        raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
     task = TASKS[options.task]
     lrs, seeds = (recipe.GRID_LRS, recipe.GRID_SEEDS) if options.grid else ((recipe.LR,), (recipe.SEED,))
     epochs = recipe.EPOCHS if options.max_epoch is None else options.max_epoch
     batch_sizes = options.batch_size or (recipe.BATCH_SIZE,)
     recipes = recipe.build_grid(options.lr or lrs, batch_sizes, options.seed or seeds, epochs)
-    name = options.name or default_name(task, options.checkpoint, options.from_scratch) + "-grid" * options.grid
+    grid = "-grid" if options.grid or len(recipes) > 1 else ""
+    name = options.name or default_name(task, options.checkpoint, options.from_scratch) + grid
     device = options.device or ("cuda" if options.slurm else _find_device(Path(options.runs) / name))
     job = FinetuningJob(
         task,
@@ -116,16 +117,6 @@ def _finetune(options: argparse.Namespace) -> str:
         unfinished = len(recipes) - len(results)
         return f"{name}: valid; unfinished runs: {unfinished} of {len(recipes)}; nothing was written"
     return "\n".join(_report(task, results, Path(options.runs) / name, recipes))
-
-
-def _check_options(options: argparse.Namespace, overrides: list[str], sbatch_options: list[str]) -> None:
-    if sbatch_options and not options.slurm:
-        raise UnknownOption(f"unknown option {sbatch_options[0]}; options of sbatch need --slurm")
-    if wrong := [word for word in overrides if "=" not in word]:
-        raise ValueError(f"overrides must be KEY=VALUE, got {wrong[0]}")
-    for name in ("lr", "batch_size", "seed"):
-        if not options.grid and len(values := getattr(options, name) or [1]) > 1:
-            raise ValueError(f"{flag_of(name)} must be a single value without --grid, got {','.join(map(str, values))}")
 
 
 def _find_device(folder: Path) -> str | None:

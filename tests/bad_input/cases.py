@@ -291,13 +291,13 @@ FINETUNE = [
         --lr nan -> --lr must .*nan
         --lr ten -> --lr.*'ten'
         --lr '' -> --lr: must not be empty
-        --lr 1e-5,2e-5 -> --lr.*--grid
+        --lr 1e-5,1e-5 -> --lr must not repeat.*1e-05, 1e-05
         --max-epoch 0 -> --max-epoch must .*0
         --batch-size 0 -> --batch-size must .*0
         --batch-size -8 -> --batch-size must .*-8
         --seed -1 -> --seed must .*-1
         --seed 99999999999 -> --seed must .*4294967295.*99999999999
-        --grid --seed 1,1 -> --seed.*1, 1
+        --seed 1,1 -> --seed.*1, 1
         --dry-run -> task is not prepared, and --dry-run writes nothing
         --partition=gpu -> --partition=gpu.*--slurm
         --batch 3 -> unknown option --batch
@@ -319,7 +319,7 @@ FINETUNE = [
         "overrides",
         "sst-2 mlm/model.pt --data task --source glue --device cpu",
         """
-        nonsense -> KEY=VALUE.*nonsense
+        nonsense -> nonsense
         common.seed=5 -> common.seed=5 cannot be overridden.*common.seed=1
         model.sharing=none -> model.sharing=none cannot be overridden.*sharing
         optimization={lr:[0.5]} -> optimization={lr:\\[0.5\\]} cannot be overridden

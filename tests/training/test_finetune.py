@@ -11,7 +11,6 @@ import time
 import pytest
 
 from fairseq_linformer.checkpoints.from_transformers import from_transformers
-from fairseq_linformer.checkpoints.huggingface import to_huggingface
 from fairseq_linformer.task_data.tasks import TASKS
 from fairseq_linformer.training.data import DataOptions, prepare_data
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
@@ -43,9 +42,6 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     # The files next to the checkpoint are all that is needed to use it.
     assert command("evaluate", best, glue / "dev.tsv", "--json", tmp_path / "s.json") != ""
     assert json.loads((tmp_path / "s.json").read_text())["scores"]["accuracy"]["value"] == accuracy
-    to_huggingface(best, tmp_path / "hf")
-    assert command("evaluate", tmp_path / "hf", glue / "dev.tsv", "--json", tmp_path / "t.json") != ""
-    assert json.loads((tmp_path / "t.json").read_text())["confusion"] == result["splits"]["valid"]["confusion"]
 
     before = (tmp_path / "runs/cats/result.json").stat().st_mtime_ns
     assert finetune(*words) == output and (tmp_path / "runs/cats/result.json").stat().st_mtime_ns == before
@@ -139,7 +135,7 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
 
 @pytest.mark.slow
 def test_grid(finetune, masked_lm, tmp_path):
-    words = (*SHORT[2:], "--max-epoch", 1, "--grid", "--lr", "1e-3,5e-3", "--seed", "1", "--name", "grid")
+    words = (*SHORT[2:], "--max-epoch", 1, "--lr", "1e-3,5e-3", "--name", "grid")
     checkpoint = masked_lm / "checkpoint_last.pt"
     assert "is not prepared" in finetune(checkpoint, *words, "--dry-run") and not (tmp_path / "data").exists()
     output = finetune(checkpoint, *words)

@@ -16,7 +16,7 @@ KINDS = [("ours", None), ("ours", 8), ("none", 8), ("roberta", None), ("roberta"
 
 @pytest.mark.parametrize("kind, n", KINDS)
 @pytest.mark.slow
-def test_all_kinds_of_checkpoints_at_all_lengths(kind, n, train_checkpoint, pieces, glue, mlm_data, tmp_path):
+def test_all_kinds_of_checkpoints_at_all_lengths(kind, n, train_checkpoint, mlm_data, tmp_path):
     """The overrides build the checkpoint's model, and its weights are loaded."""
     options = {
         "ours": (),
@@ -25,10 +25,8 @@ def test_all_kinds_of_checkpoints_at_all_lengths(kind, n, train_checkpoint, piec
     }
     if kind == "roberta":
         folder = tmp_path / "roberta"
-        sizes = (
-            "--encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2".split()
-        )
-        fairseq_commands.train(mlm_data, folder, model=["--arch", "roberta", *sizes], updates=1)
+        sizes = "--encoder-layers 2 --encoder-embed-dim 16 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2"
+        fairseq_commands.train(mlm_data, folder, model=["--arch", "roberta", *sizes.split()], updates=1)
     else:
         folder = train_checkpoint(*options[kind])
     start = open_initial_checkpoint(folder / "checkpoint_last.pt", tmp_path / "runs", n)
@@ -36,23 +34,11 @@ def test_all_kinds_of_checkpoints_at_all_lengths(kind, n, train_checkpoint, piec
     classes = tmp_path / "classes"
     fairseq_commands.classification_data(classes)
     overrides = Recipe(batch_size=8, epochs=1).overrides(TASKS["sst-2"], start, classes, 120)
-    fairseq_commands.hydra_train(
-        classes,
-        tmp_path / "save",
-        *overrides,
-        "common.fp16=false",
-        "common.cpu=true",
-        "optimization.max_update=1",
-        "optimization.lr=[0]",
-        "optimization.stop_min_lr=-1",
-        "dataset.num_workers=0",
-        "common.tensorboard_logdir=null",
-        group="finetune",
-    )
-    before, after = (
-        torch.load(start.path, weights_only=True)["model"],
-        fairseq_commands.load(tmp_path / "save")["model"],
-    )
+    overrides += "common.fp16=false common.cpu=true common.tensorboard_logdir=null dataset.num_workers=0".split()
+    overrides += "optimization.max_update=1 optimization.lr=[0] optimization.stop_min_lr=-1".split()
+    fairseq_commands.hydra_train(classes, tmp_path / "save", *overrides, group="finetune")
+    before = torch.load(start.path, weights_only=True)["model"]
+    after = fairseq_commands.load(tmp_path / "save")["model"]
     assert any(key.startswith("classification_heads") for key in after)
     for key, value in before.items():
         torch.testing.assert_close(after[key], value, rtol=0, atol=0, msg=key)
