@@ -13,10 +13,10 @@ from ..evaluation.encoded_rows import is_prepared
 from ..files import check_can_be_written
 from ..task_data.tasks import Task
 from . import single_run
-from .arguments import BASE, COLLECTIVE_TIMEOUT, check_run_name
+from .arguments import BASE, check_run_name
 from .data import DataOptions, describe_data, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
-from .job import TrainingJob, check_buildable
+from .job import TrainingJob
 from .recipe import CONFIG, Recipe, check_overrides, run_names
 from .run_folder import DONE
 from .slurm import submit_array
@@ -73,9 +73,7 @@ class FinetuningJob:
         """Raise ValueError if the configuration of a run would not be valid, before there are data."""
         check_overrides(self.overrides, checkpoint)
         words = (*self.recipes[0].overrides(self.task, checkpoint, self.data, self.from_scratch, 1), *self.overrides)
-        training = TrainingJob(str(CONFIG), words, 1, self.device, self.runs, self.name)
-        training.folder, training.job_overrides()  # checks them
-        check_buildable(training.requested_cfg)
+        TrainingJob(str(CONFIG), words, 1, self.device, self.runs, self.name)
 
     def build_trainings(self, checkpoint: InitialCheckpoint) -> list[TrainingJob]:
         """Build a training job per recipe; ValueError if the name or an override is not allowed."""
@@ -180,7 +178,6 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
         nodes=1,
         ntasks_per_node=1,
         dry_run=dry_run,
-        collective_timeout=COLLECTIVE_TIMEOUT,
         array="finetune-" + job.name.replace("/", "-"),
     )
     return submit_array(options, members, sbatch_options)

@@ -53,8 +53,7 @@ def finetune(
     if path.exists():
         return read_result(path)
     updates = int(training.cfg.lr_scheduler.total_num_update)  # a float in fairseq
-    if not local.train(training, LOG, updates, until):
-        return None
+    local.train(training, updates)
     _copy_companions(Path(training.cfg.task.data), training.folder / run_folder.CHECKPOINTS)
     found, last = evaluate_best(task, training), training.folder / run_folder.CHECKPOINTS / LAST
     if not last.is_file():  # deleted after an earlier evaluation
@@ -83,7 +82,7 @@ def check(training: TrainingJob, fields: Mapping[str, Any]) -> None:
         ValueError, OSError: as ``run_folder.check_run``; or the run started from different content under the same
             names, or with another configuration.
     """
-    run_folder.check_run(training)
+    run_folder.is_new(training)
     if (training.folder / run_folder.CONFIG).exists():  # else a rejected submission may have left its origin
         _check_origin(training, fields)
 

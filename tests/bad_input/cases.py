@@ -646,11 +646,8 @@ LINEARIZE = section(
     bert out --text data --short-seq-prob 1 -> short_seq_prob must .*1
     bert out --text data --short-seq-prob nan -> short_seq_prob must .*nan
     bert out --text data --seed -1 -> seed must .*-1
-    bert out --text data --minutes -1 -> --minutes must .*-1
-    bert out --text data --minutes nan -> --minutes must .*nan
     bert out --text data --max-update 0 --lr 1e-4 -> --lr has no effect with --max-update 0
     bert out --text data --max-update 0 --device cpu -> --device has no effect with --max-update 0
-    bert out --text data --max-update 0 --minutes 3 -> --minutes has no effect with --max-update 0
     bert out --text data --tokens-per-sample 1 -> tokens_per_sample must .*1
     bert out --text data --projected-dim 99 -> projected_dim .*99
     bert out --text data --max-positions 0 -> max_positions .*0
