@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from ..errors import first_line
 from ..files import open_atomic, write_lines
@@ -83,7 +81,9 @@ def read_config(folder: Path) -> DictConfig:
     try:
         cfg = cast(DictConfig, OmegaConf.create(path.read_text(encoding="utf-8")))
         identity(cfg)
-    except (OmegaConfBaseException, YAMLError, AttributeError, TypeError, ValueError, RecursionError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # OmegaConf raises many types
         raise ValueError(f"{path} is not a configuration: {first_line(error)[:200]}") from None
     return cfg
 

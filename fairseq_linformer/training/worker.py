@@ -117,7 +117,7 @@ def _train_in_group(rank: str, cfg: Any) -> None:
 
 def _configure_log(*files: Path) -> None:
     """Log as fairseq does to standard output, and append to files."""
-    handlers = [logging.StreamHandler(sys.stdout), *map(logging.FileHandler, files)]
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), *map(logging.FileHandler, files)]
     line = "%(asctime)s | %(levelname)s | %(name)s | %(message)s"
     logging.basicConfig(format=line, level=logging.INFO, handlers=handlers, force=True)
 

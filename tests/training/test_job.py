@@ -1,5 +1,8 @@
 """The configuration of a job, and configurations that are rejected before it is queued."""
 
+import os
+from contextlib import suppress
+
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -125,3 +128,19 @@ def test_identity_of_a_run(change, same, mlm_data):
     one = identity(TrainingJob(BASE, tuple(overrides(mlm_data)), 2, "cpu").cfg)
     other = identity(TrainingJob(BASE, tuple(overrides(mlm_data, **change)), 4, "cpu").cfg)
     assert (one == other) == same
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+hydra.callbacks.x={{_target_: os.mkdir, path: {folder}}}",
+        "+hydra.job.env_set={{LD_PRELOAD: {folder}}}",
+        "hydra.job_logging.handlers.console.class=os.system",
+        "+model.x={{_target_: os.mkdir, path: {folder}}}",
+    ],
+)
+def test_a_hostile_configuration_runs_no_code(override, mlm_data, tmp_path):
+    folder = tmp_path / "executed"
+    with suppress(ValueError):
+        TrainingJob(BASE, (f"task.data={mlm_data}", override.format(folder=folder)), 1, "cpu").cfg
+    assert not folder.exists() and os.environ.get("LD_PRELOAD") != str(folder)
