@@ -13,7 +13,6 @@
 #   SOURCE    its files: hub, or a path              (default: hub)
 #   MAX_POSITIONS, PROJECTED_DIM, LOCAL_WINDOW       (default: 512, 128, 16)
 #   UPDATES   updates of distillation, of 4 blocks of n tokens          (default: 2000)
-#   MINUTES   time budget of the distillation of one call; then checkpoint and exit  (default: no limit)
 #   LR, MAX_EPOCH                                    of finetuning      (default: 1e-4, 1)
 set -euo pipefail
 
@@ -43,7 +42,7 @@ if ! [ -e "$out/bf16.txt" ]; then
     python -c 'from fairseq_linformer.models.cpu_amp import has_bf16_instructions as has; print(has())' > "$out/bf16.new"
     mv "$out/bf16.new" "$out/bf16.txt"
 fi
-amp=() finetune_amp=() training=(--batch-size 4 ${MINUTES:+--minutes "$MINUTES"})
+amp=() finetune_amp=() training=(--batch-size 4)
 if [ "$(cat "$out/bf16.txt")" = True ]; then
     amp=(--amp) finetune_amp=(common.amp=true)
 fi

@@ -64,7 +64,7 @@ def _work(words, environment, preexec_fn, reading, writing):
     progress_bar._tensorboard_writers.clear()
     forget_temporary_folder()
     preexec_fn and preexec_fn()
-    worker._exit_now(worker.main(words))
+    worker.exit_now(worker.main(words))
 
 
 @contextmanager

@@ -1,18 +1,12 @@
 """Writers on a disk that is really full: each names its file, keeps what was there, leaves no rest."""
 
-import errno
 import json
 import random
-import signal
-import subprocess
-import sys
 
 import pytest
 
 from fairseq_linformer.cli import main
 from fairseq_linformer.reproduction.result import read, write
-from fairseq_linformer.training import local
-from fairseq_linformer.training.progress import TrainingProgress
 
 from .corpus.corpora import build_documents, write_text
 from .fairseq_preprocessing import write_gpt2
@@ -60,28 +54,6 @@ def test_results(disk):
     filler.unlink()
     write(result("b"), path)
     assert read(path) == [result("a"), result("b")]
-
-
-TALKATIVE = """
-import signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit("saved"))
-while True:
-    print("x" * 1000, flush=True)
-"""
-
-
-def test_log_of_a_training(disk):
-    """The worker gets the signal to save and stop."""
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    filler, log = fill(disk), disk / "log.txt"
-    worker = subprocess.Popen(
-        [sys.executable, "-S", "-c", TALKATIVE], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    with pytest.raises(OSError) as end:
-        local.follow(worker, log, TrainingProgress("run", 9), None)
-    assert (end.value.errno, end.value.filename) == (errno.ENOSPC, str(log)) and worker.poll() == 1
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-    filler.unlink()
 
 
 @pytest.mark.slow

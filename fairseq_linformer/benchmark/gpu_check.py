@@ -296,12 +296,13 @@ def program_steps(sizes: Sizes, out: Path) -> dict[str, Callable[[], dict[str, A
     classify = "--task sentence_prediction --criterion sentence_prediction --num-classes 8 --init-token 0"
     classify += f" --classification-head-name packages --shorten-method truncate --finetune-from-model {checkpoint}"
     steps["finetune"] = partial(train, "finetune", task, *plugin, *model, *classify.split(), *half, "--no-save")
-    launch = dict(PYTHON=python, RUNS=str(runs), NAME="torchrun", DEVICE=sizes.device, NPROC_PER_NODE="1")
+    launch = dict(PYTHON=python, NPROC_PER_NODE="1")
     overrides = [f"task.data={text}", f"task.tokens_per_sample={sizes.n}"]
     overrides += [f"optimization.max_update={sizes.updates}", f"dataset.batch_size={sizes.batch}"]
     overrides += [f"model.projected_dim={sizes.k}", "dataset.disable_validation=true", "optimization.update_freq=[1]"]
     run = "n512-k128-layerwise" if sizes.arch == "base" else "tiny"
-    words = ["bash", str(ROOT / "scripts" / "torchrun.sh"), f"+run={run}", *overrides]
+    options = [f"--device={sizes.device}", f"--runs={runs}", "--name=torchrun", f"+run={run}"]
+    words = ["bash", str(ROOT / "scripts" / "torchrun.sh"), *options, *overrides]
     steps["torchrun"] = partial(run_program, words, "", launch)
     roberta = ["--arch", "roberta_base" if sizes.arch == "base" else "roberta", "--max-positions", str(sizes.n)]
     if sizes.arch != "base":

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .convert import MODEL_OPTIONS, add_model_options
-from .parsers import add_command, add_minutes, check_minutes, explicit_options, reject_options
+from .parsers import add_command, explicit_options, reject_options
 
 
 def add_parser(commands: Any) -> None:
@@ -15,7 +15,7 @@ def add_parser(commands: Any) -> None:
         "linearize",
         "convert a Transformer to a Linformer, distill it, and report how much of its features the Linformer keeps",
         """linearize sentence-transformers/all-MiniLM-L6-v2 minilm --text data/own/shard0 --max-positions 128
-        linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128 --minutes 60""",
+        linearize roberta.base/model.pt base --text data/pretraining/shard0 --projected-dim 128""",
     )
     parser.add_argument(
         "source",
@@ -29,7 +29,6 @@ def add_parser(commands: Any) -> None:
         metavar="DATA-BIN",
         help="folder that `prepare pretraining` wrote, such as data/own/shard0, with the Transformer's tokenizer",
     )
-    add_minutes(parser, "training then stores a checkpoint and exits")
     parser.add_argument(
         "--tokens-per-sample", type=int, metavar="N", help="tokens per block of text (default: --max-positions)"
     )
@@ -56,20 +55,14 @@ def add_parser(commands: Any) -> None:
 
 
 def _linearize(options: argparse.Namespace) -> str:
-    import time
-
     from ..linearization.linearize import linearize
     from ..linearization.options import TRAINING_OPTIONS, Linearization
 
-    check_minutes(options.minutes)
     if not options.max_update:
-        reject_options(options, (*TRAINING_OPTIONS, "device", "minutes"), "has no effect with --max-update 0")
+        reject_options(options, (*TRAINING_OPTIONS, "device"), "has no effect with --max-update 0")
     model = explicit_options(options, MODEL_OPTIONS)
     values = explicit_options(options, (*TRAINING_OPTIONS, "tokens_per_sample", "max_update", "seed", "device"))
-    until = None if options.minutes is None else time.monotonic() + 60 * options.minutes
-    report = linearize(Linearization(options.source, options.text, model, **values), options.out, until)
-    if report is None:
-        return f"{options.out}: stopped at the time limit; rerun to resume"
+    report = linearize(Linearization(options.source, options.text, model, **values), options.out)
     lines = [f"{options.out / 'model.pt'}: explained variance (R^2) of the teacher's features, by layer"]
     for name in ("before", "after") if options.max_update else ("before",):
         shares = report[f"variance_{name}"]

@@ -1,7 +1,6 @@
 """``fairseq-linformer submit``: a training job, or an array of jobs, for Slurm."""
 
 import argparse
-import os
 
 from ..training.arguments import add_arguments
 from .parsers import add_command
@@ -16,20 +15,12 @@ def add_parser(commands) -> None:
         """submit +run=n512-k256-layerwise task.data=data/BIN --nodes 8 --time=24:00:00
         submit --array figure-3a task.data=data/BIN --partition=gpu
         submit --array table-2 --tasks data --nodes 1 --ntasks-per-node 1 --dry-run""",
-        description="Any other --OPTION=VALUE is passed to sbatch. The environment variables CONFIG, DEVICE, RUNS, "
-        "NAME, NODES, NTASKS_PER_NODE and COLLECTIVE_TIMEOUT set defaults.",
+        description="Any other --OPTION=VALUE is passed to sbatch.",
         allow_abbrev=False,
     )
     add_arguments(parser)
-    default = os.environ.get
-    parser.add_argument("--nodes", type=int, default=default("NODES") or 8, metavar="N", help="number of nodes")
-    parser.add_argument(
-        "--ntasks-per-node",
-        type=int,
-        default=default("NTASKS_PER_NODE") or 8,
-        metavar="P",
-        help="processes per node, one per GPU",
-    )
+    parser.add_argument("--nodes", type=int, default=8, metavar="N", help="number of nodes")
+    parser.add_argument("--ntasks-per-node", type=int, default=8, metavar="P", help="processes per node, one per GPU")
     parser.add_argument(
         "--array",
         metavar="NAME",

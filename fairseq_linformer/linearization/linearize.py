@@ -42,7 +42,7 @@ from .options import Linearization
 from .origin import ORIGIN, check_finished, check_unfinished, describe_options, name_source, read_stored, write_origin
 
 CONFIG = CONFIGS / "distill" / "base.yaml"
-START, TEACHER_FOLDER, LOG = "start.pt", "teacher", "distillation.txt"
+START, TEACHER_FOLDER = "start.pt", "teacher"
 BEFORE, REPORT = "before.json", "report.json"
 VALID = "valid.bin"
 RUN = "run"
@@ -53,15 +53,14 @@ BATCH_MULTIPLE = 8
 multiple, so fewer blocks could leave none."""
 
 
-def linearize(options: Linearization, out, until: float | None = None) -> dict[str, Any] | None:
+def linearize(options: Linearization, out) -> dict[str, Any]:
     """Convert, distill and measure; rerun to resume.
 
     Args:
         out: folder; new, or of an earlier run with the same options, which is resumed, or only reported if finished.
-        until: value of ``time.monotonic()`` at which to stop.
 
     Returns:
-        The report; None if training was stopped at ``until``.
+        The report.
 
     Raises:
         ValueError: an input is missing or does not fit, or ``out`` belongs to other options.
@@ -84,8 +83,7 @@ def linearize(options: Linearization, out, until: float | None = None) -> dict[s
     if options.max_update:
         training = _build_job(options, out, teacher, length)
         run_folder.is_new(training, advice="move it back, or choose another OUT")  # the run stores absolute paths
-        if not local.train(training, LOG, options.max_update, until):
-            return None
+        local.train(training, options.max_update)
         student = training.folder / run_folder.CHECKPOINTS / LAST
 
     def measure(checkpoint: Path) -> list[float]:
@@ -154,8 +152,6 @@ def _prepare(options: Linearization, out: Path) -> Path:
         return teacher
     check_can_be_written(out)
     check_new_folder(out)
-    if options.max_update:
-        _ = TrainingJob(str(CONFIG), (), 1, options.device, str(out), RUN).folder  # raises if its path is not allowed
     dictionary = _read_dictionary(options.text)
     train, _ = (open_dataset(Path(options.text) / split) for split in ("train", "valid"))
     torch.manual_seed(options.seed)

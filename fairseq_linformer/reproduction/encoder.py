@@ -127,10 +127,7 @@ def distill(model: EncoderModel, sizes: Distillation, text: Path | None, folder:
         amp=sizes.amp,
         measure_at=sizes.measure_at,
     )
-    report = linearize(options, folder / model.name)
-    if report is None:
-        raise KeyboardInterrupt
-    return folder / model.name, report
+    return folder / model.name, linearize(options, folder / model.name)
 
 
 def describe(model: EncoderModel, sizes: Distillation) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from .result import Inputs
 from .scales import VALID_BATCHES, Scale
 from .text import claim_runs, find_shards
 
-CONFIG, LOG = CONFIGS / "pretrain" / "base.yaml", "reproduce.txt"
+CONFIG = CONFIGS / "pretrain" / "base.yaml"
 START, PERPLEXITY = "-start.pt", "perplexity.json"
 WORKERS = 4
 """Processes that mask the text for a run on a GPU. On an AMD EPYC core one masks 0.1 (n = 32) to 1.1 (n = 512) million
@@ -249,8 +249,7 @@ class Runs:
         job = self.job(run, checkpoint)
         finished = PATH_OPTIONS if (folder / run_folder.DONE).exists() else ()
         run_folder.is_new(job, finished, "move it away, or use another --runs")
-        if not local.train(job, LOG, run.updates):
-            raise KeyboardInterrupt
+        local.train(job, run.updates)
         return Trained(folder, run.model, checkpoint)
 
     def job(self, run: Run, checkpoint: Path | None) -> TrainingJob:

@@ -1,17 +1,16 @@
-"""Composes a YAML of ``fairseq-hydra-train`` as fairseq does, and rejects what hydra must not read."""
+"""Composes a YAML of ``fairseq-hydra-train`` as fairseq does. Nothing in it is executed."""
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from fairseq.dataclass.initialize import add_defaults, hydra_init
-from hydra import compose, initialize, initialize_config_dir
+from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MappingNode, Node, SafeLoader, YAMLError
 
@@ -68,72 +67,28 @@ def _num_values(node: Node, known: dict[int, int]) -> int:
 
 
 def compose_config(config, overrides: Sequence[str] = ()) -> DictConfig:
-    """Compose a configuration as fairseq-hydra-train does.
+    """Compose a configuration.
 
     Raises:
         ValueError: a file, a key or a value is invalid.
     """
     base, choice = split_config(config)
-    if wrong := [word for word in overrides if not word.lstrip("+~").partition("=")[0]]:
-        raise ValueError(f"overrides must be KEY=VALUE, got {wrong[0]!r}")
     logging.getLogger("hydra").setLevel(logging.WARNING)
     _register_schema(base.stem)
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(base.parent.absolute()), version_base="1.1"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # hydra warns about how fairseq registers its schema
-            cfg = compose(base.stem, [*choice, *overrides], return_hydra_config=True)
-        _check_no_code(config, cfg)
-        with open_dict(cfg):
-            del cfg["hydra"]
+            cfg = compose(base.stem, [*choice, *overrides])
         if cfg.model is None:
             raise ValueError(f"{config} has no model; set model._name")
         add_defaults(cfg)
     except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError, OSError) as error:
-        causes = [error, error.__cause__] if isinstance(error, HydraException) else [error]
-        lines = [line.strip() for cause in causes if cause for line in str(cause).splitlines() if line.strip()]
-        name = f"{config} {' '.join(overrides)}".strip()
-        if len(name) > 200:
-            name = f"{Path(config).name} with {len(overrides)} overrides"
+        cause = error.__cause__ if isinstance(error, HydraException) else None
+        lines = [line.strip() for line in f"{error}\n{cause or ''}".splitlines() if line.strip()]
+        name = f"{config} {' '.join(overrides)}".strip()[:200]
         raise ValueError(f"{name}: {'; '.join(lines[:2])[:500] or type(error).__name__}") from None
     return cfg
-
-
-def _check_no_code(config, cfg: DictConfig) -> None:
-    """Raise ValueError if a composed configuration names a class, or sets what hydra may execute, import or write.
-
-    In hydra's section any value but its own is suspect: ``${oc.create:...}`` becomes a section only when it is read.
-    """
-    allowed = _hydra_defaults()
-    for key, value in _items(OmegaConf.to_container(cfg, resolve=False)):
-        is_hydra = key.startswith("hydra.") and not key.startswith(_HARMLESS)
-        if is_hydra and key in allowed and (value == allowed[key] or isinstance(value, Mapping)):
-            continue
-        if is_hydra or key.rpartition(".")[2] == "_target_":
-            raise ValueError(f"{config} and overrides must not let hydra run code or write files, got {key}={value}")
-
-
-@cache
-def _hydra_defaults() -> dict[str, Any]:
-    """Keys and values of hydra's own section. The folder of a configuration, which can add to it, is not searched."""
-    GlobalHydra.instance().clear()
-    with initialize(None, version_base="1.1"):
-        return dict(_items(OmegaConf.to_container(compose(None, return_hydra_config=True), resolve=False)))
-
-
-_HARMLESS = (
-    *(f"hydra.{name}" for name in ("run.", "sweep.", "output_subdir", "overrides.", "runtime.", "verbose")),
-    *(f"hydra.job.{name}" for name in ("name", "chdir", "override_dirname", "id", "num", "config")),
-)
-"""Keys of hydra's section that a configuration may set, or that differ from run to run."""
-
-
-def _items(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys and values of a configuration, at all depths."""
-    pairs = section.items() if isinstance(section, Mapping) else enumerate(section) if isinstance(section, list) else ()
-    for key, value in pairs:
-        yield f"{prefix}{key}", value
-        yield from _items(value, f"{prefix}{key}.")
 
 
 _register_schema = cache(hydra_init)  # a fifth of the time of a composition

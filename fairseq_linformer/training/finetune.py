@@ -1,9 +1,8 @@
 """``fairseq-linformer finetune``: a single run or a grid, here or through Slurm.
 
-RUN/                   as in training/run_folder.py
-RUN/checkpoints/       checkpoint_best.pt, with dictionary, labels and tokenizer: ready to use
-RUN/logs/finetune.txt  fairseq's output
-RUN/result.json        scores, recipe and provenance; a run is finished once it exists
+RUN/              as in training/run_folder.py
+RUN/checkpoints/  checkpoint_best.pt, with dictionary, labels and tokenizer: ready to use
+RUN/result.json   scores, recipe and provenance; a run is finished once it exists
 """
 
 import argparse
@@ -25,8 +24,9 @@ from ..files import check_can_be_written, read_json, write_json
 from ..models.datasets import open_dataset
 from ..task_data.tasks import Task
 from . import local
-from .arguments import BASE, COLLECTIVE_TIMEOUT, check_run_name
+from .arguments import BASE, check_run_name
 from .checkpoints import LAST
+from .compose import compose_config
 from .data import DataOptions, copy_companions, describe_data, prepare_data
 from .initial_checkpoint import InitialCheckpoint, open_initial_checkpoint
 from .job import TrainingJob
@@ -34,7 +34,7 @@ from .recipe import CONFIG, Recipe, run_names
 from .run_folder import CHECKPOINTS, DONE, is_new, training_provenance
 from .slurm import submit_array
 
-BEST, LOG = "checkpoint_best.pt", "finetune.txt"
+BEST = "checkpoint_best.pt"
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,15 @@ def finetune(job: FinetuningJob, dry_run: bool = False) -> list[dict[str, Any]]:
         )
     checkpoint, trainings = open_job(job, dry_run)
     for training in trainings:
-        is_new(training)
+        if is_new(training):
+            _ = training.cfg  # checks it
     results = []
     for i, (recipe, training) in enumerate(zip(job.recipes, trainings), 1):
         path = training.folder / RESULT
         if not path.exists() and not dry_run:
             if len(trainings) > 1:
                 print(f"run {i} of {len(trainings)}: {recipe.name}", file=sys.stderr)
-            local.train(training, LOG, int(training.cfg.lr_scheduler.total_num_update))  # a float in fairseq
+            local.train(training, int(training.cfg.lr_scheduler.total_num_update))  # a float in fairseq
             write_json(path, build_result(job, recipe, checkpoint, training))
         if path.exists():
             results.append(read_json(path))
@@ -120,7 +121,6 @@ def submit(job: FinetuningJob, sbatch_options: Sequence[str], dry_run: bool) -> 
         nodes=1,
         ntasks_per_node=1,
         dry_run=dry_run,
-        collective_timeout=COLLECTIVE_TIMEOUT,
         array="finetune-" + job.name.replace("/", "-"),
     )
     return submit_array(options, members, sbatch_options)
@@ -141,9 +141,8 @@ def open_job(job: FinetuningJob, dry_run: bool = False) -> tuple[InitialCheckpoi
         command = f"fairseq-linformer prepare {job.task.name} {data}"
         raise ValueError(f"{data} is not prepared, and --dry-run writes nothing; run `{command}` first")
     checkpoint = open_initial_checkpoint(job.checkpoint, job.runs, job.max_positions, dry_run)
-    if not is_prepared(data):  # preparing may take an hour, so wrong names and overrides are rejected first
-        first = build_trainings(job, checkpoint, rows=1)[0]
-        _ = first.folder, first.requested_cfg
+    if not is_prepared(data):  # preparing may take an hour, so wrong overrides are rejected first
+        compose_config(str(CONFIG), build_trainings(job, checkpoint, rows=1)[0].overrides)
     prepare_data(job.task, data, checkpoint, job.data_options)
     print(f"{data}: {describe_data(data)}", file=sys.stderr)
     return checkpoint, build_trainings(job, checkpoint, len(open_dataset(data / "input0" / "train")))

@@ -7,26 +7,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import write_lines
 from ..resources import find_packaged_file
-from .arguments import BASE, COLLECTIVE_TIMEOUT, build_training_job, parse_member
-from .run_folder import DONE, LOGS, check_run
+from .arguments import BASE, add_arguments, build_training_job
+from .job import TrainingJob
+from .run_folder import DONE, LOGS, is_new
 
 SCRIPT = find_packaged_file("scripts/slurm/train.sbatch")
-_RESERVED = (
-    "--wrap",
-    "--list",
-    "--output",
-    "--array",
-    "--job-name",
-    "--nodes",
-    "--ntasks",
-    "--ntasks-per-node",
-    "--chdir",
-)
 
 
 def submit(options: argparse.Namespace, sbatch_options: Sequence[str]) -> str:
@@ -37,20 +27,20 @@ def submit(options: argparse.Namespace, sbatch_options: Sequence[str]) -> str:
         sbatch_options: further options of sbatch.
 
     Returns:
-        The checks, the command and sbatch's answer.
+        The command and sbatch's answer.
 
     Raises:
         ValueError: the job would fail, its training is complete, or sbatch rejects it.
     """
-    _check_options(options, sbatch_options)
-    training = build_training_job(options, options.nodes * options.ntasks_per_node)
-    checks = [f"{training.folder}: {line}" for line in check_run(training)]
-    if (training.folder / DONE).exists():
-        raise ValueError(f"nothing to submit: {training.folder} is trained")
-    logs = training.folder / LOGS
-    job_options = [*sbatch_options, f"--job-name={training.folder.name}", f"--output={logs}/%j.txt"]
-    arguments = [f"--name={training.name}", f"--config={options.config}"]
-    return _sbatch(options, job_options, arguments, checks, lambda: logs.mkdir(parents=True, exist_ok=True))
+    job = _check_job(options)
+    if (job.folder / DONE).exists():
+        raise ValueError(f"nothing to submit: {job.folder} is trained")
+    logs = job.folder / LOGS
+    job_options = [f"--job-name={job.folder.name}", f"--output={logs}/%j.txt", *sbatch_options]
+    command = _sbatch_command(options, job_options, [f"--name={job.name}", f"--config={options.config}"])
+    if not options.dry_run:
+        logs.mkdir(parents=True, exist_ok=True)
+    return _run(command, options.dry_run)
 
 
 def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_options: Sequence[str]) -> str:
@@ -63,28 +53,16 @@ def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_o
         ValueError: as ``submit``, with the member that would fail; ``options`` has a name or configuration, which
             members set themselves; or all members are trained.
     """
-    if options.name:
-        raise ValueError(
-            "--name, or the variable NAME, cannot be used with an array, whose members have their own names, got "
-            f"{options.name}"
-        )
-    if options.config != BASE:
-        raise ValueError(
-            "--config, or the variable CONFIG, cannot be used with an array, whose members have their own "
-            f"configurations, got {options.config}"
-        )
-    _check_options(options, sbatch_options)
-    checks: list[str] = []
-    incomplete: list[list[str]] = []
+    for name, default in (("name", ""), ("config", BASE)):
+        if (value := getattr(options, name)) != default:
+            raise ValueError(f"--{name} cannot be used with an array, whose members have their own, got {value}")
+    incomplete = []
     for member in members:
-        if broken := [word for word in member if word.splitlines() != [word]]:  # the list has one line per member
-            raise ValueError(f"arguments of an array must not be empty or have line breaks, got {broken[0]!r}")
         try:
-            training = build_training_job(parse_member(member, options), options.nodes * options.ntasks_per_node)
-            checks += [f"{training.folder}: {line}" for line in check_run(training)]
+            job = _check_job(parse_member(member, options))
         except ValueError as error:
             raise ValueError(f"{' '.join(member)}: {error}") from None
-        if not (training.folder / DONE).exists():
+        if not (job.folder / DONE).exists():
             incomplete.append(member)
     if not incomplete:
         raise ValueError(f"nothing to submit: all members of {options.array} are trained")
@@ -92,72 +70,62 @@ def submit_array(options: argparse.Namespace, members: list[list[str]], sbatch_o
     # A new file each time: queued members of an earlier array still need theirs.
     list_file = folder / f"{options.array}-{secrets.token_hex(4)}.txt"
     job_options = [
-        *sbatch_options,
         f"--job-name={options.array}",
         f"--array=0-{len(incomplete) - 1}",
         f"--output={folder}/{options.array}-%A_%a.txt",
+        *sbatch_options,
     ]
-    return _sbatch(
-        options,
-        job_options,
-        [f"--list={list_file}"],
-        checks,
-        lambda: write_lines(list_file, map(shlex.join, incomplete)),
-    )
+    command = _sbatch_command(options, job_options, [f"--list={list_file}"])
+    if not options.dry_run:
+        write_lines(list_file, map(shlex.join, incomplete))
+    return _run(command, options.dry_run)
 
 
-def _check_options(options: argparse.Namespace, sbatch_options: Sequence[str]) -> None:
+def parse_member(member: Sequence[str], options: argparse.Namespace) -> argparse.Namespace:
+    """Parse the arguments of an array's member as its job will."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    parsed = parser.parse_intermixed_args([*member, f"--device={options.device}", f"--runs={options.runs}"])
+    parsed.overrides += options.overrides
+    parsed.nodes, parsed.ntasks_per_node = options.nodes, options.ntasks_per_node
+    return parsed
+
+
+def _check_job(options: argparse.Namespace) -> TrainingJob:
+    """The job of these options; ValueError if it would fail."""
     for name in ("nodes", "ntasks_per_node"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(options, name)}")
-    for word in sbatch_options:
-        if not word.startswith("--"):
-            raise ValueError(f"options of sbatch must be --OPTION=VALUE, got {word}")
-        name = word.partition("=")[0]
-        if any(reserved.startswith(name) for reserved in _RESERVED):  # sbatch also accepts abbreviations
-            raise ValueError(f"{word} cannot be passed to sbatch; submit sets {', '.join(_RESERVED)} itself")
+    job = build_training_job(options, options.nodes * options.ntasks_per_node)
+    if is_new(job):
+        _ = job.cfg  # checks it
+    return job
 
 
-def _sbatch(
-    options: argparse.Namespace,
-    job_options: Sequence[str],
-    arguments: Sequence[str],
-    checks: Sequence[str],
-    write_files: Callable[[], None],
-) -> str:
-    """Write the files of the job and submit it, unless this is a dry run.
-
-    Args:
-        job_options: options of sbatch.
-        arguments: arguments of the script.
-        checks: lines to print before the command.
-    """
-    gpus = options.ntasks_per_node if options.device == "cuda" else 0
-    minutes = options.collective_timeout
-    timeout = [f"--collective-timeout={minutes:g}"] if minutes != COLLECTIVE_TIMEOUT else []
-    command = [
+def _sbatch_command(options: argparse.Namespace, job_options: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """The command that submits the script with ``arguments``; ValueError if it is not installed."""
+    if not options.dry_run and shutil.which("sbatch") is None:
+        raise ValueError("sbatch is not installed; run submit on a Slurm login node, or use scripts/torchrun.sh")
+    return [
         "sbatch",
         f"--nodes={options.nodes}",
         f"--ntasks-per-node={options.ntasks_per_node}",
-        f"--gpus-per-node={gpus}",
+        f"--gpus-per-node={options.ntasks_per_node if options.device == 'cuda' else 0}",
         *job_options,
         str(SCRIPT),
         *arguments,
         f"--device={options.device}",
         f"--runs={options.runs}",
-        *timeout,
         *options.overrides,
     ]
+
+
+def _run(command: list[str], dry_run: bool) -> str:
     python = os.environ.get("PYTHON", sys.executable)
-    report = [*checks, f"PYTHON={shlex.quote(python)} {shlex.join(command)}"]
-    if options.dry_run:
-        return "\n".join([*report, "dry run: nothing was submitted"])
-    if shutil.which("sbatch") is None:
-        raise ValueError("sbatch is not installed; run submit on a Slurm login node, or use scripts/torchrun.sh")
-    write_files()
-    # Environment variables must not change the options that were checked here.
-    environment = {**os.environ, "PYTHON": python, "NAME": "", "CONFIG": BASE, "COLLECTIVE_TIMEOUT": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    line = f"PYTHON={shlex.quote(python)} {shlex.join(command)}"
+    if dry_run:
+        return f"{line}\ndry run: nothing was submitted"
+    done = subprocess.run(command, env={**os.environ, "PYTHON": python}, capture_output=True, text=True)
     if done.returncode:
         raise ValueError(f"sbatch rejected the job: {' '.join(done.stderr.split())}")
-    return "\n".join([*report, done.stdout.strip()])
+    return f"{line}\n{done.stdout.strip()}"

@@ -191,14 +191,6 @@ PLAN = section(
     optimizer._name=sgd -> optimizer._name .*sgd
     +run=nothing -> nothing
     common.fp16=maybe -> maybe
-    bad/callback.yaml -> callback.yaml .*must not let hydra run code or write files, got hydra.callbacks.x=
-    bad/create.yaml -> create.yaml .*must not let hydra run code or write files, got hydra.callbacks=
-    bad/environment.yaml -> environment.yaml .*must not let hydra run code or write files, got hydra.job.env_set=
-    bad/handler.yaml -> handler.yaml .*must not let hydra .*write files, got hydra.job_logging.*text.txt
-    hydra.mode=MULTIRUN -> must not let hydra run code or write files, got hydra.mode=
-    hydra.searchpath=[pkg://os] -> must not let hydra run code or write files, got hydra.searchpath=
-    bad/target.yaml -> target.yaml .*must not let hydra run code or write files, got model._target_=
-    =5 -> =5
     ~nothing -> nothing
     model.dropout=${oc.env:HOME} -> dropout
     model.dropout='${nothing}' -> nothing
@@ -215,25 +207,11 @@ SUBMIT = [
         --nodes=0 -> --nodes must be at least 1, got 0
         --nodes=many -> --nodes.*'many'
         --ntasks-per-node=-1 -> --ntasks-per-node must be at least 1, got -1
-        --device=tpu -> --device 'tpu'.*cuda, cpu
+        --device=tpu -> --device.*'tpu'.*cuda
         --name=../mine -> --name must .*\\.\\./mine
         --name=/tmp/mine -> --name must .*/tmp/mine
         --name=. -> --name must
-        '--name=$(touch executed)' -> run folder may only contain .*touch executed
-        '--name=a;b' -> run folder may only contain .*a;b
-        "--name=a'b" -> run folder may only contain
-        --name=50% -> run folder may only contain .*50%
-        '--name=two<newline>lines' -> run folder may only contain
-        '--runs=a`b`' -> run folder may only contain
         --runs= -> --runs: must not be empty
-        --collective-timeout=0 -> --collective-timeout must .*0
-        --collective-timeout=nan -> --collective-timeout must .*nan
-        --collective-timeout=soon -> --collective-timeout.*'soon'
-        -N4 -> --OPTION=VALUE.*-N4
-        --output=here -> --output=here
-        --outp=here -> --outp=here
-        --wrap=ls -> --wrap=ls
-        --wra=ls -> --wra=ls
         --array=figure-4 -> figure-4.*figure-3a
         --array=table-2 -> --tasks
         --array=figure-3b task.data=nowhere -> \\+run=n1024-roberta: task.data.*nowhere
@@ -249,34 +227,17 @@ SUBMIT = [
         "",
         """
         +run=n512-roberta -> task.data is not set
-        task.data=nowhere -> task.data must .*nowhere
-        task.data=text.txt -> task.data must .*text.txt
-        task.data=bad/no-dict -> task.data must .*dict.txt
-        task.data=bad/no-train -> task.data must .*train.idx
-        task.data=data:nowhere -> task.data must .*nowhere
+        task.data=nowhere -> task.data needs .*nowhere
+        task.data=text.txt -> task.data needs .*text.txt
+        task.data=bad/no-dict -> task.data needs .*dict.txt
+        task.data=bad/no-train -> task.data needs .*train.idx
+        task.data=data:nowhere -> task.data needs .*nowhere
         task.data=data --config=nowhere.yaml -> nowhere.yaml does not exist
         task.data=data --config=bad/class.yaml -> bad/class.yaml
-        task.data=data model.projected_dim=600 -> projected_dim must .*600
-        task.data=data model.projected_dim=0 -> projected_dim must .*0
         task.data=data model.projekted_dim=5 -> projekted_dim
-        task.data=data optimizer.adam_betas=abc -> adam_betas=abc
         "task.data=data 'optimizer.adam_betas=__import__(\\"os\\").mkdir(\\"executed\\")'" -> adam_betas=__import__
-        task.data=data optimization.lr=[] -> lr
-        task.data=data optimization.lr=[0] -> lr .*0
-        task.data=data optimization.lr=[-1] -> lr .*-1
-        task.data=data optimization.max_update=-1 -> max_update .*-1
-        task.data=data optimization.update_freq=[0] -> update_freq.*0
-        task.data=data dataset.batch_size=-1 -> batch_size .*-1
-        task.data=data checkpoint.save_dir=elsewhere -> checkpoint.save_dir must be checkpoints.*elsewhere
-        task.data=data checkpoint.no_save=true -> checkpoint.no_save must be False.*True
         task.data=data checkpoint.finetune_from_model=nowhere.pt -> finetune_from_model must .*nowhere.pt
-        task.data=data checkpoint.finetune_from_model=bad/half.pt -> half.pt
         task.data=data +model._target_=os.system -> _target_
-        task.data=data '+hydra.callbacks.x={_target_: os.system, command: ls}' -> must not .*hydra.callbacks.x
-        task.data=data '+hydra.job.env_set={LD_PRELOAD: x.so}' -> must not .*hydra.job.env_set.LD_PRELOAD=x.so
-        task.data=data hydra.launcher._target_=os.system -> must not .*hydra.launcher._target_=os.system
-        task.data=data hydra.job_logging.handlers.console.class=os.system -> must not .*console.class=os.system
-        task.data=data common.user_dir=bad -> common.user_dir
         """,
     ),
 ]
@@ -303,7 +264,6 @@ FINETUNE = [
         --batch 3 -> unknown option --batch
         --name ../up -> --name must .*\\.\\./up
         --name /tmp/up -> --name must .*/tmp/up
-        '--name=a;b' -> a;b
         --max-positions 0 -> --max-positions must .*0
         --max-positions 100000000 -> --max-positions must .*1,048,576.*100000000
         --truncation middle -> 'middle'
@@ -326,7 +286,6 @@ FINETUNE = [
         lr_scheduler=fixed -> lr_scheduler=fixed cannot be overridden
         optimization.nope=3 -> nope
         model.droput=1 -> droput
-        common.user_dir=bad -> common.user_dir
         """,
     ),
     *section(
@@ -638,16 +597,12 @@ LINEARIZE = section(
     bert out --text data --short-seq-prob 1 -> short_seq_prob must .*1
     bert out --text data --short-seq-prob nan -> short_seq_prob must .*nan
     bert out --text data --seed -1 -> seed must .*-1
-    bert out --text data --minutes -1 -> --minutes must .*-1
-    bert out --text data --minutes nan -> --minutes must .*nan
     bert out --text data --max-update 0 --lr 1e-4 -> --lr has no effect with --max-update 0
     bert out --text data --max-update 0 --device cpu -> --device has no effect with --max-update 0
-    bert out --text data --max-update 0 --minutes 3 -> --minutes has no effect with --max-update 0
     bert out --text data --tokens-per-sample 1 -> tokens_per_sample must .*1
     bert out --text data --projected-dim 99 -> projected_dim .*99
     bert out --text data --max-positions 0 -> max_positions .*0
     bert out --text data --max-positions 999 -> max_positions must be at most the .*999
-    bert out(1) --text data -> may only contain letters.*out\\(1\\)
     bert out --text data --device tpu -> 'tpu'
     """,
 )

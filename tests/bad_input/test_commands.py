@@ -17,11 +17,10 @@ HAS_ONNX = all(map(find_spec, PACKAGES))
 
 @pytest.fixture
 def before(world, monkeypatch):
-    """What is in the world, which is the current folder; without variables that change defaults."""
+    """What is in the world, which is the current folder."""
     monkeypatch.chdir(world)
     before = snapshot(world)
-    for name in ("NODES", "NTASKS_PER_NODE", "DEVICE", "RUNS", "NAME", "CONFIG", "PYTHON", "COLLECTIVE_TIMEOUT"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("PYTHON", raising=False)
     yield before
     for name in sorted(snapshot(world).keys() - before.keys(), reverse=True):  # one failure is not to cause others
         path = world / name

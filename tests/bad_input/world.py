@@ -96,16 +96,6 @@ def _write_damaged(world: Path, bad: Path) -> None:
     (bad / "config.yaml").write_text("model: [1, 2\n")
     (bad / "list.yaml").write_text("- 1\n")
     (bad / "class.yaml").write_text("model: !!python/object/apply:os.system ['touch executed']\n")
-    (bad / "callback.yaml").write_text(
-        f"hydra:\n  callbacks:\n    x: {{_target_: pathlib.Path.touch, self: {EXECUTED}}}\n"
-    )
-    # An interpolation is a section that exists only when it is read.
-    call = f"{{x: {{_target_: pathlib.Path.touch, self: {EXECUTED}}}}}"
-    (bad / "create.yaml").write_text(f'hydra:\n  callbacks: "${{oc.create:{call}}}"\n')
-    (bad / "environment.yaml").write_text('hydra:\n  job: {env_set: "${oc.create:{LD_PRELOAD: x.so}}"}\n')
-    handlers = "{file: {class: logging.FileHandler, filename: text.txt, mode: w}}"
-    (bad / "handler.yaml").write_text(f"hydra:\n  job_logging:\n    handlers: {handlers}\n")
-    (bad / "target.yaml").write_text("model:\n  _name: linformer_roberta\n  _target_: pathlib.Path.touch\n")
     (bad / "names.yaml").write_text("modle:\n  _name: linformer_roberta\n")
     (bad / "run/checkpoints").mkdir(parents=True)
     shutil.copy(world / "cls/model.pt", bad / "run/checkpoints")

@@ -39,9 +39,9 @@ from fairseq_linformer.models.safe_loading import evaluate_literal
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
 from fairseq_linformer.task_data.task_source import open_source
 from fairseq_linformer.task_data.tasks import TASKS
-from fairseq_linformer.training.checkpoints import find_damage
+from fairseq_linformer.training.checkpoints import is_intact
 from fairseq_linformer.training.compose import compose_config
-from fairseq_linformer.training.run_folder import read_config, training_provenance
+from fairseq_linformer.training.run_folder import read_config
 
 ROOT = Path(__file__).parents[2]
 NAMES = """
@@ -63,7 +63,6 @@ NAMES = """
     override
     config.yaml
     run.yaml
-    attempts
     log
     task-manifest
     corpus-manifest
@@ -136,7 +135,7 @@ def _tsv_task(path: Path) -> None:
 
 
 def _checkpoint(path: Path) -> None:
-    find_damage(path)
+    is_intact(path)
     checkpoint = read_checkpoint(path)
     collect_provenance(checkpoint)
     current = open_checkpoint(path)
@@ -170,10 +169,6 @@ def _log(path: Path) -> None:
 
 def _source(path: Path) -> None:
     parse_source(_text(path))
-
-
-def _attempts(path: Path) -> None:
-    training_provenance(path.parent)
 
 
 def _corpus_manifest(path: Path) -> None:
@@ -228,7 +223,6 @@ def _zstd(data: bytes) -> bytes:
 def build_targets(world: Path) -> dict[str, Target]:
     """All parsers, with accepted content from the files of ``tests/bad_input/world.py``."""
     jsonl = b'{"text": "a cat", "label": "dog"}\n{"text": "a dog", "label": "dog"}\n'
-    attempts = {"hardware": {"cores": 2}, "versions": {"torch": "2"}, "date": "2026-01-01", "commit": None}
     corpus = {
         "splits": {"train0": {"documents": 1, "words": 2, "tokens": 3}, "valid": {"documents": 1, "tokens": 3}},
         "sources": [{"unfit": {}, "duplicate_documents": 0}],
@@ -267,7 +261,6 @@ def build_targets(world: Path) -> dict[str, Target]:
         "override": Target(_override, b"model.dropout=0.5", "override", slow=True, named=False),
         "config.yaml": Target(lambda path: compose_config(str(path)), yaml.encode(), "x.yaml", slow=True),
         "run.yaml": Target(lambda path: read_config(path.parent), run.encode(), "config.yaml"),
-        "attempts": Target(_attempts, 2 * (json.dumps(attempts) + "\n").encode(), "attempts.jsonl"),
         "log": Target(_log, number, "log"),
         "task-manifest": Target(
             lambda path: read_prepared_task(path.parent), json.dumps(sst_2).encode(), "manifest.json"

@@ -51,8 +51,6 @@ def convert(source, out, text, *options):
 def test_from_an_encoder_to_a_linformer(encoder, text, tmp_path, capsys):
     out = tmp_path / "out"
     options = ["--max-update", 60, "--lr", 0.002, "--projection-init", "normal"]
-    run(encoder, out, text, *options, "--minutes", 1e-9)
-    assert "rerun to resume" in capsys.readouterr().out and not (out / "model.pt").exists()
     run(encoder, out, text, *options)
     printed = capsys.readouterr().out
     report = json.loads((out / "report.json").read_text())
@@ -286,8 +284,6 @@ def test_a_made_up_teacher_is_rejected(encoder, text, tmp_path):
     """Positions that the encoder lacks would repeat those that it has."""
     with pytest.raises(SystemExit, match="max_positions must be at most the 32 .* got 999"):
         main(["linearize", str(encoder), str(tmp_path / "out"), "--text", str(text), "--max-positions", "999"])
-    with pytest.raises(SystemExit, match="may only contain letters"):
-        run(encoder, tmp_path / "out (1)", text)
     assert not list(tmp_path.iterdir())
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import sys
 from pathlib import Path
 
@@ -47,15 +46,6 @@ def stand_in(path: Path, script: str) -> Path:
     return path
 
 
-def python_without_checks(folder, run: Path | None = None) -> str:
-    """Skip the check of a node, which imports torch and takes seconds; with ``run`` also that of the run folder."""
-    known = f'*"training.preflight folder"*) echo {shlex.quote(str(run))}; exit 0 ;;' if run else ""
-    script = f"""case "$*" in *"training.preflight node"*) exit 0 ;; {known} esac
-exec {shlex.quote(sys.executable)} "$@"
-"""
-    return str(stand_in(folder / "python", script))
-
-
 def overrides(data, updates=12, **more):
     """A model of 2 layers and 16 dimensions; updates of 4 micro-batches of 4 sequences of 16 tokens."""
     options = {
@@ -79,20 +69,20 @@ def overrides(data, updates=12, **more):
     return [f"{key}={value}" for key, value in options.items()]
 
 
-def environment(runs, **more):
-    """Environment of a job on CPUs."""
-    return {**os.environ, "PYTHON": sys.executable, "DEVICE": "cpu", "RUNS": str(runs), "OMP_NUM_THREADS": "1", **more}
+def environment(**more):
+    """Environment of a job."""
+    return {**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1", **more}
 
 
-def rank_logs(run: Path, job="*"):
-    """Output of each rank, of the job with this ID or of the last one."""
-    paths = sorted(run.glob(f"logs/{job}/rank-*.txt"))
-    return {int(re.search(r"rank-(\d+)", path.name)[1]): path.read_text() for path in paths}
+def read_log(run: Path) -> str:
+    """What rank 0 has logged in all attempts."""
+    path = run / "logs/train.txt"
+    return path.read_text() if path.exists() else ""
 
 
-def updates_done(run: Path, job="*") -> int:
-    """Number of updates in the log of rank 0."""
-    found = re.findall(r'"num_updates": "(\d+)"', rank_logs(run, job).get(0, ""))
+def updates_done(run: Path) -> int:
+    """Number of updates in the log."""
+    found = re.findall(r'"num_updates": "(\d+)"', read_log(run))
     return int(found[-1]) if found else 0
 
 

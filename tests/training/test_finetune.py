@@ -33,7 +33,7 @@ def test_from_a_checkpoint_to_scores(finetune, command, masked_lm, glue, tmp_pat
     result = read_result(tmp_path, "cats")
     accuracy = result["splits"]["valid"]["scores"]["accuracy"]["value"]
     assert f"accuracy {100 * accuracy:.2f} %" in output and f"{len(ROWS[::2]):,} rows" in output and str(best) in output
-    log = (tmp_path / "runs/cats/logs/finetune.txt").read_text()
+    log = (tmp_path / "runs/cats/logs/train.txt").read_text()
     assert max(map(float, re.findall(r'"valid_accuracy": "([^"]+)"', log))) == pytest.approx(
         100 * accuracy, abs=0.06
     )  # fairseq counts the same
@@ -104,7 +104,7 @@ def test_an_exported_linformer_is_converted_back_first(finetune, masked_lm_folde
 @pytest.mark.slow
 def test_diverging_training_error_names_the_update(finetune, masked_lm, tmp_path):
     output = finetune(masked_lm / "checkpoint_last.pt", *SHORT, "--lr", 1e30, "--name", "wild")
-    assert re.search(r"wild failed: FloatingPointError: gradients are Nan/Inf; .* checkpoint", output), output
+    assert re.search(r"wild failed: .*FloatingPointError: gradients are Nan/Inf; .* checkpoint", output), output
     assert not (tmp_path / "runs/wild/done").exists() and not (tmp_path / "runs/wild/result.json").exists()
 
 
@@ -116,19 +116,19 @@ def test_signal_saves_and_rerunning_resumes(finetune, masked_lm, tmp_path):
 
     def stop_at(update):
         """Terminate this process, which runs the command, after that update."""
-        while not (log := run / "logs/finetune.txt").exists() or f'"num_updates": "{update}"' not in log.read_text():
+        while not (log := run / "logs/train.txt").exists() or f'"num_updates": "{update}"' not in log.read_text():
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
     updates = 0
     for _ in range(2):
         threading.Thread(target=stop_at, args=(updates + 5,), daemon=True).start()
-        assert finetune(*words) == "130" and (run / "stopped").exists() and not (run / "result.json").exists()
+        assert finetune(*words) == "130" and not (run / "result.json").exists()
         saved = fairseq_commands.load(run / "checkpoints")["optimizer_history"][-1]["num_updates"]
         assert saved >= updates + 5
         updates = saved
     assert "accuracy" in finetune(*words) and (run / "result.json").exists()
-    updates = map(int, re.findall(r'"num_updates": "(\d+)"', (run / "logs/finetune.txt").read_text()))
+    updates = map(int, re.findall(r'"num_updates": "(\d+)"', (run / "logs/train.txt").read_text()))
     assert {*range(1, 50 * len(ROWS) // 4 + 1)} <= {*updates}  # none is missing
     assert len((run / "attempts.jsonl").read_text().splitlines()) == 3
 
@@ -166,10 +166,9 @@ def test_slurm(finetune, masked_lm, glue, tmp_path, monkeypatch):
         TASKS["sst-2"], tmp_path / "data", open_initial_checkpoint(checkpoint, tmp_path), DataOptions(str(glue))
     )
     output = finetune(*words)
-    assert output.count("starts at update 0") == 4 and "--array=0-3" in output and "--partition=gpu" in output
-    assert "nothing was submitted" in output and "--nodes=2 cannot be passed to sbatch" in finetune(*words, "--nodes=2")
-    assert finetune(checkpoint, *slurm).count("starts at update 0") == 1
+    assert "--array=0-3" in output and "--partition=gpu" in output and "nothing was submitted" in output
+    assert "--array=0-0" in finetune(checkpoint, *slurm)
     resized = open_initial_checkpoint(checkpoint, tmp_path / "runs", 8, dry_run=True)
     prepare_data(TASKS["sst-2"], tmp_path / "short", resized, DataOptions(str(glue)))
     short = finetune(*words, "--max-positions", 8, folder=tmp_path / "short")
-    assert short.count("starts at update 0") == 4 and not (tmp_path / "runs").exists()
+    assert "--array=0-3" in short and not (tmp_path / "runs").exists()

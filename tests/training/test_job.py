@@ -1,11 +1,13 @@
 """The configuration of a job, and configurations that are rejected before it is queued."""
 
+import os
+from contextlib import suppress
+
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
 
 from fairseq_linformer.resources import CONFIGS
-from fairseq_linformer.training.job import TrainingJob, check_buildable, identity, quote, run_name
+from fairseq_linformer.training.job import TrainingJob, identity, quote, run_name
 
 from .jobs import overrides
 
@@ -36,19 +38,15 @@ def test_tokens_per_update_are_preserved(processes, gpus, mlm_data):
 
 @pytest.mark.slow
 def test_rejects_processes_that_do_not_divide_the_batch(mlm_data):
-    with pytest.raises(ValueError, match="128 micro-batches.*got 24; choose from 1, 2, 4, 8, 16, 32, 64, 128$"):
+    with pytest.raises(ValueError, match="128 micro-batches.*got 24; choose from 1, 2, 4, 8, 16, 32, 64, 128, "):
         TrainingJob(BASE, (f"task.data={mlm_data}",), 24).cfg
-    with pytest.raises(ValueError, match="got 256.* dataset.batch_size=8") as error:
-        TrainingJob(BASE, (f"task.data={mlm_data}",), 256).cfg
-    hint = str(error.value).split()[-2:]  # the hint works
-    assert TrainingJob(BASE, (f"task.data={mlm_data}", *hint), 256).cfg.optimization.update_freq == [1]
 
 
 def test_rejects_n_that_fairseq_would_replace():
     overrides = ("task.data=a", "task.num_classes=2", "checkpoint.finetune_from_model=b")
     with pytest.raises(ValueError, match="model.max_positions must.*512.*256"):
         TrainingJob("configs/finetune/base.yaml", (*overrides, "++model.max_positions=256")).cfg
-    with pytest.raises(ValueError, match="^task.data must"):  # n is right, only the paths are wrong
+    with pytest.raises(ValueError, match="^task.data needs"):  # n is right, only the paths are wrong
         TrainingJob("configs/finetune/base.yaml", (*overrides, "++model.max_positions=512")).cfg
 
 
@@ -56,24 +54,14 @@ def test_rejects_n_that_fairseq_would_replace():
     "overrides, expected",
     [
         ([], ["task.data is not set"]),
-        (["task.data=nowhere"], ["task.data must ", "/nowhere"]),
-        (["task.data={data}:nowhere"], ["task.data must ", "/nowhere"]),
-        (["task.data={tmp}"], ["task.data must ", "{tmp}", "dict.txt"]),
-        (["task.data={part}"], ["task.data must ", "{part}", "train.bin", "prepare pretraining"]),
-        (
-            ["task.data={data}", "checkpoint.restore_file=lost.pt"],
-            ["restore_file must be checkpoint_last.pt", "lost.pt"],
-        ),
-        (["task.data={data}", "checkpoint.reset_optimizer=true"], ["checkpoint.reset_optimizer must be False"]),
-        (["task.data={data}", "checkpoint.no_save=true"], ["checkpoint.no_save must be False"]),
-        (["task.data={data}", "checkpoint.no_last_checkpoints=true"], ["checkpoint.no_last_checkpoints must be False"]),
-        (["task.data={data}", "checkpoint.save_dir=/elsewhere"], ["checkpoint.save_dir must be", "/elsewhere"]),
-        (["task.data={data}", "distributed_training.use_sharded_state=true"], ["use_sharded_state must be False"]),
+        (["task.data=nowhere"], ["task.data needs ", "/nowhere"]),
+        (["task.data={data}:nowhere"], ["task.data needs ", "/nowhere"]),
+        (["task.data={tmp}"], ["task.data needs ", "{tmp}", "dict.txt"]),
+        (["task.data={part}"], ["task.data needs ", "{part}", "train.bin", "prepare pretraining"]),
         (["task.data={data}", "distributed_training.ddp_backend=fully_sharded"], ["must not be fully_sharded"]),
         (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], ["finetune_from_model must ", "/lost.pt"]),
         (["task.data={data}", "+run=n3"], ["run/n3"]),
         (["task.data={data}", "model.droput=0"], ["droput"]),
-        (["task.data={data}", "optimization.update_freq=[0]"], ["update_freq", "at least 1", "[0]"]),
     ],
 )
 def test_rejects_invalid_configurations_in_one_sentence(overrides, expected, mlm_data, tmp_path):
@@ -85,24 +73,6 @@ def test_rejects_invalid_configurations_in_one_sentence(overrides, expected, mlm
         TrainingJob(BASE, tuple(word.format(**folders) for word in overrides)).cfg
     sentence = str(error.value)
     assert all(part.format(**folders) in sentence for part in expected) and "\n" not in sentence, sentence
-
-
-@pytest.mark.parametrize(
-    "overrides, expected",
-    [
-        ([], None),
-        (["model.projected_dim=600"], "projected_dim .*600"),
-        (["+run=n512-roberta", "++model.encoder_attention_heads=7"], "roberta_base: AssertionError: embed_dim"),
-        (["optimizer.adam_betas=abc"], "optimizer.adam_betas=abc"),
-    ],
-)
-def test_rejects_models_that_fairseq_cannot_build(overrides, expected, mlm_data):
-    training = TrainingJob(BASE, (f"task.data={mlm_data}", *overrides))
-    if expected is None:
-        check_buildable(training.cfg)
-    else:
-        with pytest.raises(ValueError, match=expected):
-            check_buildable(training.cfg)
 
 
 def test_paths_are_made_absolute(mlm_data, tmp_path, monkeypatch):
@@ -137,29 +107,9 @@ def test_device_overrides(mlm_data):
     assert not gpu.common.cpu and gpu.common.fp16 and gpu.distributed_training.distributed_backend == "nccl"
 
 
-def test_fairseq_receives_the_composed_configuration(mlm_data):
-    from fairseq_linformer.training.compose import compose_config
-
-    training = TrainingJob(
-        "configs/pretrain/run/n1024-roberta.yaml", (f"task.data={mlm_data}", "common.seed=5"), 8, "cpu"
-    )
-    words = training.command_line(**{"hydra.output_subdir": None})
-    assert words[0::2][:2] == ["--config-dir", "--config-name"] and words[3] == "base"
-    cfg = compose_config("configs/pretrain/base.yaml", words[4:])
-    assert OmegaConf.to_yaml(cfg) == OmegaConf.to_yaml(training.cfg)
-    assert words[-1] == "hydra.output_subdir=null"
-
-
 @pytest.mark.parametrize("value", ["a 'b' c", "a\\b", "end\\", "\\'", "%(x)s | [1, 2] = {3}", "", None, True, [1, 2]])
 def test_hydra_reads_quoted_values_unchanged(value):
     assert OverridesParser.create().parse_override(f"x={quote(value)}").value() == value
-
-
-@pytest.mark.parametrize("name", ["50%t", "a\\b", "${x}", "two\nlines", "it's"])
-def test_rejects_names_that_other_programs_would_misread(name, mlm_data):
-    with pytest.raises(ValueError, match="run folder") as error:
-        TrainingJob(BASE, (f"task.data={mlm_data}",), name=name).folder
-    assert repr(name)[1:-1] in str(error.value)
 
 
 @pytest.mark.slow
@@ -178,3 +128,19 @@ def test_identity_of_a_run(change, same, mlm_data):
     one = identity(TrainingJob(BASE, tuple(overrides(mlm_data)), 2, "cpu").cfg)
     other = identity(TrainingJob(BASE, tuple(overrides(mlm_data, **change)), 4, "cpu").cfg)
     assert (one == other) == same
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+hydra.callbacks.x={{_target_: os.mkdir, path: {folder}}}",
+        "+hydra.job.env_set={{LD_PRELOAD: {folder}}}",
+        "hydra.job_logging.handlers.console.class=os.system",
+        "+model.x={{_target_: os.mkdir, path: {folder}}}",
+    ],
+)
+def test_a_hostile_configuration_runs_no_code(override, mlm_data, tmp_path):
+    folder = tmp_path / "executed"
+    with suppress(ValueError):
+        TrainingJob(BASE, (f"task.data={mlm_data}", override.format(folder=folder)), 1, "cpu").cfg
+    assert not folder.exists() and os.environ.get("LD_PRELOAD") != str(folder)

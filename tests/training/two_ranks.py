@@ -3,9 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
-
-from fairseq_linformer.training.job import TrainingJob
-from fairseq_linformer.training.run_folder import create_or_resume
+from pathlib import Path
 
 from ..fairseq_commands import free_port
 from ..forked_worker import MODULE, ForkedWorker
@@ -28,16 +26,11 @@ class TwoRanks:
             "checkpoint.save_interval_updates": save_interval,
         }
         self.arguments = jobs.overrides(data, updates, **{**options, **more})
-        self.training = TrainingJob("configs/pretrain/base.yaml", tuple(self.arguments), 2, "cpu", str(runs), name)
-        self.folder = self.training.folder
-
-    def prepare(self) -> list[str]:
-        """Create the run folder or prepare it for resuming; returns the lines of the log."""
-        return create_or_resume(self.training)
+        self.folder = Path(runs, name)
 
     def start_ranks(self, before: Callable[[int], object] = lambda rank: None) -> list[ForkedWorker]:
         """Start the ranks, each of which first calls ``before`` with its number."""
-        options = ["--processes=2", "--device=cpu", f"--runs={self.folder.parent}", f"--name={self.folder.name}"]
+        options = ["--device=cpu", f"--runs={self.folder.parent}", f"--name={self.folder.name}"]
         words = [sys.executable, "-m", MODULE, *options, *self.arguments]
         variables = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         return [

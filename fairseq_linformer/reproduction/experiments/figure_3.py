@@ -44,7 +44,7 @@ from ..display import Panel, Table
 from ..encoder import EncoderModel, write_transformer
 from ..masked_head import HeadTraining, train_head
 from ..result import Inputs, Result, Row, Rows, join, significant
-from ..run import CONFIG, LOG, Model, Trained, as_authors, compared_runs, default_start, environment_of
+from ..run import CONFIG, Model, Trained, as_authors, compared_runs, default_start, environment_of
 from ..scales import SCALES, Scale
 from ..statistics import Check, Verdict
 from ..text import claim_runs, describe_text, find_shards
@@ -182,8 +182,7 @@ def run_on_encoder(label: str, scale: str, inputs: Inputs) -> Result:
     seeds = []
     for seed in sizes.seeds:
         job = encoder_job(sizes, start, shard, f"{model.name}-seed{seed}", seed)
-        if not local.train(job, LOG, sizes.updates):
-            raise KeyboardInterrupt
+        local.train(job, sizes.updates)
         seeds.append(Trained(job.folder, Model(sizes.n, model.k), start))
     rows = Rows(comparison.perplexity_rows(label, seeds, text, "cpu"))
     before = significant(compute_perplexity(start, shard).bits)
