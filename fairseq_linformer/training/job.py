@@ -17,10 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch._subclasses import FakeTensorMode
 
 from ..errors import first_line
-from ..models.stub_task import StubTask
+from ..models.stub_task import VOCAB_SIZE, StubTask
 from ..resources import PLUGIN
 from .compose import compose_config, split_config
-from .planned_run import VOCAB_SIZE
 
 DEVICES: dict[str, dict[str, Any]] = {
     "cuda": {},
