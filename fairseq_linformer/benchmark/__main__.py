@@ -92,8 +92,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def format_prediction(cells: Sequence[BenchmarkCell], gpu: Gpu) -> str:
-    """A line per cell with its operations, the attention weights that it moves, and its seconds at the GPU's slowest
-    published utilization; then their sum.
+    """A line per cell with its operations, the attention weights that it moves, and its seconds at the lowest
+    known share of the GPU's peak; then their sum.
 
     Raises:
         ValueError: the GPU does not support a cell's precision.

@@ -5,7 +5,7 @@ B sentences of n random tokens each, projected to k; every ratio is Transformer 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from ..modules.encoder_layer import CHUNK_ROWS
 from . import fused_attention
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES, build_transformer
-from .formulas import Batch, PlannedModel, layer_flops
+from .flops import count_flops
 from .gpus import GIB
 from .memory import NO_MEMORY, extrapolate_batch_size, fixed_bytes, forward_peak_bytes, peak_bytes_on_gpu
 from .models import FAIRSEQ_MODELS, MODELS, check_models
@@ -79,13 +79,15 @@ class InferenceCell(BenchmarkCell):
         }
 
     def operations(self) -> float:
-        batch = Batch(self.batch, self.n, self.n)
-        models = [PlannedModel(self.build_config(self.n, 1), linear=False)] * len(BASELINES)
-        models += [PlannedModel(self.build_config(self.n, k)) for k in self.dimensions]
-        forward = [layer_flops(model, batch, 0).forward for model in models]
+        builders = replace(self, layers=1).builders()
+        builders["sdpa"] = builders["eager"]  # fused attention is not counted
         if not self._eager_fits():
-            forward[BASELINES.index("eager")] = 0
-        return self._num_forwards() * self.layers * sum(forward)
+            del builders["eager"]
+        cell = replace(self, device="meta")
+        tokens = cell.random_tokens(self.batch, self.n)
+        modules = [cell.build(build).eval() for build in builders.values()]
+        forward = sum(count_flops(partial(compute_features, each, tokens)) for each in modules)
+        return self._num_forwards() * self.layers * forward
 
     def score_bytes(self) -> float:
         """Each score is written by the product and by the softmax, and read by the softmax and by the product."""

@@ -3,6 +3,7 @@
 w is the reach; w = 0 is equation (7)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from ..config import LinformerConfig
 from ..modules import LinformerEncoder
 from .cells import BenchmarkCell
 from .encoders import MaskedLM
-from .formulas import Batch, PlannedModel, layer_flops, step_flops
+from .flops import count_flops
 from .memory import step_peak_bytes
 from .training import MASK_PROB, build_step, masked_inputs
 
@@ -48,9 +49,6 @@ class LocalWindowCell(BenchmarkCell):
     def config(self, n: int, reach: int) -> LinformerConfig:
         return replace(self.build_config(n, self.k), local_window=reach)
 
-    def _plan(self, n: int, reach: int) -> PlannedModel:
-        return PlannedModel(self.config(n, reach))
-
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStepCell(LocalWindowCell):
@@ -66,9 +64,11 @@ class LocalStepCell(LocalWindowCell):
 
     def operations(self) -> float:
         (n,) = self.lengths
-        batch = Batch(self.batch, n, round(MASK_PROB * n))
-        steps = [step_flops(self._plan(n, reach), batch, fused=False) for reach in self.reaches]
-        return (self.rounds + self.warm_up + 1) * sum(step.forward + step.backward for step in steps)
+        cell = replace(self, device="meta")
+        inputs = masked_inputs(cell.random_tokens(self.batch, n), round(MASK_PROB * n))
+        models = [cell._build_model(n, reach) for reach in self.reaches]
+        steps = [count_flops(lambda: model(*inputs).backward()) for model in models]  # noqa: B023
+        return (self.rounds + self.warm_up + 1) * sum(steps)
 
     def measure(self) -> dict[str, Any]:
         """``seconds`` of a step in each round and its peak ``bytes``, by reach."""
@@ -104,21 +104,19 @@ class LocalPerTokenCell(LocalWindowCell):
                 raise ValueError(f"tokens must be a multiple of n ({n}), got {self.tokens}")
 
     def operations(self) -> float:
-        layers = [
-            layer_flops(self._plan(n, reach), Batch(self.tokens // n, n, n), 0).forward
-            for n in self.lengths
-            for reach in self.reaches
-        ]
-        return (self.rounds + self.warm_up) * self.layers * sum(layers)
+        return (self.rounds + self.warm_up) * sum(map(count_flops, replace(self, device="meta")._build_runs().values()))
 
     @torch.inference_mode()
     def measure(self) -> dict[str, Any]:
         """``seconds`` of a batch in each round, by length and reach."""
-        runs = {}
+        seconds = self.time_all(self._build_runs(), self.warm_up)
+        return {"seconds": {str(n): {str(w): seconds[f"{n} {w}"] for w in self.reaches} for n in self.lengths}}
+
+    def _build_runs(self) -> dict[str, Callable[[], object]]:
+        runs: dict[str, Callable[[], object]] = {}
         for n in self.lengths:
             tokens = self.random_tokens(self.tokens // n, n)
             for reach in self.reaches:
                 encoder = self.build(partial(LinformerEncoder, self.config(n, reach))).eval()
                 runs[f"{n} {reach}"] = partial(encoder, tokens, padded=False)
-        seconds = self.time_all(runs, self.warm_up)
-        return {"seconds": {str(n): {str(w): seconds[f"{n} {w}"] for w in self.reaches} for n in self.lengths}}
+        return runs

@@ -6,7 +6,7 @@ B sentences of n tokens; pretraining predicts m masked tokens of each, finetunin
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import torch
@@ -14,11 +14,12 @@ from torch import nn
 
 from ..config import LinformerConfig
 from ..machine import free_memory
+from ..modules import LinformerEncoder
 from .cells import DTYPES, BenchmarkCell
 from .encoders import BASELINES
-from .formulas import Batch, Flops, PlannedModel, count_parameters, head_flops, layer_flops
+from .flops import AssumedValues, count_flops
 from .gpus import GIB
-from .memory import NO_MEMORY, step_peak_bytes
+from .memory import NO_MEMORY, fixed_bytes, step_peak_bytes
 from .models import FAIRSEQ_MODELS, FIXED_LENGTH_MODELS, MODELS, PYPI_MODELS, PYTORCH_MODELS, check_models
 
 MASK_PROB = 0.15
@@ -77,16 +78,16 @@ class TrainingCell(BenchmarkCell):
     def config(self) -> LinformerConfig:
         return self.build_config(self.positions, self.k)
 
+    @cache  # noqa: B019  a count takes a second at base size, and cells are few
     def step_operations(self, name: str) -> float:
-        """Operations of one step of a model (``benchmark/formulas.py``); other packages count as the Linformer."""
-        is_transformer = name in PYTORCH_TRANSFORMERS
-        model = PlannedModel(
-            self.config(), linear=not (is_transformer or name == "roberta"), skips_unread=is_transformer
-        )
-        batch = Batch(self.batch, self.n, 1 if self.classify else self._num_masked())
-        head = Flops(0, 0) if self.classify else head_flops(model, batch)
-        step = sum((layer_flops(model, batch, i, fused=False) for i in range(self.layers)), head)
-        return step.forward + step.backward
+        """Operations of one step of a model without recomputation; other packages count as the Linformer."""
+        counted = "roberta" if name == "roberta" else "ours-modules"
+        if name in PYTORCH_TRANSFORMERS:
+            counted = "transformer-eager"  # fused attention is not counted
+        cell = replace(self, device="meta")
+        with AssumedValues(self._num_masked()):
+            module = cell._build(counted)
+            return count_flops(lambda: module(*cell._inputs()).backward())
 
     def operations(self) -> float:
         return self._num_steps() * sum(self.step_operations(name) for name in self.models)
@@ -137,9 +138,9 @@ class TrainingCell(BenchmarkCell):
             reason = "attention weights need"
         elif name in FIXED_LENGTH_MODELS and self.n < self.positions:
             models = 1 if self.memory else len(self.models)  # weights, gradients and two moments, all built later
-            parameters = count_parameters(PlannedModel(self.config())).trainable
+            parameters = fixed_bytes(partial(LinformerEncoder, self.config()), DTYPES[self.dtype])
             sentence = replace(self, batch=1)._bytes(name) or 0
-            needed = 4 * models * parameters * DTYPES[self.dtype].itemsize + self.batch * sentence
+            needed = 4 * models * parameters + self.batch * sentence
             reason = f"padded to n = {self.positions}, next to the other models, it needs"
         else:
             return None

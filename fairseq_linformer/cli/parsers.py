@@ -22,7 +22,7 @@ RENAMED: dict[str, dict[str, str]] = {
         "sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "finetune": "epochs:max-epoch cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "linearize": "",
-        "plan": "utilisation:utilization vocabulary:vocab-size",
+        "plan": "utilisation:utilization",
         "prepare": "cut:truncation sentencepiece:sentencepiece-model gpt2:gpt2-bpe",
         "reproduce": "text:data ledger:results",
         "submit": "",

@@ -34,5 +34,8 @@ def aligned_linear(x: Tensor, weight: Tensor, multiple: int) -> Tensor:
 
 
 def is_half_on_gpu(x: Tensor, weight: Tensor) -> bool:
-    """Whether the product of these tensors is computed in half precision on a GPU."""
-    return x.is_cuda and (weight.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled("cuda"))
+    """Whether the product of these tensors is computed in half precision on a GPU, or on the meta device, on which a
+    plan counts what a GPU does."""
+    return (x.is_cuda or x.is_meta) and (
+        weight.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled("cuda")
+    )

@@ -1,10 +1,13 @@
-"""A fairseq task without data, for building models."""
+"""A fairseq task without data, for building models and criterions."""
 
 from .shapes import PADDING_IDX
 
+VOCAB_SIZE = 50265
+"""Size of RoBERTa's dictionary, with <mask>."""
+
 
 class StubTask:
-    """The attributes of a fairseq task that ``build_model`` uses.
+    """The attributes of a fairseq task that ``build_model`` and ``build_criterion`` use.
 
     Args:
         vocab_size: size of the dictionary, with special symbols.
@@ -12,7 +15,7 @@ class StubTask:
     """
 
     def __init__(self, vocab_size: int, max_positions: int):
-        self.source_dictionary = _StubDictionary(vocab_size)
+        self.source_dictionary = self.target_dictionary = _StubDictionary(vocab_size)
         self._max_positions = max_positions
 
     def max_positions(self) -> int:

@@ -69,12 +69,12 @@ def _is_cpu(device: torch.device) -> bool:
 
 
 def _is_gpu(device: torch.device) -> bool:
-    return device.type == "cuda"
+    return device.type in ("cuda", "meta")  # a plan counts what a GPU does on the meta device
 
 
 @cache
 def _has_flash_attention(device: torch.device) -> bool:
-    has_kernel = _is_gpu(device) and torch.backends.cuda.is_flash_attention_available()
+    has_kernel = device.type == "cuda" and torch.backends.cuda.is_flash_attention_available()
     return has_kernel and torch.cuda.get_device_capability(device) >= (8, 0)
 
 

@@ -4,15 +4,8 @@ never end. (A CPU's allocator fails with other words, which fairseq does not cat
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import wraps
 from typing import Any
-
-import torch
-
-from ..benchmark.gpus import GIB, GPUS
-from .plan import largest_micro_batch
-from .planned_run import build_run
 
 _REQUEST = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
@@ -37,7 +30,7 @@ def end_when_out_of_memory(train_step: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _explain(trainer: Any, samples: Sequence[Any], error: str) -> str:
-    """The message: the allocation that failed, its batch, what the planner expects to fit, and which options help."""
+    """The message: the allocation that failed, its batch, and which options help."""
     found = _REQUEST.search(error)
     request = f"allocating {found[1]} failed" if found else "an allocation failed"
     shapes = [
@@ -48,26 +41,7 @@ def _explain(trainer: Any, samples: Sequence[Any], error: str) -> str:
         sequences, length = max(shapes, key=lambda shape: shape[0] * shape[1])
         batch = f" for a micro-batch of {sequences} sequences of {length:,} tokens"
     return (
-        f"update {trainer.get_num_updates() + 1}: the memory is full: {request}{batch}{_describe_plan(trainer)}; lower "
+        f"update {trainer.get_num_updates() + 1}: the memory is full: {request}{batch}; lower "
         "dataset.batch_size and raise optimization.update_freq by the same factor, or set "
         "++model.checkpoint_activations=true"
-    )
-
-
-def _describe_plan(trainer: Any) -> str:
-    """The largest micro-batch for this GPU by the planner; empty without a GPU, or if the planner does not cover the
-    configuration."""
-    if not trainer.cuda:
-        return ""
-    device = torch.cuda.get_device_properties(trainer.device)
-    # Only its memory matters here.
-    gpu = replace(next(iter(GPUS.values())), name=device.name, memory=device.total_memory / GIB)
-    try:
-        run = build_run(trainer.cfg)
-        plain, recomputed = (largest_micro_batch(run, gpu, run.gpus, each) for each in (False, True))
-    except Exception:  # it must not hide the reason for the failure
-        return ""
-    return (
-        f"; on {device.name} ({gpu.memory:.0f} GiB) the planner expects {plain} to fit, and {recomputed} with "
-        "checkpoint_activations"
     )

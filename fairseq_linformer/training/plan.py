@@ -1,216 +1,250 @@
-"""A run on a number of GPUs: the micro-batches that fit, and its time.
+"""Memory, time and cost of a pretraining run, before it runs.
 
-References:
+The configuration's model, loss and optimizer run a real step on PyTorch's meta device, whose tensors have shapes but no
+memory: ``MemTracker`` counts their bytes, ``FlopCounterMode`` the operations of matrix products. Sentences are full,
+``mask_prob`` of each is masked, and the vocabulary is RoBERTa's. Time follows from the share of the GPU's peak that
+the operations reach, between the lowest and the highest known (``benchmark/gpus.py``):
 
-    [ring] Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
-    [ddp]  Li et al. 2020, "PyTorch Distributed", section 3.2: buckets, reduced during the backward pass
+    seconds per update = operations / (share * peak) + all-reduce        at the low share
+                         the longer of the two, which overlap            at the high share
 """
 
 import math
-from bisect import bisect_right
-from dataclasses import dataclass, replace
-from functools import cached_property
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from ..benchmark.formulas import count_parameters, num_embedding_parameters, step_flops
-from ..benchmark.gpus import GIB, GPUS, LATENCY, Gpu
-from .memory import Memory, activation_memory, element_size, model_states
-from .planned_run import PlannedRun
+import torch
+from fairseq import optim
+from fairseq.criterions import build_criterion
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.models.roberta import RobertaModel
+from omegaconf import DictConfig, OmegaConf, open_dict
+from torch.distributed._tools.mem_tracker import MemTracker
+
+from ..benchmark.flops import count_flops, gpu_kernels
+from ..benchmark.gpus import GIB, Gpu
+from ..benchmark.memory import default_dtype
+from ..models.stub_task import VOCAB_SIZE, StubTask
+from .compose import compose_config, split_config
+
+SUPPORTED = {
+    "task._name": ("masked_lm",),
+    "criterion._name": ("masked_lm",),
+    "optimizer._name": ("adam",),
+    "model.quant_noise_pq": ("None", "0.0", "0"),
+    "model.encoder_layerdrop": ("None", "0.0", "0"),
+    "model.offload_activations": ("None", "False"),
+    "distributed_training.ddp_backend": ("pytorch_ddp", "c10d", "legacy_ddp", "no_c10d"),
+    "distributed_training.zero_sharding": ("none",),
+    "common.amp": ("False",),
+    "ema.store_ema": ("False",),
+}
+"""Values of options whose others need memory that one step on the meta device does not show."""
+AT_LEAST_ONE = """
+    task.tokens_per_sample optimization.update_freq[0] optimization.max_update
+    distributed_training.distributed_world_size
+""".split()
 
 
-@dataclass(frozen=True)
-class UpdateTime:
-    """Seconds per update on each GPU."""
+class Memory(NamedTuple):
+    """Bytes on one GPU at the peak of a micro-batch, forward and backward, and an optimizer step."""
 
-    compute: float
-    communication: float
-    exposed: float
-    """The part of ``communication`` that does not overlap with computation."""
-    step: float
-    """The optimizer step."""
-
-    @property
-    def total(self) -> float:
-        return self.compute + self.exposed + self.step
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """A run on GPUs of one kind, with a chosen micro-batch."""
-
-    run: PlannedRun
-    gpu: Gpu
-    gpus: int
-    checkpoint_activations: bool
-    """Activations are recomputed in the backward pass."""
-    sequences: int
-    """Sequences per micro-batch."""
-    update_freq: int
-    utilization: float
-    """Share of the GPU's peak that matrix products reach."""
-    network: float | None
-    """Bandwidth of a node, 10^9 bits per second; None for that of the GPU's DGX."""
-
-    @cached_property
-    def memory(self) -> Memory:
-        """Memory of each GPU."""
-        return micro_batch_memory(self.run, self.sequences, self.gpus, self.checkpoint_activations)
-
-    @property
-    def all_reduce_bytes(self) -> int:
-        """Bytes of the all-reduce per update."""
-        return count_parameters(self.run.model).trainable * element_size(self.run.precision) * (self.gpus > 1)
+    weights: int
+    """Parameters and buffers."""
+    gradients: int
+    """With several GPUs also their copies in the buckets of the all-reduce."""
+    optimizer: int
+    """Moments and, in half precision, copies of weights and gradients in single precision."""
+    activations: int
+    """The rest of the peak: what is saved for the backward pass, and temporary tensors."""
 
     @property
-    def buckets(self) -> int:
-        return math.ceil(self.all_reduce_bytes / (self.run.bucket_mb * 2**20))
-
-    @property
-    def peak(self) -> float:
-        """Peak of the GPU in the run's precision, 10^12 operations per second."""
-        return self.gpu.peak(self.run.precision)
-
-    @cached_property
-    def time(self) -> UpdateTime:
-        run, freq, link = self.run, self.update_freq, self.gpu.slowest_link(self.gpus, self.network)
-        work = step_flops(run.model, run.batch(self.sequences), checkpoint_activations=self.checkpoint_activations)
-        per_second = self.peak * 1e12 * self.utilization
-        compute = freq * (work.forward + work.backward) / per_second
-        reduce = all_reduce_seconds(self.all_reduce_bytes, self.gpus, link, self.buckets, LATENCY)
-        # The optimizer step reads and writes each number once.
-        states = model_states(run.model, run.precision)
-        step_bytes = 2 * (states.weights + states.gradients + states.optimizer)
-        step = step_bytes / (self.gpu.bandwidth * 1e9)
-        if run.ddp in ("legacy_ddp", "no_c10d"):
-            return UpdateTime(compute, reduce, reduce, step)  # one buffer, after the backward pass
-        # The all-reduce overlaps with the backward pass of the last micro-batch [ddp], except that of the tied
-        # embeddings, whose gradient is complete only at its end.
-        embeddings = num_embedding_parameters(run.model) * element_size(run.precision)
-        tied = all_reduce_seconds(embeddings, self.gpus, link, 1, LATENCY)
-        return UpdateTime(compute, reduce, max(reduce - work.backward / per_second, tied), step)
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.run.tokens_per_update / self.time.total
-
-    @property
-    def hours(self) -> float:
-        return self.run.updates * self.time.total / 3600
-
-    @property
-    def gpu_hours(self) -> float:
-        return self.hours * self.gpus
+    def total(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.activations
 
 
-def build_plan(
-    run: PlannedRun,
-    gpu: Gpu,
-    gpus: int | None = None,
-    utilization: float | None = None,
-    network: float | None = None,
-    checkpoint_activations: bool | None = None,
-) -> RunPlan:
-    """Plan with the largest micro-batch that fits and divides an update; the tokens per update do not change.
-
-    Args:
-        gpus, checkpoint_activations: None for those of the run.
-        utilization: share of the GPU's peak; None for the slowest published (``gpus.py``).
-        network: as in ``RunPlan``.
+class Run:
+    """A YAML of ``fairseq-hydra-train``, or an override of the ``base.yaml`` above it, with hydra overrides.
 
     Raises:
-        ValueError: the GPUs do not divide an update, one sequence does not fit, the GPU does not support the
-            precision, or ``utilization`` or ``network`` is out of range.
+        ValueError: the configuration is invalid, or has an option that the plan does not cover.
+    """
+
+    def __init__(self, config: str | Path, overrides: Sequence[str] = ()):
+        self.cfg: DictConfig = compose_config(config, overrides)
+        cfg, self.name = self.cfg, str(self.cfg.model._name)
+        for key, values in SUPPORTED.items():
+            if (value := str(OmegaConf.select(cfg, key))) not in values:
+                raise ValueError(f"{key} must be {' or '.join(values)} for the plan, got {value}")
+        if not issubclass(ARCH_MODEL_REGISTRY.get(self.name, object), RobertaModel):
+            raise ValueError(f"model._name must be a Linformer or a RoBERTa for the plan, got {self.name}")
+        for key in AT_LEAST_ONE:
+            if ((number := OmegaConf.select(cfg, key)) or 0) < 1:
+                raise ValueError(f"{key} must be at least 1, got {number}")
+        self.n, self.update_freq, self.updates, self.gpus = (OmegaConf.select(cfg, key) for key in AT_LEAST_ONE)
+        limits = cfg.dataset.batch_size, cfg.dataset.max_tokens and cfg.dataset.max_tokens // self.n
+        self.sequences = self._round(min((limit for limit in limits if limit is not None), default=0))
+        if self.sequences < 1:
+            raise ValueError(f"batch_size and max_tokens / tokens_per_sample must be at least 1, got {limits}")
+        self.tokens_per_update = self.sequences * self.update_freq * self.gpus * self.n
+        self.num_masked = math.ceil(round(cfg.task.mask_prob * self.n, 6))  # 15 % of 4,096 is 614.4
+        is_bf16, is_fp16 = (cfg.common[name] or cfg.common[f"memory_efficient_{name}"] for name in ("bf16", "fp16"))
+        self.dtype = torch.bfloat16 if is_bf16 else torch.float16 if is_fp16 else torch.float32
+        self.recomputes = bool(cfg.model.get("checkpoint_activations"))
+        with gpu_kernels(self.num_masked):
+            model = self._build_model(self.recomputes)
+        self.parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        shape = getattr(model.encoder.sentence_encoder, "config", None)
+        self.kind = f"n{self.n}-" + (f"k{shape.projected_dim}-{shape.sharing}" if shape else "roberta")
+
+    def memory(self, sequences: int, recomputed: bool, gpus: int) -> Memory:
+        """Memory of a micro-batch when the gradients of an earlier one exist, with activations stored or recomputed."""
+        with gpu_kernels(self.num_masked):
+            model, optimizer, step = self._build_step(sequences, recomputed)
+            weights = {*model.parameters(), *model.buffers()}
+            gradients = {p.grad for p in model.parameters() if p.grad is not None}
+            states = {t for state in optimizer.optimizer.state.values() for t in state.values() if torch.is_tensor(t)}
+            states |= {t for group in optimizer.optimizer.param_groups for p in group["params"] for t in (p, p.grad)}
+            parts = weights, gradients, states - weights - gradients
+            tracker = MemTracker()
+            tracker.track_external(*set.union(*parts))
+            with tracker:
+                step()
+        peak = max(sizes["Total"] for sizes in tracker.get_tracker_snapshot("peak").values())
+        w, g, o = (sum(t.nbytes for t in part) for part in parts)
+        return Memory(w, g * (2 if gpus > 1 else 1), o, peak - w - g - o)
+
+    def operations(self) -> int:
+        """Operations of an update on all GPUs, recomputation included. They are proportional to the sequences."""
+        with gpu_kernels(self.num_masked):
+            return count_flops(self._build_step(1, self.recomputes)[2]) * (self.tokens_per_update // self.n)
+
+    def largest_batch(self, whole: int, gpu: Gpu, gpus: int, recomputed: bool) -> int:
+        """The largest micro-batch that fits and divides the ``whole`` sequences of an update on a GPU; 0 if none fits.
+        Memory is convex in the batch, so a line between one sequence and the whole is never too low."""
+        low, high = (self.memory(sequences, recomputed, gpus).total for sequences in (1, whole))
+        share = min((gpu.usable - low) / max(high - low, 1), 1)
+        most = math.floor(1 + share * (whole - 1)) if share >= 0 else 0
+        return next((s for s in range(most, 0, -1) if whole % s == 0 and self._round(s) == s), 0)
+
+    def _round(self, sequences: int) -> int:
+        """The batch that fairseq builds: with a multiple of 8 it reduces 12 sequences to 8."""
+        multiple: int = self.cfg.dataset.required_batch_size_multiple
+        return sequences - sequences % multiple if sequences > multiple else sequences
+
+    def _build_model(self, recomputed: bool) -> Any:
+        options = self.cfg.model.copy()
+        with open_dict(options):
+            options.checkpoint_activations, options.compile = recomputed, False
+        with default_dtype(self.dtype):
+            return build_model(options, StubTask(VOCAB_SIZE, self.n)).train()
+
+    def _build_step(self, sequences: int, recomputed: bool) -> tuple[Any, Any, Callable[[], None]]:
+        """The model, fairseq's optimizer after a first step, and a second step: forward, backward, optimizer."""
+        model, common = self._build_model(recomputed), self.cfg.common
+        params = [p for p in model.parameters() if p.requires_grad]
+        if common.memory_efficient_fp16 or common.memory_efficient_bf16:
+            optimizer = optim.MemoryEfficientFP16Optimizer.build_optimizer(self.cfg, params)
+        elif self.dtype is torch.float32:
+            optimizer = optim.build_optimizer(self.cfg.optimizer, params)
+        else:
+            optimizer = optim.FP16Optimizer.build_optimizer(self.cfg, params)
+        optimizer.zero_grad()
+        for p in params:
+            p.grad = torch.zeros_like(p)
+        optimizer.step()
+        criterion = build_criterion(self.cfg.criterion, StubTask(VOCAB_SIZE, self.n))
+        tokens = torch.zeros(sequences, self.n, dtype=torch.long)
+        sample = dict(net_input={"src_tokens": tokens}, target=tokens, ntokens=tokens.numel(), nsentences=sequences)
+
+        def step() -> None:
+            optimizer.backward(criterion(model, sample)[0])
+            optimizer.step()
+
+        return model, optimizer, step
+
+
+def format_plan(run: Run, gpu: Gpu, gpus: int | None = None, share: float | None = None) -> str:
+    """Model, memory and time of a run, and the overrides for the largest micro-batch.
+
+    Args:
+        gpus: G; None for that of the configuration. The tokens per update do not change.
+        share: of the GPU's peak; None for its known range.
+
+    Raises:
+        ValueError: ``gpus`` does not divide an update, ``share`` is out of range, or the GPU does not support bf16.
     """
     gpus = run.gpus if gpus is None else gpus
-    checkpoint_activations = run.checkpoint_activations if checkpoint_activations is None else checkpoint_activations
-    if utilization is None:
-        utilization, _ = gpu.utilization(run.precision)
-    if not 0 < utilization <= 1:
-        raise ValueError(f"utilization must be above 0 and at most 1, got {utilization}")
-    if network is not None and not 0 < network < math.inf:
-        raise ValueError(f"network must be positive and finite (Gbit/s), got {network}")
-    if "bf16" in run.precision and not gpu.bf16:
+    precision = str(run.dtype).removeprefix("torch.").replace("float32", "fp32")
+    shares = gpu.utilization(precision) if share is None else (share, share)
+    if not 0 < shares[0] <= 1:
+        raise ValueError(f"utilization must be above 0 and at most 1, got {share}")
+    if run.dtype is torch.bfloat16 and not gpu.bf16:
         raise ValueError(f"{gpu.name} does not support bf16; use common.fp16=true common.bf16=false")
-    share, largest = sequences_per_gpu(run, gpus), largest_micro_batch(run, gpu, gpus, checkpoint_activations)
-    if largest < 1:
-        raise ValueError(_explain_no_fit(run, gpu, gpus, checkpoint_activations))
-    sequences = next(s for s in range(min(share, largest), 0, -1) if share % s == 0 and run.accepts_batch(s))
-    return RunPlan(run, gpu, gpus, checkpoint_activations, sequences, share // sequences, utilization, network)
+    sequences, kind = run.tokens_per_update // run.n, "recomputed" if run.recomputes else "stored"
+    if gpus < 1 or sequences % gpus:
+        raise ValueError(f"gpus must divide the {sequences:,} sequences of an update, got {gpus}")
+    whole = sequences // gpus
+    memories = [run.memory(run.sequences, recomputed, gpus) for recomputed in (False, True)]
+    largest = [run.largest_batch(whole, gpu, gpus, recomputed) for recomputed in (False, True)]
+    rows = {name: [f"{size / GIB:.2f}" for size in sizes] for name, sizes in zip(Memory._fields, zip(*memories))}
+    rows[f"total, of {gpu.usable / GIB:.1f}"] = [f"{m.total / GIB:.2f}" for m in memories]
+    rows["largest batch_size that fits"] = [str(size) for size in largest]
+    operations = run.operations()
+    compute = [operations / (gpus * 1e12 * gpu.peak(precision) * each) for each in shares]
+    reduce = 2 * (gpus - 1) / gpus * run.parameters * run.dtype.itemsize / gpu.slowest_link(gpus)  # in a ring
+    seconds = compute[0] + reduce, max(compute[1], reduce)
+    speed, hours = [run.tokens_per_update / s for s in seconds], [run.updates * s / 3600 for s in seconds]
+    chosen = largest[run.recomputes]
+    no_token_limit = "dataset.max_tokens=null " if run.cfg.dataset.max_tokens else ""
+    return "\n".join(
+        [
+            f"{run.name}, {run.kind}, {run.parameters:,} parameters, {precision}",
+            f"{run.tokens_per_update:,} tokens per update, {gpus:,} x {gpu.name}",
+            "",
+            f"{f'GiB per GPU, {run.sequences} sequences':30}{'stored':>10}{'recomputed':>12}",
+            *(f"{name:30}{stored:>10}{recomputed:>12}" for name, (stored, recomputed) in rows.items()),
+            "",
+            f"activations {kind}: {operations:.3g} operations per update, at "
+            f"{' to '.join(dict.fromkeys(f'{each:g}' for each in shares))} of {gpu.peak(precision):g} TFLOPS",
+            f"{seconds[1]:.3g} to {seconds[0]:.3g} s per update, {speed[0]:,.0f} to {speed[1]:,.0f} tokens/s",
+            f"{hours[1]:,.1f} to {hours[0]:,.1f} hours, {hours[1] * gpus:,.0f} to {hours[0] * gpus:,.0f} GPU-hours",
+            "",
+            f"dataset.batch_size={chosen} {no_token_limit}optimization.update_freq=[{whole // chosen}] "
+            f"distributed_training.distributed_world_size={gpus}"
+            if chosen
+            else f"one sequence does not fit on {gpu.name}",
+        ]
+    )
 
 
-def build_plans(
-    run: PlannedRun, gpu: Gpu, gpus: int | None = None, utilization: float | None = None, network: float | None = None
-) -> tuple[RunPlan, RunPlan]:
-    """The slowest and the fastest plan: at both ends of the GPU's published utilization, or twice at ``utilization``.
-
-    Args and Raises:
-        as for ``build_plan``.
-    """
-    slowest = build_plan(run, gpu, gpus, utilization, network)
-    fastest = gpu.utilization(run.precision)[1] if utilization is None else utilization
-    return slowest, replace(slowest, utilization=fastest)
-
-
-def sequences_per_gpu(run: PlannedRun, gpus: int) -> int:
-    """Sequences of an update on each GPU.
+def check_runs(config: str | Path, gpu: Gpu) -> str:
+    """One line per configuration next to ``config``, its base first.
 
     Raises:
-        ValueError: ``gpus`` does not divide the sequences.
+        ValueError: one is invalid, does not fit, or contradicts its name or the base; the message has a sentence each.
     """
-    if gpus < 1:
-        raise ValueError(f"gpus must be at least 1, got {gpus}")
-    sequences = run.sequences_per_update
-    if sequences % gpus:
-        near = sorted((g for g in range(1, sequences + 1) if sequences % g == 0), key=lambda g: abs(g - gpus))[:4]
-        raise ValueError(
-            f"gpus must divide the {sequences:,} sequences of an update ({run.tokens_per_update:,} tokens, "
-            f"n = {run.positions:,}), such as {', '.join(map(str, sorted(near)))}, got {gpus:,}"
-        )
-    return sequences // gpus
-
-
-def largest_micro_batch(run: PlannedRun, gpu: Gpu, gpus: int, checkpoint_activations: bool) -> int:
-    """Sequences of the largest micro-batch that fits; 0 if none fits."""
-    states = model_states(run.model, run.precision, gpus)
-    counts = range(1, int(gpu.usable))  # a sequence needs more than a byte
-    return bisect_right(
-        counts, gpu.usable, key=lambda count: _with_activations(states, run, count, checkpoint_activations).total
-    )
-
-
-def micro_batch_memory(run: PlannedRun, sequences: int, gpus: int, checkpoint_activations: bool) -> Memory:
-    """Memory of a GPU with a micro-batch of ``sequences``."""
-    states = model_states(run.model, run.precision, gpus)
-    return _with_activations(states, run, sequences, checkpoint_activations)
-
-
-def _with_activations(states: Memory, run: PlannedRun, sequences: int, checkpoint_activations: bool) -> Memory:
-    active = activation_memory(run.model, element_size(run.precision), run.batch(sequences), checkpoint_activations)
-    # The optimizer step comes after the activations are freed.
-    return replace(states, activations=active.saved, workspace=max(active.workspace, states.workspace - active.saved))
-
-
-def _explain_no_fit(run: PlannedRun, gpu: Gpu, gpus: int, checkpoint_activations: bool) -> str:
-    """The memory that one sequence needs, and how to make it fit."""
-    needed = micro_batch_memory(run, 1, gpus, checkpoint_activations).total
-    if not checkpoint_activations and (recomputed := largest_micro_batch(run, gpu, gpus, True)):
-        advice = f"{recomputed} fit with +model.checkpoint_activations=true"
-    else:
-        larger = [g.name for g in GPUS.values() if largest_micro_batch(run, g, gpus, checkpoint_activations)]
-        advice = f"it fits {', '.join(larger)}" if larger else "it fits none of the known GPUs"
-    return (
-        f"one sequence of {run.positions:,} tokens needs {needed / GIB:.1f} GiB, {gpu.name} has "
-        f"{gpu.usable / GIB:.1f}; {advice}"
-    )
-
-
-def all_reduce_seconds(size: float, gpus: int, bandwidth: float, buckets: int = 1, latency: float = 0.0) -> float:
-    """Seconds to sum ``size`` bytes over all GPUs [ring]: each GPU sends 2 (G - 1) / G of them over the slowest link.
-
-    Args:
-        bandwidth: bytes per second and direction of the slowest link.
-        buckets: number of buckets, which are reduced in sequence.
-        latency: seconds per message; a tree has 2 log2 G messages in sequence.
-    """
-    if gpus == 1:
-        return 0.0
-    return 2 * (gpus - 1) / gpus * size / bandwidth + buckets * 2 * math.ceil(math.log2(gpus)) * latency
+    base = split_config(config)[0]
+    expected, lines, problems = Run(base).tokens_per_update, [], []
+    choices = [[], *([f"+gpus={path.stem}"] for path in sorted(base.parent.glob("gpus/*.yaml")))]
+    runs = [*((base, words) for words in choices), *((path, []) for path in sorted(base.parent.glob("run/*.yaml")))]
+    for path, words in runs:
+        name = " ".join([path.stem, *words])
+        is_of_paper = re.fullmatch(r"n\d+-(k\d+-.+|roberta)", name) is not None
+        try:
+            run = Run(path, words)
+            total = run.memory(run.sequences, run.recomputes, run.gpus).total
+            lines.append(f"{name:24}{run.parameters:>14,}{run.tokens_per_update:>12,}{total / GIB:>8.2f} GiB")
+            if total > gpu.usable:
+                problems.append(f"{name}: batch_size {run.sequences} does not fit on {gpu.name}")
+            if is_of_paper and name != run.kind:
+                problems.append(f"{name}: with these values the name must be {run.kind}")
+            if (is_of_paper or path == base) and (tokens := run.tokens_per_update) != expected:
+                problems.append(f"{name}: tokens per update must be {expected:,}, as in the base, got {tokens:,}")
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise ValueError("\n".join([f"{len(problems)} problems in {base.parent}:", *problems]))
+    return "\n".join([*lines, f"all {len(lines)} fit on {gpu.name} and agree with their names and the base"])

@@ -154,11 +154,7 @@ PLAN = section(
     --utilization 0 -> utilization .*0
     --utilization 35 -> utilization .*35
     --utilization nan -> utilization .*nan
-    --network-gbit 0 -> network.* 0
-    --network-gbit nan -> network.* nan
-    --vocab-size 5 -> --vocab-size must be at least 6.*5
-    --check model.dropout=0 -> --check .*model.dropout=0
-    --check --vocab-size 1000 -> --vocab-size .*--check
+    --check model.dropout=0 -> --check takes only CONFIG and --gpu
     --cheque -> --cheque
     nowhere.yaml -> nowhere.yaml does not exist
     text.txt -> text.txt
@@ -181,11 +177,10 @@ PLAN = section(
     model._name=gpt -> gpt
     task.tokens_per_sample=0 -> tokens_per_sample must be at least 1, got 0
     task.tokens_per_sample=-5 -> tokens_per_sample must be at least 1, got -5
-    +task.mask_prob=1.5 -> mask_prob must .*1.5
     dataset.batch_size=0 -> batch_size .*0
     dataset.batch_size=-3 -> batch_size .*-3
     optimization.update_freq=[0] -> update_freq.*0
-    optimization.update_freq=[] -> update_freq.*\\[\\]
+    optimization.update_freq=[] -> update_freq.*None
     optimization.max_update=0 -> max_update .*0
     optimizer=sgd -> sgd
     optimizer._name=sgd -> optimizer._name .*sgd

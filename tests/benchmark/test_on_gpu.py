@@ -80,7 +80,7 @@ def test_cells_are_in_order_of_importance():
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_one_precision_fits_the_script(dtype, capsys, tmp_path):
-    """At the slowest published utilization, with the attention weights that eager attention moves, and the host. fp16
+    """At the lowest known share of the peak, with the attention weights that eager attention moves, and the host. fp16
     has the peak and the utilization of bf16."""
     gpus = ("h100-80gb", "h200-141gb") if dtype == "fp32" else ("h100-80gb",)  # fp32 is the slowest
     for name in gpus:

@@ -1,167 +1,150 @@
-"""Micro-batches, memory and time of whole runs, and what is rejected."""
+"""``fairseq-linformer plan``: what it counts, against numbers computed by hand and real steps."""
 
-import math
-from dataclasses import replace
+import shutil
+from itertools import accumulate
 
 import pytest
+from torch.profiler import profile
 
-from fairseq_linformer.benchmark.formulas import count_parameters, num_embedding_parameters, step_flops
-from fairseq_linformer.benchmark.gpus import GIB, GPUS, LATENCY, SINGLE_UTILIZATION, find_gpu
-from fairseq_linformer.training.plan import (
-    RunPlan,
-    all_reduce_seconds,
-    build_plan,
-    build_plans,
-    largest_micro_batch,
-    micro_batch_memory,
-    sequences_per_gpu,
-)
+from fairseq_linformer.benchmark.gpus import GPUS
+from fairseq_linformer.cli import main
+from fairseq_linformer.models.stub_task import VOCAB_SIZE
+from fairseq_linformer.training.plan import Run, check_runs
 
-from .runs import TOKENS, base_run
+from ..fairseq_commands import CONFIGS
 
+PRETRAIN = CONFIGS / "pretrain"
+BASE = PRETRAIN / "base.yaml"
 V100, H100 = GPUS["v100-16gb"], GPUS["h100-80gb"]
+N, K, D, F, M = 20, 4, 8, 16, 3
+"""n, k, d, width of the feed-forward, and masked tokens, 15 % of n, of a model that fits on a page."""
+SMALL = [
+    f"task.tokens_per_sample={N}",
+    f"+model.encoder_embed_dim={D}",
+    f"+model.encoder_ffn_embed_dim={F}",
+    "+model.encoder_layers=1",
+    "+model.encoder_attention_heads=2",
+    "common.fp16=false",
+    "dataset.batch_size=1",
+    "optimization.update_freq=[1]",
+]
+HEAD = M * D * (D + VOCAB_SIZE)
+"""Multiplications of the language-model head, forward."""
 
 
-def v100_plan(run, gpus=64, sequences=16, checkpoint_activations=False, utilization=0.3, network=None):
-    """A plan on V100 GPUs with the given micro-batch."""
-    return RunPlan(
-        run,
-        V100,
-        gpus,
-        checkpoint_activations,
-        sequences,
-        sequences_per_gpu(run, gpus) // sequences,
-        utilization,
-        network,
+def test_parameters_and_operations_of_roberta():
+    """Two operations per multiplication. The backward pass has twice those of the forward pass, and fused attention
+    computes the scores again."""
+    run = Run(BASE, ["+run=n512-roberta", *SMALL])
+    norms, biases = 2 * D * 4, 4 * D + F + D
+    embeddings, head = (VOCAB_SIZE + N + 2) * D, D * D + D + VOCAB_SIZE
+    assert run.parameters == embeddings + 4 * D * D + 2 * D * F + biases + norms + head
+    maps, attention = N * (4 * D * D + 2 * D * F), 2 * N * N * D
+    assert run.operations() == 2 * (3 * (maps + HEAD) + 3.5 * attention)
+
+
+def test_operations_of_a_linformer():
+    """The last layer computes the masked positions only, from keys and values of k projected positions."""
+    run = Run(BASE, [f"model.projected_dim={K}", *SMALL])
+    assert run.kind == f"n{N}-k{K}-layerwise"
+    projected = K * N * D + 2 * K * D * D  # E x, of which keys and values are computed
+    maps, attention = M * (2 * D * D + 2 * D * F), 2 * M * K * D
+    assert run.operations() == 2 * (3 * (projected + maps + HEAD) + 3.5 * attention)
+
+
+@pytest.mark.parametrize("model", ["+run=n512-k128-headwise", "+run=n512-roberta"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_memory_of_a_real_step(model, recomputed):
+    """In single precision and without dropout, a CPU runs the kernels of a GPU, as far as memory is concerned. All
+    tokens of the real step are masked."""
+    sizes = ["+model.encoder_layers=3", "+model.encoder_embed_dim=64", "+model.encoder_ffn_embed_dim=256"]
+    small = ["+model.encoder_attention_heads=4", "common.fp16=false", "+task.mask_prob=0.999"]
+    run = Run(BASE, [model, *sizes, *small, "model.dropout=0", "model.attention_dropout=0"])
+    planned = run.memory(2, recomputed, 1)
+    _, _, step = run._build_step(2, recomputed)
+    with profile(profile_memory=True) as profiler:
+        step()
+    events = profiler.profiler.kineto_results.events()
+    allocated = [event.nbytes() for event in events if event.name() == "[memory]"]
+    assert planned.activations == pytest.approx(max(accumulate(allocated)), rel=0.001)
+
+
+def test_states_in_half_precision():
+    """Bytes per parameter: weights and gradients 2 each, copies of both and two moments 4 each."""
+    half = [*SMALL, f"model.projected_dim={K}", "common.fp16=true"]
+    run = Run(BASE, half)
+    one, two, efficient = (
+        Run(BASE, [*half, *words]).memory(1, False, gpus)
+        for words, gpus in (([], 1), ([], 2), (["common.memory_efficient_fp16=true"], 1))
     )
+    assert (one.gradients, one.optimizer) == (2 * run.parameters, 16 * run.parameters)
+    assert two.gradients == 2 * one.gradients and efficient.optimizer == 8 * run.parameters
+    assert 2 * run.parameters < one.weights < 2 * run.parameters + 1000  # E's start
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n, gpus", [(512, 1), (512, 64), (4096, 8), (4096, 256)])
-def test_tokens_per_update_do_not_change(n, gpus):
-    for gpu in GPUS.values():
-        for checkpoint_activations in (False, True):
-            plan = build_plan(base_run(n), gpu, gpus, checkpoint_activations=checkpoint_activations)
-            assert plan.sequences * plan.update_freq * gpus * n == TOKENS
-            assert plan.memory.total <= gpu.usable
-
-
-@pytest.mark.parametrize("checkpoint_activations", [False, True])
-def test_one_more_sequence_than_the_largest_batch_does_not_fit(checkpoint_activations):
-    most = largest_micro_batch(base_run(), V100, 64, checkpoint_activations)
-    sizes = [
-        micro_batch_memory(base_run(), sequences, 64, checkpoint_activations).total for sequences in (most, most + 1)
-    ]
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_largest_batch_fits_and_the_next_does_not(recomputed):
+    run = Run(BASE)
+    largest = run.largest_batch(2048, V100, 1, recomputed)
+    sizes = [run.memory(sequences, recomputed, 1).total for sequences in (largest, 2 * largest)]
     assert sizes[0] <= V100.usable < sizes[1]
 
 
-def test_micro_batches_are_sizes_that_fairseq_builds():
-    """24 sequences per GPU: a batch of 24 if it fits, else of 8, but not of 12."""
-    short, long = (replace(base_run(n), sequences=3, update_freq=8) for n in (512, 2048))
-    assert 12 <= largest_micro_batch(long, V100, 1, False) < 24
-    plans = [build_plan(run, V100, 1) for run in (short, long)]
-    assert [(plan.sequences, plan.update_freq) for plan in plans] == [(24, 1), (8, 3)]
-
-
-def test_time_on_one_gpu():
-    """Operations / (peak * utilization), and bytes of the optimizer step / memory bandwidth."""
-    plan = v100_plan(base_run(), 1, utilization=0.5)
-    once, count = step_flops(base_run().model, base_run().batch(16)), count_parameters(base_run().model)
-    assert plan.update_freq == 128 and plan.all_reduce_bytes == plan.buckets == 0 and plan.time.communication == 0
-    assert plan.time.compute == pytest.approx(128 * (once.forward + once.backward) / 62.5e12)
-    assert plan.time.step == pytest.approx(2 * (20 * count.trainable + 2 * count.frozen) / 900e9)
-    assert plan.hours == pytest.approx(250_000 * plan.time.total / 3600) == plan.gpu_hours
-    assert plan.tokens_per_second == pytest.approx(TOKENS / plan.time.total)
-
-
-def test_ring_all_reduce():
-    assert all_reduce_seconds(1000, 1, 10) == 0
-    assert all_reduce_seconds(1000, 4, 100) == 2 * 3 / 4 * 10
-    assert all_reduce_seconds(0, 8, 1, buckets=5, latency=0.1) == pytest.approx(5 * 6 * 0.1)
-
-
-def test_backward_pass_hides_communication():
-    """On a fast network all but the tied embeddings; on a slow one as much as the backward pass takes."""
-    fast, slow = v100_plan(base_run()), v100_plan(base_run(), network=1)
-    tied = all_reduce_seconds(2 * num_embedding_parameters(base_run().model), 64, V100.slowest_link(64), 1, LATENCY)
-    assert tied < fast.time.communication and fast.time.exposed == pytest.approx(tied)
-    backward = step_flops(base_run().model, base_run().batch(16)).backward / (0.3 * 125e12)
-    assert slow.time.exposed == pytest.approx(slow.time.communication - backward)
-    legacy = v100_plan(replace(base_run(), ddp="legacy_ddp"))
-    assert legacy.time.exposed == legacy.time.communication == fast.time.communication
-
-
-def test_recomputation_trades_memory_for_a_forward_pass():
-    stored, recomputed = v100_plan(base_run()), v100_plan(base_run(), checkpoint_activations=True)
-    assert recomputed.memory.activations < stored.memory.activations / 4
-    assert 1.2 < recomputed.time.compute / stored.time.compute < 4 / 3
-
-
-def test_buckets_copy_the_gradients_on_several_gpus():
-    assert micro_batch_memory(base_run(), 16, 1, False).buckets == 0
-    assert (
-        micro_batch_memory(base_run(), 16, 2, False).buckets
-        == v100_plan(base_run()).all_reduce_bytes
-        == 2 * count_parameters(base_run().model).trainable
-    )
+@pytest.mark.parametrize("model, measured", [("n512-roberta", 298_000), ("n512-k128-layerwise", 415_000)])
+def test_measured_tokens_per_second_are_within_the_range(model, measured):
+    """``fairseq-train --fp16`` on an H100 (docs/performance.md)."""
+    run, (low, high) = Run(BASE, [f"+run={model}"]), H100.half_utilization
+    assert low < measured * run.operations() / run.tokens_per_update / (1e12 * H100.half_tflops) < high
 
 
 @pytest.mark.slow
-def test_hours_grow_with_n_only_with_full_attention():
-    hours = {(s, n): build_plan(base_run(n, s), H100, 8).hours for s in ("layerwise", None) for n in (512, 32768)}
-    assert hours["layerwise", 32768] < hours["layerwise", 512] < hours[None, 512] < hours[None, 32768] / 5
-
-
-def test_times_are_a_range_without_a_utilization():
-    """From the slowest to the fastest published for the GPU; of fp32 for a run in fp32."""
-    slowest, fastest = build_plans(base_run(), H100, 8)
-    assert (slowest.utilization, fastest.utilization) == H100.half_utilization == (0.10, 0.33)
-    assert slowest.time.compute == pytest.approx(3.3 * fastest.time.compute) and slowest.memory == fastest.memory
-    assert slowest == build_plan(base_run(), H100, 8)
-    single = build_plans(replace(base_run(), precision="fp32"), H100, 8)
-    assert tuple(plan.utilization for plan in single) == SINGLE_UTILIZATION
-    chosen = build_plans(base_run(), H100, 8, utilization=0.2)
-    assert chosen[0] == chosen[1] and chosen[0].utilization == 0.2
+def test_page_has_the_output_of_the_command(capsys):
+    _, _, command, *shown = (CONFIGS.parent / "docs/planning.md").read_text().splitlines()
+    main(command.split()[1:])
+    printed = capsys.readouterr().out.strip().splitlines()
+    assert [line[4:] for line in shown[: len(printed)]] == printed
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    "arguments, words",
     [
-        (dict(gpus=96), "16, 32, 64, 128.* 96"),
-        (dict(gpus=0), "gpus .* 0"),
-        (dict(utilization=35), "utilization .* 35"),
-        (dict(utilization=0), "utilization .* 0"),
-        (dict(network=0), "network .* 0"),
-        (dict(network=math.nan), "network .* nan"),
+        (["common.fp16=false", "common.bf16=true"], ("v100-16gb", "bf16")),
+        (["common.amp=true"], ("common.amp", "True")),
+        (["model._name=bart_base"], ("bart_base",)),
+        (["+model.encoder_layerdrop=0.1"], ("model.encoder_layerdrop", "0.1")),
+        (["distributed_training.ddp_backend=slowmo"], ("distributed_training.ddp_backend", "slowmo")),
     ],
 )
-def test_rejected_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build_plan(base_run(), V100, **{"gpus": 64, **arguments})
+def test_options_that_are_not_covered(arguments, words):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", str(BASE), *arguments])
+    assert isinstance(end.value.code, str) and "\n" not in end.value.code
+    assert all(word in end.value.code for word in words)
 
 
 @pytest.mark.slow
-def test_error_says_what_would_fit():
-    large = base_run(65536, "headwise")
-    with pytest.raises(ValueError, match="65,536 tokens") as error:
-        build_plan(large, V100, 8)
-    fits = str(error.value).rpartition("fits ")[2].split(", ")
-    assert fits == [gpu.name for gpu in GPUS.values() if largest_micro_batch(large, gpu, 8, False)] != []
-    assert build_plan(large, find_gpu(fits[0]), 8).memory.total < find_gpu(fits[0]).memory * GIB
-    with pytest.raises(ValueError, match=r"1 .*\+model.checkpoint_activations=true"):
-        build_plan(base_run(65536), V100, 8)
-    assert build_plan(base_run(65536), V100, 8, checkpoint_activations=True).sequences == 1
-    with pytest.raises(ValueError, match="none of the known GPUs"):
-        build_plan(base_run(131072, "none"), V100, 8, checkpoint_activations=True)
+def test_all_configurations_agree():
+    lines = check_runs(BASE, V100).splitlines()
+    assert {line.split("  ")[0] for line in lines[:-1]} >= {"base", "base +gpus=x64", "n512-roberta", "tiny"}
 
 
-def test_unsupported_bf16_is_rejected():
-    bf16 = replace(base_run(), precision="bf16")
-    with pytest.raises(ValueError, match="v100-16gb .* bf16"):
-        build_plan(bf16, V100, 8)
-    assert build_plan(bf16, H100, 8).time == build_plan(base_run(), H100, 8).time
-
-
-def test_slowest_link():
-    assert V100.slowest_link(8) == pytest.approx(120e9) and V100.slowest_link(16) == pytest.approx(40e9)
-    assert V100.slowest_link(8, network=1) == V100.slowest_link(8) > V100.slowest_link(9, network=1)
+@pytest.mark.slow
+def test_check_lists_all_problems(tmp_path):
+    (tmp_path / "run").mkdir()
+    shutil.copy(BASE, tmp_path)
+    runs = {
+        "n512-k64-headwise": "model:\n  sharing: headwise\n",
+        "n512-k256-layerwise": "dataset:\n  batch_size: 512\n",
+        "wrong": "model:\n  projected_dim: 600\n",
+    }
+    for name, text in runs.items():
+        (tmp_path / f"run/{name}.yaml").write_text(f"# @package _global_\n{text}")
+    with pytest.raises(ValueError) as error:
+        check_runs(tmp_path / "base.yaml", V100)
+    first, *problems = str(error.value).splitlines()
+    assert str(tmp_path) in first and [problem.split(": ")[0] for problem in problems] == sorted(
+        [*runs, "n512-k256-layerwise"]
+    )
+    for words in ("name must be n512-k256-headwise", "33,554,432", "does not fit on v100-16gb", "600"):
+        assert any(words in problem for problem in problems)

@@ -15,16 +15,21 @@ from pathlib import Path
 
 import fairseq
 import pytest
+import torch
+from fairseq.models import build_model
 from omegaconf import OmegaConf
 
+from fairseq_linformer.benchmark.flops import AssumedValues
 from fairseq_linformer.models.options import resolve_options
+from fairseq_linformer.models.stub_task import VOCAB_SIZE, StubTask
 from fairseq_linformer.training.compose import compose_config
-from fairseq_linformer.training.planned_run import VOCAB_SIZE, build_run
 
 from ..fairseq_commands import CONFIGS
-from .runs import BASE, PRETRAIN, TOKENS
 
-FINETUNE = CONFIGS / "finetune"
+PRETRAIN, FINETUNE = CONFIGS / "pretrain", CONFIGS / "finetune"
+BASE = PRETRAIN / "base.yaml"
+TOKENS = 1_048_576
+"""Tokens per update: 2,048 sequences of 512 (fairseq's recipe of RoBERTa-base on its 8 GPUs)."""
 PUBLISHED = Path(fairseq.__file__).parent / "examples/roberta/config"
 
 PRETRAINING = {
@@ -50,9 +55,14 @@ PRETRAINING = {
     "model.dropout": 0.1,
     "model.attention_dropout": 0.1,
 }
-BASE_SIZE = dict(
-    layers=12, embed_dim=768, attention_heads=12, ffn_embed_dim=3072, activation_fn="gelu", normalize_before=False
-)
+BASE_SIZE = {
+    "encoder_layers": 12,
+    "encoder_embed_dim": 768,
+    "encoder_attention_heads": 12,
+    "encoder_ffn_embed_dim": 3072,
+    "activation_fn": "gelu",
+    "encoder_normalize_before": False,
+}
 """[roberta] Table 9, of RoBERTa-base."""
 FINETUNING = {
     "task._name": "sentence_prediction",
@@ -111,6 +121,12 @@ def values(cfg, keys):
     return {key: ast.literal_eval(value) if str(value).startswith("(") else value for key, value in selected.items()}
 
 
+def build(cfg):
+    """The model, without memory."""
+    with torch.device("meta"), AssumedValues(0):
+        return build_model(cfg.model, StubTask(VOCAB_SIZE, cfg.task.tokens_per_sample))
+
+
 def sequences_per_update(cfg):
     return cfg.dataset.batch_size * cfg.optimization.update_freq[0] * cfg.distributed_training.distributed_world_size
 
@@ -143,11 +159,11 @@ def test_paper_run_has_the_values_of_its_name_and_the_recipe(name):
     cfg = compose_config(BASE if name == "base" else PRETRAIN / f"run/{name}.yaml")
     assert values(cfg, PRETRAINING) == PRETRAINING
     assert tokens_per_update(cfg) == TOKENS
-    run = build_run(cfg, VOCAB_SIZE)
-    assert {field: getattr(run.model.shape, field) for field in BASE_SIZE} == BASE_SIZE
-    assert (run.positions, run.model.shape.max_positions, run.model.linear) == (n, n, k is not None)
+    model = build(cfg)
+    assert {option: getattr(model.args, option, False) for option in BASE_SIZE} == BASE_SIZE
+    assert cfg.task.tokens_per_sample == model.max_positions() == n
     if k:
-        shape = run.model.shape
+        shape = model.encoder.sentence_encoder.config
         assert (shape.projected_dim, shape.sharing, shape.projection) == (k, sharing, "linear")
 
 
@@ -197,11 +213,10 @@ def test_lengths_do_not_change_tokens_per_update():
 
 def test_tiny_run():
     cfg = compose_config(PRETRAIN / "run/tiny.yaml")
-    run = build_run(cfg, VOCAB_SIZE)
-    shape = run.model.shape
+    shape = build(cfg).encoder.sentence_encoder.config
     assert (shape.layers, shape.embed_dim, shape.max_positions, shape.projected_dim) == (2, 128, 64, 32)
-    assert run.tokens_per_update == 2048
-    assert shape.normalize_before and run.cpu and run.precision == "fp32"
+    assert tokens_per_update(cfg) == 2048
+    assert shape.normalize_before and cfg.common.cpu and not cfg.common.fp16
     assert cfg.lr_scheduler._name == "fixed" and cfg.optimization.lr == [0.001]  # constant, and above that of the base
 
 

@@ -10,9 +10,8 @@ from fairseq.models.roberta import RobertaModel
 from torch._subclasses import FakeTensorMode
 
 from ...models import LinformerRobertaModel
-from ...models.stub_task import StubTask
+from ...models.stub_task import VOCAB_SIZE, StubTask
 from ...modules.projection import count_matrices, learned_projections
-from ...training.planned_run import VOCAB_SIZE
 from ..display import Table
 from ..paper import MATRICES
 from ..result import Inputs, Result, Row, Rows, environment, join
