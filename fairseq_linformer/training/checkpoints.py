@@ -9,7 +9,7 @@ import zlib
 from functools import lru_cache
 from pathlib import Path
 
-from ..models.safe_loading import check_settings, load_weights_only
+from ..models.fairseq_fixes import check_settings, load_weights_only
 
 LAST = "checkpoint_last.pt"
 UNFINISHED = ".tmp"

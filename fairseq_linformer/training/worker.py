@@ -26,14 +26,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
-from fairseq.trainer import Trainer
 from fairseq_cli import hydra_train
 from omegaconf import DictConfig
 
 from ..errors import first_line, root_cause
-from ..models.program_errors import is_for_users
 from .arguments import build_training_job, parse_job_arguments
-from .out_of_memory import end_when_out_of_memory
 from .run_folder import CONFIG, is_new, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
 
@@ -94,7 +91,6 @@ def main(words: list[str] | None = None) -> int:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     stop_after_update(request, folder)
-    Trainer.train_step = end_when_out_of_memory(Trainer.train_step)
     # fairseq also creates groups of its own, which have PyTorch's timeout and not that of the default group.
     timeout = timedelta(minutes=options.collective_timeout)
     dist.init_process_group = partial(dist.init_process_group, timeout=timeout)
@@ -139,7 +135,7 @@ def _guard(train: Callable[..., None], rank: Rank, folder: Path) -> Callable[...
         except Exception as error:
             cause = root_cause(error)
             failure = f"{rank} failed: {type(cause).__name__}: {first_line(cause)}"
-            logger.error(failure, exc_info=not is_for_users(cause))
+            logger.exception(failure)
             if _LOST_CONNECTION.search(f"{type(error).__name__} {error}"):
                 time.sleep(_DELAY_SECONDS)
             _exit_now(1)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.trainer import Trainer
+from fairseq_linformer.training.out_of_memory import OutOfMemory, end_when_out_of_memory
 
 from fairseq_linformer.training.compose import compose_config
-from fairseq_linformer.training.out_of_memory import OutOfMemory, end_when_out_of_memory
 
 from ..fairseq_commands import train
 
