@@ -1,9 +1,8 @@
 """Linformer (Wang et al. 2020) for fairseq: ``--user-dir fairseq_linformer``.
 
 If fairseq is already imported, as it is with ``--user-dir``, importing this package registers ``linformer_roberta`` and
-``linformer_distillation``. Importing ``fairseq_linformer.models`` or ``.distillation`` always does. The package itself
-does not import fairseq, which takes seconds: ``fairseq_linformer.modules`` needs only PyTorch, and data preparation not
-even that.
+``linformer_distillation``. Importing ``fairseq_linformer.models`` always does. The package itself does not import
+fairseq, which takes seconds: ``fairseq_linformer.modules`` needs only PyTorch, and data preparation not even that.
 """
 
 import sys
@@ -11,4 +10,4 @@ import sys
 __version__ = "0.3.0"
 
 if sys.modules.get("fairseq"):
-    from . import distillation, models  # noqa: F401  registers the architectures and the criterion
+    from . import models  # noqa: F401  registers the architectures and the criterion

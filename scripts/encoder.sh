@@ -39,7 +39,7 @@ fi
 echo "$encoder" > "$out/encoder.txt"
 # A rerun on another CPU keeps the precision of the first run.
 if ! [ -e "$out/bf16.txt" ]; then
-    python -c 'from fairseq_linformer.models.cpu_amp import has_bf16_instructions as has; print(has())' > "$out/bf16.new"
+    python -c 'from torch import cpu; print(cpu._is_avx512_bf16_supported() or cpu._is_amx_tile_supported())' > "$out/bf16.new"
     mv "$out/bf16.new" "$out/bf16.txt"
 fi
 amp=() finetune_amp=() training=(--batch-size 4)

@@ -15,16 +15,15 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "fairseq_linformer"
 STANDS_ON = {
     "modules": (),
-    "models": ("modules", "corpus"),
+    "models": ("modules",),
     "huggingface": ("modules",),
     "corpus": (),
     "task_data": ("corpus",),
     "checkpoints": ("models", "huggingface", "corpus"),
-    "distillation": ("checkpoints",),
     "evaluation": ("checkpoints", "task_data"),
     "analysis": ("checkpoints",),
     "benchmark": ("models", "corpus"),
-    "training": ("evaluation", "distillation", "benchmark"),
+    "training": ("evaluation", "benchmark"),
     "linearization": ("training",),
     "reproduction": ("analysis", "benchmark", "linearization"),
     "cli": ("reproduction", "linearization"),

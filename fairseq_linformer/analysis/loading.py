@@ -22,9 +22,9 @@ from ..corpus.tokenizer_files import DICTIONARY, FILES_TEXT, FLAGS_TEXT, Tokeniz
 from ..files import sha256
 from ..huggingface import LinformerPreTrainedConfig  # the package registers the Linformer with AutoModel
 from ..models.authors_plugin import is_authors_state_dict
-from ..models.compatibility import describe_mismatch
 from ..models.dictionaries import check_dictionary
 from ..models.options import resolve_options, to_linformer_config
+from ..models.resize import describe_mismatch
 from ..models.shapes import (
     EMBEDDINGS,
     ENCODER,

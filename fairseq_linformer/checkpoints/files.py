@@ -11,16 +11,13 @@ from torch import Tensor
 
 from ..config import LinformerConfig
 from ..files import open_atomic
+from ..models.fairseq_fixes import check_settings, load_weights_only
 from ..models.options import resolve_options, to_linformer_config
-from ..models.safe_loading import check_settings, load_weights_only
 from ..models.shapes import ATTENTION_HEADS, EMBEDDINGS, PADDING_IDX
 from .transformers_loading import WEIGHTS
 
 ONNX_GRAPH = "model.onnx"
 """File name of the graph in a folder that ``convert to-onnx`` wrote."""
-
-NEW_LM_HEAD = "new, untrained"
-"""``provenance["imported"]["lm_head"]`` of a checkpoint converted from an encoder without masked LM head."""
 
 
 def read_checkpoint(path) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import torch
 from .. import __version__
 from ..corpus.tokenizer_files import DICTIONARY
 from ..files import check_can_be_written, check_new_folder, new_folder, write_lines
+from ..models.distillation import NEW_LM_HEAD
 from ..models.roberta_eps import EPS_ARCHITECTURE
 from ..models.shapes import EMBEDDINGS, NORM_EPSILON, OUTPUT_EMBEDDINGS, max_positions, record_epsilon, upgrade_names
-from .files import NEW_LM_HEAD, build_checkpoint
+from .files import build_checkpoint
 from .resize import resize
 from .roberta import from_roberta
 from .transformers_encoder import FAIRSEQ_EPSILON, Encoder, read_encoder

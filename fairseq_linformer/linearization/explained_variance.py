@@ -1,15 +1,16 @@
 """Explained variance of a teacher's features, on held-out text."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
+from torch import Tensor
 
 from ..checkpoints.models import build_model, open_checkpoint
-from ..distillation import Teacher
-from ..distillation.losses import ExplainedVariance, get_hidden_states
+from ..models.distillation import Teacher, get_hidden_states
 from ..models.shapes import EMBEDDINGS, count_layers, max_positions
 from ..progress import Progress
 
@@ -67,3 +68,34 @@ def explained_variance(teacher: Any, student: Any, data: Any, n: int, tokens: in
             if num_tokens >= tokens:
                 break
     return measured.compute_shares()
+
+
+class ExplainedVariance:
+    """Share of the variance of the teacher's features that a student explains (R^2), by layer: 1 - residual / variance.
+
+    1 means equal features, and 0 those of a student that always outputs their mean; it may be negative. Sums are in
+    double precision.
+
+    Args:
+        layers: L.
+        width: d.
+    """
+
+    def __init__(self, layers: int, width: int):
+        self._count = 0
+        self._sum = torch.zeros(layers, width, dtype=torch.float64)
+        self._squares, self._residual = (torch.zeros(layers, dtype=torch.float64) for _ in range(2))
+
+    def add(self, student: Sequence[Tensor], teacher: Sequence[Tensor], real: Tensor) -> None:
+        """Add a batch, with the arguments of ``hidden_loss``."""
+        self._count += int(real.sum())
+        for i, (s, t) in enumerate(zip(student, teacher, strict=True)):
+            s, t = (x[real].double().cpu() for x in (s, t))
+            self._sum[i] += t.sum(0)
+            self._squares[i] += t.square().sum()
+            self._residual[i] += (s - t).square().sum()
+
+    def compute_shares(self) -> list[float]:
+        """The share of each layer; not finite without data or variance."""
+        variance = self._squares - self._sum.square().sum(1) / max(self._count, 1)
+        return (1 - self._residual / variance).tolist()

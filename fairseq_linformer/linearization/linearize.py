@@ -25,11 +25,10 @@ from ..checkpoints.files import (
 )
 from ..checkpoints.from_transformers import MODEL, read_transformers, to_linformer, write_model
 from ..corpus.tokenizer_files import DICTIONARY, TOKENIZER_FILES
-from ..distillation import Teacher
-from ..distillation.criterion import TEACHER_KEY
 from ..files import check_can_be_written, check_data_path, check_new_folder, new_folder, sha256, write_json
 from ..models.datasets import open_dataset
 from ..models.dictionaries import read_masked_lm_dictionary
+from ..models.distillation import TEACHER_KEY, Teacher
 from ..models.shapes import head_names, max_positions, upgrade_names
 from ..modules.windows import ceil_div
 from ..resources import CONFIGS

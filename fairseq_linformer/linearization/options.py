@@ -29,7 +29,7 @@ class Linearization:
         short_seq_prob: probability that a batch is split into shorter blocks, see ``distillation/short_blocks.py``.
         seed: seed of new parameters and of the order of the blocks.
         device: ``cpu`` or ``cuda``.
-        amp: train in mixed precision, see ``models/cpu_amp.py``; in fp16 on a GPU.
+        amp: train in mixed precision, with bf16 on a CPU and fp16 on a GPU.
         measure_at: updates after which the explained variance is measured too, ascending multiples of the first; a
             checkpoint is kept at each multiple and at the end of each epoch.
 

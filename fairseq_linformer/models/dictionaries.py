@@ -1,27 +1,29 @@
 """fairseq's dictionaries, ``dict.txt``."""
 
 from collections.abc import Iterable
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 from fairseq.data import Dictionary
 
-from ..errors import first_line
 from ..files import write_lines
 
 
-def read_dictionary(path: Path) -> Dictionary:
+def read_dictionary(path) -> Dictionary:
     """Read a dictionary.
 
     Raises:
-        ValueError: fairseq cannot read it, or it is empty.
+        ValueError: it is not a dictionary.
         OSError: it does not exist, or may not be read.
     """
-    return Dictionary.load(str(path))
+    try:
+        return Dictionary.load(str(path))
+    except OSError:
+        raise
+    except Exception as error:  # the type that fairseq raises for another encoding
+        raise ValueError(f"{path} is not a fairseq dictionary: {error}") from None
 
 
-def read_masked_lm_dictionary(path: Path) -> Dictionary:
+def read_masked_lm_dictionary(path) -> Dictionary:
     """``read_dictionary`` with <mask>, which the task ``masked_lm`` adds."""
     dictionary = read_dictionary(path)
     dictionary.add_symbol("<mask>")
@@ -70,7 +72,7 @@ def read_labels(path, classes: int | None = None) -> list[str]:
     """
     if not Path(path).is_file():
         raise ValueError(f"{path} does not exist; it must be a dictionary of labels")
-    dictionary = read_dictionary(Path(path))
+    dictionary = read_dictionary(path)
     names = dictionary.symbols[dictionary.nspecial :]
     if classes is not None and len(names) < classes:
         raise ValueError(f"{path} must have at least {classes} labels, one per class of the head, got {len(names)}")
@@ -87,26 +89,3 @@ def write_labels(path: Path, labels: list[str]) -> None:
         if not label.strip() or "\n" in label or labels.count(label) > 1:
             raise ValueError(f"labels must be distinct, not empty, and on one line each, got {label!r}")
     write_lines(path, [f"{label} 1" for label in labels])
-
-
-def patch_dictionaries() -> None:
-    """Let all of fairseq read dictionaries with the errors of ``read_dictionary``."""
-    add_from_file = Dictionary.add_from_file
-
-    @wraps(add_from_file)
-    def add_or_explain(self: Any, file: Any) -> None:
-        if not isinstance(file, str):
-            add_from_file(self, file)
-            return
-        before = len(self)
-        try:
-            add_from_file(self, file)
-        except OSError:
-            raise
-        except Exception as error:  # the type that fairseq raises for another encoding
-            reason, _, _ = first_line(error).partition(". ")
-            raise ValueError(f"{file} is not a fairseq dictionary: {reason}") from None
-        if len(self) == before:
-            raise ValueError(f"{file} has no entries; a fairseq dictionary has one per line, 'TOKEN COUNT'")
-
-    Dictionary.add_from_file = add_or_explain

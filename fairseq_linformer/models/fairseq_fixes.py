@@ -1,77 +1,253 @@
-"""Fixes of fairseq, for all models, while this plugin is loaded."""
+"""What is wrong in fairseq for everybody, corrected while this plugin is loaded. Each fix names its fault.
 
+The plugin is imported before fairseq starts processes or reads a checkpoint; only ``fairseq-hydra-train`` imports it
+later, in each process.
+"""
+
+import argparse
+import ast
 import atexit
+import collections
 import math
 import os
 import queue
+import re
 import sys
-from collections.abc import Callable
+import typing
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial, wraps
-from typing import Any
+from functools import cache, partial, wraps
+from types import SimpleNamespace
+from typing import Any, cast
 from weakref import WeakSet
 
+import numpy as np
+import omegaconf
 import torch
-from fairseq import checkpoint_utils
-from fairseq.data.iterators import BackgroundConsumer, BufferedIterator
+import torch.distributed as dist
+import torch.nn.functional as F
+from fairseq import checkpoint_utils, utils
+from fairseq.data.iterators import BackgroundConsumer, BufferedIterator, EpochBatchIterator
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
+from fairseq.models import distributed_fairseq_model
+from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.tasks.fairseq_task import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq_cli import train
+from torch import Tensor, nn
 
+from .shapes import head_names
+
+NUM_RANKS_KEY = "num_shards"
+"""Key of the number of ranks in the state of an epoch, in checkpoints."""
 HALF_PRECISION = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16")
+TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+"""Environment variables that torchrun sets."""
+_UNSUPPORTED = re.compile(r"[Uu]nsupported (?:global: GLOBAL|GLOBAL|class) (\S+)")
+_REQUEST = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 
-def fix_half_precision() -> None:
-    """``--bf16`` means bf16 on a GPU: fairseq takes it for a TPU and fails without one, and ``fairseq-validate``
-    ignores it. Without a GPU ``--fp16`` and ``--bf16`` are rejected: fairseq fails in the first update."""
-    call_main, init = distributed_utils.call_main, Trainer.__init__
+def fix_fairseq() -> None:
+    """Apply all fixes."""
+    for fix in (
+        fix_masks,
+        fix_number_of_ranks,
+        fix_loading,
+        fix_eval,
+        fix_restore_file,
+        fix_missing_heads,
+        fix_copies,
+        fix_best_metric,
+        fix_out_of_memory,
+        fix_bf16,
+        fix_half_precision_on_cpu,
+        fix_amp_on_cpu,
+        fix_torchrun_on_cpu,
+        fix_device_ids_on_cpu,
+        fix_gathering_on_cpu,
+        fix_numpy_names,
+        fix_end_of_loading,
+    ):
+        fix()
 
-    @wraps(call_main)
-    def call_main_without_tpu(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        cfg.common.tpu = cfg.common.tpu and "--tpu" in sys.argv
-        check_half_precision(cfg.common)
-        is_validation = "override_args" in kwargs  # only fairseq-validate passes it
-        if is_validation and cfg.common.bf16:
-            main = partial(_run_in_bf16, main)
-        return call_main(cfg, main, **kwargs)
+
+# Epochs
+
+
+def fix_masks() -> None:
+    """Masks are new in every epoch: fairseq keeps its data loader processes, whose copy of the dataset stays in the
+    first epoch."""
+    init = EpochBatchIterator.__init__
 
     @wraps(init)
-    def init_after_check(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        check_half_precision(cfg.common)  # fairseq-hydra-train loads the plugin after call_main
-        init(self, cfg, *args, **kwargs)
+    def init_without_reuse(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self.reuse_dataloader = self.persistent_workers = False
 
-    distributed_utils.call_main = call_main_without_tpu
-    Trainer.__init__ = init_after_check
+    EpochBatchIterator.__init__ = init_without_reuse
 
 
-def check_half_precision(common: Any) -> None:
-    """
+def fix_number_of_ranks() -> None:
+    """Training resumes with any number of ranks: fairseq counts the batches that each rank has read, so that another
+    number would repeat or skip a part of the epoch."""
+    state_dict, load_state_dict = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
+
+    @wraps(state_dict)
+    def state_dict_with_ranks(self: Any) -> dict[str, Any]:
+        return {**state_dict(self), NUM_RANKS_KEY: self.num_shards}
+
+    @wraps(load_state_dict)
+    def load_state_dict_with_ranks(self: Any, state: dict[str, Any]) -> None:
+        # The batches of an epoch have one order, and each of N ranks takes every N-th.
+        num_batches = state.get("iterations_in_epoch", 0) * state.get(NUM_RANKS_KEY, self.num_shards)
+        load_state_dict(self, {**state, "iterations_in_epoch": num_batches // self.num_shards})
+
+    EpochBatchIterator.state_dict = state_dict_with_ranks
+    EpochBatchIterator.load_state_dict = load_state_dict_with_ranks
+
+
+# Checkpoints
+
+
+def fix_loading() -> None:
+    """Checkpoints load, as data: PyTorch rejects the types of fairseq's own settings, and OmegaConf replaces
+    ``${oc.env:NAME}`` in them by the environment."""
+    # Settings, NumPy's numbers (best metrics), and what the first rank sends to the others when training resumes. All
+    # are plain data; other types stay rejected.
+    scalar = cast(Any, np.float64(0).__reduce__()[0])  # its module depends on NumPy's version
+    numbers = [scalar, np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32))]
+    containers = [collections.defaultdict, dict, list, int, typing.Any, distributed_utils._TensorPlaceholder]
+    settings = [argparse.Namespace, omegaconf.DictConfig, omegaconf.ListConfig, omegaconf.AnyNode]
+    settings += [omegaconf.base.ContainerMetadata, omegaconf.base.Metadata]
+    torch.serialization.add_safe_globals([*numbers, *containers, *settings])
+    load = checkpoint_utils.load_checkpoint_to_cpu
+
+    @wraps(load)
+    def load_as_data(path: str, *args: Any, **kwargs: Any) -> Any:
+        check_uncompressed(path)
+        try:
+            state = load(path, *args, **kwargs)
+        except OSError:
+            raise
+        except Exception as error:
+            raise explain_failure(path, error, "a fairseq checkpoint") from None
+        check_settings(path, state)
+        return state
+
+    checkpoint_utils.load_checkpoint_to_cpu = load_as_data
+
+
+def load_weights_only(path, mmap: bool = False) -> Any:
+    """Load a file of ``torch.save`` on the CPU, without running code in it.
+
     Args:
-        common: fairseq's configuration group ``common``.
+        mmap: do not read the tensors, which stay in the file.
 
     Raises:
-        ValueError: half precision, which fairseq supports on GPUs only, without a GPU.
+        ValueError: it contains code, is compressed or truncated, or is not such a file.
+        OSError: it cannot be read.
     """
-    if common.tpu or (torch.cuda.is_available() and not common.cpu):
+    check_uncompressed(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and zipfile.is_zipfile(path))
+    except (PermissionError, IsADirectoryError, FileNotFoundError):
+        raise
+    except Exception as error:  # torch raises many types of errors on files that are not pickles
+        raise explain_failure(path, error) from None
+
+
+def check_uncompressed(path) -> None:
+    """Raise ValueError if a zip archive is compressed, and could unpack to any size; torch.save does not compress."""
+    if not zipfile.is_zipfile(path):
         return
-    if chosen := [name for name in HALF_PRECISION if common[name]]:
-        flag = chosen[-1].replace("_", "-")  # --memory-efficient-fp16 sets fp16, too
-        reason = "PyTorch finds none" if not torch.cuda.is_available() else "--cpu is set"
-        raise ValueError(
-            f"--{flag} needs a GPU, but {reason}; on a CPU use --amp instead, which computes in bf16 "
-            f"(YAML: common.{chosen[-1]}=false common.amp=true)"
-        )
+    with suppress(zipfile.BadZipFile, NotImplementedError), zipfile.ZipFile(path) as archive:  # torch reports these
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise ValueError(f"{path} must not be compressed, as torch.save writes it")
 
 
-def _run_in_bf16(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with torch.autocast("cuda", torch.bfloat16):
-        return main(*args, **kwargs)
+def explain_failure(path, error: Exception, expected: str = "a PyTorch checkpoint") -> ValueError:
+    """The error of a file that cannot be loaded: it contains code, or is truncated or of another format."""
+    if code := _UNSUPPORTED.search(str(error)):
+        return ValueError(f"{path} contains code ({code[1]}); a checkpoint may contain only weights and settings")
+    return ValueError(f"{path} is truncated, or is not {expected}")
+
+
+def check_settings(path, checkpoint: Mapping[str, Any]) -> None:
+    """Raise ValueError if a setting of a checkpoint has an interpolation, which can read environment variables."""
+    for key in ("cfg", "args"):
+        if found := re.search(r"\$\{.{,100}", str(checkpoint.get(key))):  # unresolved, also in OmegaConf's containers
+            raise ValueError(f"the settings of {path} must not have interpolations, got {found[0]!r}")
+
+
+def fix_eval() -> None:
+    """Options are data: fairseq calls ``eval`` on some of them (``--adam-betas``), also on those in a checkpoint."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fairseq."):
+            vars(module)["eval"] = evaluate_literal
+
+
+def evaluate_literal(text: str, *_: Any) -> Any:
+    """Evaluate an option as fairseq does with ``eval``: literals, and sums and products of them.
+
+    >>> evaluate_literal("(0.9, 0.98)"), evaluate_literal("[(512, 10, 5)] + [(512, 3, 2)] * 2")
+    ((0.9, 0.98), [(512, 10, 5), (512, 3, 2), (512, 3, 2)])
+
+    Raises:
+        ValueError: it is anything else.
+    """
+    try:
+        return _evaluate(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, TypeError, ValueError, MemoryError, RecursionError, AttributeError):
+        raise ValueError(f"options must be numbers, strings, tuples or lists, got {str(text)[:100]!r}") from None
+
+
+def _evaluate(node: ast.expr) -> Any:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _evaluate(node.left) + _evaluate(node.right)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = _evaluate(node.left), _evaluate(node.right)
+        if any(isinstance(each, int) and abs(each) > 10_000 for each in (left, right)):
+            raise ValueError
+        return left * right
+    return ast.literal_eval(node)
+
+
+def fix_restore_file() -> None:
+    """A checkpoint that ``--restore-file`` names must exist: fairseq starts from random parameters without it."""
+    load = Trainer.load_checkpoint
+
+    @wraps(load)
+    def load_existing(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+        if self.cfg.checkpoint.restore_file != "checkpoint_last.pt" and not PathManager.isfile(filename):
+            raise ValueError(f"--restore-file must be a checkpoint, got {filename}, which does not exist")
+        return load(self, filename, *args, **kwargs)
+
+    Trainer.load_checkpoint = load_existing
+
+
+def fix_missing_heads() -> None:
+    """A checkpoint to evaluate must have its task's classification head: fairseq evaluates a random one instead."""
+    load = checkpoint_utils.load_model_ensemble_and_task
+
+    @wraps(load)
+    def load_with_heads(filenames: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+        models, cfg, task = load(filenames, *args, **kwargs)
+        for filename, model in zip(filenames, models):
+            needed = set(getattr(model, "classification_heads", ()))
+            if needed and os.path.isfile(filename):  # else it has several parts
+                missing = needed.difference(head_names(load_weights_only(filename, mmap=True)["model"]))
+                if missing:
+                    raise ValueError(f"{filename} must have its task's classification head {missing.pop()!r}")
+        return models, cfg, task
+
+    checkpoint_utils.load_model_ensemble_and_task = load_with_heads
 
 
 def fix_copies() -> None:
-    """fairseq copies a checkpoint to ``checkpoint_best.pt`` and ``checkpoint_last.pt`` in place; a process that is
-    killed meanwhile would leave a damaged one."""
+    """``checkpoint_best.pt`` and ``checkpoint_last.pt`` are complete: fairseq copies to them in place, so that a killed
+    process would leave a damaged one."""
     copy = PathManager.copy
 
     def copy_and_rename(source: str, target: str, overwrite: bool = False) -> Any:
@@ -83,8 +259,8 @@ def fix_copies() -> None:
 
 
 def fix_best_metric() -> None:
-    """NaN never becomes the best metric: with it any later validation would replace ``checkpoint_best.pt``, and none
-    would count as better for ``--patience``."""
+    """NaN never becomes the best metric: in fairseq any later validation would replace its ``checkpoint_best.pt``, and
+    none would count as better for ``--patience``."""
     save_checkpoint, should_stop_early = checkpoint_utils.save_checkpoint, train.should_stop_early
 
     @wraps(save_checkpoint)
@@ -99,6 +275,191 @@ def fix_best_metric() -> None:
         return bool(should_stop_early(cfg, metric))
 
     checkpoint_utils.save_checkpoint, train.should_stop_early = save_without_nan_as_best, stop_with_nan_as_worst
+
+
+# Memory and precision
+
+
+def fix_out_of_memory() -> None:
+    """The first batch that does not fit ends training: fairseq would skip every such batch, and never end."""
+    train_step = Trainer.train_step
+
+    @wraps(train_step)
+    def train_step_or_end(self: Any, samples: Sequence[Any], raise_oom: bool = False) -> Any:
+        try:
+            return train_step(self, samples, raise_oom=True)
+        except RuntimeError as error:  # torch.OutOfMemoryError is one
+            if "out of memory" not in str(error):
+                raise
+            request = _REQUEST.search(str(error))
+            raise RuntimeError(  # without "out of memory", which fairseq would catch
+                f"update {self.get_num_updates() + 1}: the GPU is full: "
+                f"{f'allocating {request[1]}' if request else 'an allocation'} failed; lower --batch-size and raise "
+                "--update-freq by the same factor, or pass --checkpoint-activations"
+            ) from None
+
+    Trainer.train_step = train_step_or_end
+
+
+def fix_bf16() -> None:
+    """``--bf16`` means bf16 on a GPU: fairseq takes it for a TPU and fails without one."""
+    call_main = distributed_utils.call_main
+
+    @wraps(call_main)
+    def call_main_without_tpu(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        cfg.common.tpu = cfg.common.tpu and "--tpu" in sys.argv
+        return call_main(cfg, main, **kwargs)
+
+    distributed_utils.call_main = call_main_without_tpu
+
+
+def _is_on_cpu(common: Any) -> bool:
+    """Whether the configuration group ``common`` trains on a CPU."""
+    return not common.tpu and (common.cpu or not torch.cuda.is_available())
+
+
+def fix_half_precision_on_cpu() -> None:
+    """``--fp16`` and ``--bf16`` are rejected on a CPU, where fairseq fails in the first update."""
+    init = Trainer.__init__
+
+    @wraps(init)
+    def init_after_check(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        chosen = [name for name in HALF_PRECISION if cfg.common[name]]
+        if chosen and _is_on_cpu(cfg.common):
+            flag = chosen[-1].replace("_", "-")  # --memory-efficient-fp16 sets fp16, too
+            reason = "--cpu is set" if torch.cuda.is_available() else "PyTorch finds none"
+            raise ValueError(
+                f"--{flag} needs a GPU, but {reason}; on a CPU use --amp instead, which computes in bf16 "
+                f"(YAML: common.{chosen[-1]}=false common.amp=true)"
+            )
+        init(self, cfg, *args, **kwargs)
+
+    Trainer.__init__ = init_after_check
+
+
+def fix_amp_on_cpu() -> None:
+    """``--amp`` computes in bf16 on a CPU: fairseq's autocast is CUDA's, so that training stays in single precision.
+
+    bf16 has the range of single precision and needs no gradient scaler, which would hide non-finite gradients: they end
+    training, as without ``--amp``.
+    """
+    train_step, clip_grad_norm = FairseqTask.train_step, AMPOptimizer.clip_grad_norm
+
+    @wraps(train_step)
+    def train_step_on_cpu(
+        self: Any, sample: Any, model: nn.Module, criterion: Any, optimizer: Any, *args: Any, **options: Any
+    ) -> Any:
+        if isinstance(optimizer, AMPOptimizer) and not next(model.parameters()).is_cuda:
+            _exempt_attention()
+            criterion = partial(_run_in_cpu_bf16, criterion)
+            if optimizer.scaler.is_enabled():  # on a machine with a GPU
+                optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)
+        return train_step(self, sample, model, criterion, optimizer, *args, **options)
+
+    @wraps(clip_grad_norm)
+    def clip_grad_norm_on_cpu(self: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Tensor:
+        if self.scaler.is_enabled():
+            norm: Tensor = clip_grad_norm(self, max_norm, aggregate_norm_fn)
+            return norm
+        norm = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
+        if not torch.isfinite(norm).all():
+            raise FloatingPointError("gradients are Nan/Inf")  # fairseq's words
+        return norm
+
+    FairseqTask.train_step = train_step_on_cpu
+    AMPOptimizer.clip_grad_norm = clip_grad_norm_on_cpu
+
+
+def _run_in_cpu_bf16(criterion: Callable[..., Any], model: nn.Module, sample: Any) -> Any:
+    """The forward pass alone, as PyTorch recommends."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return criterion(model, sample)
+
+
+@cache
+def _exempt_attention() -> None:
+    """Run ``scaled_dot_product_attention`` in single precision on a CPU under autocast.
+
+    Its kernel multiplies no faster in bf16, and its backward pass is up to 15 times slower (torch 2.13, batch 32, 12
+    heads of 32, n = 16; equal at n = 512). Patched for the process rather than for the forward pass, because activation
+    checkpointing repeats it later.
+    """
+    attention = F.scaled_dot_product_attention
+
+    @wraps(attention)
+    def attention_without_autocast(*args: Any, **options: Any) -> Tensor:
+        if args[0].device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+            return attention(*args, **options)
+        with torch.autocast("cpu", enabled=False):
+            return attention(*map(_float, args), **{name: _float(value) for name, value in options.items()})
+
+    F.scaled_dot_product_attention = attention_without_autocast
+
+
+def _float(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+# Processes
+
+
+def fix_torchrun_on_cpu() -> None:
+    """torchrun starts one job on CPUs: fairseq, which counts GPUs, starts as many jobs as processes, all of which write
+    the same checkpoints, or divides by their number."""
+    call_main = distributed_utils.call_main
+
+    @wraps(call_main)
+    def call_main_as_rank(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        options = cfg.distributed_training
+        is_started = all(name in os.environ for name in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
+        if is_started and options.distributed_init_method is None and _is_on_cpu(cfg.common):
+            options.distributed_init_method = "env://"
+            options.distributed_world_size = int(os.environ["WORLD_SIZE"])
+            options.distributed_rank = int(os.environ["RANK"])
+            options.distributed_backend = "gloo"  # the default, nccl, is for GPUs
+            options.distributed_no_spawn = True
+        return call_main(cfg, main, **kwargs)
+
+    distributed_utils.call_main = call_main_as_rank
+
+
+def fix_device_ids_on_cpu() -> None:
+    """``--ddp-backend pytorch_ddp``, the default, works on CPUs: fairseq passes device IDs, which PyTorch rejects."""
+    wrap = distributed_fairseq_model.DistributedDataParallel
+
+    @wraps(wrap, updated=())
+    def wrap_on_its_device(module: nn.Module, device_ids: Any, output_device: Any, **options: Any) -> nn.Module:
+        if not next(module.parameters()).is_cuda:
+            device_ids = output_device = None
+        return wrap(module, device_ids, output_device, **options)
+
+    distributed_fairseq_model.DistributedDataParallel = wrap_on_its_device
+
+
+def fix_gathering_on_cpu() -> None:
+    """Ranks on CPUs exchange logs that cannot be summed, and those of ``fairseq-validate``: fairseq's buffers are on
+    GPUs."""
+    gather = distributed_utils.all_gather_list
+
+    @wraps(gather)
+    def gather_without_gpu(data: Any, group: Any = None, max_size: int = 16384) -> list[Any]:
+        if torch.cuda.is_available():
+            return list(gather(data, group, max_size))
+        group = group or distributed_utils.get_global_group()
+        gathered: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(gathered, utils.move_to_cpu(data), group)
+        return gathered
+
+    distributed_utils.all_gather_list = gather_without_gpu
+
+
+# Others
+
+
+def fix_numpy_names() -> None:
+    """``--sample-break-mode eos`` and others work: NumPy 2 has removed names that fairseq uses."""
+    numpy = cast(Any, np)
+    numpy.compat, numpy.int, numpy.float = SimpleNamespace(long=np.int64), int, float
 
 
 def fix_end_of_loading() -> None:

@@ -1,14 +1,18 @@
 """Tokenizers of fairseq's hub interface: WordPiece, and the choice by the files of a folder."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fairseq.data.encoders import register_bpe
 from fairseq.dataclass import FairseqDataclass
 
-from ..corpus.tokenizer import read_bytes
-from ..corpus.tokenizer_files import find_tokenizer_files
-from ..corpus.wordpiece import load_normalized, normalize
+HUB_FILES = {
+    "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
+    "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
+    "wordpiece": {"wordpiece_file": "tokenizer.json"},
+}
+"""fairseq's BPE -> its options, and the files of these in the folder of a checkpoint."""
 
 
 @dataclass
@@ -23,8 +27,12 @@ class WordPieceBPE:
     """WordPiece for fairseq: text to tokens of the dictionary, separated by spaces, and back."""
 
     def __init__(self, cfg: WordPieceConfig):
-        path = cfg.wordpiece_file
-        self.tokenizer = load_normalized(normalize(read_bytes(path, "a WordPiece tokenizer is needed"), path), path)
+        from tokenizers import Tokenizer
+
+        self.tokenizer = Tokenizer.from_file(cfg.wordpiece_file)
+        self.tokenizer.encode_special_tokens = True  # their names in a text are ordinary text
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
 
     def encode(self, text: str) -> str:
         return " ".join(self.tokenizer.encode(text, add_special_tokens=False).tokens)
@@ -48,8 +56,8 @@ class HubTokenizerMixin:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: file in it.
             data_name_or_path: folder of ``dict.txt``; relative to the checkpoint's folder if it starts with ".".
-            bpe: tokenizer; None for that of ``sentencepiece_model`` or ``wordpiece_file`` if one is passed, else for
-                that of the files in the folder, else ``gpt2``.
+            bpe: tokenizer; None for that of a file that is passed, as ``wordpiece_file``, else for that of the files
+                in the folder, else ``gpt2``.
         """
         if bpe is None:
             bpe, files = _choose_bpe(model_name_or_path, kwargs)
@@ -60,14 +68,12 @@ class HubTokenizerMixin:
 
 
 def _choose_bpe(folder, options: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Name of fairseq's BPE, and its options that are not passed already."""
-    for option, bpe in (("sentencepiece_model", "sentencepiece"), ("wordpiece_file", "wordpiece")):
-        if option in options:
+    """Name of fairseq's BPE, and its options: of the one that ``options`` has, or that the folder has the files of."""
+    for bpe, names in HUB_FILES.items():
+        if options.keys() & names.keys():
             return bpe, {}
-    files = find_tokenizer_files(folder)
-    if files is None:
-        return "gpt2", {}
-    if files.kind == "gpt2":
-        encoder, merges = map(str, files.paths)
-        return "gpt2", {"gpt2_encoder_json": encoder, "gpt2_vocab_bpe": merges}
-    return files.kind, {"wordpiece_file": str(files.path)} if files.kind == "wordpiece" else {}
+    for bpe, names in HUB_FILES.items():
+        paths = {option: Path(folder) / name for option, name in names.items()}
+        if all(path.is_file() for path in paths.values()):
+            return bpe, {option: str(path) for option, path in paths.items()}
+    return "gpt2", {}

@@ -12,9 +12,11 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from fairseq.checkpoint_utils import prune_state_dict
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.modules import LayerNorm
 from fairseq.modules.layer_norm import has_fused_layernorm
 from fairseq.modules.quant_noise import quant_noise
@@ -24,15 +26,18 @@ from torch import Tensor, nn
 from ..modules import LinformerEncoder
 from ..modules.projection import count_matrices
 from . import authors_plugin
-from .compatibility import RESIZABLE_FIELDS, describe_mismatch, find_differing_fields
-from .compilation import compile_layers
 from .hub_bpe import HubTokenizerMixin
-from .lm_head import AlignedLMHead
 from .options import ARCHITECTURES, LinformerRobertaConfig, collect_options, resolve_options, to_linformer_config
-from .resize import fit_state_dict
+from .resize import RESIZABLE_FIELDS, describe_mismatch, find_differing_fields, fit_state_dict
 from .shapes import POSITIONS, count_layers, group_projections, infer_config, record_options
 
 logger = logging.getLogger(__name__)
+RECOMPILE_LIMIT = 64
+"""Past its default limit of 8 variants of a layer, PyTorch silently stops compiling: with padding or without, all
+positions or some (in the last layer), training or inference, one length or any length."""
+ALIGNED = 64
+"""In half precision a GPU multiplies fast only if dimensions are multiples of 8, on newer ones of 64 (NVIDIA, "Matrix
+Multiplication Background", tensor core requirements). RoBERTa's dictionary has 50,265 entries."""
 
 
 @register_model("linformer_roberta", dataclass=LinformerRobertaConfig)
@@ -59,9 +64,7 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         encoder = LinformerRobertaEncoder(args, task.source_dictionary)
         _store_options(cfg, args)
         _log_shape(args, encoder)
-        model = cls(args, encoder)
-        model._cfg = cfg
-        return model
+        return cls(args, encoder)
 
     def forward(
         self,
@@ -99,19 +102,14 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         Raises:
             ValueError: the checkpoint does not fit; the message names the difference.
         """
-        try:
-            state_dict = self._fit_state_dict(state_dict)
-        except ValueError as error:
-            logger.error(error)  # the trainer replaces the exception with its own
-            raise
+        state_dict = self._fit_state_dict(state_dict)
         recorded = record_options(self.encoder.sentence_encoder.config)
         return super().load_state_dict({**recorded, **state_dict}, strict)
 
     def _fit_state_dict(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
         """Convert a state dict to one of this model; ValueError if it does not fit."""
         if authors_plugin.is_authors_state_dict(state_dict):
-            state_dict, old, untied = authors_plugin.convert_state_dict(state_dict)
-            self._rebuild_as_version_1(infer_config(state_dict).sharing if old else self.args.sharing, untied)
+            state_dict, _, _ = authors_plugin.convert_state_dict(state_dict)
         if self.args.encoder_layers_to_keep and count_layers(state_dict) == self.args.encoder_layers_before:
             # A copy, because fairseq clears the option in its argument.
             state_dict = prune_state_dict(state_dict, type(self.args)(**vars(self.args)))
@@ -121,31 +119,6 @@ class LinformerRobertaModel(HubTokenizerMixin, RobertaModel):
         if problem:
             raise ValueError(problem)
         return state_dict
-
-    def _rebuild_as_version_1(self, sharing: str, untied: bool) -> None:
-        """Rebuild the encoder as version 1 of the authors' code built it, regardless of its options."""
-        unshared = self.args.sharing == "layerwise" and sharing in ("headwise", "key-value")
-        untied = untied and not self.args.untie_weights_roberta
-        if not (unshared or untied):
-            return
-        if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-            raise ValueError(
-                "the checkpoint is of version 1 of the authors' code, which shared less than its options said; instead "
-                f"of the authors' options, pass --projected-dim {self.args.projected_dim} --sharing {sharing}"
-                + " --freeze-projections" * self.args.freeze_projections
-                + " --untie-weights-roberta" * untied
-            )
-        if unshared:
-            self.args.sharing = sharing
-        self.args.untie_weights_roberta = self.args.untie_weights_roberta or untied
-        logger.warning(
-            "the checkpoint is of version 1 of the authors' code: sharing is %s, output embeddings are %s",
-            self.args.sharing,
-            "untied" if self.args.untie_weights_roberta else "tied",
-        )
-        parameter = next(self.encoder.parameters())
-        self.encoder = LinformerRobertaEncoder(self.args, self.encoder.dictionary).to(parameter).train(self.training)
-        _store_options(self._cfg, self.args)
 
     def _resize_state_dict(self, state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
         """Resize to this model's n and k. Unchanged if other fields differ too; ``describe_mismatch`` reports these."""
@@ -193,7 +166,11 @@ class LinformerRobertaEncoder(RobertaEncoder):
             embedding_noise=noisy(nn.Linear(width, width, bias=False)) if args.quant_noise_pq > 0 else None,
         )
         if args.compile:
-            compile_layers(encoder.layers)
+            from torch._dynamo import config  # it takes seconds
+
+            config.recompile_limit = max(config.recompile_limit, RECOMPILE_LIMIT)
+            for layer in encoder.layers:
+                layer.compile()  # in place, so that parameters keep their names; it runs at the first batch
         return encoder
 
     def build_lm_head(self, embed_dim, output_dim, activation_fn, weight):
@@ -226,6 +203,25 @@ class LinformerRobertaEncoder(RobertaEncoder):
         )
         # fairseq expects hidden states as (n, B, d).
         return x, {"inner_states": hiddens and [h.transpose(0, 1) for h in hiddens]}
+
+
+class AlignedLMHead(RobertaLMHead):
+    """``RobertaLMHead`` whose product is aligned in half precision on a GPU."""
+
+    def forward(self, features: Tensor, masked_tokens: Tensor | None = None, **kwargs: object) -> Tensor:
+        """Logits (masked tokens, V) or (B, n, V) of features (B, n, d)."""
+        if masked_tokens is not None:
+            features = features[masked_tokens, :]
+        x = self.layer_norm(self.activation_fn(self.dense(features)))
+        # On the meta device a plan counts what a GPU does.
+        is_half = self.weight.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled("cuda")
+        return aligned_linear(x, self.weight, ALIGNED if (x.is_cuda or x.is_meta) and is_half else 1) + self.bias
+
+
+def aligned_linear(x: Tensor, weight: Tensor, multiple: int) -> Tensor:
+    """x weight^T with rows of zeros appended to ``weight`` up to a multiple: (..., d) and (V, d) to (..., V)."""
+    missing = -weight.size(0) % multiple
+    return F.linear(x, F.pad(weight, (0, 0, 0, missing)) if missing else weight)[..., : weight.size(0)]
 
 
 def masked_positions(masked_tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,12 +259,11 @@ def _store_options(cfg: Any, args: Namespace) -> None:
 
 def _log_shape(args: Namespace, encoder: nn.Module) -> None:
     if args.translated:
-        authors_defaults = "--projection-init normal" + " --projection-lr-scale 1" * (not args.freeze_projections)
         logger.info(
-            "the authors' options are equivalent to: %s; E and F are initialized and trained with this plugin's "
-            "defaults; for the authors' defaults pass %s",
+            "the authors' options are equivalent to: %s; for their initialization and learning rate of E and F pass "
+            "--projection-init normal%s",
             args.translated,
-            authors_defaults,
+            " --projection-lr-scale 1" * (not args.freeze_projections),
         )
     logger.info(
         "linformer: n = %d, k = %s, %s projection, %s sharing, %d matrices; apex: %s",

@@ -15,7 +15,7 @@ from omegaconf import ListConfig, OmegaConf
 
 from ..config import PROBABILITY, HeadConfig, LinformerConfig, check_values, setting
 from ..projected_dim import format_projected_dim, parse_projected_dim
-from . import authors_plugin, compilation
+from . import authors_plugin
 from .shapes import PADDING_IDX
 
 _DICTIONARY_FIELDS = ("vocab_size", "padding_idx")
@@ -148,25 +148,14 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
             f"max_positions must be at least the length of the task's samples ({task_positions}; tokens_per_sample), "
             f"got {args.max_positions}"
         )
-    _check_quantization_noise(args)
-    compilation.check_compile_options(args)
+    if args.checkpoint_activations and args.quant_noise_pq:
+        # fairseq's noise overwrites the weights; recomputation would draw it again.
+        raise ValueError(f"quant_noise_pq must be 0 with checkpoint_activations, got {args.quant_noise_pq}")
+    if args.compile and (args.quant_noise_pq or args.quant_noise_scalar or args.offload_activations):
+        raise ValueError("compile must be off with quant_noise_pq, quant_noise_scalar or offload_activations, got on")
     if args.encoder_layers_to_keep:
         _keep_layers(args)
     return args
-
-
-def _check_quantization_noise(args: Namespace) -> None:
-    if args.quant_noise_pq == 0:
-        return
-    for name in ("encoder_embed_dim", "encoder_ffn_embed_dim"):
-        if getattr(args, name) % args.quant_noise_pq_block_size:
-            raise ValueError(
-                f"quant_noise_pq_block_size must divide {name} ({getattr(args, name)}), got "
-                f"{args.quant_noise_pq_block_size}"
-            )
-    if args.checkpoint_activations:
-        # fairseq's noise overwrites the weights; recomputation would draw it again.
-        raise ValueError(f"quant_noise_pq must be 0 with checkpoint_activations, got {args.quant_noise_pq}")
 
 
 def _keep_layers(args: Namespace) -> None:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MappingNode, Node, SafeLoader, YAMLError
 
-from .. import distillation  # noqa: F401  registers the criterion, whose options a configuration may have
+from .. import models  # noqa: F401  registers the criterion, whose options a configuration may have
 from ..resources import find_packaged_file
 
 _MAX_VALUES = 100_000

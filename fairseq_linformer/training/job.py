@@ -10,6 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..models.datasets import check_dataset
 from ..resources import PLUGIN
 from .compose import compose_config, split_config
 
@@ -40,11 +41,8 @@ _MAY_DIFFER = (
     *(f"checkpoint.{name}" for name in ("save_interval", "keep_")),
 )
 """Beginnings of options that may change between attempts of a run."""
-_DATA_FILES = {
-    "masked_lm": (("dict.txt", "train.idx", "train.bin"), "pretraining"),
-    "sentence_prediction": (("input0/dict.txt", "input0/train.idx", "input0/train.bin"), "TASK"),
-}
-"""Files that a task needs, and the argument of ``prepare`` that writes them."""
+_TRAINING_SETS = {"masked_lm": "train", "sentence_prediction": "input0/train"}
+"""Prefix of the files of a task's training set, next to which its dictionary is."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +116,12 @@ def _check(cfg: DictConfig) -> None:
             f"model.max_positions must equal task.max_positions ({cfg.task.max_positions}), which fairseq's "
             f"sentence_prediction uses instead, got {n}"
         )
-    parts = str(cfg.task.data).split(os.pathsep)
-    names, command = _DATA_FILES.get(cfg.task._name, ((), ""))
-    for path in (*map(Path, parts), *(Path(parts[0], name) for name in names)):
-        if not path.exists():
-            raise ValueError(f"task.data needs {path}, which does not exist; run `fairseq-linformer prepare {command}`")
+    if name := _TRAINING_SETS.get(cfg.task._name):
+        prefixes = [Path(folder, name) for folder in cfg.task.data.split(os.pathsep)]
+        if not (dictionary := prefixes[0].with_name("dict.txt")).is_file():
+            raise ValueError(f"task.data needs {dictionary}, which does not exist")
+        for prefix in prefixes:
+            check_dataset(prefix)
     for key in PATH_OPTIONS[1:]:
         if (file := OmegaConf.select(cfg, key)) and not Path(file).is_file():
             raise ValueError(f"{key} must be an existing file, got {file}")

@@ -28,7 +28,6 @@ from fairseq_cli import train
 from omegaconf import DictConfig, OmegaConf
 
 from ..errors import first_line, root_cause
-from ..models.program_errors import is_for_users
 from .arguments import build_training_job, parse_job_arguments
 from .run_folder import DONE, LOG, LOGS, create_or_resume, lock_folder, record_attempt
 from .stopping import StopRequest, stop_after_update
@@ -111,7 +110,7 @@ def _train_in_group(rank: str, cfg: Any) -> None:
     except Exception as error:
         cause = root_cause(error)
         failure = f"{rank} on {socket.gethostname()} failed: {type(cause).__name__}: {first_line(cause)}"
-        logger.error(failure, exc_info=not is_for_users(cause))
+        logger.exception(failure)
         raise SystemExit(1) from None
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-
 from fairseq_linformer.models.program_errors import exit_with_sentence
 
 from .. import fairseq_commands

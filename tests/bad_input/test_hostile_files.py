@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.optim import build_optimizer
+from fairseq_linformer.models.safe_loading import evaluate_literal, load_weights_only
 from omegaconf import OmegaConf
 
 from fairseq_linformer.analysis.spectrum_result import read_spectrum
@@ -20,7 +21,6 @@ from fairseq_linformer.cli import main
 from fairseq_linformer.corpus.streams import open_stream, reject_damaged
 from fairseq_linformer.evaluation.encoded_rows import open_dataset
 from fairseq_linformer.models import LinformerRobertaModel
-from fairseq_linformer.models.safe_loading import evaluate_literal, load_weights_only
 from fairseq_linformer.task_data.prepare import prepare_task
 from fairseq_linformer.task_data.tasks import TASKS
 from fairseq_linformer.task_data.tsv import TsvZip

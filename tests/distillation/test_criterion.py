@@ -12,12 +12,12 @@ from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, Teacher, short_blocks
 from omegaconf import OmegaConf
 
 from fairseq_linformer.checkpoints.files import NEW_LM_HEAD, read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
-from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, Teacher, short_blocks
 from fairseq_linformer.files import sha256
 from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-
 from fairseq_linformer.distillation.losses import ExplainedVariance, hidden_loss, logits_loss
 
 

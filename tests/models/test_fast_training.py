@@ -6,10 +6,10 @@ from unittest import mock
 import pytest
 import torch
 from fairseq.optim.adam import FairseqAdam
+from fairseq_linformer.models.compilation import check_compile_options
 from torch import nn
 
 from fairseq_linformer.models import FusedAdam, compilation
-from fairseq_linformer.models.compilation import check_compile_options
 from fairseq_linformer.modules import LinformerEncoder
 
 from ..fairseq_commands import BASE_ADAM, hydra_train, load, train
