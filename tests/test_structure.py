@@ -174,7 +174,7 @@ def test_finds_the_source():
     assert {"files", "reproduction.result", "reproduction.display", "inspect"} <= {*names}
     in_a_function = [each for each in imports("cli.report") if each.module == "reproduction.page"]
     assert [each.name for each in in_a_function] == ["write"]
-    assert below("models") == {"modules", "corpus"}
+    assert below("models") == {"modules"}
     assert "cli" not in below("reproduction") and "reproduction" in below("cli")
 
 

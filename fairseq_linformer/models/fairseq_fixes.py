@@ -177,7 +177,9 @@ def explain_failure(path, error: Exception, expected: str = "a PyTorch checkpoin
 def check_settings(path, checkpoint: Mapping[str, Any]) -> None:
     """Raise ValueError if a setting of a checkpoint has an interpolation, which can read environment variables."""
     for key in ("cfg", "args"):
-        if found := re.search(r"\$\{.{,100}", str(checkpoint.get(key))):  # unresolved, also in OmegaConf's containers
+        if found := re.search(
+            r"\$\{[^}]{,100}\}?", str(checkpoint.get(key))
+        ):  # unresolved, also in OmegaConf's containers
             raise ValueError(f"the settings of {path} must not have interpolations, got {found[0]!r}")
 
 

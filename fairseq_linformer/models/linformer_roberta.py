@@ -213,15 +213,21 @@ class AlignedLMHead(RobertaLMHead):
         if masked_tokens is not None:
             features = features[masked_tokens, :]
         x = self.layer_norm(self.activation_fn(self.dense(features)))
-        # On the meta device a plan counts what a GPU does.
-        is_half = self.weight.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled("cuda")
-        return aligned_linear(x, self.weight, ALIGNED if (x.is_cuda or x.is_meta) and is_half else 1) + self.bias
+        return aligned_linear(x, self.weight, ALIGNED if is_half_on_gpu(x, self.weight) else 1) + self.bias
 
 
 def aligned_linear(x: Tensor, weight: Tensor, multiple: int) -> Tensor:
     """x weight^T with rows of zeros appended to ``weight`` up to a multiple: (..., d) and (V, d) to (..., V)."""
     missing = -weight.size(0) % multiple
     return F.linear(x, F.pad(weight, (0, 0, 0, missing)) if missing else weight)[..., : weight.size(0)]
+
+
+def is_half_on_gpu(x: Tensor, weight: Tensor) -> bool:
+    """Whether the product of these tensors is computed in half precision on a GPU, or on the meta device, on which a
+    plan counts what a GPU does."""
+    return (x.is_cuda or x.is_meta) and (
+        weight.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled("cuda")
+    )
 
 
 def masked_positions(masked_tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,17 +4,8 @@ import json
 import shutil
 
 import pytest
-import torch
 
 from fairseq_linformer.analysis.loading import load_model
-
-
-def test_checkpoint_of_a_development_version_is_rejected(linformer, tmp_path):
-    checkpoint = torch.load(linformer(projected_dim=5, sharing="headwise", projection_lr_scale=0.5), weights_only=True)
-    checkpoint["model"] = {key: value for key, value in checkpoint["model"].items() if not key.endswith(".start")}
-    torch.save(checkpoint, tmp_path / "old.pt")
-    with pytest.raises(ValueError, match="0.2"):
-        load_model(tmp_path / "old.pt", tokenizer=False)
 
 
 def test_model_without_attention_weights_is_rejected(bert):

@@ -139,8 +139,8 @@ def test_original_and_heads_are_unchanged(class_data, train_checkpoint, tmp_path
     assert torch.equal(new["model"][head], before["model"][head])
 
 
-def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_data, tmp_path, caplog):
-    with pytest.raises(SystemExit):
+def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_data, tmp_path):
+    with pytest.raises(Exception, match="Cannot load model parameters") as error:
         train(
             mlm_data,
             tmp_path,
@@ -150,7 +150,8 @@ def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_dat
             train_checkpoint("headwise", "linear", 8),
             updates=1,
         )
-    assert "max_positions 16, this model has 32" in caplog.text and "--resize-checkpoint" in caplog.text
+    cause = str(error.value.__context__)
+    assert "max_positions 16, this model has 32" in cause and "--resize-checkpoint" in cause
 
 
 @pytest.mark.slow
@@ -161,8 +162,8 @@ def test_error_without_the_option_names_the_difference(train_checkpoint, mlm_dat
         ("random", ["--projection", "random", "--projected-dim", "4"], "learned projections"),
     ],
 )
-def test_failed_resizing_on_the_fly_is_logged(train_checkpoint, mlm_data, tmp_path, caplog, projection, options, named):
-    with pytest.raises(SystemExit):
+def test_failed_resizing_on_the_fly(train_checkpoint, mlm_data, tmp_path, projection, options, named):
+    with pytest.raises(Exception, match="Cannot load model parameters") as error:
         train(
             mlm_data,
             tmp_path,
@@ -172,7 +173,7 @@ def test_failed_resizing_on_the_fly_is_logged(train_checkpoint, mlm_data, tmp_pa
             train_checkpoint("headwise", projection, 8),
             updates=1,
         )
-    assert named in caplog.text
+    assert named in str(error.value.__context__)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """``linformer_distillation`` in stock fairseq: its loss, its teacher, and what it rejects."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,14 +11,15 @@ from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
-from fairseq_linformer.distillation import DistillationConfig, DistillationCriterion, Teacher, short_blocks
 from omegaconf import OmegaConf
 
-from fairseq_linformer.checkpoints.files import NEW_LM_HEAD, read_checkpoint, write_checkpoint
+from fairseq_linformer.checkpoints.files import read_checkpoint, write_checkpoint
 from fairseq_linformer.checkpoints.models import build_model, open_checkpoint
 from fairseq_linformer.checkpoints.roberta import from_roberta
 from fairseq_linformer.files import sha256
+from fairseq_linformer.models import distillation
 from fairseq_linformer.models.dictionaries import read_masked_lm_dictionary
+from fairseq_linformer.models.distillation import NEW_LM_HEAD, DistillationConfig, DistillationCriterion
 
 from ..fairseq_commands import TINY, finetune, train
 
@@ -137,7 +137,7 @@ def test_losses_of_sentences(teacher, start, mlm_data, tmp_path, is_regression):
 def test_heads_need_the_same_classes(teacher, mlm_data, tmp_path):
     model = add_head(build(teacher), 2, 2)
     write_checkpoint({**read_checkpoint(teacher), "model": model.state_dict()}, tmp_path / "teacher.pt")
-    with pytest.raises(ValueError, match="sentence_classification_head.* must have 3 classes, got 2"):
+    with pytest.raises(ValueError, match="with 3 classes, but it has 2"):
         criterion(tmp_path / "teacher.pt", mlm_data, num_classes=3)
 
 
@@ -173,7 +173,7 @@ def test_unmasked_reads_the_text(teacher, start, mlm_data):
 
 def test_short_blocks(teacher, start, mlm_data, monkeypatch):
     """Training batches are split with ``short_seq_prob``, validation batches never."""
-    monkeypatch.setattr(short_blocks, "SHORTEST", 4)
+    monkeypatch.setattr(distillation, "SHORTEST", 4)
     student, model = build(start).eval(), build(teacher).eval()
     batch, text = sample()
     ours = criterion(teacher, mlm_data, unmasked=True, logits_weight=0, task_weight=0, short_seq_prob=0.6)
@@ -187,9 +187,9 @@ def test_short_blocks(teacher, start, mlm_data, monkeypatch):
     for seed in range(20):
         masked = (torch.rand(text.shape, generator=torch.Generator().manual_seed(seed)) < 0.3) & text.gt(2)
         batch["target"] = torch.where(masked, text, 1)
-        length = short_blocks.draw_length(masked, 0.6)
+        length = distillation.draw_length(masked, 0.6)
         lengths.add(length)
-        tokens = text if length == 16 else short_blocks.split_blocks(text, length, 0, 2, 1)
+        tokens = text if length == 16 else distillation.split_blocks(text, length, 0, 2, 1)
         loss, size, _ = ours.train()(student, batch)
         torch.testing.assert_close(loss, expected(tokens) * size, rtol=1e-5, atol=1e-6)
         loss, size, _ = ours.eval()(student, batch)
@@ -227,19 +227,6 @@ def test_teacher_without_logits_computes_features_only(teacher, start, mlm_data,
     assert calls == [{"features_only": True, "return_all_hiddens": True}]
 
 
-@pytest.mark.parametrize("arch", ["linformer", "roberta"])
-def test_layerdrop_is_rejected_with_hidden_states(teacher, start, mlm_data, arch):
-    student = build(start if arch == "linformer" else teacher)
-    encoder = student.encoder.sentence_encoder
-    if arch == "linformer":
-        encoder.config = replace(encoder.config, layerdrop=0.5)
-    else:
-        encoder.encoder_layerdrop = 0.5
-    with pytest.raises(ValueError, match="encoder_layerdrop must be 0 .* got 0.5"):
-        criterion(teacher, mlm_data)(student, sample()[0])
-    criterion(teacher, mlm_data, hidden_weight=0)(student, sample()[0])
-
-
 @pytest.mark.slow
 def test_teacher_is_neither_trained_nor_stored(teacher, start, mlm_data, tmp_path):
     before = sha256(teacher)
@@ -264,31 +251,17 @@ def test_resuming_is_bit_identical(teacher, start, mlm_data, tmp_path):
 
 
 @pytest.mark.slow
-def test_resuming_needs_the_same_teacher(teacher, mlm_data, tmp_path):
-    other, run = tmp_path / "other.pt", tmp_path / "run"
-    write_checkpoint({**read_checkpoint(teacher), "note": "another file"}, other)
-    train(mlm_data, run, *DISTILL, "--teacher", teacher, updates=1)
-    before = sha256(run / "checkpoint_last.pt")
-    with pytest.raises(SystemExit, match=r"teacher must be the one that .*checkpoint_last.pt .* got .*other.pt"):
-        train(mlm_data, run, *DISTILL, "--teacher", other, updates=2)
-    assert sha256(run / "checkpoint_last.pt") == before
-    train(mlm_data, run, *DISTILL, "--teacher", other, "--reset-optimizer", updates=1)
-    assert read_checkpoint(run / "checkpoint_last.pt")["task_state"]["teacher_sha256"] == sha256(other)
-
-
-@pytest.mark.slow
 def test_another_width_is_distilled_by_logits(teacher, mlm_data, tmp_path):
     wide = ["--arch", "linformer_roberta_tiny", "--encoder-embed-dim", "24", *TINY[4:]]
     losses = train(mlm_data, tmp_path, *DISTILL, "--teacher", teacher, model=wide, updates=30)
     assert sum(losses[-3:]) < sum(losses[:3])
     with pytest.raises(
-        SystemExit,
+        ValueError,
         match=r"hidden_weight must be 0 .*student has 2 layers of width 24, the teacher 2 of width 16\), got 1",
     ):
         train(mlm_data, tmp_path / "b", *DISTILL, "--teacher", teacher, "--hidden-weight", 1, model=wide, updates=1)
-    assert not list((tmp_path / "b").glob("*.pt"))  # fairseq stores crash.pt if the first update fails
     unmasked = ["--unmasked", "--logits-weight", 0, "--task-weight", 0]
-    with pytest.raises(SystemExit, match="unmasked needs a student of the teacher's shape, .* 2 layers of width 24"):
+    with pytest.raises(ValueError, match="unmasked needs a student of the teacher's shape, .* 2 layers of width 24"):
         train(mlm_data, tmp_path / "c", *DISTILL, "--teacher", teacher, *unmasked, model=wide, updates=1)
 
 
@@ -302,7 +275,7 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
     finetune(class_data, tmp_path / "s", *options, *DISTILL, "--teacher", new, updates=4)
     saved = read_checkpoint(tmp_path / "s" / "checkpoint_last.pt")
     assert saved["task_state"]["teacher_sha256"] == sha256(new)
-    with pytest.raises(SystemExit, match="must have the head 'sentence_classification_head', but it has no"):
+    with pytest.raises(ValueError, match="must have the head 'sentence_classification_head' .* but it has no"):
         finetune(class_data, tmp_path / "u", *options, *DISTILL, "--teacher", teacher, updates=1)
     finetune(class_data, tmp_path / "v", *options, *DISTILL, "--teacher", teacher, "--logits-weight", 0, updates=1)
 
@@ -310,37 +283,24 @@ def test_sentence_prediction(teacher, mlm_data, tmp_path, class_data):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(hidden_weight=-1), "hidden_weight must be a finite number, at least 0, got -1"),
-        (dict(logits_weight=math.inf), "logits_weight must be a finite number, at least 0, got inf"),
-        (dict(temperature=0), "temperature must be a finite number above 0, got 0"),
+        (dict(hidden_weight=-1), "hidden_weight must be at least 0, got -1"),
+        (dict(logits_weight=math.inf), "logits_weight must be at least 0, got inf"),
+        (dict(temperature=0), "temperature must be above 0, got 0"),
         (dict(hidden_weight=0, logits_weight=0, task_weight=0), "got 0 for all"),
-        (dict(unmasked=True), "must be 0 with unmasked"),
-        (dict(temperature=2.0, logits_weight=0), "temperature must be 1 if"),
+        (dict(unmasked=True), "unmasked needs masked_lm"),
         (dict(short_seq_prob=1), r"short_seq_prob must be in \[0, 1\), got 1"),
-        (dict(short_seq_prob=0.5), "short_seq_prob must be 0 without unmasked"),
+        (dict(short_seq_prob=0.5), "short_seq_prob needs unmasked"),
         (dict(regression_target=True), "regression_target must be False with masked_lm"),
         (dict(n=32), "at least n = 32 positions, got 16"),
         (
             dict(unmasked=True, logits_weight=0, task_weight=0, short_seq_prob=0.5, skip_masking=True),
-            "skip_masking must",
+            "and not skip_masking",
         ),
     ],
 )
 def test_rejected_options(teacher, mlm_data, options, message):
     with pytest.raises(ValueError, match=message):
         criterion(teacher, mlm_data, **options)
-
-
-def test_teacher_with_nan_is_rejected(teacher, tmp_path):
-    checkpoint = {**read_checkpoint(teacher), "provenance": None}
-    checkpoint["model"]["note"] = "not a tensor"
-    checkpoint["model"]["encoder.lm_head.bias"][0] = math.nan
-    write_checkpoint(checkpoint, tmp_path / "nan.pt")
-    with pytest.raises(ValueError, match="must be finite, but encoder.lm_head.bias is not"):
-        Teacher(str(tmp_path / "nan.pt"))
-    write_checkpoint({**checkpoint, "provenance": {"imported": "bert"}}, tmp_path / "other.pt")
-    with pytest.raises(ValueError, match="provenance of .*other.pt must be a dictionary"):
-        Teacher(str(tmp_path / "other.pt"))
 
 
 def test_missing_teacher_and_other_task_are_rejected(teacher):
@@ -366,8 +326,3 @@ def test_teacher_that_does_not_fit_is_rejected(teacher, mlm_data, tmp_path):
     (tmp_path / "dict.txt").write_text("a 1\nb 1\n")
     with pytest.raises(ValueError, match="must be that of the teacher .* got 7"):
         criterion(teacher, tmp_path)
-    lines = (Path(mlm_data) / "dict.txt").read_text().splitlines()
-    (tmp_path / "t.pt").write_bytes(teacher.read_bytes())
-    (tmp_path / "dict.txt").write_text("\n".join(reversed(lines)) + "\n")
-    with pytest.raises(ValueError, match="must equal that of the teacher .*t.pt; "):
-        criterion(tmp_path / "t.pt", mlm_data)

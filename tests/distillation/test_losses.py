@@ -4,7 +4,9 @@ import math
 
 import pytest
 import torch
-from fairseq_linformer.distillation.losses import ExplainedVariance, hidden_loss, logits_loss
+
+from fairseq_linformer.linearization.explained_variance import ExplainedVariance
+from fairseq_linformer.models.distillation import hidden_loss, logits_loss
 
 
 def random_states(layers, sentences, n, width, generator):

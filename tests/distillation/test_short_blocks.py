@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 import torch
-from fairseq_linformer.distillation.short_blocks import draw_length, list_short_lengths, split_blocks
+
+from fairseq_linformer.models.distillation import draw_length, list_short_lengths, split_blocks
 
 BOS, PAD, EOS = 0, 1, 2
 

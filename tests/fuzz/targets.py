@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq_linformer.models.safe_loading import evaluate_literal
 
 from fairseq_linformer.analysis.spectrum import read_state
 from fairseq_linformer.analysis.spectrum_result import read_spectrum
@@ -36,6 +35,7 @@ from fairseq_linformer.evaluation.encoded_rows import read_prepared_task
 from fairseq_linformer.evaluation.example_files import read_examples
 from fairseq_linformer.fairseq_log import parse_line
 from fairseq_linformer.models.dictionaries import read_dictionary, read_labels
+from fairseq_linformer.models.fairseq_fixes import evaluate_literal
 from fairseq_linformer.projected_dim import format_projected_dim, parse_projected_dim
 from fairseq_linformer.task_data.task_source import open_source
 from fairseq_linformer.task_data.tasks import TASKS

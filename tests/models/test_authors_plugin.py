@@ -13,7 +13,6 @@ from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoin
 
 from .. import authors_plugin as theirs
 from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, finetune, load, train
-from .test_model import build
 
 SIZES = ["--arch", "linformer_roberta_base", "--encoder-layers", "2", *TINY[2:-2]]
 MODES = {
@@ -70,15 +69,6 @@ def test_features_equal_the_authors(checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-def test_features_equal_version_1(checkpoint, tmp_path):
-    """Version 1 of their code did not share, regardless of its options."""
-    mode, path = checkpoint
-    model = check(theirs.convert_to_version_1(path, tmp_path / "old.pt"), tmp_path)
-    assert model.args.sharing == ("headwise" if mode == "headwise" else "key-value")
-    assert model.args.untie_weights_roberta
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", ["layerwise"], indirect=True)
 def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
     checkpoint, mlm_data, class_data, tmp_path, caplog
@@ -115,33 +105,6 @@ def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
     batch = batches()[0]
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
     assert torch.equal(hub.eval().extract_features(batch), model.eval()(batch, features_only=True)[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("checkpoint", ["layerwise, values apart"], indirect=True)
-def test_version_1_continues_training_with_its_real_sharing(checkpoint, mlm_data, tmp_path):
-    mode, path = checkpoint
-    old = theirs.convert_to_version_1(path, tmp_path / "old.pt")
-    train(mlm_data, tmp_path / "more", "--finetune-from-model", old, model=[*SIZES, *MODES[mode]], updates=1)
-    saved = load(tmp_path / "more")["cfg"]["model"]
-    assert saved["sharing"] == ("headwise" if mode == "headwise" else "key-value")
-    assert saved["untie_weights_roberta"]
-    checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "more" / "checkpoint_last.pt")])
-
-
-@pytest.mark.parametrize("is_training", [True, False])
-def test_encoder_rebuilt_as_version_1_keeps_its_mode(is_training):
-    options = dict(freeze_projections=True, projection_init="normal")
-    compress = {"E.weight": "compress_k.weight", "F.weight": "compress_v.weight"}
-    state = {}
-    for key, value in build(sharing="headwise", **options).state_dict().items():
-        prefix, dot, name = key.rpartition("self_attn.")
-        state[prefix + dot + compress.get(name, name)] = value
-    state["encoder.lm_head.weight"] = state["encoder.lm_head.weight"] + 0.1
-    model = build(sharing="layerwise", **options).train(is_training)
-    model.load_state_dict(state)
-    assert model.args.sharing == "headwise" and model.args.untie_weights_roberta
-    assert {module.training for module in model.modules()} == {is_training}
 
 
 @pytest.mark.slow

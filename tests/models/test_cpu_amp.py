@@ -9,7 +9,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.tasks.fairseq_task import FairseqTask
 from omegaconf import OmegaConf
 
-from fairseq_linformer.models import cpu_amp
+from fairseq_linformer.models import fairseq_fixes
 
 from ..fairseq_commands import load, train
 
@@ -56,14 +56,12 @@ def test_attention_is_single_precision(keyword):
     q, k, v = torch.randn(3, 2, 1, 5, 4).bfloat16().unbind()
     mask = torch.zeros(5, 5).bfloat16()
     expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask.float())
-    attend = cpu_amp._autocast(
-        lambda q, k: (
-            F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-            if keyword
-            else F.scaled_dot_product_attention(q, k, v, mask)
-        )
-    )
-    context = attend(q, k)
+    fairseq_fixes._exempt_attention()
+    with torch.autocast("cpu", torch.bfloat16):
+        if keyword:
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        else:
+            context = F.scaled_dot_product_attention(q, k, v, mask)
     assert context.dtype == torch.float32 and torch.equal(context, expected)
     assert F.scaled_dot_product_attention(q, k, v, mask).dtype == torch.bfloat16  # without autocast
 

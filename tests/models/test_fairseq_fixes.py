@@ -10,14 +10,18 @@ from pathlib import Path
 import fairseq_cli.train
 import pytest
 import torch
+from fairseq import checkpoint_utils
+from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-from fairseq_linformer.models.fairseq_fixes import check_half_precision
+import fairseq_linformer.models  # noqa: F401  applies the fixes
 
-from ..fairseq_commands import load, train
+from ..fairseq_commands import PLUGIN, TINY, TRAIN, finetune, free_port, load, train
 
 
 def configure(**common):
@@ -27,22 +31,13 @@ def configure(**common):
     return cfg
 
 
-@pytest.mark.parametrize("is_validation", [False, True])
 @pytest.mark.parametrize("words, tpu", [([], False), (["--tpu"], True)])
-def test_bf16_is_for_a_gpu(monkeypatch, is_validation, words, tpu):
-    """As fairseq's parser leaves it: ``--bf16`` has set ``tpu``. Only fairseq-validate runs in autocast, because
-    fairseq-train converts the model."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+def test_bf16_is_for_a_gpu(monkeypatch, words, tpu):
+    """As fairseq's parser leaves it: ``--bf16`` has set ``tpu``."""
     monkeypatch.setattr(sys, "argv", ["fairseq-train", "data", "--bf16", *words])
-    seen = {}
-
-    def main(cfg, **kwargs):
-        seen.update(tpu=cfg.common.tpu, bf16=cfg.common.bf16, autocast=torch.is_autocast_enabled("cuda"))
-
-    options = dict(override_args=None) if is_validation else {}
-    distributed_utils.call_main(configure(bf16=True, tpu=True), main, **options)
-    assert seen == dict(tpu=tpu, bf16=True, autocast=is_validation)
+    seen = []
+    distributed_utils.call_main(configure(bf16=True, tpu=True), lambda cfg: seen.append(cfg.common.tpu))
+    assert seen == [tpu]
 
 
 @pytest.mark.parametrize("has_gpu, cpu, reason", [(False, False, "PyTorch finds none"), (True, True, "--cpu is set")])
@@ -50,10 +45,87 @@ def test_bf16_is_for_a_gpu(monkeypatch, is_validation, words, tpu):
 def test_half_precision_needs_a_gpu(monkeypatch, has_gpu, cpu, reason, flag):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     with pytest.raises(ValueError, match=f"--{flag.replace('_', '-')} needs a GPU, but {reason}; .*--amp"):
-        check_half_precision(configure(**{flag: True}, cpu=cpu).common)
-    check_half_precision(configure(cpu=cpu, amp=True).common)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    check_half_precision(configure(**{flag: True}).common)
+        Trainer(configure(**{flag: True}, cpu=cpu), None, None, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_masks_differ_between_epochs(mlm_data, workers):
+    task = MaskedLMTask.setup_task(
+        MaskedLMConfig(
+            data=mlm_data, tokens_per_sample=16, sample_break_mode="complete", seed=1, shorten_data_split_list=""
+        )
+    )
+    task.load_dataset("train")
+    batches = task.get_batch_iterator(task.datasets["train"], max_sentences=8, num_workers=workers, data_buffer_size=0)
+    masked = [
+        {
+            int(i): tuple(row.tolist())
+            for batch in batches.next_epoch_itr(shuffle=False)
+            for i, row in zip(batch["id"], batch["net_input"]["src_tokens"])
+        }
+        for _ in range(2)
+    ]
+    assert masked[0].keys() == masked[1].keys() and len(masked[0]) > 50
+    assert sum(masked[0][i] != masked[1][i] for i in masked[0]) > 0.9 * len(masked[0])
+
+
+CUDA_ERROR = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which ..."
+
+
+@pytest.mark.slow
+def test_training_ends_at_the_first_batch_that_does_not_fit(mlm_data, tmp_path, monkeypatch):
+    """Without the fix fairseq skips every batch, in one epoch after another."""
+    batches = []
+
+    def fail(self, model, sample, reduce=True):
+        batches.append(sample)
+        if len(batches) > 20:  # fairseq goes on
+            raise KeyboardInterrupt
+        raise torch.OutOfMemoryError(CUDA_ERROR)
+
+    monkeypatch.setattr(MaskedLmLoss, "forward", fail)
+    with pytest.raises(RuntimeError, match="update 1: the GPU is full: allocating 2.50 GiB failed; lower --batch-size"):
+        train(mlm_data, tmp_path)
+    assert len(batches) == 1
+
+
+@pytest.mark.slow
+def test_a_missing_restore_file_is_rejected(mlm_data, tmp_path):
+    with pytest.raises(ValueError, match="--restore-file must be a checkpoint, got .*lost.pt, which does not exist"):
+        train(mlm_data, tmp_path, "--restore-file", tmp_path / "lost.pt")
+
+
+@pytest.mark.slow
+def test_a_checkpoint_without_the_head_of_its_task_is_not_evaluated(mlm_data, class_data, tmp_path):
+    """As a pretrained one, which fairseq would evaluate with a random head."""
+    finetune(class_data, tmp_path, *TINY, updates=1)
+    checkpoint = load(tmp_path)
+    checkpoint["model"] = {
+        key: value for key, value in checkpoint["model"].items() if "classification_heads" not in key
+    }
+    torch.save(checkpoint, tmp_path / "headless.pt")
+    checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "checkpoint_last.pt")])
+    with pytest.raises(ValueError, match="headless.pt must have its task's classification head"):
+        checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "headless.pt")])
+
+
+@pytest.mark.slow
+def test_numpys_removed_names(mlm_data, tmp_path):
+    assert train(mlm_data, tmp_path, "--sample-break-mode", "eos", updates=1)
+
+
+@pytest.mark.slow
+def test_torchrun_on_cpus_trains_one_model(mlm_data, tmp_path):
+    """With torchrun and fairseq as they are, and fairseq's default backend of data parallelism."""
+    program = Path(sys.executable).with_name("fairseq-train")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    options = [*TRAIN, *TINY, "--save-dir", tmp_path, "--max-update", 2, "--batch-size", 4, "--log-interval", 1]
+    command = [*launcher, program, mlm_data, "--user-dir", PLUGIN, *options, "--ddp-backend", "pytorch_ddp"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "training on 2 devices" in done.stdout + done.stderr
+    assert load(tmp_path)["optimizer_history"][-1]["num_updates"] == 2
 
 
 @pytest.mark.parametrize("moment", ["copyfile", "replace"])

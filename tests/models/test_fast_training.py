@@ -1,16 +1,13 @@
 """--compile and --optimizer fused_adam: the same model, faster."""
 
 import argparse
-from unittest import mock
 
 import pytest
 import torch
 from fairseq.optim.adam import FairseqAdam
-from fairseq_linformer.models.compilation import check_compile_options
 from torch import nn
 
-from fairseq_linformer.models import FusedAdam, compilation
-from fairseq_linformer.modules import LinformerEncoder
+from fairseq_linformer.models import FusedAdam
 
 from ..fairseq_commands import BASE_ADAM, hydra_train, load, train
 from ..modules.test_encoder import build
@@ -48,7 +45,7 @@ def test_what_is_compiled_is_all_of_the_layer(local_window):
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_path):
+def test_compiled_training_is_the_same(mlm_data, tmp_path):
     """The real compiler, on one layer, as each takes seconds; the checkpoint omits it and has the same names."""
     options = [*NO_DROPOUT, "--encoder-layers", "1"]
     plain = train(mlm_data, tmp_path / "plain", *options, updates=3)
@@ -56,70 +53,6 @@ def test_compiled_training_is_the_same_through_both_front_doors(mlm_data, tmp_pa
     assert compiled == pytest.approx(plain, abs=1e-4)
     a, b = load(tmp_path / "plain"), load(tmp_path / "compiled")
     assert list(a["model"]) == list(b["model"]) and not b["cfg"]["model"]["compile"]
-    with (
-        mock.patch.object(LinformerEncoder, "compiled", [], create=True),
-        mock.patch(
-            "fairseq_linformer.models.linformer_roberta.compile_layers",
-            lambda layers: LinformerEncoder.compiled.append(len(layers)),
-        ),
-    ):
-        hydra_train(
-            mlm_data,
-            tmp_path / "yaml",
-            "+run=tiny",
-            "+model.compile=true",
-            "task.tokens_per_sample=16",
-            "model.projected_dim=8",
-            "dataset.batch_size=8",
-            "optimization.max_update=1",
-            "common.cpu=true",
-            "dataset.num_workers=0",
-        )
-        assert LinformerEncoder.compiled == [2]
-
-
-@pytest.mark.parametrize("options", [dict(quant_noise_pq=0.1), dict(offload_activations=True)])
-def test_refused_by_name(options):
-    args = argparse.Namespace(
-        **{**dict(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False), **options}
-    )
-    with pytest.raises(ValueError, match=f"compile.*{next(iter(options))}"):
-        check_compile_options(args)
-
-
-def test_refused_without_a_compiler(monkeypatch):
-    args = argparse.Namespace(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False)
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ValueError, match="no-such-compiler"):
-        check_compile_options(args)
-
-
-@pytest.mark.parametrize("works", [True, False])
-def test_a_gpu_that_cannot_run_compiled_code_is_rejected(works, monkeypatch):
-    """Compiling is tried: triton may be installed, and have no kernels for an older GPU."""
-    from torch.utils import _triton
-
-    def compile_function(function):
-        def run(x):
-            if not works:
-                raise RuntimeError("Found Tesla V100 which is too old\nmore")
-            return x
-
-        return run
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla V100")
-    monkeypatch.setattr(_triton, "has_triton", lambda: True)
-    monkeypatch.setattr(torch, "ones", lambda *shape, device: torch.zeros(shape))
-    monkeypatch.setattr(torch, "compile", compile_function)
-    compilation._check_gpu.cache_clear()
-    args = argparse.Namespace(compile=True, quant_noise_pq=0, quant_noise_scalar=0, offload_activations=False)
-    if works:
-        check_compile_options(args)
-    else:
-        with pytest.raises(ValueError, match="off on Tesla V100, where torch.compile fails: .* too old$"):
-            check_compile_options(args)
-    compilation._check_gpu.cache_clear()
 
 
 def test_fused_adam_takes_the_steps_of_adam():

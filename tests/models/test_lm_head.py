@@ -3,9 +3,9 @@
 import pytest
 import torch
 from fairseq.models.roberta.model import RobertaLMHead
-from fairseq_linformer.models.lm_head import AlignedLMHead, aligned_linear
 
-from fairseq_linformer.models import lm_head
+from fairseq_linformer.models import linformer_roberta as lm_head
+from fairseq_linformer.models.linformer_roberta import AlignedLMHead, aligned_linear
 
 WIDTH, ENTRIES = 16, 77
 

@@ -55,9 +55,9 @@ def test_rejects_n_that_fairseq_would_replace():
     [
         ([], ["task.data is not set"]),
         (["task.data=nowhere"], ["task.data needs ", "/nowhere"]),
-        (["task.data={data}:nowhere"], ["task.data needs ", "/nowhere"]),
+        (["task.data={data}:nowhere"], ["/nowhere/train.idx does not exist"]),
         (["task.data={tmp}"], ["task.data needs ", "{tmp}", "dict.txt"]),
-        (["task.data={part}"], ["task.data needs ", "{part}", "train.bin", "prepare pretraining"]),
+        (["task.data={part}"], ["{part}", "train.bin does not exist"]),
         (["task.data={data}", "distributed_training.ddp_backend=fully_sharded"], ["must not be fully_sharded"]),
         (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], ["finetune_from_model must ", "/lost.pt"]),
         (["task.data={data}", "+run=n3"], ["run/n3"]),
