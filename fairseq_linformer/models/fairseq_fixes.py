@@ -177,9 +177,8 @@ def explain_failure(path, error: Exception, expected: str = "a PyTorch checkpoin
 def check_settings(path, checkpoint: Mapping[str, Any]) -> None:
     """Raise ValueError if a setting of a checkpoint has an interpolation, which can read environment variables."""
     for key in ("cfg", "args"):
-        if found := re.search(
-            r"\$\{[^}]{,100}\}?", str(checkpoint.get(key))
-        ):  # unresolved, also in OmegaConf's containers
+        # OmegaConf's containers print interpolations unresolved.
+        if found := re.search(r"\$\{[^}]{,100}\}?", str(checkpoint.get(key))):
             raise ValueError(f"the settings of {path} must not have interpolations, got {found[0]!r}")
 
 
@@ -406,15 +405,17 @@ def _float(value: Any) -> Any:
 
 
 def fix_torchrun_on_cpu() -> None:
-    """torchrun starts one job on CPUs: fairseq, which counts GPUs, starts as many jobs as processes, all of which write
-    the same checkpoints, or divides by their number."""
-    call_main = distributed_utils.call_main
+    """torchrun starts one job on CPUs: fairseq, which counts GPUs, starts a job in each process, all of which write the
+    same checkpoints, or divides by 0. ``fairseq-hydra-train`` imports the plugin too late, and is rejected."""
+    call_main, init = distributed_utils.call_main, Trainer.__init__
+
+    def is_started() -> bool:
+        return all(name in os.environ for name in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
 
     @wraps(call_main)
     def call_main_as_rank(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         options = cfg.distributed_training
-        is_started = all(name in os.environ for name in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
-        if is_started and options.distributed_init_method is None and _is_on_cpu(cfg.common):
+        if is_started() and options.distributed_init_method is None and _is_on_cpu(cfg.common):
             options.distributed_init_method = "env://"
             options.distributed_world_size = int(os.environ["WORLD_SIZE"])
             options.distributed_rank = int(os.environ["RANK"])
@@ -422,7 +423,17 @@ def fix_torchrun_on_cpu() -> None:
             options.distributed_no_spawn = True
         return call_main(cfg, main, **kwargs)
 
-    distributed_utils.call_main = call_main_as_rank
+    @wraps(init)
+    def init_as_rank(self: Any, *args: Any, **kwargs: Any) -> None:
+        if is_started() and not dist.is_initialized():
+            raise ValueError(
+                "fairseq-hydra-train under torchrun needs distributed_training.distributed_init_method=env://, and its "
+                "distributed_world_size, distributed_rank='${oc.env:RANK}', distributed_no_spawn=true, and "
+                "distributed_backend=gloo on CPUs"
+            )
+        init(self, *args, **kwargs)
+
+    distributed_utils.call_main, Trainer.__init__ = call_main_as_rank, init_as_rank
 
 
 def fix_device_ids_on_cpu() -> None:

@@ -152,7 +152,7 @@ def resolve_options(cfg: Any, task_positions: Any = None) -> Namespace:
         # fairseq's noise overwrites the weights; recomputation would draw it again.
         raise ValueError(f"quant_noise_pq must be 0 with checkpoint_activations, got {args.quant_noise_pq}")
     if args.compile and (args.quant_noise_pq or args.quant_noise_scalar or args.offload_activations):
-        raise ValueError("compile must be off with quant_noise_pq, quant_noise_scalar or offload_activations, got on")
+        raise ValueError("compile must be False with quantization noise or offload_activations, got True")
     if args.encoder_layers_to_keep:
         _keep_layers(args)
     return args

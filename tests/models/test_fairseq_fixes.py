@@ -19,7 +19,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-import fairseq_linformer.models  # noqa: F401  applies the fixes
+from fairseq_linformer.models import fairseq_fixes
 
 from ..fairseq_commands import PLUGIN, TINY, TRAIN, finetune, free_port, load, train
 
@@ -120,12 +120,20 @@ def test_torchrun_on_cpus_trains_one_model(mlm_data, tmp_path):
     """With torchrun and fairseq as they are, and fairseq's default backend of data parallelism."""
     program = Path(sys.executable).with_name("fairseq-train")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
-    options = [*TRAIN, *TINY, "--save-dir", tmp_path, "--max-update", 2, "--batch-size", 4, "--log-interval", 1]
-    command = [*launcher, program, mlm_data, "--user-dir", PLUGIN, *options, "--ddp-backend", "pytorch_ddp"]
+    options = [*TRAIN, *TINY, "--save-dir", tmp_path, "--max-update", 2, "--batch-size", 4]
+    command = [*launcher, program, mlm_data, "--user-dir", PLUGIN, *options]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "training on 2 devices" in done.stdout + done.stderr
     assert load(tmp_path)["optimizer_history"][-1]["num_updates"] == 2
+
+
+def test_processes_of_torchrun_do_not_train_a_model_each(monkeypatch):
+    """``fairseq-hydra-train`` imports the plugin too late to start them as one job."""
+    for name, value in zip(fairseq_fixes.TORCHRUN, ("127.0.0.1", "29500", "2", "0"), strict=True):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="fairseq-hydra-train under torchrun needs .*distributed_init_method=env://"):
+        Trainer(configure(), None, None, None)
 
 
 @pytest.mark.parametrize("moment", ["copyfile", "replace"])
