@@ -12,22 +12,13 @@ from fairseq_linformer.modules import LinearProjection
 from fairseq_linformer.training.initial_checkpoint import open_initial_checkpoint
 
 from .. import authors_plugin as theirs
-from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, finetune, load, train
+from ..fairseq_commands import TINY, TRAIN, finetune, load, train, validate
 
 SIZES = ["--arch", "linformer_roberta_base", "--encoder-layers", "2", *TINY[2:-2]]
 MODES = {
     "headwise": ["--compressed", "2"],
     "key-value": ["--compressed", "3", "--shared-kv-compressed", "1"],
-    "layerwise": [
-        "--compressed",
-        "4",
-        "--shared-kv-compressed",
-        "1",
-        "--shared-layer-kv-compressed",
-        "1",
-        "--freeze-compress",
-        "1",
-    ],
+    "layerwise": "--compressed 4 --shared-kv-compressed 1 --shared-layer-kv-compressed 1 --freeze-compress 1".split(),
     "layerwise, values apart": ["--compressed", "2", "--shared-layer-kv-compressed", "1"],
 }
 
@@ -74,21 +65,7 @@ def test_authors_checkpoint_in_training_validation_finetuning_and_hub(
     checkpoint, mlm_data, class_data, tmp_path, caplog
 ):
     mode, path = checkpoint
-    command(
-        "validate",
-        mlm_data,
-        "--user-dir",
-        PLUGIN,
-        "--task",
-        "masked_lm",
-        "--path",
-        path,
-        "--batch-size",
-        "8",
-        "--cpu",
-        "--num-workers",
-        "0",
-    )
+    validate(mlm_data, path)
     losses = train(mlm_data, tmp_path / "more", "--finetune-from-model", path, model=[*SIZES, *MODES[mode]], updates=3)
     assert len(losses) == 3
     # What is saved then is this model's, and loads without the authors' options.

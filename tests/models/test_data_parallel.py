@@ -9,59 +9,23 @@ import torch
 
 from ..fairseq_commands import PLUGIN, TINY, TRAIN, command, free_port, load, train
 
-OPTIONS = [
-    "--projection-lr-scale",
-    "0.25",
-    "--dropout",
-    "0",
-    "--attention-dropout",
-    "0",
-    "--curriculum",
-    "99",
-    "--lr",
-    "0.001",
-]
+OPTIONS = "--projection-lr-scale 0.25 --dropout 0 --attention-dropout 0 --curriculum 99 --lr 0.001".split()
 
 
 def process(rank, port, log, backend, arguments):
     """In a copy of this process, which has imported all that takes time."""
     torch.set_num_threads(1)
     logging.basicConfig(filename=log, level=logging.INFO, force=True)
-    command(
-        "train",
-        *arguments,
-        "--distributed-backend",
-        "gloo",
-        "--ddp-backend",
-        backend,
-        "--distributed-no-spawn",
-        "--distributed-init-method",
-        f"tcp://127.0.0.1:{port}",
-        "--distributed-world-size",
-        2,
-        "--distributed-rank",
-        rank,
-    )
+    group = ["--distributed-backend", "gloo", "--ddp-backend", backend, "--distributed-no-spawn"]
+    group += ["--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-world-size", 2]
+    command("train", *arguments, *group, "--distributed-rank", rank)
 
 
 def run(data, save_dir, *options, updates, backend="legacy_ddp"):
     """Two processes, to the end. Returns the log of each."""
     port = free_port()
-    arguments = [
-        data,
-        "--user-dir",
-        PLUGIN,
-        *TRAIN,
-        *TINY,
-        *OPTIONS,
-        *options,
-        "--save-dir",
-        save_dir,
-        "--max-update",
-        updates,
-        "--data-buffer-size",
-        0,
-    ]
+    arguments = [data, "--user-dir", PLUGIN, *TRAIN, *TINY, *OPTIONS, *options]
+    arguments += ["--save-dir", save_dir, "--max-update", updates, "--data-buffer-size", 0]
     logs = [save_dir.with_name(f"{save_dir.name}-{updates}-{rank}.log") for rank in (0, 1)]
     ranks = [
         multiprocessing.get_context("fork").Process(target=process, args=(rank, port, log, backend, arguments))

@@ -80,16 +80,7 @@ def test_fused_adam_through_both_front_doors(mlm_data, tmp_path):
         train(mlm_data, tmp_path / "resumed", *options, updates=updates)
     whole, resumed = load(tmp_path / "whole")["model"], load(tmp_path / "resumed")["model"]
     assert all(torch.equal(a, b) for a, b in zip(whole.values(), resumed.values()))
-    hydra_train(
-        mlm_data,
-        tmp_path / "yaml",
-        "+run=tiny",
-        "optimizer._name=fused_adam",
-        "task.tokens_per_sample=16",
-        "model.projected_dim=8",
-        "dataset.batch_size=8",
-        "optimization.max_update=2",
-        "common.cpu=true",
-        "dataset.num_workers=0",
-    )
+    overrides = "+run=tiny optimizer._name=fused_adam task.tokens_per_sample=16 model.projected_dim=8 "
+    overrides += "dataset.batch_size=8 optimization.max_update=2 common.cpu=true dataset.num_workers=0"
+    hydra_train(mlm_data, tmp_path / "yaml", *overrides.split())
     assert load(tmp_path / "yaml")["optimizer_history"][-1]["optimizer_name"] == "FusedAdam"

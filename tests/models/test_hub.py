@@ -7,8 +7,7 @@ import torch
 
 from fairseq_linformer.models import LinformerRobertaModel
 
-from .. import fairseq_commands
-from ..fairseq_commands import TINY, command, train
+from ..fairseq_commands import TINY, command, finetune, train
 
 pytestmark = pytest.mark.slow
 
@@ -29,35 +28,11 @@ def folder(tmp_path_factory):
     pieces = [model.id_to_piece(i) for i in range(3, len(model))]
     (folder / "srcdict.txt").write_text("".join(f"{piece} 1\n" for piece in pieces))
     (folder / "text.spm").write_text("\n".join(" ".join(model.encode(line, out_type=str)) for line in TEXT * 30) + "\n")
-    command(
-        "preprocess",
-        "--only-source",
-        "--srcdict",
-        folder / "srcdict.txt",
-        "--trainpref",
-        folder / "text.spm",
-        "--validpref",
-        folder / "text.spm",
-        "--destdir",
-        folder / "bin",
-    )
+    words = ["--only-source", "--srcdict", folder / "srcdict.txt", "--destdir", folder / "bin"]
+    command("preprocess", *words, "--trainpref", folder / "text.spm", "--validpref", folder / "text.spm")
     # Learnt by heart, so that what is missing can be filled in.
-    train(
-        folder / "bin",
-        folder,
-        "--sample-break-mode",
-        "complete",
-        "--tokens-per-sample",
-        "32",
-        "--dropout",
-        "0",
-        "--attention-dropout",
-        "0",
-        "--lr",
-        "0.005",
-        model=[*TINY, "--encoder-normalize-before"],
-        updates=250,
-    )
+    options = "--sample-break-mode complete --tokens-per-sample 32 --dropout 0 --attention-dropout 0 --lr 0.005".split()
+    train(folder / "bin", folder, *options, model=[*TINY, "--encoder-normalize-before"], updates=250)
     shutil.copy(folder / "bin" / "dict.txt", folder / "dict.txt")
     return folder
 
@@ -101,40 +76,7 @@ def test_classification_heads(hub):
 
 
 def test_heads_are_saved_and_loaded(class_data, tmp_path):
-    command(
-        "train",
-        class_data,
-        "--user-dir",
-        fairseq_commands.PLUGIN,
-        *TINY,
-        "--task",
-        "sentence_prediction",
-        "--criterion",
-        "sentence_prediction",
-        "--num-classes",
-        2,
-        "--init-token",
-        0,
-        "--max-positions",
-        16,
-        "--classification-head-name",
-        "odd",
-        "--save-dir",
-        tmp_path,
-        "--batch-size",
-        8,
-        "--optimizer",
-        "adam",
-        "--lr",
-        0.01,
-        "--lr-scheduler",
-        "fixed",
-        "--max-update",
-        3,
-        "--cpu",
-        "--num-workers",
-        0,
-    )
+    finetune(class_data, tmp_path, *TINY, "--classification-head-name", "odd")
     hub = LinformerRobertaModel.from_pretrained(
         str(tmp_path), "checkpoint_last.pt", class_data, bpe="characters"
     ).eval()

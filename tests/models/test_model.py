@@ -13,7 +13,6 @@ from torch._subclasses import FakeTensorMode
 
 from fairseq_linformer.config import SHARING
 from fairseq_linformer.models import ARCHITECTURES, LinformerRobertaConfig
-from fairseq_linformer.models.linformer_roberta import masked_positions
 from fairseq_linformer.models.shapes import OPTION_BUFFERS
 from fairseq_linformer.modules import length_groups
 from fairseq_linformer.modules.projection import count_matrices
@@ -42,6 +41,11 @@ def build(task=None, arch="linformer_roberta_tiny", seed=0, **options):
     return quantize_model_scalar(build_model(cfg, task or Task()), cfg)  # like FairseqTask.build_model
 
 
+def build_roberta(task, **options):
+    shape = {key: value for key, value in SMALL.items() if key != "projected_dim"}
+    return RobertaModel.build_model(argparse.Namespace(arch="roberta", max_positions=16, **shape, **options), task)
+
+
 def without_dropout(**options):
     return dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, pooler_dropout=0.0, **options)
 
@@ -57,14 +61,8 @@ def tokens(*lengths, padded_to=None):
 @pytest.mark.parametrize("sharing, expected", zip(SHARING, (288, 24, 12, 1)))
 @pytest.mark.slow
 def test_number_of_matrices_at_base_size(sharing, expected):
-    model = build(
-        arch="linformer_roberta_base",
-        sharing=sharing,
-        projected_dim=6,
-        encoder_layers=12,
-        encoder_embed_dim=48,
-        encoder_attention_heads=12,
-    )
+    sizes = dict(projected_dim=6, encoder_layers=12, encoder_embed_dim=48, encoder_attention_heads=12)
+    model = build(arch="linformer_roberta_base", sharing=sharing, **sizes)
     assert count_matrices(model) == expected
     state = model.state_dict()
     saved = [v for key, v in state.items() if key.endswith((".E.delta", ".F.delta"))]
@@ -99,43 +97,19 @@ def test_sizes_of_architectures():
 
 
 def test_parameter_names_are_robertas_plus_projections():
-    args = argparse.Namespace(
-        arch="roberta",
-        max_positions=16,
-        encoder_layers=2,
-        encoder_embed_dim=16,
-        encoder_ffn_embed_dim=32,
-        encoder_attention_heads=2,
-    )
-    theirs = RobertaModel.build_model(args, Task()).state_dict()
+    theirs = build_roberta(Task()).state_dict()
     ours = build(sharing="layerwise", projection_lr_scale=0.5).state_dict()
     assert theirs.keys() - ours.keys() == {"encoder.sentence_encoder.version"}
-    E = "encoder.sentence_encoder.E."
-    assert ours.keys() - theirs.keys() == {
-        E + "delta",
-        E + "start",
-        E + "scale",
-        E + "windows",
-        E + "window_options",
-        *OPTION_BUFFERS,
-    }
+    entries = {f"encoder.sentence_encoder.E.{name}" for name in "delta start scale windows window_options".split()}
+    assert ours.keys() - theirs.keys() == entries | set(OPTION_BUFFERS)
     assert all(ours[key].shape == theirs[key].shape for key in ours.keys() & theirs.keys())
 
 
 @pytest.mark.parametrize("prenorm", [False, True])
 def test_identity_projections_give_roberta(prenorm):
     """Same weights, k = n, window averages of one position: features and logits equal fairseq's RoBERTa."""
-    args = argparse.Namespace(
-        arch="roberta",
-        max_positions=16,
-        encoder_layers=2,
-        encoder_embed_dim=16,
-        encoder_ffn_embed_dim=32,
-        encoder_attention_heads=2,
-        encoder_normalize_before=prenorm,
-    )
     task = Task()
-    theirs = RobertaModel.build_model(args, task).eval()
+    theirs = build_roberta(task, encoder_normalize_before=prenorm).eval()
     for p in theirs.parameters():
         torch.nn.init.normal_(p, std=0.3)
     ours = build(task, projected_dim=16, encoder_normalize_before=prenorm).eval()
@@ -190,14 +164,6 @@ def test_classification_head_reads_only_the_first_position():
     model(batch, classification_head_name="topic")
     hidden = model(batch, classification_head_name="topic", return_all_hiddens=True)
     assert computed == [(2, 1), (2, 16)] and len(hidden[1]["inner_states"]) == 3
-
-
-def test_masked_positions_are_in_the_order_of_nonzero():
-    masked = torch.tensor([[0, 1, 0, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]], dtype=torch.bool)
-    positions, wanted = masked_positions(masked)
-    assert positions[0].tolist() == [1, 3, 4] and wanted.tolist() == [0, 1, 2, 6]
-    rows = torch.arange(3).unsqueeze(1).expand_as(positions)
-    assert torch.stack([rows, positions], -1).flatten(0, 1)[wanted].tolist() == masked.nonzero().tolist()
 
 
 @pytest.mark.slow
@@ -290,10 +256,9 @@ def test_options_change_the_modules():
     assert (layer.dropout_module.p, layer.self_attn.dropout, layer.activation_dropout_module.p) == (0.3, 0.2, 0.1)
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_scalar_quantization_is_rejected_on_cpu(training):
+def test_scalar_quantization_is_rejected_on_cpu():
     with pytest.raises(ValueError, match="quant_noise_scalar must be 0 on a CPU, got 0.1"):
-        build(quant_noise_scalar=0.1).train(training)(tokens(16, 9))
+        build(quant_noise_scalar=0.1)(tokens(16, 9))
 
 
 def test_quantization_noise_is_applied_as_in_roberta():
@@ -371,8 +336,8 @@ def test_layerdrop_skips_layers_only_in_training():
     torch.testing.assert_close(everything_dropped(batch, masked_tokens=masked)[0], everything_dropped(batch)[0][masked])
 
 
-def test_spectral_norm_head_and_head_pruning_regularization():
-    model = build(spectral_norm_classification_head=True, mha_reg_scale_factor=0.1, ffn_reg_scale_factor=0.1)
+def test_spectral_norm_head_is_loaded():
+    model = build(spectral_norm_classification_head=True)
     model.register_classification_head("topic", num_classes=3)
     assert hasattr(model.classification_heads["topic"].out_proj, "weight_orig")
     again = build(spectral_norm_classification_head=True, load_checkpoint_heads=True, seed=5)
@@ -380,11 +345,6 @@ def test_spectral_norm_head_and_head_pruning_regularization():
     batch = tokens(9)
     logits, expected = (m.eval()(batch, classification_head_name="topic")[0] for m in (again, model))
     assert torch.equal(logits, expected)
-    attention = model.encoder.sentence_encoder.layers[0].self_attn
-    maps = [attention.q_proj, attention.k_proj, attention.v_proj]
-    first = sum(0.1 * (m.weight.abs().sum() + m.bias.abs().sum()) for m in maps)
-    assert model._get_adaptive_head_loss() > first > 0
-    assert model._get_adaptive_ffn_loss() > 0
 
 
 def test_bf16_stores_the_local_window_exactly():

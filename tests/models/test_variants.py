@@ -43,41 +43,21 @@ VARIANTS = {
         ("linear", "headwise", [8, 8]),
     ),
 }
-YAML = [
-    "+run=tiny",
-    "task.tokens_per_sample=16",
-    "dataset.batch_size=8",
-    "optimization.max_update=2",
-    "optimization.lr=[0.01]",
-    "+model.encoder_embed_dim=16",
-    "+model.encoder_ffn_embed_dim=32",
-    "+model.encoder_attention_heads=2",
-    "common.seed=7",
-    "model.encoder_normalize_before=false",
-    "optimization.clip_norm=0.0",
-    "lr_scheduler.warmup_updates=0",
-    "optimizer.weight_decay=0.0",
-]
+YAML = """
+    +run=tiny task.tokens_per_sample=16 dataset.batch_size=8 optimization.max_update=2 optimization.lr=[0.01]
+    +model.encoder_embed_dim=16 +model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 common.seed=7
+    model.encoder_normalize_before=false optimization.clip_norm=0.0 lr_scheduler.warmup_updates=0
+    optimizer.weight_decay=0.0
+""".split()
+ADAM = ["--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6"]
+NO_DROPOUT = ["--dropout", "0", "--attention-dropout", "0"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_flags_and_yaml_train_the_same_model(mlm_data, class_data, tmp_path, variant):
     flags, overrides, shape = VARIANTS[variant]
-    by_flags = train(
-        mlm_data,
-        tmp_path / "flags",
-        "--dropout",
-        "0",
-        "--attention-dropout",
-        "0",
-        "--adam-betas",
-        "(0.9, 0.98)",
-        "--adam-eps",
-        "1e-6",
-        *flags.split(),
-        updates=2,
-    )
+    by_flags = train(mlm_data, tmp_path / "flags", *NO_DROPOUT, *ADAM, *flags.split(), updates=2)
     by_yaml = hydra_train(mlm_data, tmp_path / "yaml", *YAML, *overrides.split())
     assert by_flags == by_yaml and len(by_flags) == 2
     ours, theirs = load(tmp_path / "flags"), load(tmp_path / "yaml")
@@ -88,33 +68,8 @@ def test_flags_and_yaml_train_the_same_model(mlm_data, class_data, tmp_path, var
 
     # It resumes, and can be finetuned.
     assert len(train(mlm_data, tmp_path / "flags", "--dropout", "0", *flags.split(), updates=3)) == 1
-    finetune(
-        class_data,
-        tmp_path / "task",
-        *TINY,
-        *flags.split(),
-        "--finetune-from-model",
-        tmp_path / "flags" / "checkpoint_last.pt",
-        updates=1,
-    )
-
-
-@pytest.mark.slow
-def test_kept_layers_keep_their_k(mlm_data, tmp_path):
-    deep = ["--encoder-layers", "3", "--projected-dim", "8,4,2"]
-    train(mlm_data, tmp_path / "deep", *deep, updates=1)
-    train(
-        mlm_data,
-        tmp_path / "kept",
-        *deep,
-        "--encoder-layers-to-keep",
-        "0,2",
-        "--finetune-from-model",
-        tmp_path / "deep" / "checkpoint_last.pt",
-        updates=1,
-    )
-    kept = load(tmp_path / "kept")
-    assert infer_config(kept["model"]).projected_dims == [8, 2] and kept["cfg"]["model"]["projected_dim"] == "8,2"
+    start = ["--finetune-from-model", tmp_path / "flags" / "checkpoint_last.pt"]
+    finetune(class_data, tmp_path / "task", *TINY, *flags.split(), *start, updates=1)
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)

@@ -1,13 +1,58 @@
-"""Blocks of several lengths."""
+"""The losses against slow references in double precision; blocks of several lengths."""
 
+import math
 from collections import Counter
 
 import pytest
 import torch
 
-from fairseq_linformer.models.distillation import draw_length, list_short_lengths, split_blocks
+from fairseq_linformer.models.distillation import (
+    draw_length,
+    hidden_loss,
+    list_short_lengths,
+    logits_loss,
+    split_blocks,
+)
 
 BOS, PAD, EOS = 0, 1, 2
+
+
+def random_states(layers, sentences, n, width, generator):
+    return [torch.randn(sentences, n, width, generator=generator) for _ in range(layers)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hidden_loss(seed):
+    generator = torch.Generator().manual_seed(seed)
+    layers, sentences, n, width = (int(torch.randint(1, 6, (), generator=generator)) for _ in range(4))
+    ours, theirs = (random_states(layers, sentences, n, width, generator) for _ in range(2))
+    real = torch.rand(sentences, n, generator=generator) < 0.7
+    real[0, 0] = True
+    total, count = 0.0, 0
+    for a, b in zip(ours, theirs):
+        for i in range(sentences):
+            for j in range(n):
+                for c in range(width):
+                    if real[i, j]:
+                        total += (float(a[i, j, c]) - float(b[i, j, c])) ** 2
+                        count += 1
+    assert float(hidden_loss(ours, theirs, real)) == pytest.approx(total / count, rel=1e-5)
+    hidden = [a.clone().masked_fill(~real.unsqueeze(-1), math.nan) for a in ours]
+    assert float(hidden_loss(hidden, theirs, real)) == pytest.approx(total / count, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_logits_loss(temperature):
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = (3 * torch.randn(4, 7, generator=generator) for _ in range(2))
+    total = 0.0
+    for a, b in zip(ours.tolist(), theirs.tolist()):
+        p, q = ([math.exp(x / temperature) for x in row] for row in (b, a))
+        p, q = ([x / sum(row) for x in row] for row in (p, q))
+        total += sum(x * math.log(x / y) for x, y in zip(p, q))
+    expected = total / 4 * temperature**2
+    assert float(logits_loss(ours, theirs, temperature)) == pytest.approx(expected, rel=1e-5)
+    assert float(logits_loss(theirs, theirs, temperature)) == pytest.approx(0, abs=1e-6)
 
 
 def test_lengths():
