@@ -80,15 +80,3 @@ def test_resize(folder, capsys):
     run("convert", "resize", folder / "linformer" / "checkpoint_last.pt", folder / "long.pt", "--max-positions", "32")
     assert "--max-positions 32 --projected-dim 16 --sharing headwise" in capsys.readouterr().out
     assert read_checkpoint(folder / "long.pt")["cfg"]["task"]["tokens_per_sample"] == 32
-
-
-@pytest.mark.slow
-def test_rejects_checkpoints_of_a_development_version(folder, mlm_data, tmp_path, caplog):
-    checkpoint = load(folder / "linformer")
-    checkpoint["model"] = {
-        key: value for key, value in checkpoint["model"].items() if not key.endswith((".start", ".windows"))
-    }
-    torch.save(checkpoint, tmp_path / "old.pt")
-    with pytest.raises(SystemExit):
-        train(mlm_data, tmp_path / "new", "--finetune-from-model", tmp_path / "old.pt", updates=1)
-    assert "development version" in caplog.text

@@ -61,7 +61,7 @@ def test_every_command_has_help(run):
 def test_finds_configurations_and_scripts(run):
     script = "from fairseq_linformer.cli import main\nmain(['plan', '+run=n512-k128-headwise'])\nprint('planned')\n"
     ended = run("python", "-c", f"{script}main(['submit', 'task.data=nothing'])", check=False)
-    assert "n = 512, k = 128" in ended.stdout and ended.stdout.endswith("planned\n")
+    assert "n512-k128-headwise" in ended.stdout and ended.stdout.endswith("planned\n")
     assert ended.returncode == 1 and "nothing" in ended.stderr
 
 

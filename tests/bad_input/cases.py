@@ -225,8 +225,8 @@ SUBMIT = [
         task.data=nowhere -> task.data needs .*nowhere
         task.data=text.txt -> task.data needs .*text.txt
         task.data=bad/no-dict -> task.data needs .*dict.txt
-        task.data=bad/no-train -> task.data needs .*train.idx
-        task.data=data:nowhere -> task.data needs .*nowhere
+        task.data=bad/no-train -> bad/no-train/train.idx does not exist
+        task.data=data:nowhere -> nowhere/train.idx does not exist
         task.data=data --config=nowhere.yaml -> nowhere.yaml does not exist
         task.data=data --config=bad/class.yaml -> bad/class.yaml
         task.data=data model.projekted_dim=5 -> projekted_dim
@@ -294,7 +294,7 @@ FINETUNE = [
         sst-2 bad/empty.pt --data task --source glue --device cpu -> empty.pt is truncated
         sst-2 bad/code.pt --data task --source glue --device cpu -> code.pt contains code
         sst-2 bad/old-code.pt --data task --source glue --device cpu -> old-code.pt contains code
-        sst-2 bad/pickle.pt --data task --source glue --device cpu -> pickle.pt contains code
+        sst-2 bad/pickle.pt --data task --source glue --device cpu -> pickle.pt is truncated, or is not
         sst-2 bad/list.pt --data task --source glue --device cpu -> list.pt has no 'model'
         sst-2 mlm/model.pt --data bad/full --source glue --device cpu -> bad/full
         sst-2 mlm/model.pt --data text.txt --source glue --device cpu -> text.txt
@@ -365,7 +365,7 @@ EVALUATE = [
         bad/foreign-idx -> foreign-idx/input0/valid
         bad/empty-bin -> empty-bin/input0/valid
         bad/no-dict -> bad/no-dict
-        data --split test -> input0/test.idx.*train, valid
+        data --split test -> input0/test.idx does not exist
         data --split '' -> --split
         data --truncation head -> --truncation .*data
         sts-b -> sts-b.*scores.*classes
@@ -385,7 +385,7 @@ EVALUATE = [
         bad/text.pt rows.tsv -> text.pt .*not a PyTorch checkpoint
         bad/code.pt rows.tsv -> code.pt contains code
         bad/old-code.pt rows.tsv -> old-code.pt contains code
-        bad/pickle.pt rows.tsv -> pickle.pt contains code
+        bad/pickle.pt rows.tsv -> pickle.pt is truncated, or is not
         bad/no-cfg.pt rows.tsv -> no-cfg.pt has neither 'cfg'
         bad/hf-pickle rows.tsv -> hf-pickle.*pickle
         bad/hf-half rows.tsv -> hf-half
@@ -497,7 +497,7 @@ CONVERT = [
         bad/list.pt x.pt --max-positions 8 -> list.pt has no 'model'
         bad/no-cfg.pt x.pt --max-positions 8 -> neither 'cfg'
         bad/code.pt x.pt --max-positions 8 -> code.pt contains code
-        bad/pickle.pt x.pt --max-positions 8 -> pickle.pt contains code
+        bad/pickle.pt x.pt --max-positions 8 -> pickle.pt is truncated, or is not
         bad/folder x.pt --max-positions 8 -> bad/folder is not a file
         """,
     ),
@@ -583,7 +583,6 @@ LINEARIZE = section(
     bad/half.pt out --text data -> half.pt is truncated
     bad/code.pt out --text data -> code.pt contains code
     bad/folder out --text data -> bad/folder
-    bad/nan/model.pt out --text data --max-update 0 -> weights of the teacher bad/nan/model.pt must be finite
     bert bad/full --text data -> bad/full must be a new or empty folder
     bert out --text data --batch-size 0 -> batch_size must be at least 1, got 0
     bert out --text data --max-update -1 -> max_update must .*-1

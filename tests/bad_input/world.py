@@ -1,7 +1,6 @@
 """A folder with one good file of every kind, and damaged, foreign and hostile ones, which the cases name."""
 
 import json
-import math
 import os
 import pickle
 import shutil
@@ -103,11 +102,6 @@ def _write_damaged(world: Path, bad: Path) -> None:
     (bad / "run/config.yaml").touch()
     _write_data(world, bad)
     _write_transformers(world, bad)
-    (bad / "nan").mkdir()
-    shutil.copy(world / "rob/dict.txt", bad / "nan")
-    roberta = torch.load(world / "rob/model.pt", weights_only=True)
-    next(iter(roberta["model"].values())).view(-1)[0] = math.nan
-    torch.save(roberta, bad / "nan/model.pt")
     (bad / "a:b").mkdir()
 
 

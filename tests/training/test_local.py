@@ -106,7 +106,7 @@ def test_truncated_data_is_named_and_the_run_can_resume(job, mlm_data, tmp_path)
         checkpoints = {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
         intact = (data / "train.bin").read_bytes()
         DAMAGE["truncated"](data / "train.bin")
-        with pytest.raises(ValueError, match=r"\S*/train.bin .*checkpoint_last"):
+        with pytest.raises(ValueError, match=r"\S*/train.bin must have"):
             local.train(job(2, data), 2)
         assert checkpoints == {path: path.read_bytes() for path in (run / "checkpoints").iterdir()}
         (data / "train.bin").write_bytes(intact)

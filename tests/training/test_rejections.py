@@ -50,7 +50,6 @@ DAMAGED = {
     "input0/train.idx": DAMAGE,
     "input0/dict.txt": ["empty"],
     "label/train.bin": ["truncated"],
-    "label/dict.txt": ["empty"],
     "manifest.json": DAMAGE,
 }
 
