@@ -35,13 +35,13 @@ class TrainingProgress:
         if not (parsed := parse_line(line)):
             return
         split, stats = parsed
-        if split == "train_inner" and "num_updates" in stats:
-            update = int(stats["num_updates"])
-            if not self._bar.n:  # the updates of earlier attempts do not count for the rate
-                self._bar.n = self._bar.initial = update
-            self._bar.set_postfix_str(f"loss {stats.get('loss', float('nan')):.4g}", refresh=False)
-            self._bar.update(update - self._bar.n)
-        elif split not in ("train_inner", "train"):
-            values = {key.removeprefix(f"{split}_"): value for key, value in stats.items()}
+        values = {key.removeprefix(f"{split}_"): value for key, value in stats.items()}
+        if split not in ("train_inner", "train"):
             scores = ", ".join(f"{key} {value:g}" for key, value in values.items() if key.endswith(_SCORES))
             self._bar.write(f"{self.name}: epoch {values.get('epoch', 0):.0f}, {split}: {scores}", file=sys.stderr)
+        elif "num_updates" in values:
+            update = int(values["num_updates"])
+            if not self._bar.n:  # the updates of earlier attempts do not count for the rate
+                self._bar.n = self._bar.initial = update
+            self._bar.set_postfix_str(f"loss {values.get('loss', float('nan')):.4g}", refresh=False)
+            self._bar.update(update - self._bar.n)
