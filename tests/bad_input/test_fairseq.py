@@ -1,4 +1,4 @@
-"""fairseq's own programs with the plugin: one sentence instead of a traceback, and no checkpoint."""
+"""fairseq's own programs with the plugin: a traceback that ends with one sentence, and no checkpoint."""
 
 import re
 import shlex
@@ -58,28 +58,28 @@ def cases(lines: str):
 
 
 def chain(error: BaseException | None) -> str:
-    """The messages of an error and its causes."""
-    return f"{error}\n{chain(error.__cause__ or error.__context__)}" if error else ""
+    """The messages that the traceback of an error shows, up to one that is raised ``from`` another."""
+    return f"{error}\n{chain(None if error.__suppress_context__ else error.__context__)}" if error else ""
 
 
 @pytest.fixture
 def rejected(world, monkeypatch, tmp_path, capfd):
-    """A function that runs a program in the world, which must write nothing, and returns its last line."""
+    """A function that runs a program in the world, which must write nothing, and returns its error."""
     monkeypatch.chdir(world)
 
     def run(command, *words) -> str:
         before = snapshot(world)
         try:
             command(*words)
-        except SystemExit as end:  # hydra prints the error
+        except SystemExit as end:
             assert end.code == 1
-            error = capfd.readouterr().err
+            error, _, hint = capfd.readouterr().err.splitlines()[-3:]  # hydra prints the traceback
+            assert "HYDRA_FULL_ERROR" in hint
         except Exception as raised:
             error = chain(raised)
         else:
             pytest.fail("it was accepted")
-        after = snapshot(world)
-        assert after == before and EXECUTED not in after and not list(tmp_path.rglob("checkpoint*.pt"))
+        assert snapshot(world) == before and EXECUTED not in before and not list(tmp_path.rglob("checkpoint*.pt"))
         return error
 
     return run
