@@ -1,7 +1,6 @@
 """A small training job for tests, its control, and its results."""
 
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -13,16 +12,17 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/slurm/train.sbatch"
 
 WORKER = """
-import os, signal, sys, time
+import logging, os, signal, sys, time
 if "fairseq_linformer.training.worker" in " ".join(sys.orig_argv):
     import fairseq.trainer
     train_step = fairseq.trainer.Trainer.train_step
 
     def controlled(self, *args, **kwargs):
         updates = str(self.get_num_updates())
-        request = signal.getsignal(signal.SIGTERM).__self__
-        while updates in os.environ.get("HOLD", "").split(",") and not request.received:
-            time.sleep(0.05)
+        if updates in os.environ.get("HOLD", "").split(","):
+            logging.getLogger("test").info(f"waiting after update {updates}")
+            while not signal.getsignal(signal.SIGTERM).__self__.received:
+                time.sleep(0.05)
         if updates == os.environ.get("FAIL") and os.environ["RANK"] == "1":
             raise ArithmeticError("the update went wrong")
         return train_step(self, *args, **kwargs)
@@ -80,10 +80,9 @@ def read_log(run: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def updates_done(run: Path) -> int:
-    """Number of updates in the log."""
-    found = re.findall(r'"num_updates": "(\d+)"', read_log(run))
-    return int(found[-1]) if found else 0
+def is_waiting(run: Path, updates: int) -> bool:
+    """Whether rank 0 waits because of HOLD. All ranks have then agreed to continue after that update."""
+    return read_log(run).rpartition("waiting after update ")[2].startswith(f"{updates}\n")
 
 
 def parameters(run: Path):

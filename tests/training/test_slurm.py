@@ -121,7 +121,7 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
     options = ["--array=0-1", "--signal=B:USR1@300"]
     array = sbatch("", *words, options=options, **jobs.controlled(tmp_path, HOLD="3,7"))
     job = f"{array}_1"
-    slurm.wait_until(lambda: jobs.updates_done(run) == jobs.updates_done(cancelled) == 3)
+    slurm.wait_until(lambda: jobs.is_waiting(run, 3) and jobs.is_waiting(cancelled, 3))
     slurm.submit("scancel", f"{array}_0")
     second = sbatch("stopped", *arguments, nodes=1, options=[f"--output={tmp_path}/second.out"])
     slurm.wait_for(second, "FAILED")
@@ -140,7 +140,7 @@ def test_resuming_after_time_limit_and_preemption_is_bit_identical(slurm, sbatch
         """Raise the time limit again; an update of a job that is being requeued may be lost."""
         if slurm.state(job)["TimeLimit"] != "01:00:00":
             slurm.submit("scontrol", "update", f"JobId={job}", "TimeLimit=60")
-        return jobs.updates_done(run) == 7
+        return jobs.is_waiting(run, 7)
 
     slurm.wait_until(resumed)
     assert slurm.state(job)["Restarts"] == "1"
@@ -161,7 +161,7 @@ def test_killed_processes_lose_nothing(slurm, sbatch, two_nodes, mlm_data, tmp_p
 
     def submit_until(updates):
         job = sbatch("killed", *arguments, **jobs.controlled(tmp_path, HOLD=str(updates)))
-        slurm.wait_until(lambda: jobs.updates_done(run) == updates)
+        slurm.wait_until(lambda: jobs.is_waiting(run, updates))
         return job
 
     job = submit_until(first)
