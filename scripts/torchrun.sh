@@ -2,7 +2,8 @@
 # Train without Slurm, one process per GPU. From the root of the repository, on one node:
 #
 #   scripts/torchrun.sh +run=n512-k256-layerwise task.data=$PWD/data/BIN
-#   NPROC_PER_NODE=2 scripts/torchrun.sh --device cpu +run=tiny task.data=$PWD/data/BIN
+#   NPROC_PER_NODE=2 scripts/torchrun.sh --device cpu +run=tiny task.data=$PWD/data/BIN \
+#       dataset.batch_size=16 optimization.update_freq=[2]    # micro-batches per update, for each process one
 #
 # On two nodes, which share the folder of the runs:
 #

@@ -76,10 +76,10 @@ def check_folder(task: Task, folder: Path, n: int) -> dict[str, Any]:
     Raises:
         ValueError: a file is missing, or the folder has another task or rows for another n.
     """
-    check_complete(task, folder)
     manifest: dict[str, Any] = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     if manifest.get("task", task.name) != task.name:
         raise ValueError(f"{folder} must be a folder of {task.name}, got {manifest['task']}; choose another --data")
+    check_complete(task, folder)
     positions, truncated = manifest.get("max_positions", n), _num_truncated(manifest)
     if positions > n or (positions < n and truncated):
         raise ValueError(

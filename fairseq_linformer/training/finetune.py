@@ -35,6 +35,10 @@ from .run_folder import CHECKPOINTS, DONE, is_new, training_provenance
 from .slurm import submit_array
 
 BEST = "checkpoint_best.pt"
+TASK_SETS = """
+    criterion checkpoint distributed_training optimization.update_freq dataset.valid_subset dataset.disable_validation
+""".split()
+"""Options that the task sets, or that make every update one batch; ``task`` itself is in the recipe."""
 
 
 @dataclass(frozen=True)
@@ -159,14 +163,12 @@ def build_trainings(job: FinetuningJob, checkpoint: InitialCheckpoint, rows: int
 
 
 def check_overrides(overrides: Sequence[str], own: Sequence[str]) -> None:
-    """Raise ValueError if an override sets what one of ``own``, those of the recipe and the checkpoint, sets."""
+    """Raise ValueError if an override sets what the task, the recipe or the checkpoint (``own``) sets."""
+    keys = [*TASK_SETS, *(each.lstrip("+").partition("=")[0] for each in own)]
     for word in overrides:
         key = word.lstrip("+~").partition("=")[0]
-        for each in own:
-            if f"{each.lstrip('+').partition('=')[0]}.".startswith(f"{key}."):
-                raise ValueError(
-                    f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set {each}"
-                )
+        if any(f"{one}.".startswith(f"{other}.") for each in keys for one, other in ((each, key), (key, each))):
+            raise ValueError(f"{word} cannot be overridden: TASK, CHECKPOINT and the options of the command set it")
 
 
 def build_result(

@@ -96,6 +96,8 @@ class TrainingJob:
         return cfg
 
     def _share(self, micro_batches: int) -> int:
+        if micro_batches < 1:
+            raise ValueError(f"update_freq x distributed_world_size must be at least 1, got {micro_batches}")
         if micro_batches % self.processes:
             possible = ", ".join(str(p) for p in range(1, micro_batches + 1) if micro_batches % p == 0)
             raise ValueError(
@@ -110,6 +112,9 @@ def _check(cfg: DictConfig) -> None:
     """Raise ValueError for a job that could not run."""
     if cfg.distributed_training.ddp_backend == "fully_sharded":
         raise ValueError("distributed_training.ddp_backend must not be fully_sharded, which needs fairscale")
+    for key, value in (("save_dir", "checkpoints"), ("no_save", False)):
+        if (got := cfg.checkpoint[key]) != value:
+            raise ValueError(f"checkpoint.{key} must be {value}: checkpoints are in the run folder, got {got}")
     n = OmegaConf.select(cfg, "model.max_positions")
     if cfg.task._name == "sentence_prediction" and n not in (None, cfg.task.max_positions):
         raise ValueError(

@@ -275,10 +275,13 @@ FINETUNE = [
         "sst-2 mlm/model.pt --data task --source glue --device cpu",
         """
         nonsense -> nonsense
-        common.seed=5 -> common.seed=5 cannot be overridden.*common.seed=1
-        model.sharing=none -> model.sharing=none cannot be overridden.*sharing
+        common.seed=5 -> common.seed=5 cannot be overridden: TASK, CHECKPOINT and
+        model.sharing=none -> model.sharing=none cannot be overridden
         optimization={lr:[0.5]} -> optimization={lr:\\[0.5\\]} cannot be overridden
         lr_scheduler=fixed -> lr_scheduler=fixed cannot be overridden
+        checkpoint.best_checkpoint_metric=loss -> checkpoint.best_checkpoint_metric=loss cannot be overridden
+        task.num_classes=3 -> task.num_classes=3 cannot be overridden
+        optimization.update_freq=[2] -> optimization.update_freq=\\[2\\] cannot be overridden
         optimization.nope=3 -> nope
         model.droput=1 -> droput
         """,

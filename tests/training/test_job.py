@@ -59,6 +59,8 @@ def test_rejects_n_that_fairseq_would_replace():
         (["task.data={tmp}"], ["task.data needs ", "{tmp}", "dict.txt"]),
         (["task.data={part}"], ["{part}", "train.bin does not exist"]),
         (["task.data={data}", "distributed_training.ddp_backend=fully_sharded"], ["must not be fully_sharded"]),
+        (["task.data={data}", "checkpoint.no_save=true"], ["checkpoint.no_save must be False"]),
+        (["task.data={data}", "checkpoint.save_dir=/tmp"], ["checkpoint.save_dir must be checkpoints", "got /tmp"]),
         (["task.data={data}", "checkpoint.finetune_from_model=lost.pt"], ["finetune_from_model must ", "/lost.pt"]),
         (["task.data={data}", "+run=n3"], ["run/n3"]),
         (["task.data={data}", "model.droput=0"], ["droput"]),

@@ -47,6 +47,8 @@ def test_training_on_a_cpu_hides_the_gpus_and_is_done_once(run, tmp_path, monkey
     assert run("--device=cpu") == 0 and os.environ["CUDA_VISIBLE_DEVICES"] == "" and (tmp_path / "run/done").exists()
     monkeypatch.setattr(worker, "_train", lambda cfg, rank: pytest.fail("it trains"))
     assert run("--device=cpu") == 0 and "already complete" in capsys.readouterr().out
+    assert run("--device=cpu", "optimization.max_update=99") == 1
+    assert "optimization.max_update must be 12, got 99" in capsys.readouterr().err
 
 
 def test_a_machine_without_gpus_is_reported(run, monkeypatch, capsys):
